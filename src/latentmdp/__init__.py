@@ -1,0 +1,65 @@
+"""Latent Markov decision processes: plan, learn and act when one of several hidden MDPs is in force.
+
+At the start of each episode one of M MDPs is drawn and stays hidden; you must still act well.
+`import latentmdp as lm` gives the names below; they are imported when first used, so the import
+itself is quick and has no side effects.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from latentmdp._version import __version__
+
+if TYPE_CHECKING:
+    from latentmdp import deterministic, envs, testing, theory
+    from latentmdp.belief import posterior
+    from latentmdp.errors import LatentMDPError
+    from latentmdp.instances import make
+    from latentmdp.io import load, save
+    from latentmdp.metrics import clustering_accuracy, model_error, regret
+    from latentmdp.model import LatentMDP
+    from latentmdp.planning import QMDP, Plan, Value, evaluate
+    from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+    from latentmdp.simulation import simulate
+    from latentmdp.theory import separation
+    from latentmdp.trajectories import Trajectories
+
+_HOMES = {
+    "AlphaVectorPolicy": "policies",
+    "LatentMDP": "model",
+    "LatentMDPError": "errors",
+    "MarkovPolicy": "policies",
+    "Plan": "planning",
+    "QMDP": "planning",
+    "Trajectories": "trajectories",
+    "UniformPolicy": "policies",
+    "Value": "planning",
+    "clustering_accuracy": "metrics",
+    "evaluate": "planning",
+    "load": "io",
+    "make": "instances",
+    "model_error": "metrics",
+    "posterior": "belief",
+    "regret": "metrics",
+    "save": "io",
+    "separation": "theory",
+    "simulate": "simulation",
+}
+_SUBPACKAGES = ("deterministic", "envs", "testing", "theory")
+
+__all__ = ["__version__", *_HOMES, *_SUBPACKAGES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"latentmdp.{_HOMES[name]}"), name)
+    elif name in _SUBPACKAGES:
+        value = import_module(f"latentmdp.{name}")
+    else:
+        raise AttributeError(f"module 'latentmdp' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

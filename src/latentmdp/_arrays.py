@@ -1,0 +1,115 @@
+"""Validation of array arguments: one place that turns bad input into an error naming the culprit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "ROW_TOLERANCE",
+    "as_floats",
+    "as_integers",
+    "distributions",
+    "frozen",
+    "positive_integer",
+]
+
+ROW_TOLERANCE = 1e-9
+"""How far a row of probabilities may be from summing to one before it is refused."""
+
+Floats = NDArray[np.float64]
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Mark `array` read-only and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def as_floats(name: str, value: ArrayLike) -> Floats:
+    """Copy `value` into a contiguous float64 array; refuse what is not real and finite."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    copy = np.array(array, dtype=np.float64, order="C")
+    bad = ~np.isfinite(copy)
+    if bad.any():
+        where = first_index(bad)
+        raise ValueError(f"{name}{list(where)} is {float(copy[where])}: every entry must be finite")
+    return copy
+
+
+def as_integers(name: str, value: ArrayLike, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Copy a 1-d array of non-negative integers into a contiguous array of `dtype`."""
+    array = np.asarray(value)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    if array.size and int(array.min()) < 0:
+        where = int(np.argmax(array < 0))
+        raise ValueError(f"{name}[{where}] is {array[where]}: must not be negative")
+    if array.size and int(array.max()) > np.iinfo(dtype).max:
+        where = int(np.argmax(array))
+        raise ValueError(f"{name}[{where}] is {array[where]}: larger than {np.dtype(dtype)} holds")
+    return np.array(array, dtype=dtype, order="C")
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """Return `value` as an int of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return int(value)
+
+
+def distributions(
+    name: str,
+    array: Floats,
+    axes: Sequence[str],
+    *,
+    optional: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Check that every last-axis row of `array` is a distribution, and renormalise it in place.
+
+    Parameters
+    ----------
+    name, axes
+        How the array and its leading axes are called in an error message.
+    optional
+        Rows that may also be all zero (a row never visited), as a mask over the leading axes.
+
+    Notes
+    -----
+    Rows within rounding of one are left as they are, so that a second pass changes nothing and
+    a saved array is read back bit for bit.
+    """
+    if (array < 0).any() or (array > 1 + ROW_TOLERANCE).any():
+        where = first_index((array < 0) | (array > 1 + ROW_TOLERANCE))
+        raise ValueError(f"{name}{list(where)} is {array[where]:.12g}: probabilities lie in [0, 1]")
+    sums = array.sum(axis=-1)
+    off = np.abs(sums - 1.0)
+    wrong = off > ROW_TOLERANCE
+    if optional is not None:
+        empty = optional & (sums == 0.0)
+        wrong &= ~empty
+    if wrong.any():
+        where = first_index(wrong)
+        place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where))
+        total = float(sums[where])
+        raise ValueError(
+            f"{name}: the row of {place or 'the only distribution'} sums to {total:.12g}, off by "
+            f"{total - 1.0:+.3g}; rows must sum to 1 within {ROW_TOLERANCE:g} "
+            f"({int(wrong.sum())} of {sums.size} rows are wrong)"
+        )
+    rounding = max(4, array.shape[-1]) * np.finfo(np.float64).eps
+    inexact = (off > rounding) & ~wrong & (sums > 0.0)
+    array[inexact] /= sums[inexact][..., None]
+    return array
+
+
+def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Index of the first True entry in C order."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))

@@ -1,0 +1,52 @@
+"""Coarse-grained threading: kernels release the GIL, so Python threads run them side by side.
+
+Blocks are fixed by the work, never by the number of threads, so results do not depend on it.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["blocks", "run_blocks", "thread_count"]
+
+T = TypeVar("T")
+
+
+def thread_count(threads: int | None) -> int:
+    """Resolve the `threads` argument: None means every core this process may use."""
+    if threads is None:
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int):
+        raise TypeError(f"threads must be an integer or None, got {type(threads).__name__}")
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    return threads
+
+
+def blocks(total: int, size: int) -> list[tuple[int, int]]:
+    """Cut range(total) into half-open intervals of at most `size`."""
+    return [(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def run_blocks(
+    work: Callable[[int, int], T], intervals: Iterable[tuple[int, int]], threads: int | None
+) -> list[T]:
+    """Call `work(start, stop)` for every interval and return the results in order.
+
+    An interrupt cancels the blocks that have not begun and is raised again at once after the
+    running ones have ended.
+    """
+    intervals = list(intervals)
+    workers = min(thread_count(threads), len(intervals))
+    if workers <= 1:
+        return [work(start, stop) for start, stop in intervals]
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(work, start, stop) for start, stop in intervals]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

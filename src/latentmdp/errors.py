@@ -1,0 +1,19 @@
+"""Exceptions of the library: every public error is a `ValueError`, a `TypeError` or one of these."""
+
+__all__ = ["ImpossibleObservationError", "LatentMDPError", "ModelError", "TrajectoryError"]
+
+
+class LatentMDPError(Exception):
+    """Base of every error that is specific to this library."""
+
+
+class ModelError(LatentMDPError, ValueError):
+    """The arrays do not describe a latent MDP; the message names the culprit."""
+
+
+class TrajectoryError(LatentMDPError, ValueError):
+    """The logs are malformed, or do not fit a model's sizes; the message names episode and step."""
+
+
+class ImpossibleObservationError(LatentMDPError, ValueError):
+    """An observation has probability zero in every context that is still possible."""
