@@ -1,4 +1,4 @@
-"""Latent Markov decision processes: plan, learn and act when one of several hidden MDPs is in force.
+"""Latent Markov decision processes: plan, learn and act when one of several MDPs is in force.
 
 At the start of each episode one of M MDPs is drawn and stays hidden; you must still act well.
 `import latentmdp as lm` gives the names below; they are imported when first used, so the import

@@ -1,4 +1,4 @@
-"""Validation of array arguments: one place that turns bad input into an error naming the culprit."""
+"""Validation of array arguments: bad input becomes an error that names the culprit."""
 
 from collections.abc import Sequence
 from typing import Any

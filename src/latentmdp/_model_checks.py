@@ -1,4 +1,4 @@
-"""Checks of the arguments of `LatentMDP`: each returns a fresh array, or raises naming the culprit."""
+"""Checks of `LatentMDP` arguments: each returns a fresh array, or raises naming the culprit."""
 
 from collections.abc import Sequence
 

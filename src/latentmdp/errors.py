@@ -1,4 +1,4 @@
-"""Exceptions of the library: every public error is a `ValueError`, a `TypeError` or one of these."""
+"""Exceptions: every public error is a `ValueError`, a `TypeError` or one of these."""
 
 __all__ = ["ImpossibleObservationError", "LatentMDPError", "ModelError", "TrajectoryError"]
 

@@ -211,7 +211,7 @@ class LatentMDP:
         )
 
     def mixture(self) -> LatentMDP:
-        """The average MDP, with T and R averaged over contexts, as a latent MDP with one context."""
+        """The average MDP, T and R averaged over contexts, as a latent MDP with one context."""
         joint = np.einsum("m,msanz->sanz", self.weights, self.observation_probs())
         T = joint.sum(axis=-1)
         shape = self.reward_probs.shape[1:]

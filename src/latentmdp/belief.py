@@ -1,0 +1,95 @@
+"""The context filter: what an agent believes about the hidden context [kwon2021, Sec. 2.1].
+
+    b_1(m)     ∝ w_m nu_m(s_1)
+    b_{t+1}(m) ∝ b_t(m) Q_m(s_{t+1}, r_t | s_t, a_t)
+
+with Q_m = P_m, or the smoothed Q_m = alpha + (1 - alpha S Z) P_m of [kwon2021, Alg. 3], under which
+no observation is impossible (S Z is the number of observations; 2 S in the paper). Smoothing
+concerns transitions and rewards only; if it is positive and no context can start in s_1, the first
+state is taken to carry no information.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp import _threads
+from latentmdp.errors import ImpossibleObservationError
+from latentmdp.model import LatentMDP
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["filter_tables", "posterior"]
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 1 << 14
+
+
+def posterior(
+    model: LatentMDP,
+    logs: Trajectories,
+    smoothing: float = 0.0,
+    *,
+    along: bool = False,
+    threads: int | None = None,
+) -> Floats:
+    """Posterior over contexts after each episode.
+
+    Parameters
+    ----------
+    smoothing
+        alpha, in [0, 1 / (S Z)].
+    along
+        Give the belief at every state of every episode instead: row offsets[i] + i + t is the
+        belief at time t of episode i, in the layout of `logs.states`.
+
+    Returns
+    -------
+    (N, M) array, or (number of states, M) with `along`.
+
+    Raises
+    ------
+    ImpossibleObservationError
+        An observation has probability zero in every context still possible, and `smoothing` is 0.
+    """
+    from latentmdp._kernels.belief import posteriors
+
+    logs.validate(model)
+    table, prior, initial = filter_tables(model, smoothing)
+    sizes = (model.n_states, model.n_actions, model.n_rewards)
+    out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
+
+    def work(first: int, last: int) -> tuple[int, int]:
+        arrays = (logs.states, logs.actions, logs.rewards, logs.offsets)
+        return posteriors(table, sizes, prior, initial, *arrays, first, last, along, out)
+
+    for episode, step in _threads.run_blocks(work, _threads.blocks(len(logs), _BLOCK), threads):
+        if episode >= 0:
+            raise ImpossibleObservationError(_describe(logs, episode, step))
+    return out
+
+
+def filter_tables(model: LatentMDP, smoothing: float) -> tuple[Floats, Floats, Floats]:
+    """What the filter's kernels read: likelihoods (S A S Z, M), prior (M,), initial (S, M)."""
+    n_observations = model.n_states * model.n_rewards
+    if not 0.0 <= smoothing <= 1.0 / n_observations:
+        raise ValueError(
+            f"smoothing must lie in [0, 1/(S Z)] = [0, {1.0 / n_observations:g}], got {smoothing}"
+        )
+    table = model.packed().reshape(-1, model.n_contexts)
+    initial = np.ascontiguousarray(model.initial.T)
+    if smoothing > 0.0:
+        table = smoothing + (1.0 - smoothing * n_observations) * table
+        initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
+    return table, model.weights, initial
+
+
+def _describe(logs: Trajectories, episode: int, step: int) -> str:
+    states, actions, rewards, _ = logs[episode]
+    if step == 0:
+        return f"episode {episode}: no context with positive weight starts in state {states[0]}"
+    return (
+        f"episode {episode}, step {step - 1}: the observation (next state {states[step]}, reward "
+        f"index {rewards[step - 1]}) after state {states[step - 1]} and action "
+        f"{actions[step - 1]} has probability zero in every context still possible; "
+        "smoothing > 0 tolerates it"
+    )

@@ -1,0 +1,71 @@
+"""How good an estimate, a clustering or a run is.
+
+Context labels carry no meaning, so every comparison is up to the best relabelling, found exactly by
+linear assignment.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from latentmdp.model import LatentMDP
+
+__all__ = ["clustering_accuracy", "model_error", "regret"]
+
+Floats = NDArray[np.float64]
+
+
+def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False) -> float:
+    """Model error of [kwon2021, Sec. 5.1].
+
+        min over relabellings sigma of  sum_{m,s,a} || (P_m - Phat_sigma(m)) (s', r | s, a) ||_1
+
+    Parameters
+    ----------
+    per_cell
+        Divide by M S A: the mean L1 distance of one row, in [0, 2].
+    """
+    if true.n_contexts != estimate.n_contexts:
+        raise ValueError(
+            f"the models differ in n_contexts: {true.n_contexts} and {estimate.n_contexts}"
+        )
+    cost = true.distances(estimate)
+    error = float(cost[linear_sum_assignment(cost)].sum())
+    cells = true.n_contexts * true.n_states * true.n_actions
+    return error / cells if per_cell else error
+
+
+def clustering_accuracy(contexts: ArrayLike, labels: ArrayLike) -> float:
+    """Share of episodes whose label is right under the best matching of labels to contexts."""
+    truth, found = np.asarray(contexts), np.asarray(labels)
+    if truth.ndim != 1 or truth.shape != found.shape:
+        raise ValueError(
+            f"contexts and labels must be equally long, got shapes {truth.shape} and {found.shape}"
+        )
+    if truth.size == 0:
+        raise ValueError("contexts and labels must not be empty")
+    table = np.zeros((int(truth.max()) + 1, int(found.max()) + 1))
+    np.add.at(table, (truth, found), 1.0)
+    matched = table[linear_sum_assignment(table, maximize=True)].sum()
+    return float(matched / truth.size)
+
+
+def regret(
+    returns: ArrayLike, optimal: float, guarantee: tuple[float, float] | None = None
+) -> Floats:
+    """Cumulative regret of [kwon2021, eq. (2)]: sum_k (rho1 V* - rho2) - V_k.
+
+    Parameters
+    ----------
+    returns : (K,)
+        Value, or realised return, of each episode.
+    optimal
+        V*, or a bound on it.
+    guarantee
+        (rho1, rho2) of the planning oracle; (1, 0) by default.
+    """
+    rho1, rho2 = guarantee if guarantee is not None else (1.0, 0.0)
+    values = np.asarray(returns, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"returns must be one-dimensional, got shape {values.shape}")
+    return np.cumsum(rho1 * optimal - rho2 - values)

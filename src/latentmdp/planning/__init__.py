@@ -1,0 +1,7 @@
+"""Planning oracles [kwon2021, Sec. 2.1]: `planner.plan(model)` gives a `Plan`."""
+
+from latentmdp.planning.base import Plan, Planner
+from latentmdp.planning.evaluation import Value, evaluate
+from latentmdp.planning.qmdp import QMDP
+
+__all__ = ["QMDP", "Plan", "Planner", "Value", "evaluate"]

@@ -1,0 +1,269 @@
+"""Policies: what an agent does with the state it sees and the belief it holds.
+
+The common form is **alpha vectors with action labels**, grouped by (t, s): the action is the label
+of the vector with the largest product with the belief [kwon2021, App. B.1]. Q-MDP has one vector
+per action, point-based planners have sets of them, and a deterministic Markov policy has one
+vector per (t, s). Stochastic Markov policies are tables of probabilities. Any Python callable
+`f(history) -> action` is a policy too, on a slow path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentmdp import _arrays
+from latentmdp.belief import filter_tables
+from latentmdp.model import LatentMDP
+
+if TYPE_CHECKING:
+    from latentmdp._kernels.rollout import Acting
+
+__all__ = [
+    "AlphaVectorPolicy",
+    "History",
+    "HistoryPolicy",
+    "MarkovPolicy",
+    "Policy",
+    "UniformPolicy",
+]
+
+Floats = NDArray[np.float64]
+
+
+class History(NamedTuple):
+    """What an agent has seen when it acts at time t: t+1 states, t actions, t reward indices."""
+
+    states: tuple[int, ...]
+    actions: tuple[int, ...]
+    rewards: tuple[int, ...]
+
+
+HistoryPolicy = Callable[[History], int]
+
+
+class Policy:
+    """Base of the policies that run in compiled loops."""
+
+    def acting(self, model: LatentMDP) -> Acting:
+        """The policy as arrays for a world of the given sizes; raises if they do not fit."""
+        raise NotImplementedError
+
+
+class UniformPolicy(Policy):
+    """Every action with equal probability, always."""
+
+    def acting(self, model: LatentMDP) -> Acting:
+        """See `Policy.acting`."""
+        return _stochastic(np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions))
+
+    def __repr__(self) -> str:
+        return "UniformPolicy()"
+
+
+class MarkovPolicy(Policy):
+    """A policy that looks at the time and the state only.
+
+    Parameters
+    ----------
+    actions : integers (S,) or (H, S); probabilities (S, A) or (H, S, A)
+        One action per state, or per time and state; or a distribution over actions for each.
+    """
+
+    actions: NDArray[np.int32] | None
+    probabilities: Floats | None
+
+    def __init__(self, actions: ArrayLike) -> None:
+        array = np.asarray(actions)
+        if array.size == 0:
+            raise ValueError(f"actions must not be empty, got shape {array.shape}")
+        if array.dtype.kind in "iu" and array.ndim in (1, 2):
+            layers = np.atleast_2d(array)
+            flat = _arrays.as_integers("actions", layers.ravel(), np.int32)
+            self.actions, self.probabilities = _arrays.frozen(flat.reshape(layers.shape)), None
+        elif array.dtype.kind == "f" and array.ndim in (2, 3):
+            rows = _arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
+            rows = _arrays.distributions("actions", rows, ("time", "state"))
+            self.actions, self.probabilities = None, _arrays.frozen(rows)
+        else:
+            raise ValueError(
+                "actions must be integers of shape (S,) or (H, S), or probabilities of shape "
+                f"(S, A) or (H, S, A); got {array.dtype} of shape {array.shape}"
+            )
+        self.n_layers, self.n_states = (layers if self.probabilities is None else rows).shape[:2]
+
+    @property
+    def stationary(self) -> bool:
+        """Whether the same rule holds at every time."""
+        return self.n_layers == 1
+
+    def action_probabilities(self, model: LatentMDP) -> Floats:
+        """pi_t(a | s), shape (H or 1, S, A), checked against the model."""
+        _require_fit(self.n_layers, self.n_states, model)
+        A = model.n_actions
+        if self.probabilities is not None:
+            if self.probabilities.shape[-1] != A:
+                raise ValueError(
+                    f"the policy has {self.probabilities.shape[-1]} actions, the model {A}"
+                )
+            return self.probabilities
+        assert self.actions is not None
+        _require_actions(self.actions, A)
+        return np.asarray(np.eye(A)[self.actions])
+
+    def acting(self, model: LatentMDP) -> Acting:
+        """See `Policy.acting`."""
+        probabilities = self.action_probabilities(model)
+        if self.actions is None:
+            return _stochastic(probabilities)
+        labels = self.actions.ravel()
+        offsets = np.arange(labels.size + 1, dtype=np.int64)
+        return _deterministic(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
+
+    def __repr__(self) -> str:
+        kind = "stochastic" if self.actions is None else "deterministic"
+        when = "stationary" if self.stationary else f"{self.n_layers} steps"
+        return f"MarkovPolicy({kind}, {when}, {self.n_states} states)"
+
+
+class AlphaVectorPolicy(Policy):
+    """Act by the label of the alpha vector that is best for the current belief.
+
+    Parameters
+    ----------
+    vectors : (n, M)
+        Alpha vectors: entry m is the value of following the vector's plan in context m.
+    actions : (n,)
+        The action each vector begins with.
+    offsets : (H S + 1,) or (S + 1,)
+        The vectors of time t and state s are offsets[t S + s] .. offsets[t S + s + 1] - 1, at
+        least one; with S + 1 entries the same sets serve at every time.
+    model : LatentMDP
+        The model whose belief the policy tracks: the world's own, or an estimate of it.
+    smoothing : float
+        alpha of the belief filter, see `latentmdp.belief`. Without smoothing, an observation that
+        is impossible in every context leaves the belief as it was.
+    """
+
+    def __init__(
+        self,
+        vectors: ArrayLike,
+        actions: ArrayLike,
+        offsets: ArrayLike,
+        model: LatentMDP,
+        smoothing: float = 0.0,
+    ) -> None:
+        self.vectors = _arrays.frozen(_arrays.as_floats("vectors", vectors))
+        self.actions = _arrays.frozen(_arrays.as_integers("actions", actions, np.int32))
+        self.offsets = _arrays.frozen(_arrays.as_integers("offsets", offsets, np.int64))
+        self.model = model
+        self.smoothing = float(smoothing)
+        self._tables = filter_tables(model, self.smoothing)
+        n, S = self.actions.size, model.n_states
+        if self.vectors.shape != (n, model.n_contexts):
+            raise ValueError(
+                f"vectors must have shape {(n, model.n_contexts)}, got {self.vectors.shape}"
+            )
+        self.n_layers, rest = divmod(self.offsets.size - 1, S)
+        if rest or self.n_layers == 0 or self.offsets[0] != 0 or self.offsets[-1] != n:
+            raise ValueError(
+                f"offsets must cut the {n} vectors into H S or S groups (S = {S}), got "
+                f"{self.offsets.size} entries"
+            )
+        if (np.diff(self.offsets) < 1).any():
+            group = int(np.argmax(np.diff(self.offsets) < 1))
+            raise ValueError(f"time {group // S}, state {group % S} has no vector")
+        _require_actions(self.actions, model.n_actions)
+
+    @classmethod
+    def from_q_values(
+        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0
+    ) -> AlphaVectorPolicy:
+        """One vector per action from values Q_m(t, s, a), shape (H, S, A, M)."""
+        H, S, A, M = values.shape
+        labels = np.tile(np.arange(A, dtype=np.int32), H * S)
+        offsets = np.arange(0, H * S * A + 1, A)
+        return cls(values.reshape(-1, M), labels, offsets, model, smoothing)
+
+    def value(self, t: int, state: int, belief: ArrayLike) -> float:
+        """The largest product of a vector of (t, state) with the belief."""
+        begin, end = self._group(t, state)
+        return float((self.vectors[begin:end] @ np.asarray(belief)).max())
+
+    def action(self, t: int, state: int, belief: ArrayLike) -> int:
+        """The action taken at (t, state) under a belief; the first of equally good ones."""
+        begin, end = self._group(t, state)
+        return int(self.actions[begin + np.argmax(self.vectors[begin:end] @ np.asarray(belief))])
+
+    def _group(self, t: int, state: int) -> tuple[int, int]:
+        group = (t if self.n_layers > 1 else 0) * self.model.n_states + state
+        return int(self.offsets[group]), int(self.offsets[group + 1])
+
+    def acting(self, model: LatentMDP) -> Acting:
+        """See `Policy.acting`."""
+        _require_fit(self.n_layers, self.model.n_states, model)
+        for name in ("n_actions", "n_rewards"):
+            mine, theirs = getattr(self.model, name), getattr(model, name)
+            if mine != theirs:
+                raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
+        filters = bool((np.diff(self.offsets) > 1).any())
+        base = _deterministic(self.n_layers, self.vectors, self.actions, self.offsets)
+        table, prior, initial = self._tables
+        return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
+
+    def __repr__(self) -> str:
+        when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
+        return f"AlphaVectorPolicy({self.actions.size} vectors, {when}, {self.model!r})"
+
+
+def _stochastic(probabilities: Floats) -> Acting:
+    from latentmdp._kernels.alias import alias_tables
+
+    threshold, alias = alias_tables(probabilities)
+    blank = _deterministic(
+        len(probabilities), np.zeros((1, 1)), np.zeros(1, np.int32), np.arange(2)
+    )
+    return blank._replace(stochastic=True, action_threshold=threshold, action_alias=alias)
+
+
+def _deterministic(
+    n_layers: int,
+    vectors: Floats,
+    labels: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+) -> Acting:
+    from latentmdp._kernels.rollout import Acting
+
+    return Acting(
+        stochastic=False,
+        filters=False,
+        n_layers=n_layers,
+        action_threshold=np.zeros((1, 1)),
+        action_alias=np.zeros((1, 1), np.int32),
+        vectors=vectors,
+        labels=labels,
+        offsets=offsets,
+        likelihood=np.zeros((1, 1)),
+        prior=np.ones(1),
+        initial=np.ones((1, 1)),
+    )
+
+
+def _require_fit(n_layers: int, n_states: int, model: LatentMDP) -> None:
+    if n_states != model.n_states:
+        raise ValueError(f"the policy has {n_states} states, the model {model.n_states}")
+    if n_layers != 1 and n_layers < model.horizon:
+        raise ValueError(
+            f"the policy covers {n_layers} steps, the model's horizon is {model.horizon}"
+        )
+
+
+def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:
+    if int(labels.max()) >= n_actions:
+        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(labels)), labels.shape))
+        raise ValueError(
+            f"actions{list(where)} is {labels[where]}: must be below n_actions={n_actions}"
+        )
