@@ -204,7 +204,7 @@ class LatentMDP:
             transitions=self.transitions[index],
             rewards=self.reward_probs[index],
             initial=self.initial[index],
-            weights=weights if total == 1.0 else weights / total,
+            weights=weights if index.size == M else weights / total,
             bonus=None if self.bonus is None else self.bonus[index],
             initial_bonus=None if self.initial_bonus is None else self.initial_bonus[index],
             context_names=None if names is None else [names[i] for i in index],

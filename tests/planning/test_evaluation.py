@@ -1,0 +1,71 @@
+"""Exact values against brute force, Monte Carlo against exact values."""
+
+import numpy as np
+import pytest
+from models import random_alpha_policy, random_model
+
+import latentmdp as lm
+from latentmdp import testing
+from latentmdp.planning.enumeration import TooManyHistoriesError
+from latentmdp.policies import History
+
+
+def parity_rule(history: History) -> int:
+    return (sum(history.states) + sum(history.rewards)) % 2
+
+
+POLICIES = {
+    "uniform": lambda model: lm.UniformPolicy(),
+    "markov": lambda model: lm.MarkovPolicy(np.arange(9).reshape(3, 3) % 2),
+    "stochastic": lambda model: lm.MarkovPolicy(np.tile([0.7, 0.3], (3, 1))),
+    "alpha": lambda model: random_alpha_policy(model, 3),
+    "callable": lambda model: parity_rule,
+}
+
+
+@pytest.mark.parametrize("form", ["bernoulli", "next-state"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_exact_value_is_that_of_brute_force(name: str, form: str) -> None:
+    model = random_model(1, form=form, sparse=True, bonus=True, discount=0.9)
+    policy = POLICIES[name](model)
+    value = lm.evaluate(model, policy, method="exact")
+    assert value.exact
+    assert value.stderr == 0.0
+    assert value.mean == pytest.approx(testing.policy_value(model, policy), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_monte_carlo_is_within_its_error(name: str) -> None:
+    """Five standard errors: false-alarm probability below 1e-6 a case."""
+    model = random_model(2, form="values", bonus=True, discount=0.9)
+    policy = POLICIES[name](model)
+    episodes = 4_000 if name == "callable" else 100_000
+    estimate = lm.evaluate(model, policy, episodes, rng=0, method="monte-carlo")
+    exact = lm.evaluate(model, policy, method="exact")
+    assert not estimate.exact
+    assert abs(estimate.mean - exact.mean) < 5 * estimate.stderr
+
+
+def test_auto_is_exact_for_markov_policies_only() -> None:
+    model = random_model(0)
+    assert lm.evaluate(model, lm.UniformPolicy()).exact
+    assert not lm.evaluate(model, random_alpha_policy(model, 0), 100, rng=0).exact
+
+
+def test_enumeration_refuses_what_is_too_large() -> None:
+    model = random_model(0, states=5, horizon=8)
+    with pytest.raises(TooManyHistoriesError, match="more than 100 histories at time"):
+        lm.evaluate(model, random_alpha_policy(model, 0), method="exact", max_histories=100)
+
+
+def test_a_policy_for_another_model_is_judged_in_the_real_one() -> None:
+    """The filter runs on the policy's own model; the value is the world's."""
+    real, believed = random_model(0), random_model(1)
+    policy = random_alpha_policy(believed, 2)
+    value = lm.evaluate(real, policy, method="exact").mean
+    assert value == pytest.approx(testing.policy_value(real, policy), rel=1e-12)
+
+
+def test_unknown_method_is_refused() -> None:
+    with pytest.raises(ValueError, match="method must be one of auto, exact, monte-carlo"):
+        lm.evaluate(random_model(0), lm.UniformPolicy(), method="guess")

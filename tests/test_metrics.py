@@ -1,0 +1,50 @@
+"""Metrics against minima over all relabellings."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import random_model
+
+import latentmdp as lm
+
+
+@pytest.mark.parametrize("form", ["bernoulli", "next-state"])
+@pytest.mark.parametrize("seed", range(5))
+def test_model_error_is_the_minimum_over_all_relabellings(seed: int, form: str) -> None:
+    true, estimate = (random_model(s, contexts=4, form=form) for s in (seed, seed + 100))
+    P, Q = true.observation_probs(), estimate.observation_probs()
+    errors = [np.abs(P - Q[list(order)]).sum() for order in permutations(range(4))]
+    assert lm.model_error(true, estimate) == pytest.approx(min(errors), rel=1e-13)
+    assert lm.model_error(true, estimate, per_cell=True) == pytest.approx(min(errors) / 24)
+
+
+def test_context_order_is_immaterial() -> None:
+    model = random_model(0, contexts=5)
+    shuffled = model.subset([3, 1, 4, 0, 2])
+    assert lm.model_error(model, shuffled) == 0.0
+    assert shuffled.align(to=model) == model
+
+
+def test_models_of_other_sizes_are_refused() -> None:
+    model = random_model(0)
+    with pytest.raises(ValueError, match="n_contexts: 3 and 2"):
+        lm.model_error(model, random_model(0, contexts=2))
+    with pytest.raises(ValueError, match="n_states: 3 and 4"):
+        lm.model_error(model, random_model(0, states=4))
+    with pytest.raises(ValueError, match="reward_values"):
+        lm.model_error(model, random_model(0, form="values"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
+def test_clustering_accuracy_is_the_best_matching(pairs: list[tuple[int, int]]) -> None:
+    contexts, labels = np.array(pairs).T
+    best = max(np.mean(np.array(order)[labels] == contexts) for order in permutations(range(4)))
+    assert lm.clustering_accuracy(contexts, labels) == pytest.approx(best)
+
+
+def test_regret_is_measured_against_the_oracle_guarantee() -> None:
+    np.testing.assert_allclose(lm.regret([1.0, 2.0], 3.0), [2.0, 3.0])
+    np.testing.assert_allclose(lm.regret([1.0, 2.0], 3.0, (0.5, 0.25)), [0.25, -0.5])
