@@ -1,0 +1,31 @@
+"""Named latent MDPs: `make("separated", delta=0.5, rng=0)`; `list_instances()` lists them all."""
+
+from latentmdp.instances import (
+    deterministic,
+    frozen_lake,
+    hard,
+    random,
+    river_swim,
+    separated,
+    treatment,
+    visitor,
+    wait_hub,
+)
+from latentmdp.instances.registry import Instance, get_instance, list_instances, make, register
+
+__all__ = [
+    "Instance",
+    "deterministic",
+    "frozen_lake",
+    "get_instance",
+    "hard",
+    "list_instances",
+    "make",
+    "random",
+    "register",
+    "river_swim",
+    "separated",
+    "treatment",
+    "visitor",
+    "wait_hub",
+]

@@ -1,0 +1,51 @@
+"""What several families share: checks of their arguments, and sparse Bernoulli rewards."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["choice", "number", "sparse_means"]
+
+
+def choice(name: str, value: Any, options: Sequence[str]) -> str:
+    """Return `value` if it is one of `options`."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return str(value)
+
+
+def number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return `value` as a float of [low, high], or of (low, high] if `open_low`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not (low < value if open_low else low <= value) or not value <= high:
+        left = "(" if open_low else "["
+        raise ValueError(f"{name} must lie in {left}{low:g}, {high:g}], got {value}")
+    return float(value)
+
+
+def sparse_means(
+    rng: np.random.Generator,
+    shape: tuple[int, int, int],
+    density: float,
+    low: float,
+    high: float,
+    rewards: str,
+) -> NDArray[np.float64]:
+    """Bernoulli means (M, S, A) with exactly round(density S A) rewarded pairs per context.
+
+    The means of rewarded pairs are uniform on [low, high], the rest are 0. With rewards="shared"
+    all contexts have the same places and means; with "own" each draws both for itself.
+    """
+    density = number("reward_density", density, 0.0, 1.0)
+    low = number("reward_low", low, 0.0, 1.0)
+    high = number("reward_high", high, low, 1.0)
+    shared = choice("rewards", rewards, ("own", "shared")) == "shared"
+    M, S, A = shape
+    count = round(density * S * A)
+    means = np.zeros((1 if shared else M, S * A))
+    for row in means:
+        row[rng.choice(S * A, size=count, replace=False)] = rng.uniform(low, high, size=count)
+    return np.broadcast_to(means, (M, S * A)).reshape(M, S, A)

@@ -1,0 +1,76 @@
+"""Treatment of a chronic disease under several plausible models of its progression.
+
+The setting of multi-model MDPs [steimle2021]: a clinician sees the stage of the disease each
+quarter and chooses among watching, a standard drug and an intensive therapy. Four progression
+models are plausible for a patient and none can be measured; they differ in how fast the disease
+worsens untreated and in what each therapy does. The intensive therapy helps most patients, burdens
+all, and harms the frail. The reward is a good quarter as the patient reports it (1) or not (0).
+
+Stages are "remission", "mild", "moderate", "severe" and "lost" (death or loss of function,
+absorbing). In a quarter the stage worsens by one with probability w, improves by one with
+probability i, else stays; from "mild" on, w grows by half from stage to stage. The numbers are
+chosen to be plausible, not fitted to any cohort.
+"""
+
+import numpy as np
+
+from latentmdp.instances.registry import register
+from latentmdp.model import LatentMDP
+
+__all__ = ["treatment"]
+
+STAGES = ("remission", "mild", "moderate", "severe", "lost")
+ACTIONS = ("watch", "standard drug", "intensive therapy")
+CONTEXTS = ("slow", "fast, responsive", "drug-resistant", "frail")
+WEIGHTS = (0.40, 0.25, 0.20, 0.15)
+
+# (w, i) per quarter from the mild stage: the probabilities to worsen and to improve.
+WORSEN_IMPROVE = {
+    "slow": ((0.06, 0.06), (0.03, 0.20), (0.02, 0.25)),
+    "fast, responsive": ((0.25, 0.02), (0.08, 0.25), (0.04, 0.40)),
+    "drug-resistant": ((0.20, 0.02), (0.19, 0.04), (0.06, 0.35)),
+    "frail": ((0.12, 0.05), (0.06, 0.22), (0.28, 0.08)),
+}
+# The probability of a good quarter at each stage, and what is left of it under each action.
+GOOD_QUARTER = (0.95, 0.85, 0.60, 0.25, 0.0)
+BURDEN = (1.0, 0.93, 0.75)
+
+
+@register("treatment")
+def treatment(*, horizon: int = 20) -> LatentMDP:
+    """Treat a chronic disease whose progression model is unknown: watch, a drug, or a hard therapy.
+
+    Parameters
+    ----------
+    horizon
+        H, in quarters: five years by default.
+
+    Notes
+    -----
+    M = 4, S = 5, A = 3, binary rewards, weights (.40, .25, .20, .15), start in the mild stage.
+    Separation: 0 in the absorbing state; between 0.02 and 0.8 elsewhere. The best therapy depends on
+    the context and shows only slowly, so it is here for planning with certificates on a problem
+    an analyst would recognise.
+    """
+    S = len(STAGES)
+    T = np.zeros((len(CONTEXTS), S, len(ACTIONS), S))
+    for m, context in enumerate(CONTEXTS):
+        for a, (worsen, improve) in enumerate(WORSEN_IMPROVE[context]):
+            for s in range(S - 1):
+                down = worsen * 1.5 ** (s - 1)
+                up = improve if s > 0 else 0.0
+                T[m, s, a, s + 1] = down
+                T[m, s, a, s - 1 if s > 0 else s] += up
+                T[m, s, a, s] += 1.0 - down - up
+    T[:, S - 1, :, S - 1] = 1.0
+    means = np.multiply.outer(GOOD_QUARTER, BURDEN)
+    return LatentMDP(
+        T,
+        np.tile(means, (len(CONTEXTS), 1, 1)),
+        initial=STAGES.index("mild"),
+        weights=WEIGHTS,
+        horizon=horizon,
+        context_names=CONTEXTS,
+        state_names=STAGES,
+        action_names=ACTIONS,
+    )

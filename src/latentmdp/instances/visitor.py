@@ -1,0 +1,96 @@
+"""A web shop serving visitors of unknown type.
+
+A visit walks through the pages of a shop. On each page the shop chooses what to show: the plain
+page, recommendations, customer reviews or a discount. Visitors are of five types that react
+differently; the type is never seen, only the clicks. Buying pays 1 at the full price and 0.6 if a
+discount is shown at the moment of buying; a visit ends for good when the visitor buys or leaves.
+
+From each page a visitor goes on to the next one with a probability that depends on type and
+display, leaves with another, and else stays or goes back a page. The numbers are chosen to be
+plausible, not fitted to any shop.
+"""
+
+import numpy as np
+
+from latentmdp.instances.registry import register
+from latentmdp.model import LatentMDP
+
+__all__ = ["visitor"]
+
+STATES = ("landing", "category", "product", "cart", "bought", "left")
+ACTIONS = ("plain", "recommend", "reviews", "discount")
+CONTEXTS = ("browser", "bargain hunter", "loyal customer", "careful researcher", "gift buyer")
+WEIGHTS = (0.35, 0.20, 0.15, 0.20, 0.10)
+VALUES = (0.0, 0.6, 1.0)
+
+# How likely a visitor of each type goes on to the next page under each display ...
+GO_ON = {
+    "browser": (0.30, 0.40, 0.28, 0.35),
+    "bargain hunter": (0.25, 0.25, 0.30, 0.70),
+    "loyal customer": (0.70, 0.60, 0.55, 0.72),
+    "careful researcher": (0.25, 0.20, 0.60, 0.28),
+    "gift buyer": (0.30, 0.65, 0.40, 0.40),
+}
+# ... how likely they leave, and what is left of the will to go on at the last page, the cart.
+LEAVE = {
+    "browser": (0.15, 0.10, 0.15, 0.12),
+    "bargain hunter": (0.25, 0.25, 0.20, 0.05),
+    "loyal customer": (0.05, 0.10, 0.10, 0.05),
+    "careful researcher": (0.15, 0.25, 0.05, 0.20),
+    "gift buyer": (0.20, 0.08, 0.15, 0.15),
+}
+BUY = {
+    "browser": 0.3,
+    "bargain hunter": 0.8,
+    "loyal customer": 1.0,
+    "careful researcher": 0.9,
+    "gift buyer": 0.9,
+}
+
+
+@register("visitor")
+def visitor(*, horizon: int = 12) -> LatentMDP:
+    """A web shop chooses what to show to visitors of five hidden types.
+
+    Parameters
+    ----------
+    horizon
+        H, in page views.
+
+    Notes
+    -----
+    M = 5, S = 6, A = 4, rewards 0, 0.6 and 1 that depend on the next state, weights
+    (.35, .20, .15, .20, .10). Separation: 0, since a visit that has ended looks the same for all
+    types; between 0.02 and 1.1 on the pages. It is here for logs of short episodes from a mixed
+    population.
+    """
+    cart, bought, left = (STATES.index(name) for name in ("cart", "bought", "left"))
+    M, S, A = len(CONTEXTS), len(STATES), len(ACTIONS)
+    T = np.zeros((M, S, A, S))
+    for m, context in enumerate(CONTEXTS):
+        for a in range(A):
+            leave = LEAVE[context][a]
+            for s in range(cart + 1):
+                go_on = GO_ON[context][a] * (BUY[context] if s == cart else 1.0)
+                T[m, s, a, s + 1] = go_on
+                T[m, s, a, left] += leave
+                T[m, s, a, max(s - 1, 0)] += (1.0 - go_on - leave) / 2
+                T[m, s, a, s] += (1.0 - go_on - leave) / 2
+    T[:, bought, :, bought] = 1.0
+    T[:, left, :, left] = 1.0
+    R = np.zeros((M, S, A, S, len(VALUES)))
+    R[..., 0] = 1.0
+    full_price = np.eye(len(VALUES))[2]
+    R[:, cart, :, bought] = full_price
+    R[:, cart, ACTIONS.index("discount"), bought] = np.eye(len(VALUES))[1]
+    return LatentMDP(
+        T,
+        R,
+        reward_values=VALUES,
+        initial=0,
+        weights=WEIGHTS,
+        horizon=horizon,
+        context_names=CONTEXTS,
+        state_names=STATES,
+        action_names=ACTIONS,
+    )
