@@ -53,10 +53,9 @@ def random(
 
     Notes
     -----
-    Separation: no guarantee; about 0.5 for S = 7 and 0.9 for S = 15 with the default
-    concentration. The defaults are the benchmark of planners. The benchmark of learners is
-    contexts=7, states=15, actions=3, horizon=30, concentration=0.3, reward_density=4/45,
-    reward_low=0.5.
+    Separation: no guarantee; 0.2 to 0.5 with the defaults. The defaults are the smallest benchmark
+    of planners; that of learners is contexts=7, states=15, actions=3, horizon=30,
+    concentration=0.3, reward_density=4/45, reward_low=0.5.
     """
     M = _arrays.positive_integer("contexts", contexts)
     S = _arrays.positive_integer("states", states)

@@ -86,7 +86,7 @@ def register(name: str) -> Callable[[Builder], Builder]:
 
 
 def list_instances() -> tuple[Instance, ...]:
-    """Every registered instance, by name. `print(*list_instances(), sep="\\n")` shows them."""
+    """Every registered instance, by name; printed one by one they show their arguments."""
     return tuple(_REGISTRY[name] for name in sorted(_REGISTRY))
 
 
@@ -102,7 +102,9 @@ def get_instance(name: str) -> Instance:
         raise TypeError(f"the name of an instance must be a string, got {type(name).__name__}")
     if name not in _REGISTRY:
         hint = _did_you_mean(name, list(_REGISTRY))
-        raise ValueError(f"there is no instance {name!r}{hint}; known: {', '.join(sorted(_REGISTRY))}")
+        raise ValueError(
+            f"there is no instance {name!r}{hint}; known: {', '.join(sorted(_REGISTRY))}"
+        )
     return _REGISTRY[name]
 
 

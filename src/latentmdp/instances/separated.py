@@ -82,9 +82,7 @@ def separated(
     return LatentMDP(T, means, initial=start, horizon=horizon)
 
 
-def _separated_rows(
-    rng: np.random.Generator, M: int, S: int, delta: float
-) -> NDArray[np.float64]:
+def _separated_rows(rng: np.random.Generator, M: int, S: int, delta: float) -> NDArray[np.float64]:
     """M distributions over S states with pairwise distances in [delta, 2 delta]."""
     if M == 1:
         return rng.dirichlet(np.ones(S), size=1)
@@ -100,7 +98,7 @@ def _separated_rows(
         if accepted.size:
             k = accepted[0]
             lam = rng.uniform(low[k], high[k])
-            return (1.0 - lam) * rng.dirichlet(np.ones(S)) + lam * q[k]
+            return np.asarray((1.0 - lam) * rng.dirichlet(np.ones(S)) + lam * q[k])
     raise LatentMDPError(
         f"found no {M} distributions over {S} states with pairwise distances in "
         f"[{delta:g}, {2 * delta:g}] after {BATCH * MAX_BATCHES} draws: "

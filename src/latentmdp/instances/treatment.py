@@ -48,9 +48,9 @@ def treatment(*, horizon: int = 20) -> LatentMDP:
     Notes
     -----
     M = 4, S = 5, A = 3, binary rewards, weights (.40, .25, .20, .15), start in the mild stage.
-    Separation: 0 in the absorbing state; between 0.02 and 0.8 elsewhere. The best therapy depends on
-    the context and shows only slowly, so it is here for planning with certificates on a problem
-    an analyst would recognise.
+    Separation: 0, since the absorbing state looks the same in all contexts; between 0.03 and 1.2
+    elsewhere. The best therapy depends on the context, which shows only slowly, so it is here for
+    planning with certificates on a problem an analyst would recognise.
     """
     S = len(STAGES)
     T = np.zeros((len(CONTEXTS), S, len(ACTIONS), S))

@@ -61,7 +61,7 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
     -----
     M = 5, S = 6, A = 4, rewards 0, 0.6 and 1 that depend on the next state, weights
     (.35, .20, .15, .20, .10). Separation: 0, since a visit that has ended looks the same for all
-    types; between 0.02 and 1.1 on the pages. It is here for logs of short episodes from a mixed
+    types; between 0.04 and 1.2 on the pages. It is here for logs of short episodes from a mixed
     population.
     """
     cart, bought, left = (STATES.index(name) for name in ("cart", "bought", "left"))

@@ -20,7 +20,7 @@ __all__ = ["Closest", "closest_contexts", "separation"]
 
 
 class Closest(NamedTuple):
-    """Where two contexts are hardest to tell apart: the distance, the pair, the state and action."""
+    """Where two contexts are hardest to tell apart: distance, pair, state and action."""
 
     distance: float
     contexts: tuple[int, int]

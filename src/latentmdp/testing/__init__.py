@@ -1,0 +1,30 @@
+"""Oracles and conformance checks: the yardsticks of the library's own tests, for yours too."""
+
+from latentmdp.testing.acting import action_probabilities
+from latentmdp.testing.conformance import ConformanceError, check_instance, check_planner
+from latentmdp.testing.models import random_model, small_models
+from latentmdp.testing.oracles import (
+    TooLargeError,
+    count_histories,
+    optimal_memoryless_value,
+    optimal_value,
+    policy_value,
+    posterior,
+    trajectory_probability,
+)
+
+__all__ = [
+    "ConformanceError",
+    "TooLargeError",
+    "action_probabilities",
+    "check_instance",
+    "check_planner",
+    "count_histories",
+    "optimal_memoryless_value",
+    "optimal_value",
+    "policy_value",
+    "posterior",
+    "random_model",
+    "small_models",
+    "trajectory_probability",
+]

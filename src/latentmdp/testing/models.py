@@ -1,0 +1,91 @@
+"""Small random models of every kind a planner or an estimator must cope with."""
+
+import numpy as np
+
+from latentmdp._random import RNGLike, as_generator
+from latentmdp.model import LatentMDP
+
+__all__ = ["random_model", "small_models"]
+
+
+def random_model(
+    rng: RNGLike = None,
+    *,
+    contexts: int = 2,
+    states: int = 3,
+    actions: int = 2,
+    horizon: int = 3,
+    reward_values: tuple[float, ...] = (0.0, 1.0),
+    next_state_rewards: bool = False,
+    zeros: float = 0.0,
+    bonus: bool = False,
+    discount: float = 1.0,
+) -> LatentMDP:
+    """A model small enough to enumerate, with random tables, weights and initial states.
+
+    Parameters
+    ----------
+    contexts, states, actions, horizon, reward_values, discount
+        As in `LatentMDP`.
+    next_state_rewards
+        Whether rewards depend on the next state.
+    zeros
+        The probability that a transition or a first state is impossible; each row keeps one.
+    bonus
+        Whether to add hidden rewards, `bonus` and `initial_bonus`.
+    """
+    g = as_generator(rng)
+    M, S, A, Z = contexts, states, actions, len(reward_values)
+    shape = (M, S, A, S) if next_state_rewards else (M, S, A)
+    return LatentMDP(
+        _rows(g, (M, S, A), S, zeros),
+        g.dirichlet(np.ones(Z), size=shape),
+        initial=_rows(g, (M,), S, zeros),
+        weights=g.dirichlet(np.ones(M)),
+        horizon=horizon,
+        discount=discount,
+        reward_values=reward_values,
+        bonus=g.uniform(0.0, 1.0, size=(M, S, A)) if bonus else None,
+        initial_bonus=g.uniform(0.0, 1.0, size=M) if bonus else None,
+    )
+
+
+def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
+    """One model of each kind, by a name that says what is special about it."""
+    g = as_generator(rng)
+    kinds = {
+        "two contexts": random_model(g),
+        "three contexts, impossible transitions": random_model(g, contexts=3, zeros=0.4),
+        "one state, three actions": random_model(g, states=1, actions=3, horizon=4),
+        "rewards -1, 0.5, 2 given the next state": random_model(
+            g, states=2, reward_values=(-1.0, 0.5, 2.0), next_state_rewards=True
+        ),
+        "hidden bonus and discount": random_model(g, bonus=True, discount=0.7),
+        "single context, hidden bonus": random_model(g, contexts=1, bonus=True),
+        "single context, discount, negative rewards": random_model(
+            g, contexts=1, reward_values=(-2.0, 1.0), discount=0.5
+        ),
+    }
+    base = random_model(g, bonus=True)
+    kinds["a context of weight zero"] = base.replace(weights=[1.0, 0.0])
+    kinds["unvisited rows"] = _with_unvisited_rows(base)
+    return kinds
+
+
+def _rows(
+    g: np.random.Generator, shape: tuple[int, ...], size: int, zeros: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    rows = g.dirichlet(np.ones(size), size=shape)
+    impossible = g.random(rows.shape) < zeros
+    kept = rows.argmax(axis=-1)[..., None]
+    np.put_along_axis(impossible, kept, False, axis=-1)
+    rows[impossible] = 0.0
+    return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
+
+
+def _with_unvisited_rows(model: LatentMDP) -> LatentMDP:
+    """An empirical model in which no data support action 0 of state 0 in the first context."""
+    T, R = model.transitions.copy(), model.reward_probs.copy()
+    T[0, 0, 0] = 0.0
+    R[0, 0, 0] = 0.0
+    return model.replace(transitions=T, rewards=R, allow_unvisited=True)
