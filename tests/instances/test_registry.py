@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,14 @@ def test_the_horizon_is_an_argument_unless_the_construction_fixes_it(name):
         assert make(name, rng=0, horizon=4).horizon == 4
 
 
+def test_the_documentation_lists_every_instance_with_its_arguments():
+    text = (Path(__file__).parents[2] / "docs" / "instances.md").read_text()
+    for entry in list_instances():
+        section = text.partition(f"### `{entry.name}`")[2].partition("###")[0]
+        for argument, default in entry.arguments.items():
+            assert f"`{argument}={default!r}`" in section, (entry.name, argument)
+
+
 def test_make_is_the_public_name():
     model = lm.make("separated", contexts=7, states=15, actions=3, horizon=30, delta=0.5, rng=0)
     assert (model.n_contexts, model.n_states, model.n_actions, model.horizon) == (7, 15, 3, 30)
@@ -95,6 +105,7 @@ def test_an_unknown_argument_suggests_close_ones():
         ("random", {"rewards": "mine"}, "rewards must be one of 'own', 'shared', got 'mine'"),
         ("random", {"start": 7}, r"initial state must lie in \[0, 7\), got 7"),
         ("separated", {"delta": 0.0}, r"delta must lie in \(0, 2\], got 0.0"),
+        ("separated", {"delta": 2.0}, "delta must be below 2"),
         ("deterministic", {"start": 9}, r"start must lie in \[0, 5\), got 9"),
         ("deterministic", {"variation": -0.1}, r"variation must lie in \[0, 1\], got -0.1"),
         ("lower-bound", {"variant": "easy"}, "variant must be one of 'plain', 'amplified'"),

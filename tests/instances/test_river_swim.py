@@ -30,8 +30,9 @@ def test_memory_is_worth_much():
     best = np.argmax(values)
     assert (policies[best] == 0).all()
     assert values[best] == pytest.approx(56 * 0.005)
-    assert value(model, qmdp_policy(model)) > 10.9
-    assert value(model) < informed_values(model).max() < 13
+    optimum = value(model)
+    assert 10.9 < optimum < informed_values(model).max()
+    assert optimum - 1e-3 < value(model, qmdp_policy(model)) <= optimum
 
 
 def test_every_regime_is_as_hard_to_swim_when_known():

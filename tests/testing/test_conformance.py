@@ -106,6 +106,10 @@ def test_a_correct_planner_conforms():
     check_planner(Exhaustive())
 
 
+def test_qmdp_conforms():
+    check_planner(lm.QMDP())
+
+
 def test_a_memoryless_planner_conforms_to_its_own_optimum():
     models = {
         f"model {seed}": random_model(seed, states=2, horizon=2, bonus=True, discount=0.8)

@@ -74,6 +74,10 @@ def separated(
     S = _arrays.positive_integer("states", states)
     A = _arrays.positive_integer("actions", actions)
     delta = number("delta", delta, 0.0, 2.0, open_low=True)
+    if delta == 2.0 and M > 1:
+        raise ValueError(
+            "delta must be below 2: only rows with disjoint supports are that far apart"
+        )
     T = np.empty((M, S, A, S))
     for s in range(S):
         for a in range(A):
