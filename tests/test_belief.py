@@ -128,3 +128,10 @@ def test_smoothing_outside_its_range_is_refused(smoothing: float) -> None:
     model, logs = impossible_case()
     with pytest.raises(ValueError, match="smoothing must lie in"):
         lm.posterior(model, logs, smoothing=smoothing)
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (3, 1)])
+def test_smoothing_works_with_one_context_or_one_state(sizes: tuple[int, int]) -> None:
+    model = random_model(0, contexts=sizes[0], states=sizes[1])
+    logs = lm.simulate(model, lm.UniformPolicy(), 5, rng=0)
+    np.testing.assert_allclose(lm.posterior(model, logs, smoothing=0.01).sum(axis=1), 1.0)

@@ -76,7 +76,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> tuple[Floats, Floats, F
             f"smoothing must lie in [0, 1/(S Z)] = [0, {1.0 / n_observations:g}], got {smoothing}"
         )
     table = model.packed().reshape(-1, model.n_contexts)
-    initial = np.ascontiguousarray(model.initial.T)
+    initial = np.array(model.initial.T, order="C")
     if smoothing > 0.0:
         table = smoothing + (1.0 - smoothing * n_observations) * table
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
