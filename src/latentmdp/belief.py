@@ -17,7 +17,7 @@ from latentmdp.errors import ImpossibleObservationError
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["filter_tables", "posterior"]
+__all__ = ["check_smoothing", "filter_tables", "posterior"]
 
 Floats = NDArray[np.float64]
 
@@ -70,17 +70,21 @@ def posterior(
 
 def filter_tables(model: LatentMDP, smoothing: float) -> tuple[Floats, Floats, Floats]:
     """What the filter's kernels read: likelihoods (S A S Z, M), prior (M,), initial (S, M)."""
+    check_smoothing(model, smoothing)
     n_observations = model.n_states * model.n_rewards
-    if not 0.0 <= smoothing <= 1.0 / n_observations:
-        raise ValueError(
-            f"smoothing must lie in [0, 1/(S Z)] = [0, {1.0 / n_observations:g}], got {smoothing}"
-        )
     table = model.packed().reshape(-1, model.n_contexts)
     initial = np.array(model.initial.T, order="C")
     if smoothing > 0.0:
         table = smoothing + (1.0 - smoothing * n_observations) * table
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
     return table, model.weights, initial
+
+
+def check_smoothing(model: LatentMDP, smoothing: float) -> None:
+    """Raise unless alpha lies in [0, 1 / (S Z)]."""
+    largest = 1.0 / (model.n_states * model.n_rewards)
+    if not 0.0 <= smoothing <= largest:
+        raise ValueError(f"smoothing must lie in [0, 1/(S Z)] = [0, {largest:g}], got {smoothing}")
 
 
 def _describe(logs: Trajectories, episode: int, step: int) -> str:

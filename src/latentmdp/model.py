@@ -181,6 +181,17 @@ class LatentMDP:
         packed = np.ascontiguousarray(np.moveaxis(self.observation_probs(), 0, -1))
         return _arrays.frozen(packed)
 
+    def lanes(self) -> tuple[Floats, Floats]:
+        """Transitions (M, S', n) and planning rewards (M, n) as backward induction reads them."""
+        return self._lanes
+
+    @cached_property
+    def _lanes(self) -> tuple[Floats, Floats]:
+        from latentmdp._kernels.induction import to_lanes
+
+        next_major = np.moveaxis(self.transitions, -1, 1)
+        return to_lanes(next_major), to_lanes(self.planning_rewards())
+
     def context(self, m: int) -> LatentMDP:
         """The MDP of context `m` alone, as a latent MDP with one context."""
         return self.subset([m])

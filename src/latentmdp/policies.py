@@ -10,13 +10,14 @@ vector per (t, s). Stochastic Markov policies are tables of probabilities. Any P
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _arrays
-from latentmdp.belief import filter_tables
+from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP
 
 if TYPE_CHECKING:
@@ -156,18 +157,18 @@ class AlphaVectorPolicy(Policy):
         model: LatentMDP,
         smoothing: float = 0.0,
     ) -> None:
-        self.vectors = _arrays.frozen(_arrays.as_floats("vectors", vectors))
+        check_smoothing(model, smoothing)
+        self.__dict__["vectors"] = _arrays.frozen(_arrays.as_floats("vectors", vectors))
         self.actions = _arrays.frozen(_arrays.as_integers("actions", actions, np.int32))
         self.offsets = _arrays.frozen(_arrays.as_integers("offsets", offsets, np.int64))
-        self.model = model
-        self.smoothing = float(smoothing)
-        self._tables = filter_tables(model, self.smoothing)
+        self.model, self.smoothing = model, float(smoothing)
+        self.n_layers = (self.offsets.size - 1) // model.n_states
         n, S = self.actions.size, model.n_states
         if self.vectors.shape != (n, model.n_contexts):
             raise ValueError(
                 f"vectors must have shape {(n, model.n_contexts)}, got {self.vectors.shape}"
             )
-        self.n_layers, rest = divmod(self.offsets.size - 1, S)
+        rest = (self.offsets.size - 1) % S
         if rest or self.n_layers == 0 or self.offsets[0] != 0 or self.offsets[-1] != n:
             raise ValueError(
                 f"offsets must cut the {n} vectors into H S or S groups (S = {S}), got "
@@ -179,14 +180,36 @@ class AlphaVectorPolicy(Policy):
         _require_actions(self.actions, model.n_actions)
 
     @classmethod
-    def from_q_values(
-        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0
+    def from_lanes(
+        cls, lanes: Floats, model: LatentMDP, smoothing: float = 0.0
     ) -> AlphaVectorPolicy:
-        """One vector per action from values Q_m(t, s, a), shape (H, S, A, M)."""
-        H, S, A, M = values.shape
-        labels = np.tile(np.arange(A, dtype=np.int32), H * S)
-        offsets = np.arange(0, H * S * A + 1, A)
-        return cls(values.reshape(-1, M), labels, offsets, model, smoothing)
+        """One vector per action from values Q_m(t, s, a) in lanes (M, H, n), kept as they are.
+
+        They are rearranged into `vectors` when first needed: a plan that is made and dropped, as
+        in a learner's inner loop, never pays for it.
+        """
+        self = cls.__new__(cls)
+        check_smoothing(model, smoothing)
+        self.model, self.smoothing = model, smoothing
+        self.n_layers = lanes.shape[1]
+        groups = self.n_layers * model.n_states
+        self.actions, self.offsets = _one_vector_per_action(groups, model.n_actions)
+        self._lanes = lanes
+        return self
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """The alpha vectors, shape (n, M)."""
+        from latentmdp._kernels.induction import interleave
+
+        shape = (self.n_layers, self.model.n_states, self.model.n_actions, self.model.n_contexts)
+        values = np.empty(shape)
+        interleave(self._lanes, values)
+        return _arrays.frozen(values.reshape(-1, self.model.n_contexts))
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Floats]:
+        return filter_tables(self.model, self.smoothing)
 
     def value(self, t: int, state: int, belief: ArrayLike) -> float:
         """The largest product of a vector of (t, state) with the belief."""
@@ -250,6 +273,15 @@ def _deterministic(
         prior=np.ones(1),
         initial=np.ones((1, 1)),
     )
+
+
+@lru_cache(maxsize=64)
+def _one_vector_per_action(
+    groups: int, n_actions: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    labels = np.tile(np.arange(n_actions, dtype=np.int32), groups)
+    offsets = np.arange(0, groups * n_actions + 1, n_actions, dtype=np.int64)
+    return _arrays.frozen(labels), _arrays.frozen(offsets)
 
 
 def _require_fit(n_layers: int, n_states: int, model: LatentMDP) -> None:

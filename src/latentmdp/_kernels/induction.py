@@ -1,53 +1,78 @@
 """Backward induction in each context: Q_t(s,a) = R(s,a) + discount sum_s' T(s'|s,a) max_a' Q_{t+1}.
 
-Transitions come next-state-major, (M, S', A, S), so that the inner loop is a sum of long contiguous
-rows: q(a, s) += V(s') T(s' | s, a).
+Arrays are in lanes: transitions (M, S', n), rewards (M, n) and values (M, H, n) with n = A W, where
+entry a W + s stands for (s, a) and W is S rounded up to full vectors (`padded_states`); what is
+beyond S is zero. So the inner loop is q(a, s) += V(s') T(s' | s, a) over long contiguous rows.
 """
 
 import numpy as np
 from numba import njit
 
-__all__ = ["context_q_values", "q_values"]
+from latentmdp._kernels.simd import LANES, discounted_maxima, expected_values
+
+__all__ = [
+    "context_q_values",
+    "informed_value",
+    "interleave",
+    "padded_states",
+    "q_values",
+    "to_lanes",
+]
+
+
+def padded_states(S):
+    """W: S rounded up to full vectors."""
+    return -(-S // LANES) * LANES
+
+
+def to_lanes(array):
+    """Copy an array (..., S, A) into lanes (..., A W)."""
+    S, A = array.shape[-2:]
+    lanes = np.zeros((*array.shape[:-2], A, padded_states(S)))
+    lanes[..., :S] = np.swapaxes(array, -1, -2)
+    return lanes.reshape(*array.shape[:-2], -1)
 
 
 @njit(cache=True, nogil=True)
-def q_values(transitions, rewards, discount, out):
-    """Fill out (H, S, A, M) for all contexts from T (M, S', A, S) and R (M, A, S)."""
+def context_q_values(transitions, rewards, m, n_actions, discount, values):
+    """Fill values[m] (H, n) for one context."""
+    value = np.zeros(rewards.shape[1] // n_actions)
+    for t in range(values.shape[1] - 1, -1, -1):
+        expected_values(transitions, rewards, value, values, m, t)
+        discounted_maxima(values, m, t, n_actions, discount, value)
+
+
+@njit(cache=True, nogil=True)
+def q_values(transitions, rewards, n_actions, discount, values):
+    """Fill values (M, H, n) for all contexts."""
     for m in range(transitions.shape[0]):
-        context_q_values(transitions[m], rewards[m], discount, m, out)
+        context_q_values(transitions, rewards, m, n_actions, discount, values)
 
 
 @njit(cache=True, nogil=True)
-def context_q_values(transitions, rewards, discount, m, out):
-    """Fill out[..., m] for one context from T (S', A, S) and R (A, S)."""
-    S, A, _ = transitions.shape
-    T, R = transitions.reshape(S, A * S), rewards.reshape(A * S)
-    q, value = np.empty(A * S), np.zeros(S)
-    for t in range(out.shape[0] - 1, -1, -1):
-        _backup(T, R, value, q)
+def interleave(values, out):
+    """Rearrange values in lanes (M, H, n) as alpha vectors (H, S, A, M)."""
+    M = values.shape[0]
+    H, S, A, _ = out.shape
+    W = values.shape[2] // A
+    for t in range(H):
+        for a in range(A):
+            for m in range(M):
+                for s in range(S):
+                    out[t, s, a, m] = values[m, t, a * W + s]
+
+
+@njit(cache=True, nogil=True)
+def informed_value(values, weights, initial):
+    """sum_m w_m sum_s nu_m(s) max_a Q_m(s, a) at the start, from values in lanes (M, H, n)."""
+    M, S = initial.shape
+    n = values.shape[2]
+    W = -(-S // LANES) * LANES
+    total = 0.0
+    for m in range(M):
         for s in range(S):
-            best = q[s]
-            out[t, s, 0, m] = best
-            for a in range(1, A):
-                x = q[a * S + s]
-                out[t, s, a, m] = x
-                best = max(best, x)
-            value[s] = discount * best
-
-
-@njit(cache=True, nogil=True)
-def _backup(T, R, value, q):
-    """Set q = R + value T, four rows of T at a time to spare loads and stores of q."""
-    S, n = T.shape
-    for i in range(n):
-        q[i] = R[i]
-    tail = S - S % 4
-    for x in range(0, tail, 4):
-        v0, v1, v2, v3 = value[x], value[x + 1], value[x + 2], value[x + 3]
-        row0, row1, row2, row3 = T[x], T[x + 1], T[x + 2], T[x + 3]
-        for i in range(n):
-            q[i] += (v0 * row0[i] + v1 * row1[i]) + (v2 * row2[i] + v3 * row3[i])
-    for x in range(tail, S):
-        v0, row0 = value[x], T[x]
-        for i in range(n):
-            q[i] += v0 * row0[i]
+            best = values[m, 0, s]
+            for column in range(W + s, n, W):
+                best = max(best, values[m, 0, column])
+            total += weights[m] * initial[m, s] * best
+    return total

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._kernels import induction
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import Plan
 from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["QMDP", "informed_bound", "q_values"]
+__all__ = ["QMDP", "q_values"]
 
 Floats = NDArray[np.float64]
 
@@ -38,11 +39,10 @@ class QMDP:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan by backward induction in each context; `upper` is the informed bound."""
         start = time.perf_counter()
-        values = q_values(model)
-        policy = AlphaVectorPolicy.from_q_values(values, model, self.smoothing)
+        values = _lane_values(model)
         return Plan(
-            policy=policy,
-            upper=informed_bound(model, values),
+            policy=AlphaVectorPolicy.from_lanes(values, model, self.smoothing),
+            upper=_informed_bound(model, values),
             seconds=time.perf_counter() - start,
             message="backward induction in each context",
         )
@@ -50,20 +50,20 @@ class QMDP:
 
 def q_values(model: LatentMDP) -> Floats:
     """Q_{t,m}(s, a) of every context, shape (H, S, A, M)."""
-    from latentmdp._kernels import induction
-
-    transitions = np.ascontiguousarray(model.transitions.transpose(0, 3, 2, 1))
-    rewards = np.ascontiguousarray(model.planning_rewards().transpose(0, 2, 1))
-    shape = (model.horizon, model.n_states, model.n_actions, model.n_contexts)
-    values = np.empty(shape)
-    induction.q_values(transitions, rewards, model.discount, values)
+    values = np.empty((model.horizon, model.n_states, model.n_actions, model.n_contexts))
+    induction.interleave(_lane_values(model), values)
     return values
 
 
-def informed_bound(model: LatentMDP, values: Floats) -> float:
-    """What an agent that is told the context earns, from `q_values`."""
-    best = values[0].max(axis=1)
-    expected = np.einsum("ms,sm->m", model.initial, best)
+def _lane_values(model: LatentMDP) -> Floats:
+    transitions, rewards = model.lanes()
+    values = np.empty((model.n_contexts, model.horizon, rewards.shape[1]))
+    induction.q_values(transitions, rewards, model.n_actions, model.discount, values)
+    return values
+
+
+def _informed_bound(model: LatentMDP, values: Floats) -> float:
+    bound = induction.informed_value(values, model.weights, model.initial)
     if model.initial_bonus is not None:
-        expected = expected + model.initial_bonus
-    return float(model.weights @ expected)
+        bound += float(model.weights @ model.initial_bonus)
+    return float(bound)

@@ -1,0 +1,122 @@
+"""Vector instructions for the two inner loops of backward induction.
+
+LLVM's own vectoriser guards short loops with alias checks and scalar remainders that cost more than
+the arithmetic. These intrinsics emit the loads, fused multiply-adds and maxima on vectors of
+`LANES` doubles directly; LLVM lowers them to whatever the machine has. Rows must be padded to a
+multiple of `LANES`.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["LANES", "discounted_maxima", "expected_values"]
+
+LANES = 8
+_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+_UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
+_PANELS = (6, 3, 2, 1)  # vectors kept in registers at once
+
+
+def _fused_multiply_add(builder):
+    signature = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    return cgutils.get_or_insert_function(builder.module, signature, f"llvm.fmuladd.v{LANES}f64")
+
+
+def _broadcast(builder, scalar):
+    first = builder.insert_element(_UNDEFINED, scalar, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(first, _UNDEFINED, mask)
+
+
+def _vector_at(builder, base, index):
+    return builder.bitcast(builder.gep(base, [index]), _VECTOR.as_pointer())
+
+
+def _array(context, builder, kind, value):
+    array = context.make_array(kind)(context, builder, value)
+    return array.data, cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+
+
+def _integer(like, value):
+    return ir.Constant(like.type, value)
+
+
+def _emit_panel(builder, pointers, S, n, column, width):
+    """One panel: `width` vectors of q accumulate in registers while x runs over next states."""
+    T, R, value, q = pointers
+    fused = _fused_multiply_add(builder)
+    columns = [builder.add(column, _integer(n, LANES * k)) for k in range(width)]
+    sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(width)]
+    for place, total in zip(columns, sums):
+        builder.store(builder.load(_vector_at(builder, R, place), align=8), total)
+    with cgutils.for_range(builder, S) as loop:
+        factor = _broadcast(builder, builder.load(builder.gep(value, [loop.index])))
+        row = builder.mul(loop.index, n)
+        for place, total in zip(columns, sums):
+            entry = builder.load(_vector_at(builder, T, builder.add(row, place)), align=8)
+            builder.store(builder.call(fused, [factor, entry, builder.load(total)]), total)
+    for place, total in zip(columns, sums):
+        builder.store(builder.load(total), _vector_at(builder, q, place), align=8)
+
+
+@intrinsic
+def expected_values(typingctx, T, R, value, q, m, t):
+    """Set q[m, t, i] = R[m, i] + sum_x value[x] T[m, x, i] for all i of a padded row.
+
+    T is (M, S, n), R (M, n), value at least (S,) and q (M, H, n).
+    """
+
+    def emit(context, builder, signature, arguments):
+        T_data, (_, S, n) = _array(context, builder, signature.args[0], arguments[0])
+        R_data, _ = _array(context, builder, signature.args[1], arguments[1])
+        value_data, _ = _array(context, builder, signature.args[2], arguments[2])
+        q_data, (_, H, _) = _array(context, builder, signature.args[3], arguments[3])
+        m_index, t_index = arguments[4:]
+        row = builder.add(builder.mul(m_index, H), t_index)
+        pointers = (
+            builder.gep(T_data, [builder.mul(m_index, builder.mul(S, n))]),
+            builder.gep(R_data, [builder.mul(m_index, n)]),
+            value_data,
+            builder.gep(q_data, [builder.mul(row, n)]),
+        )
+        done = _integer(n, 0)
+        for width in _PANELS:
+            lanes = _integer(n, width * LANES)
+            panels = builder.udiv(builder.sub(n, done), lanes)
+            with cgutils.for_range(builder, panels) as loop:
+                column = builder.add(done, builder.mul(loop.index, lanes))
+                _emit_panel(builder, pointers, S, n, column, width)
+            done = builder.add(done, builder.mul(panels, lanes))
+        return context.get_dummy_value()
+
+    return types.void(T, R, value, q, types.intp, types.intp), emit
+
+
+@intrinsic
+def discounted_maxima(typingctx, q, m, t, n_actions, discount, value):
+    """Set value[s] = discount max_a q[m, t, a W + s] for all s of a padded row of W states."""
+
+    def emit(context, builder, signature, arguments):
+        q_data, (_, H, n) = _array(context, builder, signature.args[0], arguments[0])
+        value_data, (W,) = _array(context, builder, signature.args[5], arguments[5])
+        m_index, t_index, A = arguments[1:4]
+        factor = _broadcast(builder, arguments[4])
+        row = builder.gep(q_data, [builder.mul(builder.add(builder.mul(m_index, H), t_index), n)])
+        best = cgutils.alloca_once(builder, _VECTOR)
+        with cgutils.for_range(builder, builder.udiv(W, _integer(W, LANES))) as block:
+            start = builder.mul(block.index, _integer(W, LANES))
+            builder.store(builder.load(_vector_at(builder, row, start), align=8), best)
+            with cgutils.for_range(builder, A, start=_integer(A, 1)) as loop:
+                place = builder.add(builder.mul(loop.index, W), start)
+                other = builder.load(_vector_at(builder, row, place), align=8)
+                current = builder.load(best)
+                larger = builder.fcmp_ordered(">", other, current)
+                builder.store(builder.select(larger, other, current), best)
+            product = builder.fmul(factor, builder.load(best))
+            builder.store(product, _vector_at(builder, value_data, start), align=8)
+        return context.get_dummy_value()
+
+    arguments = (q, types.intp, types.intp, types.intp, types.float64, value)
+    return types.void(*arguments), emit
