@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _arrays
+from latentmdp._random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP
 
 if TYPE_CHECKING:
     from latentmdp._kernels.rollout import Acting
+    from latentmdp.sessions import BatchSession, Session
 
 __all__ = [
     "AlphaVectorPolicy",
@@ -52,6 +54,34 @@ class Policy:
     def acting(self, model: LatentMDP) -> Acting:
         """The policy as arrays for a world of the given sizes; raises if they do not fit."""
         raise NotImplementedError
+
+    def session(self, model: LatentMDP | None = None, rng: RNGLike = None) -> Session:
+        """Follow one individual: `observe(state, reward)` and `act()`.
+
+        Parameters
+        ----------
+        model
+            The world's sizes, horizon and reward values; by default the policy's own model.
+        rng
+            Chance of a stochastic policy.
+        """
+        from latentmdp.sessions import Session
+
+        return Session(self, self._world(model), rng)
+
+    def batch_session(
+        self, individuals: int, model: LatentMDP | None = None, rng: RNGLike = None
+    ) -> BatchSession:
+        """Follow many individuals at once; see `latentmdp.sessions`."""
+        from latentmdp.sessions import BatchSession
+
+        return BatchSession(self, self._world(model), individuals, rng)
+
+    def _world(self, model: LatentMDP | None) -> LatentMDP:
+        known = getattr(self, "model", None) if model is None else model
+        if known is None:
+            raise ValueError(f"a session of a {type(self).__name__} needs model=")
+        return known
 
 
 class UniformPolicy(Policy):

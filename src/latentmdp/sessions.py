@@ -1,0 +1,166 @@
+"""Acting in production: a policy that follows individuals as their observations arrive.
+
+    session = policy.session()
+    session.observe(state)
+    while not done:
+        action = session.act()
+        ...
+        session.observe(next_state, reward)
+
+A `Session` follows one individual; a `BatchSession` follows many, all at the same time step, in
+compiled loops: arrays in, arrays out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentmdp import _arrays
+from latentmdp._random import RNGLike, philox_key
+from latentmdp.errors import LatentMDPError
+from latentmdp.model import LatentMDP
+
+if TYPE_CHECKING:
+    from latentmdp.policies import Policy
+
+__all__ = ["BatchSession", "Session", "SessionError"]
+
+Floats = NDArray[np.float64]
+
+
+class SessionError(LatentMDPError):
+    """A session was used out of order: acted before observing, or beyond its horizon."""
+
+
+class BatchSession:
+    """Many individuals followed side by side.
+
+    Parameters
+    ----------
+    policy
+        The policy all of them are served by.
+    model
+        The world's sizes, reward values and horizon.
+    individuals
+        How many.
+    rng
+        Chance of a stochastic policy; every individual has its own stream.
+    """
+
+    def __init__(
+        self, policy: Policy, model: LatentMDP, individuals: int, rng: RNGLike = None
+    ) -> None:
+        self.model = model
+        self.individuals = _arrays.positive_integer("individuals", individuals)
+        self.t = 0
+        self._acting = policy.acting(model)
+        self._sizes = (model.n_states, model.n_actions, model.n_rewards)
+        self._key = np.uint64(philox_key(rng))
+        self._beliefs = np.zeros((self.individuals, 3, self._acting.prior.size))
+        self._beliefs[:, 0] = self._acting.prior
+        self._states: NDArray[np.int32] | None = None
+        self._actions: NDArray[np.int32] | None = None
+        self._order = np.argsort(model.reward_values)
+        self._sorted_values = model.reward_values[self._order]
+
+    @property
+    def beliefs(self) -> Floats:
+        """The belief of every individual over the contexts of the policy's model, (n, M)."""
+        return self._beliefs[:, 0].copy()
+
+    def observe(self, states: ArrayLike, rewards: ArrayLike | None = None) -> None:
+        """Take in the first states, or the next states with the rewards (values) that led there."""
+        from latentmdp._kernels.acting import observe_first, observe_next
+
+        seen = self._checked_states(states)
+        if self._states is None:
+            if rewards is not None:
+                raise SessionError("the first observation is a state alone: no reward came before")
+            observe_first(self._acting, self._beliefs, seen)
+        else:
+            if self._actions is None:
+                raise SessionError("act() before the next observation")
+            if rewards is None:
+                raise SessionError("rewards are missing: the actions taken must have earned some")
+            indices = self._reward_indices(rewards)
+            observe_next(
+                self._acting,
+                self._sizes,
+                self._beliefs,
+                self._states,
+                self._actions,
+                seen,
+                indices,
+            )
+            self._actions = None
+            self.t += 1
+        self._states = seen
+
+    def act(self) -> NDArray[np.int32]:
+        """The action for every individual in its current state."""
+        from latentmdp._kernels.acting import decide
+
+        if self._states is None:
+            raise SessionError("observe() the first states before acting")
+        if self.t >= self.model.horizon:
+            raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
+        if self._actions is None:
+            actions = np.empty(self.individuals, np.int32)
+            n_states = self.model.n_states
+            decide(self._acting, n_states, self.t, self._key, self._beliefs, self._states, actions)
+            self._actions = _arrays.frozen(actions)
+        return self._actions
+
+    def _checked_states(self, states: ArrayLike) -> NDArray[np.int32]:
+        seen = _arrays.as_integers("states", states, np.int32)
+        if seen.size != self.individuals:
+            raise ValueError(f"states must have {self.individuals} entries, got {seen.size}")
+        if int(seen.max()) >= self.model.n_states:
+            worst = int(np.argmax(seen))
+            raise ValueError(
+                f"states[{worst}] is {seen[worst]}: must be below n_states={self.model.n_states}"
+            )
+        return seen
+
+    def _reward_indices(self, rewards: ArrayLike) -> NDArray[np.int64]:
+        values = np.asarray(rewards, dtype=np.float64)
+        if values.shape != (self.individuals,):
+            raise ValueError(f"rewards must have shape {(self.individuals,)}, got {values.shape}")
+        places = np.searchsorted(self._sorted_values, values)
+        places = np.minimum(places, self._sorted_values.size - 1)
+        unknown = self._sorted_values[places] != values
+        if unknown.any():
+            worst = int(np.argmax(unknown))
+            raise ValueError(
+                f"rewards[{worst}] is {values[worst]}: not one of the reward values "
+                f"{self.model.reward_values.tolist()}"
+            )
+        return self._order[places]
+
+
+class Session:
+    """One individual; see `BatchSession` for many."""
+
+    def __init__(self, policy: Policy, model: LatentMDP, rng: RNGLike = None) -> None:
+        self._batch = BatchSession(policy, model, 1, rng)
+
+    @property
+    def t(self) -> int:
+        """Steps taken so far."""
+        return self._batch.t
+
+    @property
+    def belief(self) -> Floats:
+        """The belief over the contexts of the policy's model, (M,)."""
+        return self._batch.beliefs[0]
+
+    def observe(self, state: int, reward: float | None = None) -> None:
+        """Take in the first state, or the next state and the reward that came with it."""
+        self._batch.observe([state], None if reward is None else [reward])
+
+    def act(self) -> int:
+        """The action to take now."""
+        return int(self._batch.act()[0])

@@ -1,0 +1,72 @@
+"""Sessions make the decisions a simulation of the same episodes makes."""
+
+import numpy as np
+import pytest
+from models import random_alpha_policy, random_model
+
+import latentmdp as lm
+from latentmdp.sessions import SessionError
+
+
+@pytest.mark.parametrize("form", ["bernoulli", "values"])
+def test_batch_follows_logged_episodes(form: str) -> None:
+    model = random_model(0, contexts=4, horizon=15, form=form)
+    policy = random_alpha_policy(model, 1, vectors=4)
+    logs = lm.simulate(model, policy, 300, rng=0)
+    states, actions, rewards = logs.as_arrays()
+    session = policy.batch_session(300)
+    session.observe(states[:, 0])
+    for t in range(15):
+        np.testing.assert_array_equal(session.act(), actions[:, t])
+        session.observe(states[:, t + 1], model.reward_values[rewards[:, t]])
+    np.testing.assert_array_equal(session.beliefs, lm.posterior(model, logs))
+
+
+def test_one_individual() -> None:
+    model = random_model(0, horizon=10)
+    policy = random_alpha_policy(model, 1)
+    logs = lm.simulate(model, policy, 5, rng=0)
+    for states, actions, rewards, _ in logs:
+        session = policy.session()
+        session.observe(int(states[0]))
+        for t in range(10):
+            assert session.act() == session.act() == actions[t]
+            session.observe(int(states[t + 1]), float(model.reward_values[rewards[t]]))
+        assert session.t == 10
+        assert session.belief.sum() == pytest.approx(1.0)
+
+
+def test_markov_and_stochastic_policies_have_sessions_too() -> None:
+    """The frequency of a stochastic policy's choice is within 5 standard errors."""
+    model = random_model(0)
+    fixed = lm.MarkovPolicy([1, 0, 1]).batch_session(3, model)
+    fixed.observe([0, 1, 2])
+    np.testing.assert_array_equal(fixed.act(), [1, 0, 1])
+    coin = lm.UniformPolicy().batch_session(10_000, model, rng=0)
+    coin.observe(np.zeros(10_000, int))
+    assert abs(coin.act().mean() - 0.5) < 5 * 0.005
+    with pytest.raises(ValueError, match="UniformPolicy needs model="):
+        lm.UniformPolicy().session()
+
+
+def test_misuse_is_refused_and_loses_nothing() -> None:
+    model = random_model(0, horizon=1)
+    session = random_alpha_policy(model, 0).session()
+    with pytest.raises(SessionError, match="before acting"):
+        session.act()
+    with pytest.raises(SessionError, match="a state alone"):
+        session.observe(0, 1.0)
+    with pytest.raises(ValueError, match=r"states\[0\] is 3: must be below n_states=3"):
+        session.observe(3)
+    session.observe(0)
+    with pytest.raises(SessionError, match=r"act\(\) before"):
+        session.observe(0, 1.0)
+    action = session.act()
+    with pytest.raises(ValueError, match="not one of the reward values"):
+        session.observe(0, 0.5)
+    with pytest.raises(SessionError, match="rewards are missing"):
+        session.observe(0)
+    assert session.act() == action
+    session.observe(0, 1.0)
+    with pytest.raises(SessionError, match="the horizon is 1 steps"):
+        session.act()
