@@ -13,6 +13,7 @@ __all__ = [
     "distributions",
     "frozen",
     "positive_integer",
+    "to_array",
 ]
 
 ROW_TOLERANCE = 1e-9
@@ -27,12 +28,24 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def to_array(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array; refuse ragged lists by name."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a rectangular array: its rows differ in length") from None
+
+
 def as_floats(name: str, value: ArrayLike) -> Floats:
-    """Copy `value` into a contiguous float64 array; refuse what is not real and finite."""
-    array = np.asarray(value)
+    """Copy `value` into a contiguous float64 array; refuse what is not real and finite.
+
+    A negative zero becomes zero, so that arrays that compare equal also have equal bytes.
+    """
+    array = to_array(name, value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     copy = np.array(array, dtype=np.float64, order="C")
+    copy += 0.0
     bad = ~np.isfinite(copy)
     if bad.any():
         where = first_index(bad)
@@ -42,7 +55,7 @@ def as_floats(name: str, value: ArrayLike) -> Floats:
 
 def as_integers(name: str, value: ArrayLike, dtype: type[np.integer[Any]]) -> NDArray[Any]:
     """Copy a 1-d array of non-negative integers into a contiguous array of `dtype`."""
-    array = np.asarray(value)
+    array = to_array(name, value)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
     if array.size and array.dtype.kind not in "iu":
@@ -99,14 +112,16 @@ def distributions(
         where = first_index(wrong)
         place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where))
         total = float(sums[where])
+        row = f"the row of {place} " if place else ""
+        others = f" ({int(wrong.sum())} of {sums.size} rows are wrong)" if place else ""
         raise ValueError(
-            f"{name}: the row of {place or 'the only distribution'} sums to {total:.12g}, off by "
-            f"{total - 1.0:+.3g}; rows must sum to 1 within {ROW_TOLERANCE:g} "
-            f"({int(wrong.sum())} of {sums.size} rows are wrong)"
+            f"{name}: {row}sums to {total:.12g}, off by {total - 1.0:+.3g}; must sum to 1 within "
+            f"{ROW_TOLERANCE:g}{others}"
         )
     rounding = max(4, array.shape[-1]) * np.finfo(np.float64).eps
-    inexact = (off > rounding) & ~wrong & (sums > 0.0)
-    array[inexact] /= sums[inexact][..., None]
+    inexact = np.asarray((off > rounding) & (sums > 0.0))
+    if inexact.any():
+        array[inexact] /= np.asarray(sums)[inexact][..., None]
     return array
 
 

@@ -70,7 +70,7 @@ def initial(value: ArrayLike | None, M: int, S: int, allow_unvisited: bool) -> F
         nu[:, value] = 1.0
         return nu
     nu = _arrays.as_floats("initial", value)
-    if nu.shape == (S,):
+    if nu.ndim == 1 and nu.size == S:
         nu = np.tile(nu, (M, 1))
     if nu.shape != (M, S):
         raise ValueError(f"initial must have shape {(S,)} or {(M, S)}, got {nu.shape}")
@@ -84,7 +84,7 @@ def weights(value: ArrayLike | None, M: int) -> Floats:
     weights = _arrays.as_floats("weights", value)
     if weights.shape != (M,):
         raise ValueError(f"weights must have shape {(M,)}, got {weights.shape}")
-    return _arrays.distributions("weights", weights[None], ())[0]
+    return _arrays.distributions("weights", weights, ())
 
 
 def bonus(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats | None:

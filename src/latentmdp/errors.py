@@ -1,6 +1,12 @@
 """Exceptions: every public error is a `ValueError`, a `TypeError` or one of these."""
 
-__all__ = ["ImpossibleObservationError", "LatentMDPError", "ModelError", "TrajectoryError"]
+__all__ = [
+    "FormatError",
+    "ImpossibleObservationError",
+    "LatentMDPError",
+    "ModelError",
+    "TrajectoryError",
+]
 
 
 class LatentMDPError(Exception):
@@ -13,6 +19,10 @@ class ModelError(LatentMDPError, ValueError):
 
 class TrajectoryError(LatentMDPError, ValueError):
     """The logs are malformed, or do not fit a model's sizes; the message names episode and step."""
+
+
+class FormatError(LatentMDPError, ValueError):
+    """A file cannot be read or written; the message names the file and the reason."""
 
 
 class ImpossibleObservationError(LatentMDPError, ValueError):

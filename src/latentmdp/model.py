@@ -198,10 +198,12 @@ class LatentMDP:
 
     def subset(self, contexts: Iterable[int]) -> LatentMDP:
         """The latent MDP over some contexts, in the order given, weights renormalised."""
-        index = np.asarray(list(contexts), dtype=np.int64)
+        index = np.asarray(list(contexts))
         M = self.n_contexts
         if index.size == 0:
             raise ValueError("contexts must name at least one context")
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise TypeError(f"contexts must be integers, got {index.tolist()}")
         if index.min() < -M or index.max() >= M:
             raise ValueError(f"contexts must lie in [0, {M}), got {index.tolist()}")
         if np.unique(index % M).size < index.size:
@@ -222,18 +224,19 @@ class LatentMDP:
         )
 
     def mixture(self) -> LatentMDP:
-        """The average MDP, T and R averaged over contexts, as a latent MDP with one context."""
-        joint = np.einsum("m,msanz->sanz", self.weights, self.observation_probs())
-        T = joint.sum(axis=-1)
-        shape = self.reward_probs.shape[1:]
+        """The average MDP, as a latent MDP with one context: T, R and nu averaged over contexts.
+
+        Where some contexts have an all-zero row, the others are averaged.
+        """
+        T = _averaged(np.einsum("m,msan->san", self.weights, self.transitions))
         rewards = np.einsum("m,m...->...", self.weights, self.reward_probs)
         if self.rewards_depend_on_next_state:
-            rewards = np.divide(joint, T[..., None], out=np.zeros(shape), where=T[..., None] > 0)
+            rewards = np.einsum("m,msanz->sanz", self.weights, self.observation_probs())
         bonus, first = self.bonus, self.initial_bonus
         return self.replace(
             transitions=T[None],
-            rewards=rewards[None],
-            initial=(self.weights @ self.initial)[None],
+            rewards=_averaged(rewards)[None],
+            initial=_averaged(self.weights @ self.initial)[None],
             weights=[1.0],
             bonus=None if bonus is None else np.einsum("m,msa->sa", self.weights, bonus)[None],
             initial_bonus=None if first is None else [float(self.weights @ first)],
@@ -291,6 +294,13 @@ class LatentMDP:
     def __hash__(self) -> int:
         return hash(self.fingerprint())
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in _FIELDS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            self.__dict__[name] = _arrays.frozen(value) if isinstance(value, np.ndarray) else value
+
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])
         more = ", ..." if self.n_rewards > 4 else ""
@@ -319,6 +329,12 @@ def require_same_space(first: LatentMDP, second: LatentMDP) -> None:
             "the models differ in reward_values: "
             f"{first.reward_values.tolist()} and {second.reward_values.tolist()}"
         )
+
+
+def _averaged(rows: Floats) -> Floats:
+    """Scale each row of a weighted sum of distributions to sum to one, unless it is all zero."""
+    sums = rows.sum(axis=-1, keepdims=True)
+    return np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0.0)
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays
+from latentmdp import _arrays, _model_checks
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
@@ -93,7 +93,7 @@ class Trajectories:
             if counts is not None:
                 fields["counts"] = _arrays.as_integers("counts", counts, np.int64)
             if reward_values is not None:
-                fields["reward_values"] = _arrays.as_floats("reward_values", reward_values)
+                fields["reward_values"] = _model_checks.reward_values(reward_values)
             _check_layout(fields)
         except ValueError as error:
             raise TrajectoryError(str(error)) from None
@@ -124,7 +124,8 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of equal length L from arrays (N, L+1), (N, L) and (N, L)."""
-        s, a, r = np.asarray(states), np.asarray(actions), np.asarray(rewards)
+        named = {"states": states, "actions": actions, "rewards": rewards}
+        s, a, r = (_arrays.to_array(name, value) for name, value in named.items())
         if a.ndim != 2 or r.shape != a.shape or s.shape != (a.shape[0], a.shape[1] + 1):
             raise TrajectoryError(
                 "states, actions and rewards must have shapes (N, L+1), (N, L) and (N, L), got "
@@ -155,8 +156,8 @@ class Trajectories:
                     "L actions need L rewards and L+1 states"
                 )
         offsets = np.cumsum([0, *map(len, actions)], dtype=np.int64)
-        flat = (_flatten(part) for part in (states, actions, rewards))
-        return cls(*flat, offsets, contexts, **sizes)
+        flat = [_flatten(part) for part in (states, actions, rewards)]
+        return cls(flat[0], flat[1], flat[2], offsets, contexts, **sizes)
 
     @classmethod
     def from_table(cls, table: Mapping[str, ArrayLike], **sizes: Any) -> Trajectories:
@@ -164,8 +165,10 @@ class Trajectories:
 
         Rows may come in any order; `t` must count 0, 1, 2, ... within each episode and the next
         state of one row must be the state of the following one. Without `reward_values` the
-        rewards are taken for values, and `reward_values` becomes the sorted set of them; with
-        `reward_values` each reward must be one of those.
+        rewards are taken for values, and `reward_values` becomes the sorted set of them, or (0, 1)
+        where only those occur; with `reward_values` each reward must be one of those. Episodes
+        are called by integers or strings and kept in sorted order. An episode of no steps has no
+        row, so a table cannot hold it.
         """
         from latentmdp._tables import columns_to_fields
 
@@ -213,7 +216,10 @@ class Trajectories:
             return self._episode(int(key) % len(self))
         if isinstance(key, slice) and key.step in (None, 1):
             return self._contiguous(*key.indices(len(self))[:2])
-        return self._gather(np.arange(len(self))[key])
+        index = np.arange(len(self))[key]
+        if index.ndim != 1:
+            raise IndexError(f"episodes are taken by a number, slice, mask or 1-d index, got {key}")
+        return self._gather(index)
 
     def _episode(self, i: int) -> Episode:
         start, stop = int(self.offsets[i]), int(self.offsets[i + 1])
@@ -276,10 +282,7 @@ class Trajectories:
             raise ValueError("concat needs at least one batch")
         values = batches[0].reward_values
         for i, batch in enumerate(batches):
-            same = (values is None) == (batch.reward_values is None) and (
-                values is None or np.array_equal(values, batch.reward_values)
-            )
-            if not same:
+            if not _same(values, batch.reward_values):
                 raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
             if (batch.contexts is None) != (batches[0].contexts is None):
                 raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")
@@ -342,14 +345,15 @@ class Trajectories:
         """The rewards as values, one per step; indices themselves where no values are known."""
         if self.reward_values is None:
             return self.rewards.astype(np.float64)
-        return self.reward_values[self.rewards]
+        values: NDArray[np.float64] = self.reward_values[self.rewards]
+        return values
 
     def returns(self, discount: float = 1.0) -> NDArray[np.float64]:
         """The (discounted) sum of rewards of each episode."""
         episode = np.repeat(np.arange(len(self)), self.lengths)
         steps = np.arange(self.n_steps) - self.offsets[episode]
         weighted = self.values() if discount == 1.0 else self.values() * discount**steps
-        return np.bincount(episode, weights=weighted, minlength=len(self))
+        return np.asarray(np.bincount(episode, weighted, len(self)), dtype=np.float64)
 
     def validate(self, model: LatentMDP) -> None:
         """Raise `TrajectoryError` unless every index fits the model, naming episode and step."""
@@ -382,6 +386,13 @@ class Trajectories:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Trajectories are immutable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("Trajectories are immutable")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            self.__dict__[name] = _arrays.frozen(value) if isinstance(value, np.ndarray) else value
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trajectories):
