@@ -36,7 +36,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     kind = kinds.by_object(obj)
     if target.suffix.lower() not in kind.suffixes:
         raise FormatError(
-            f"{target}: a {kind.type.__name__} is saved as {' or '.join(kind.suffixes)}, not "
+            f"{target}: a {kind.owner.__name__} is saved as {' or '.join(kind.suffixes)}, not "
             f"{target.suffix or 'without a suffix'!r}"
         )
     if target.is_dir():

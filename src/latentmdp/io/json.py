@@ -1,4 +1,4 @@
-"""The .json format: readable, versioned, and exact, since a float is written by its shortest digits.
+"""The .json format: readable, versioned and exact, as floats are written to their last digit.
 
     {
       "format": "latentmdp",
@@ -62,7 +62,7 @@ def read(stream: BinaryIO) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Parse JSON strictly: no NaN or infinity, no key twice, no nesting beyond what Python bears."""
+    """Parse JSON strictly: no NaN or infinity, no key twice, no nesting without end."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:

@@ -43,7 +43,7 @@ class Kind:
     ----------
     name : str
         What the file calls it.
-    type : type
+    owner : type
         The class that is saved.
     encode : callable
         From an object to its fields by name; a field that is None is left out.
@@ -63,7 +63,7 @@ class Kind:
     """
 
     name: str
-    type: type
+    owner: type
     encode: Callable[[Any], Fields]
     decode: Callable[[Fields], Any]
     arrays: Mapping[str, str]
@@ -93,9 +93,9 @@ def by_name(name: object) -> Kind:
 def by_object(obj: object) -> Kind:
     """The kind of an object."""
     for kind in _KINDS.values():
-        if isinstance(obj, kind.type):
+        if isinstance(obj, kind.owner):
             return kind
-    known = ", ".join(kind.type.__name__ for kind in _KINDS.values())
+    known = ", ".join(kind.owner.__name__ for kind in _KINDS.values())
     raise TypeError(f"cannot save a {type(obj).__name__}; what can be saved: {known}")
 
 
@@ -192,29 +192,22 @@ def _decode_model(fields: Fields) -> LatentMDP:
     rewards = fields.pop("reward_probs")
     if rewards.ndim < 4:
         raise FormatError(
-            f"field 'reward_probs' must have shape (M, S, A, Z) or (M, S, A, S, Z), got {rewards.shape}"
+            "field 'reward_probs' must have shape (M, S, A, Z) or (M, S, A, S, Z), got "
+            f"{rewards.shape}"
         )
     return LatentMDP(rewards=rewards, **fields)
 
 
 _NAMES = ("context_names", "state_names", "action_names")
-_MODEL_ARRAYS = {
-    name: "float"
-    for name in (
-        "transitions",
-        "reward_probs",
-        "reward_values",
-        "initial",
-        "weights",
-        "bonus",
-        "initial_bonus",
-    )
-}
+_HIDDEN = ("bonus", "initial_bonus")
+_MODEL_ARRAYS = dict.fromkeys(
+    ("transitions", "reward_probs", "reward_values", "initial", "weights", *_HIDDEN), "float"
+)
 
 register(
     Kind(
         name="model",
-        type=LatentMDP,
+        owner=LatentMDP,
         encode=_encode_model,
         decode=_decode_model,
         arrays=_MODEL_ARRAYS,
@@ -224,7 +217,7 @@ register(
             "allow_unvisited": bool,
             **dict.fromkeys(_NAMES, list),
         },
-        optional=frozenset({"bonus", "initial_bonus", *_NAMES}),
+        optional=frozenset({*_HIDDEN, *_NAMES}),
         suffixes=(".npz", ".json"),
     )
 )
@@ -237,7 +230,7 @@ _LOG_ARRAYS = {
 register(
     Kind(
         name="trajectories",
-        type=Trajectories,
+        owner=Trajectories,
         encode=lambda logs: {
             name: getattr(logs, name) for name in (*_LOG_ARRAYS, "n_states", "n_actions")
         },

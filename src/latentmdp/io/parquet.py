@@ -86,12 +86,19 @@ def read(stream: BinaryIO) -> Trajectories:
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise FormatError(f"has no column {missing[0]!r}; logs need {', '.join(REQUIRED)}")
-    limits.check_memory(file.metadata.num_rows * len(names) * BYTES_PER_VALUE, size)
+    limits.check_memory(_declared_bytes(file.metadata, names), size)
     sizes = _sizes(schema.metadata or {})
     table = file.read(columns=names)
     return Trajectories(
         **columns_to_fields({name: _column(name, table[name]) for name in names}, **sizes)
     )
+
+
+def _declared_bytes(metadata: pq.FileMetaData, names: list[str]) -> int:
+    """The larger of what the pages decompress to and what the columns take as arrays."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    pages = sum(group.total_byte_size for group in groups)
+    return max(pages, metadata.num_rows * len(names) * BYTES_PER_VALUE)
 
 
 def _sizes(metadata: dict[bytes, bytes]) -> dict[str, Any]:
@@ -117,15 +124,21 @@ def _column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
         raise FormatError(f"column {name!r} is empty in row {row}")
+    if pa.types.is_dictionary(column.type):
+        return _labels(name, column.combine_chunks())
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = kind.value_type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if not (
-        number or (text and name == "episode") or (name == "reward" and pa.types.is_boolean(kind))
-    ):
+    if not number and not (name == "reward" and pa.types.is_boolean(kind)):
         raise FormatError(f"column {name!r} must hold numbers, got {kind}")
     values: NDArray[Any] = column.to_numpy()
     return values
+
+
+def _labels(name: str, column: pa.DictionaryArray) -> NDArray[Any]:
+    """A dictionary column as objects that rows share, however long a label is."""
+    if name != "episode":
+        raise FormatError(f"column {name!r} must hold numbers, got {column.type}")
+    labels = np.empty(len(column.dictionary), dtype=object)
+    labels[:] = column.dictionary.to_pylist()
+    rows: NDArray[Any] = labels[column.indices.to_numpy()]
+    return rows
