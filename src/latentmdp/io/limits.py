@@ -11,16 +11,13 @@ from typing import BinaryIO
 
 from latentmdp.errors import FormatError
 
-__all__ = ["ALWAYS", "COMPRESS_BELOW", "check_memory", "file_size"]
+__all__ = ["ALWAYS", "check_memory", "file_size"]
 
 ALWAYS = 2**30
-"""A file may always ask for this many bytes."""
+"""A file may always ask for this many bytes; beyond it, `save` does not compress."""
 
 FACTOR = 4
 """Beyond `ALWAYS`, a file may ask for this many times its own size."""
-
-COMPRESS_BELOW = 2**28
-"""Larger data are written uncompressed, so that their file is as large as they are."""
 
 
 def file_size(stream: BinaryIO) -> int:

@@ -32,14 +32,12 @@ def write(stream: BinaryIO, obj: Any) -> None:
     header = json.dumps({**kinds.header_of(kind), "values": document.values})
     arrays = {"header": np.array(header), **document.arrays}
     size = sum(array.nbytes for array in arrays.values())
-    method = zipfile.ZIP_DEFLATED if size < limits.COMPRESS_BELOW else zipfile.ZIP_STORED
-    with zipfile.ZipFile(stream, "w", method, allowZip64=True) as archive:
+    method = zipfile.ZIP_DEFLATED if size < limits.ALWAYS else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", method, compresslevel=1) as archive:
         for name, array in arrays.items():
-            # A fixed date, so that equal objects give equal files.
-            member = zipfile.ZipInfo(f"{name}.npy")
-            member.compress_type = method
-            with archive.open(member, "w", force_zip64=True) as out:
-                npy.write_array(out, np.ascontiguousarray(array), allow_pickle=False)
+            # Opened by name, a member carries no date: equal objects give equal files.
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+                npy.write_array(out, np.asarray(array, order="C"), allow_pickle=False)
 
 
 def read(stream: BinaryIO) -> Any:

@@ -65,7 +65,7 @@ def write(stream: BinaryIO, logs: Trajectories) -> None:
         "n_actions": logs.n_actions,
         "reward_values": None if values is None else values.tolist(),
     }
-    small = table.nbytes < limits.COMPRESS_BELOW
+    small = table.num_rows * table.num_columns * BYTES_PER_VALUE < limits.ALWAYS
     pq.write_table(
         table.replace_schema_metadata({KEY: json.dumps(header).encode()}),
         stream,
