@@ -1,0 +1,64 @@
+# Each target makes what it needs in .venv, from nothing but Python >= 3.11 and a package index.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
+	done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PINS := pyproject.toml constraints.txt
+WORKERS ?= 2
+
+export OPENBLAS_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench experiments docs clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
+
+demo: $(VENV)/.run  ## a tour in a minute: build, plan, evaluate, draw (results under out/)
+	$(BIN)/latentmdp demo --out out
+
+test: lint  ## lint, then the whole test suite
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
+	@set -e; for file in benchmarks/bench_*.py; do \
+		test -e "$$file" || continue; echo "== $$file"; $(BIN)/python "$$file"; done
+
+experiments: $(VENV)/.run  ## every experiment of the paper, in full
+	@set -e; for file in src/latentmdp/experiments/*/run.py; do \
+		test -e "$$file" || continue; name=$$(basename $$(dirname "$$file")); \
+		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name.run; done
+
+docs: $(VENV)/.docs  ## the documentation, as a static site under site/
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) out site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "latentmdp needs Python 3.11 or newer, and found none"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# An editable install needs the build backend; with it in place, pip builds nothing in isolation.
+$(VENV)/.run: $(BIN)/python $(PINS)
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP) --no-build-isolation --editable '.[docs]'
+	@touch $@
