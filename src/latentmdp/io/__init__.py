@@ -11,7 +11,7 @@ destination and moved into place, so a reader never sees half of one. Loading ch
 size before it allocates and never executes code: no pickle is read or written.
 """
 
-from latentmdp.io.files import load, save
+from latentmdp.io.files import check_target, load, save
 from latentmdp.io.kinds import Kind, register
 
-__all__ = ["Kind", "load", "register", "save"]
+__all__ = ["Kind", "check_target", "load", "register", "save"]

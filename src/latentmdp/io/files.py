@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from importlib import import_module
 from pathlib import Path
@@ -9,10 +10,10 @@ from types import ModuleType
 from typing import Any
 
 from latentmdp.errors import FormatError
-from latentmdp.io import kinds
+from latentmdp.io import kinds, schemas  # noqa: F401 (schemas fills the registry)
 from latentmdp.io.atomic import atomic_write
 
-__all__ = ["load", "save"]
+__all__ = ["check_target", "load", "save"]
 
 _FORMATS = {".npz": "npz", ".json": "json", ".parquet": "parquet"}
 
@@ -33,19 +34,27 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
         If the suffix does not fit the object; nothing is written.
     """
     target = Path(path)
-    kind = kinds.by_object(obj)
-    if target.suffix.lower() not in kind.suffixes:
-        raise FormatError(
-            f"{target}: a {kind.owner.__name__} is saved as {' or '.join(kind.suffixes)}, not "
-            f"{target.suffix or 'without a suffix'!r}"
-        )
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder")
+    check_target(type(obj), target)
     with atomic_write(target) as stream:
         try:
             _format(target).write(stream, obj)
         except FormatError as error:
             raise FormatError(f"{target}: {error}") from None
+
+
+def check_target(owner: type, path: str | os.PathLike[str]) -> None:
+    """Raise unless an object of this type can be saved at `path`: before long work, not after."""
+    target = Path(path)
+    kind = kinds.by_type(owner)
+    if target.suffix.lower() not in kind.suffixes:
+        raise FormatError(
+            f"{target}: a {kind.owner.__name__} is saved as {' or '.join(kind.suffixes)}, not "
+            f"{repr(target.suffix) if target.suffix else 'without a suffix'}"
+        )
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(target))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -3,7 +3,9 @@
 A kind is data: its schema says which arrays and values a file holds, and two functions turn an
 object into them and back. Each format (npz, JSON) writes any kind, so a new kind needs one entry:
 
-    register(Kind("policy", AlphaVectorPolicy, encode=..., decode=..., arrays={...}, values={...}))
+    register(Kind("model", LatentMDP, encode=..., decode=..., arrays={...}, values={...}))
+
+The entries are in `latentmdp.io.schemas`.
 """
 
 from __future__ import annotations
@@ -16,10 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp.errors import FormatError
-from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Trajectories
 
-__all__ = ["FORMAT", "Document", "Kind", "by_name", "check_header", "decode", "encode", "register"]
+__all__ = [
+    "FORMAT",
+    "Document",
+    "Kind",
+    "by_name",
+    "by_type",
+    "check_header",
+    "decode",
+    "encode",
+    "header_of",
+    "register",
+]
 
 FORMAT = "latentmdp"
 
@@ -90,13 +101,13 @@ def by_name(name: object) -> Kind:
     return _KINDS[name]
 
 
-def by_object(obj: object) -> Kind:
-    """The kind of an object."""
+def by_type(owner: type) -> Kind:
+    """The kind of the objects of a class."""
     for kind in _KINDS.values():
-        if isinstance(obj, kind.owner):
+        if issubclass(owner, kind.owner):
             return kind
     known = ", ".join(kind.owner.__name__ for kind in _KINDS.values())
-    raise TypeError(f"cannot save a {type(obj).__name__}; what can be saved: {known}")
+    raise TypeError(f"cannot save a {owner.__name__}; what can be saved: {known}")
 
 
 def check_header(header: object) -> Kind:
@@ -129,7 +140,7 @@ def header_of(kind: Kind) -> dict[str, Any]:
 
 def encode(obj: object) -> Document:
     """The document of an object."""
-    kind = by_object(obj)
+    kind = by_type(type(obj))
     fields = {name: value for name, value in kind.encode(obj).items() if value is not None}
     arrays = {name: np.asarray(fields[name]) for name in kind.arrays if name in fields}
     values = {name: fields[name] for name in kind.values if name in fields}
@@ -177,67 +188,3 @@ def _check_value(name: str, value: object, declared: type | None) -> None:
             else "an array"
         )
         raise FormatError(f"field {name!r} must be {wanted}, got {type(value).__name__}")
-
-
-def _encode_model(model: LatentMDP) -> Fields:
-    names = {name: getattr(model, name) for name in _NAMES}
-    return {
-        **{name: getattr(model, name) for name in (*_MODEL_ARRAYS, "horizon", "discount")},
-        **{name: None if value is None else list(value) for name, value in names.items()},
-        "allow_unvisited": model.allow_unvisited,
-    }
-
-
-def _decode_model(fields: Fields) -> LatentMDP:
-    rewards = fields.pop("reward_probs")
-    if rewards.ndim < 4:
-        raise FormatError(
-            "field 'reward_probs' must have shape (M, S, A, Z) or (M, S, A, S, Z), got "
-            f"{rewards.shape}"
-        )
-    return LatentMDP(rewards=rewards, **fields)
-
-
-_NAMES = ("context_names", "state_names", "action_names")
-_HIDDEN = ("bonus", "initial_bonus")
-_MODEL_ARRAYS = dict.fromkeys(
-    ("transitions", "reward_probs", "reward_values", "initial", "weights", *_HIDDEN), "float"
-)
-
-register(
-    Kind(
-        name="model",
-        owner=LatentMDP,
-        encode=_encode_model,
-        decode=_decode_model,
-        arrays=_MODEL_ARRAYS,
-        values={
-            "horizon": int,
-            "discount": float,
-            "allow_unvisited": bool,
-            **dict.fromkeys(_NAMES, list),
-        },
-        optional=frozenset({*_HIDDEN, *_NAMES}),
-        suffixes=(".npz", ".json"),
-    )
-)
-
-_LOG_ARRAYS = {
-    **dict.fromkeys(("states", "actions", "rewards", "offsets", "contexts", "counts"), "integer"),
-    "reward_values": "float",
-}
-
-register(
-    Kind(
-        name="trajectories",
-        owner=Trajectories,
-        encode=lambda logs: {
-            name: getattr(logs, name) for name in (*_LOG_ARRAYS, "n_states", "n_actions")
-        },
-        decode=lambda fields: Trajectories(**fields),
-        arrays=_LOG_ARRAYS,
-        values={"n_states": int, "n_actions": int},
-        optional=frozenset({"contexts", "counts", "reward_values"}),
-        suffixes=(".npz", ".parquet"),
-    )
-)

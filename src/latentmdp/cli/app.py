@@ -1,0 +1,48 @@
+"""The typer application: one entry per command."""
+
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+__all__ = ["COMMANDS", "app"]
+
+COMMANDS = ("demo", "make", "info", "plan", "evaluate", "simulate")
+"""Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
+
+TAKES_MORE_OPTIONS = {"make", "plan"}
+"""Commands that hand options they do not know on to an instance or a planner."""
+
+app = typer.Typer(
+    name="latentmdp",
+    help="Plan, learn and act when one of several hidden MDPs is in force.",
+    epilog="Start with: latentmdp demo",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from latentmdp._version import __version__
+
+        typer.echo(f"latentmdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Plan, learn and act when one of several hidden MDPs is in force."""
+
+
+for _name in COMMANDS:
+    _more = _name in TAKES_MORE_OPTIONS
+    app.command(
+        _name, context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more}
+    )(import_module(f"latentmdp.cli.commands.{_name.replace('-', '_')}").command)

@@ -1,0 +1,73 @@
+"""`latentmdp make`: build a named instance and save it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+from latentmdp.cli import options
+from latentmdp.cli.extra import parse_extra
+from latentmdp.cli.screen import Screen, session
+from latentmdp.io import check_target
+
+__all__ = ["command"]
+
+
+def command(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The instance; see --list.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where to: .npz or .json.")] = None,
+    seed: options.Seed = 0,
+    show: Annotated[
+        bool, typer.Option("--list", help="List the instances and their arguments.")
+    ] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Build a named instance and save it.
+
+    Every argument of the instance is an option: `--contexts 3 --delta 0.5`.
+
+    Example: `latentmdp make separated --contexts 3 --delta 0.5 --seed 0 --out m.npz`
+    """
+    with session(as_json, quiet, debug) as screen:
+        if show:
+            _list(screen)
+            return
+        if name is None or name.startswith("-"):
+            raise typer.BadParameter("give the name of an instance first; --list shows them")
+        arguments = parse_extra(context.args)
+        if out is not None:
+            check_target(lm.LatentMDP, out)
+        model = lm.make(name, rng=seed, **arguments)
+        if out is not None:
+            lm.save(model, out)
+        screen.result(
+            instance=name, arguments=arguments, seed=seed, out=None if out is None else str(out)
+        )
+        screen.say(f"{model!r}" + ("" if out is None else f" saved to {out}"))
+
+
+def _list(screen: Screen) -> None:
+    from latentmdp.instances import list_instances
+
+    entries = list_instances()
+    screen.result(
+        instances=[
+            {
+                "name": entry.name,
+                "summary": entry.summary,
+                "arguments": {k: _plain(v) for k, v in entry.arguments.items()},
+            }
+            for entry in entries
+        ]
+    )
+    for entry in entries:
+        given = (f"--{k.replace('_', '-')} {_plain(v)}" for k, v in entry.arguments.items())
+        screen.say(f"[bold]{entry.name}[/bold]  {entry.summary}\n    {'  '.join(given)}")
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, bool | int | float | str | None) else str(value)

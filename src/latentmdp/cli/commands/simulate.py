@@ -1,0 +1,61 @@
+"""`latentmdp simulate`: play episodes and save the logs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+from latentmdp.cli import options
+from latentmdp.cli.choices import policy as find_policy
+from latentmdp.cli.screen import session
+from latentmdp.io import check_target
+
+__all__ = ["command"]
+
+SHARD_STEPS = 2_000_000
+
+
+def command(
+    model: options.ModelFile,
+    out: Annotated[Path, typer.Option("--out", help="Where to: .parquet or .npz.")],
+    policy: options.PolicyName = "uniform",
+    episodes: options.Episodes = 1_000,
+    seed: options.Seed = 0,
+    hide_contexts: Annotated[
+        bool, typer.Option("--hide-contexts", help="Leave the true contexts out of the logs.")
+    ] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Play episodes under a policy and save the logs.
+
+    Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
+    """
+    with session(as_json, quiet, debug) as screen:
+        check_target(lm.Trajectories, out)
+        world = options.load_model(model)
+        acting = find_policy(policy, world)
+        shard = max(1, SHARD_STEPS // world.horizon)
+        parts = []
+        with screen.progress() as progress:
+            task = progress.add_task("simulating", total=episodes)
+            for first in range(0, episodes, shard):
+                size = min(shard, episodes - first)
+                parts.append(lm.simulate(world, acting, size, rng=seed, first_episode=first))
+                progress.advance(task, size)
+        logs = lm.Trajectories.concat(parts)
+        if hide_contexts:
+            logs = logs.without_contexts()
+        lm.save(logs, out)
+        mean = float(logs.returns().mean())
+        screen.result(
+            model=str(model),
+            policy=policy,
+            episodes=episodes,
+            seed=seed,
+            mean_return=mean,
+            out=str(out),
+        )
+        screen.say(f"{logs!r}, mean return {mean:.4g}, saved to {out}")

@@ -1,0 +1,47 @@
+"""Arguments and options that commands share, so that they read and behave alike."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+
+__all__ = [
+    "Debug",
+    "Episodes",
+    "File",
+    "Json",
+    "ModelFile",
+    "Out",
+    "PolicyName",
+    "Quiet",
+    "Seed",
+    "load_model",
+]
+
+_READABLE = {"exists": True, "dir_okay": False, "readable": True}
+
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model (.npz or .json).", **_READABLE)
+]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
+]
+PolicyName = Annotated[
+    str, typer.Option("--policy", help="`uniform`, or a planner's name such as `qmdp`.")
+]
+Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the result to this file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def load_model(path: Path) -> lm.LatentMDP:
+    """The model in a file; logs are refused."""
+    model = lm.load(path)
+    if not isinstance(model, lm.LatentMDP):
+        raise typer.BadParameter(f"{path} holds {type(model).__name__}, not a model")
+    return model

@@ -1,0 +1,103 @@
+"""What a command shows: a result on stdout, progress and errors on stderr, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from latentmdp.errors import LatentMDPError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["BAD_INPUT", "INTERRUPTED", "Screen", "session"]
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class Screen:
+    """Where a command prints; silent where it should be."""
+
+    def __init__(self, as_json: bool, quiet: bool) -> None:
+        self.as_json = as_json
+        self.talks = not (as_json or quiet)
+
+    def result(self, **values: Any) -> None:
+        """Print the result as one JSON object, if that was asked for."""
+        if self.as_json:
+            typer.echo(json.dumps(values, allow_nan=False))
+
+    def say(self, text: str) -> None:
+        """Print a line of prose (rich markup)."""
+        if self.talks:
+            from rich.console import Console
+
+            Console().print(text)
+
+    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table; all columns but the first are aligned right."""
+        if self.talks:
+            from rich.console import Console
+            from rich.table import Table
+
+            table = Table(title=title, title_justify="left")
+            for i, name in enumerate(header):
+                table.add_column(name, justify="left" if i == 0 else "right")
+            for row in rows:
+                table.add_row(*row)
+            Console().print(table)
+
+    def facts(self, title: str, facts: dict[str, str]) -> None:
+        """Print names and what they are."""
+        if self.talks:
+            from rich.console import Console
+            from rich.markup import escape
+            from rich.table import Table
+
+            table = Table(title=title, title_justify="left", show_header=False)
+            for name, fact in facts.items():
+                table.add_row(name, escape(fact))
+            Console().print(table)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """A progress display on stderr, shown only to people at a terminal."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True)
+        off = not (self.talks and console.is_terminal)
+        with Progress(console=console, transient=True, disable=off) as progress:
+            yield progress
+
+
+@contextmanager
+def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
+    """Run a command's body: bad input ends with code 2 and no traceback, Ctrl-C with 130."""
+    try:
+        yield Screen(as_json, quiet)
+    except KeyboardInterrupt:
+        typer.secho("interrupted", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # The reader of a pipe has gone; keep the interpreter from complaining as it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except (LatentMDPError, ValueError, TypeError, OSError) as error:
+        if debug:
+            raise
+        typer.secho(f"error: {_reason(error)}", err=True, fg="red")
+        raise typer.Exit(BAD_INPUT) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
