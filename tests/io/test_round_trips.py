@@ -1,0 +1,159 @@
+"""What is saved is what is loaded, in every format; writes are atomic."""
+
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support import batches, models, random_model
+
+import latentmdp as lm
+from latentmdp.errors import FormatError
+from latentmdp.io.atomic import atomic_write
+
+quick = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@quick
+@given(models())
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_models(tmp_path, suffix, model):
+    path = tmp_path / f"model{suffix}"
+    lm.save(model, path)
+    loaded = lm.load(path)
+    assert loaded == model
+    assert loaded.fingerprint() == model.fingerprint()
+
+
+@quick
+@given(batches())
+def test_logs_as_npz(tmp_path, logs):
+    lm.save(logs, tmp_path / "logs.npz")
+    assert lm.load(tmp_path / "logs.npz") == logs
+
+
+@quick
+@given(batches(min_length=1))
+def test_logs_as_parquet(tmp_path, logs):
+    lm.save(logs, tmp_path / "logs.parquet")
+    assert lm.load(tmp_path / "logs.parquet") == logs
+
+
+def test_unvisited_rows_survive(tmp_path):
+    model = random_model()
+    T = model.transitions.copy()
+    T[1, 2, 0] = 0.0
+    empirical = model.replace(transitions=T, allow_unvisited=True)
+    for suffix in (".npz", ".json"):
+        lm.save(empirical, tmp_path / f"m{suffix}")
+        assert lm.load(tmp_path / f"m{suffix}") == empirical
+
+
+def test_an_episode_without_steps_is_refused_by_parquet(tmp_path):
+    logs = lm.Trajectories.from_lists([[0, 1], [2]], [[0], []], [[0], []])
+    with pytest.raises(FormatError, match=r"logs\.parquet: episode 1 has no steps.*\.npz"):
+        lm.save(logs, tmp_path / "logs.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_objects_give_equal_files(tmp_path):
+    for name in ("a.npz", "b.npz", "a.json", "b.json"):
+        lm.save(random_model(), tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_numpy_and_json_read_the_files_too(tmp_path):
+    model = random_model()
+    lm.save(model, tmp_path / "m.npz")
+    lm.save(model, tmp_path / "m.json")
+    with np.load(tmp_path / "m.npz", allow_pickle=False) as file:
+        np.testing.assert_array_equal(file["transitions"], model.transitions)
+        assert json.loads(file["header"].item())["kind"] == "model"
+    top = json.loads((tmp_path / "m.json").read_text())
+    assert (top["format"], top["kind"], top["schema"]) == ("latentmdp", "model", 1)
+    np.testing.assert_array_equal(top["model"]["transitions"], model.transitions)
+
+
+def test_suffixes_may_be_upper_case_and_paths_plain_strings(tmp_path):
+    lm.save(random_model(), str(tmp_path / "M.NPZ"))
+    assert lm.load(str(tmp_path / "M.NPZ")) == random_model()
+
+
+@pytest.mark.parametrize("name", ["m.pkl", "m", "m.parquet"])
+def test_unfit_suffixes(tmp_path, name):
+    with pytest.raises(FormatError, match=rf"{name}: a LatentMDP is saved as \.npz or \.json"):
+        lm.save(random_model(), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_suffix_and_object(tmp_path):
+    with pytest.raises(FormatError, match="unknown suffix '.pkl'"):
+        lm.load(tmp_path / "m.pkl")
+    with pytest.raises(TypeError, match="cannot save a dict"):
+        lm.save({}, tmp_path / "m.npz")
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.npz"):
+        lm.load(tmp_path / "nowhere.npz")
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        lm.save(random_model(), tmp_path / "nowhere" / "m.npz")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(IsADirectoryError, match="folder"):
+        lm.save(random_model(), tmp_path / "folder.npz")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(RuntimeError, match="power cut"), atomic_write(path) as stream:
+        stream.write(b"half of the new")
+        raise RuntimeError("power cut")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_keeps_permissions_and_links(tmp_path):
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    with atomic_write(link) as stream:
+        stream.write(b"new")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_new_file_has_ordinary_permissions(tmp_path):
+    (tmp_path / "plain").touch()
+    with atomic_write(tmp_path / "ours") as stream:
+        stream.write(b"x")
+    assert os.stat(tmp_path / "ours").st_mode == os.stat(tmp_path / "plain").st_mode
+
+
+def test_a_new_kind_needs_one_entry(tmp_path, monkeypatch):
+    from latentmdp.io import Kind, kinds, register
+
+    class Curve:
+        def __init__(self, points, label):
+            self.points, self.label = points, label
+
+    monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
+    register(
+        Kind(
+            name="curve",
+            owner=Curve,
+            encode=vars,
+            decode=lambda fields: Curve(**fields),
+            arrays={"points": "float"},
+            values={"label": str},
+            suffixes=(".npz", ".json"),
+        )
+    )
+    for suffix in (".npz", ".json"):
+        lm.save(Curve(np.array([0.1, 0.2]), "error"), tmp_path / f"c{suffix}")
+        loaded = lm.load(tmp_path / f"c{suffix}")
+        assert (loaded.points.tolist(), loaded.label) == ([0.1, 0.2], "error")
+    with pytest.raises(ValueError, match="registered already"):
+        register(kinds.by_name("curve"))

@@ -1,0 +1,56 @@
+"""Random models and logs that tests share; imported as `support`."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from latentmdp.model import LatentMDP
+from latentmdp.trajectories import Trajectories
+
+
+def random_model(seed=0, M=3, S=4, A=2, Z=2, horizon=5, next_state_rewards=False, **changes):
+    """A dense random model; every optional part comes from `changes`."""
+    rng = np.random.default_rng(seed)
+    shape = (M, S, A, S) if next_state_rewards else (M, S, A)
+    arguments = {
+        "initial": rng.dirichlet(np.ones(S), M),
+        "weights": rng.dirichlet(np.ones(M)),
+        "reward_values": np.arange(Z) / max(1, Z - 1),
+        "horizon": horizon,
+    }
+    T = rng.dirichlet(np.ones(S), (M, S, A))
+    return LatentMDP(T, rng.dirichlet(np.ones(Z), shape), **{**arguments, **changes})
+
+
+@st.composite
+def models(draw):
+    """Models of every form: sizes, reward forms, bonuses, names, discount."""
+    M, S, A, Z = (draw(st.integers(1, n)) for n in (3, 4, 3, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    changes = {"discount": draw(st.sampled_from([1.0, 0.9, 1 / 3]))}
+    if draw(st.booleans()):
+        changes["bonus"] = rng.normal(size=(M, S, A))
+    if draw(st.booleans()):
+        changes["initial_bonus"] = rng.normal(size=M)
+    if draw(st.booleans()):
+        changes["context_names"] = [f"context {m} é" for m in range(M)]
+    return random_model(
+        rng.integers(2**32), M, S, A, Z, draw(st.integers(1, 9)), draw(st.booleans()), **changes
+    )
+
+
+@st.composite
+def batches(draw, min_length=0):
+    """Logs with episodes of any length, contexts, counts and reward values or none."""
+    lengths = draw(st.lists(st.integers(min_length, 5), max_size=6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    N, total = len(lengths), sum(lengths)
+    return Trajectories(
+        rng.integers(0, 5, total + N),
+        rng.integers(0, 3, total),
+        rng.integers(0, 3, total),
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        contexts=rng.integers(0, 3, N) if draw(st.booleans()) else None,
+        counts=rng.integers(1, 9, N) if draw(st.booleans()) else None,
+        n_states=draw(st.sampled_from([None, 7])),
+        reward_values=draw(st.sampled_from([None, (0.0, 0.1, 1.0), (2.0, -1.5, 0.25)])),
+    )
