@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
-    from latentmdp import deterministic, envs, testing, theory
+    from latentmdp import testing, theory
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError
     from latentmdp.instances import make
@@ -23,6 +23,31 @@ if TYPE_CHECKING:
     from latentmdp.simulation import simulate
     from latentmdp.theory import separation
     from latentmdp.trajectories import Trajectories
+
+__all__ = [
+    "QMDP",
+    "AlphaVectorPolicy",
+    "LatentMDP",
+    "LatentMDPError",
+    "MarkovPolicy",
+    "Plan",
+    "Trajectories",
+    "UniformPolicy",
+    "Value",
+    "__version__",
+    "clustering_accuracy",
+    "evaluate",
+    "load",
+    "make",
+    "model_error",
+    "posterior",
+    "regret",
+    "save",
+    "separation",
+    "simulate",
+    "testing",
+    "theory",
+]
 
 _HOMES = {
     "AlphaVectorPolicy": "policies",
@@ -45,9 +70,7 @@ _HOMES = {
     "separation": "theory",
     "simulate": "simulation",
 }
-_SUBPACKAGES = ("deterministic", "envs", "testing", "theory")
-
-__all__ = ["__version__", *_HOMES, *_SUBPACKAGES]
+_SUBPACKAGES = ("testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

@@ -66,15 +66,18 @@ def demo_models(seed: int) -> Iterator[tuple[str, LatentMDP]]:
 def compare(name: str, model: LatentMDP, episodes: int, seed: int) -> Comparison:
     """Compare acting at random, on the belief, and with full information."""
     plan = QMDP().plan(model)
+    informed = plan.upper
+    assert informed is not None, "Q-MDP always gives its informed bound"
     logs = simulate(model, plan.policy, BELIEF_EPISODES, rng=seed)
     along = posterior(model, logs, along=True).reshape(len(logs), -1, model.n_contexts)
-    true = np.take_along_axis(along, logs.contexts[:, None, None], axis=2)[..., 0]
+    contexts = np.asarray(logs.contexts)
+    true = np.take_along_axis(along, contexts[:, None, None], axis=2)[..., 0]
     return Comparison(
         name=name,
         model=model,
         delta=float(separation(model)),
         random=evaluate(model, UniformPolicy(), episodes=episodes, rng=seed),
         qmdp=evaluate(model, plan.policy, episodes=episodes, rng=seed),
-        informed=float(plan.upper),
+        informed=informed,
         belief=true.mean(axis=0),
     )

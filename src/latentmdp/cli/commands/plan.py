@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.choices import planner
 from latentmdp.cli.extra import parse_extra
