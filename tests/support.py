@@ -3,22 +3,22 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from latentmdp.model import LatentMDP
+from latentmdp import testing
 from latentmdp.trajectories import Trajectories
 
 
 def random_model(seed=0, M=3, S=4, A=2, Z=2, horizon=5, next_state_rewards=False, **changes):
-    """A dense random model; every optional part comes from `changes`."""
-    rng = np.random.default_rng(seed)
-    shape = (M, S, A, S) if next_state_rewards else (M, S, A)
-    arguments = {
-        "initial": rng.dirichlet(np.ones(S), M),
-        "weights": rng.dirichlet(np.ones(M)),
-        "reward_values": np.arange(Z) / max(1, Z - 1),
-        "horizon": horizon,
-    }
-    T = rng.dirichlet(np.ones(S), (M, S, A))
-    return LatentMDP(T, rng.dirichlet(np.ones(Z), shape), **{**arguments, **changes})
+    """A dense random model with Z rewards from 0 to 1; `changes` replaces parts of it."""
+    model = testing.random_model(
+        seed,
+        contexts=M,
+        states=S,
+        actions=A,
+        horizon=horizon,
+        reward_values=tuple(np.arange(Z) / max(1, Z - 1)),
+        next_state_rewards=next_state_rewards,
+    )
+    return model.replace(**changes)
 
 
 @st.composite
@@ -33,9 +33,7 @@ def models(draw):
         changes["initial_bonus"] = rng.normal(size=M)
     if draw(st.booleans()):
         changes["context_names"] = [f"context {m} é" for m in range(M)]
-    return random_model(
-        rng.integers(2**32), M, S, A, Z, draw(st.integers(1, 9)), draw(st.booleans()), **changes
-    )
+    return random_model(rng, M, S, A, Z, draw(st.integers(1, 9)), draw(st.booleans()), **changes)
 
 
 @st.composite

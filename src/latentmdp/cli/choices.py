@@ -1,11 +1,13 @@
 """Planners and policies by the names that commands use."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
 
 import latentmdp as lm
+from latentmdp.policies import Policy
 
 __all__ = ["PLANNERS", "planner", "policy"]
 
@@ -21,10 +23,19 @@ def planner(method: str, **options: Any) -> Any:
 
 
 def policy(name: str, model: lm.LatentMDP) -> Any:
-    """The policy called `name` for a model: `uniform`, or what a planner finds."""
+    """The policy called `name`: `uniform`, what a planner finds for the model, or a file's."""
     if name == "uniform":
         return lm.UniformPolicy()
-    if name not in PLANNERS:
-        known = ", ".join(["uniform", *PLANNERS])
-        raise typer.BadParameter(f"unknown policy {name!r}; known: {known}")
-    return planner(name).plan(model).policy
+    if name in PLANNERS:
+        return planner(name).plan(model).policy
+    if Path(name).is_file():
+        return _policy_in(name)
+    known = ", ".join(["uniform", *PLANNERS])
+    raise typer.BadParameter(f"unknown policy {name!r}; known: {known}, or a policy's file")
+
+
+def _policy_in(path: str) -> Policy:
+    found = lm.load(path)
+    if not isinstance(found, Policy):
+        raise typer.BadParameter(f"{path} holds {type(found).__name__}, not a policy")
+    return found

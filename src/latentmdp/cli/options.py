@@ -29,7 +29,7 @@ File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
 ]
 PolicyName = Annotated[
-    str, typer.Option("--policy", help="`uniform`, or a planner's name such as `qmdp`.")
+    str, typer.Option("--policy", help="`uniform`, a planner's name (`qmdp`), or a file.")
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]

@@ -34,12 +34,14 @@ class Screen:
         if self.as_json:
             typer.echo(json.dumps(values, allow_nan=False))
 
-    def say(self, text: str) -> None:
-        """Print a line of prose (rich markup)."""
+    def say(self, text: str, subject: str = "") -> None:
+        """Print a line of prose, after its subject in bold."""
         if self.talks:
             from rich.console import Console
+            from rich.text import Text
 
-            Console().print(text)
+            line = Text.assemble((subject, "bold"), " " if subject else "", text)
+            Console().print(line, soft_wrap=True)
 
     def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table; all columns but the first are aligned right."""

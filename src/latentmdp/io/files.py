@@ -19,12 +19,12 @@ _FORMATS = {".npz": "npz", ".json": "json", ".parquet": "parquet"}
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
-    """Write a model or logs to a file; the suffix chooses the format.
+    """Write a model, logs or a policy to a file; the suffix chooses the format.
 
     Parameters
     ----------
-    obj : LatentMDP or Trajectories
-        A model goes to .npz or .json, logs to .npz or .parquet.
+    obj : LatentMDP, Trajectories or a policy
+        A model goes to .npz or .json, logs to .npz or .parquet, a policy to .npz.
     path
         Where to. An existing file is replaced at once, when the new one is complete.
 
@@ -67,7 +67,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    LatentMDP or Trajectories
+    LatentMDP, Trajectories or a policy
         Equal to what was saved.
 
     Raises

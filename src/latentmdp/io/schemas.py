@@ -5,6 +5,7 @@ from __future__ import annotations
 from latentmdp.errors import FormatError
 from latentmdp.io.kinds import Fields, Kind, register
 from latentmdp.model import LatentMDP
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
 from latentmdp.trajectories import Trajectories
 
 __all__: list[str] = []
@@ -35,23 +36,22 @@ _MODEL_ARRAYS = dict.fromkeys(
     ("transitions", "reward_probs", "reward_values", "initial", "weights", *_HIDDEN), "float"
 )
 
-register(
-    Kind(
-        name="model",
-        owner=LatentMDP,
-        encode=_encode_model,
-        decode=_decode_model,
-        arrays=_MODEL_ARRAYS,
-        values={
-            "horizon": int,
-            "discount": float,
-            "allow_unvisited": bool,
-            **dict.fromkeys(_NAMES, list),
-        },
-        optional=frozenset({*_HIDDEN, *_NAMES}),
-        suffixes=(".npz", ".json"),
-    )
+MODEL = Kind(
+    name="model",
+    owner=LatentMDP,
+    encode=_encode_model,
+    decode=_decode_model,
+    arrays=_MODEL_ARRAYS,
+    values={
+        "horizon": int,
+        "discount": float,
+        "allow_unvisited": bool,
+        **dict.fromkeys(_NAMES, list),
+    },
+    optional=frozenset({*_HIDDEN, *_NAMES}),
+    suffixes=(".npz", ".json"),
 )
+register(MODEL)
 
 _LOG_ARRAYS = {
     **dict.fromkeys(("states", "actions", "rewards", "offsets", "contexts", "counts"), "integer"),
@@ -70,5 +70,74 @@ register(
         values={"n_states": int, "n_actions": int},
         optional=frozenset({"contexts", "counts", "reward_values"}),
         suffixes=(".npz", ".parquet"),
+    )
+)
+
+
+def _encode_alpha_vectors(policy: AlphaVectorPolicy) -> Fields:
+    model = {_PREFIX + name: value for name, value in _encode_model(policy.model).items()}
+    own = ("vectors", "actions", "offsets", "smoothing")
+    return {**{name: getattr(policy, name) for name in own}, **model}
+
+
+def _decode_alpha_vectors(fields: Fields) -> AlphaVectorPolicy:
+    model = {n.removeprefix(_PREFIX): v for n, v in fields.items() if n.startswith(_PREFIX)}
+    own = {name: value for name, value in fields.items() if not name.startswith(_PREFIX)}
+    return AlphaVectorPolicy(model=_decode_model(model), **own)
+
+
+# The model whose belief a policy tracks is part of the policy, its fields marked by a prefix.
+_PREFIX = "model."
+
+register(
+    Kind(
+        name="alpha-vector-policy",
+        owner=AlphaVectorPolicy,
+        encode=_encode_alpha_vectors,
+        decode=_decode_alpha_vectors,
+        arrays={
+            "vectors": "float",
+            "actions": "integer",
+            "offsets": "integer",
+            **{_PREFIX + name: what for name, what in MODEL.arrays.items()},
+        },
+        values={
+            "smoothing": float,
+            **{_PREFIX + name: what for name, what in MODEL.values.items()},
+        },
+        optional=frozenset(_PREFIX + name for name in MODEL.optional),
+    )
+)
+
+
+def _decode_markov(fields: Fields) -> MarkovPolicy:
+    if len(fields) != 1:
+        raise FormatError("a markov-policy has either 'actions' or 'probabilities'")
+    return MarkovPolicy(*fields.values())
+
+
+register(
+    Kind(
+        name="markov-policy",
+        owner=MarkovPolicy,
+        encode=lambda policy: {
+            "actions": policy.actions,
+            "probabilities": policy.probabilities,
+        },
+        decode=_decode_markov,
+        arrays={"actions": "integer", "probabilities": "float"},
+        values={},
+        optional=frozenset({"actions", "probabilities"}),
+    )
+)
+
+register(
+    Kind(
+        name="uniform-policy",
+        owner=UniformPolicy,
+        encode=lambda policy: {},
+        decode=lambda fields: UniformPolicy(),
+        arrays={},
+        values={},
     )
 )

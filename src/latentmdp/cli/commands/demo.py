@@ -45,15 +45,17 @@ def command(
         write_figure(comparison_figure(found), out / FIGURE)
         screen.result(figure=str(out / FIGURE), instances={c.name: _as_dict(c) for c in found})
         for c in found:
-            screen.say(f"[bold]{c.name}[/bold]  {c.model!r}")
+            screen.say(repr(c.model), c.name)
         screen.table(
             "Value per episode (± standard error), the context hidden",
-            ("instance", "separation", "random", "Q-MDP", "full information", "Q-MDP's share"),
+            ("instance", "delta", "random", "Q-MDP", "informed", "share"),
             [_row(c) for c in found],
         )
         screen.say(
-            "Full information is an upper bound: it knows the context, which the others must find "
-            f"out while they act.\nPicture: {out / FIGURE}"
+            "delta: the least L1 distance of two contexts in a row of transitions and rewards.\n"
+            "informed: the value if the context were known, an upper bound on every policy.\n"
+            "share: what Q-MDP, which must find the context out while it acts, earns of it.\n"
+            f"Picture: {out / FIGURE}"
         )
 
 

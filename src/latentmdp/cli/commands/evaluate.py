@@ -43,4 +43,4 @@ def command(
             exact=value.exact,
         )
         spread = "exact" if value.exact else f"± {value.stderr:.2g} (standard error)"
-        screen.say(f"[bold]{policy}[/bold] earns {value.mean:.6g} per episode, {spread}")
+        screen.say(f"earns {value.mean:.6g} per episode, {spread}", policy)

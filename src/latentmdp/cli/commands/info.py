@@ -26,7 +26,7 @@ def command(
         elif isinstance(found, lm.Trajectories):
             facts = _log_facts(found)
         else:
-            facts = {"kind": type(found).__name__}
+            facts = {"kind": type(found).__name__, "summary": repr(found)}
         screen.result(file=str(file), **facts)
         screen.facts(str(file), {k.replace("_", " "): _shown(v) for k, v in facts.items()})
 

@@ -66,7 +66,7 @@ def _list(screen: Screen) -> None:
     )
     for entry in entries:
         given = (f"--{k.replace('_', '-')} {_plain(v)}" for k, v in entry.arguments.items())
-        screen.say(f"[bold]{entry.name}[/bold]  {entry.summary}\n    {'  '.join(given)}")
+        screen.say(f"{entry.summary}\n    {'  '.join(given)}", entry.name)
 
 
 def _plain(value: object) -> object:

@@ -1,13 +1,17 @@
 """`latentmdp plan`: find a policy for a model, with the bounds the planner can prove."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.choices import planner
 from latentmdp.cli.extra import parse_extra
 from latentmdp.cli.screen import session
+from latentmdp.io import check_target
+from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["command"]
 
@@ -16,6 +20,7 @@ def command(
     context: typer.Context,
     model: options.ModelFile,
     method: Annotated[str, typer.Option("--method", help="Which planner: `qmdp`.")] = "qmdp",
+    out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -24,14 +29,18 @@ def command(
 
     Options that the command does not know are handed on to the planner.
 
-    Example: `latentmdp plan m.npz --method qmdp`
+    Example: `latentmdp plan m.npz --method qmdp --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
+        if out is not None:
+            check_target(AlphaVectorPolicy, out)
         chosen = planner(method, **parse_extra(context.args))
         world = options.load_model(model)
         with screen.progress() as progress:
             progress.add_task(f"planning with {method}", total=None)
             plan = chosen.plan(world)
+        if out is not None:
+            lm.save(plan.policy, out)
         facts = {
             "method": method,
             "lower": plan.lower,
@@ -40,7 +49,7 @@ def command(
             "iterations": plan.n_iter,
             "seconds": plan.seconds,
         }
-        screen.result(model=str(model), **facts)
+        screen.result(model=str(model), out=None if out is None else str(out), **facts)
         unknown = "not computed (see: latentmdp evaluate)"
         shown = {
             k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)

@@ -1,0 +1,210 @@
+"""Every command on files, as a user runs them; values agree with the library's own."""
+
+import json
+
+import numpy as np
+import pytest
+from support import random_model
+from typer.testing import CliRunner
+
+import latentmdp as lm
+from latentmdp.cli.app import COMMANDS, app
+
+runner = CliRunner()
+
+
+def run(*arguments, code=0):
+    result = runner.invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def run_json(*arguments):
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "m.npz"
+    lm.save(random_model(), path)
+    return path
+
+
+def test_make_gives_what_the_library_gives(tmp_path):
+    out = tmp_path / "m.npz"
+    options = ("--contexts", 3, "--delta=0.5", "--reward-density", "0.2", "--seed", 7)
+    found = run_json("make", "separated", *options, "--out", out)
+    assert found["arguments"] == {"contexts": 3, "delta": 0.5, "reward_density": 0.2}
+    assert lm.load(out) == lm.make("separated", contexts=3, delta=0.5, reward_density=0.2, rng=7)
+
+
+def test_make_lists_every_instance_with_its_arguments():
+    from latentmdp.instances import list_instances
+
+    found = {entry["name"]: entry for entry in run_json("make", "--list")["instances"]}
+    assert set(found) == {entry.name for entry in list_instances()}
+    assert found["separated"]["arguments"]["delta"] == 0.5
+    shown = run("make", "--list").stdout
+    assert "--reward-density" in shown
+    assert "visitor" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("make", "seperated"), "separated"),
+        (("make", "separated", "--delt", "1"), "delta"),
+        (("make", "separated", "--delta", "much"), "delta"),
+        (("make",), "--list"),
+        (("make", "--contexts", "3"), "name of an instance first"),
+        (("make", "visitor", "more"), "unexpected 'more'"),
+        (("make", "visitor", "--horizon", "3", "--horizon=4"), "given twice"),
+        (("make", "visitor", "--out", "m.pkl"), "m.pkl"),
+        (("make", "visitor", "--seed", "-1"), "--seed"),
+        (("plan", "nowhere.npz"), "nowhere.npz"),
+        (("solve",), "solve"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_no_traceback(arguments, message):
+    result = run(*arguments, code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "{model}", "--method", "magic"), "unknown method 'magic'"),
+        (("plan", "{model}", "--speed", "3"), "speed"),
+        (("plan", "{model}", "--out", "{folder}/p.json"), "p.json"),
+        (("evaluate", "{model}", "--policy", "magic"), "unknown policy 'magic'"),
+        (("evaluate", "{model}", "--policy", "{model}"), "not a policy"),
+        (("evaluate", "{model}", "--method", "magic"), "magic"),
+        (("evaluate", "{model}", "--episodes", "0"), "--episodes"),
+        (("simulate", "{model}", "--out", "{folder}/logs.csv"), "logs.csv"),
+        (("simulate", "{model}", "--out", "{folder}/nowhere/logs.npz"), "nowhere"),
+        (("simulate", "{model}"), "--out"),
+    ],
+)
+def test_bad_options_of_commands_on_files(model, arguments, message):
+    filled = [a.format(model=model, folder=model.parent) for a in arguments]
+    result = run(*filled, code=2)
+    # The message may be broken over the lines of a box.
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    path = tmp_path / "m.npz"
+    path.write_bytes(b"PK not really")
+    result = run("info", path, code=2)
+    assert result.stderr.startswith(f"error: {path}: not an npz archive")
+
+
+def test_debug_shows_the_error_itself(tmp_path):
+    path = tmp_path / "m.npz"
+    path.write_bytes(b"PK not really")
+    result = runner.invoke(app, ["info", str(path), "--debug"])
+    assert isinstance(result.exception, lm.LatentMDPError)
+
+
+def test_ctrl_c_ends_with_code_130(model, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lm, "load", interrupted)
+    assert run("info", model, code=130).stderr == "interrupted\n"
+
+
+def test_info_of_a_model(model):
+    found = run_json("info", model)
+    expected = random_model()
+    assert (found["contexts"], found["states"], found["actions"]) == (3, 4, 2)
+    assert found["separation"] == pytest.approx(lm.separation(expected))
+    assert found["weights"] == expected.weights.tolist()
+    assert "separation" in run("info", model).stdout
+
+
+def test_info_of_a_single_context(tmp_path):
+    lm.save(random_model(M=1), tmp_path / "m.json")
+    assert "separation" not in run_json("info", tmp_path / "m.json")
+
+
+def test_info_of_logs_counts_multiplicities(tmp_path):
+    logs = lm.Trajectories.from_lists(
+        [[0, 1], [1, 1, 0]], [[0], [1, 0]], [[1], [0, 0]], counts=[3, 1], reward_values=(0.0, 1.0)
+    )
+    lm.save(logs, tmp_path / "logs.parquet")
+    found = run_json("info", tmp_path / "logs.parquet")
+    assert (found["episodes"], found["stored_episodes"], found["steps"]) == (4, 2, 3)
+    assert found["mean_return"] == pytest.approx(0.75)
+    assert found["lengths"] == [1, 2]
+
+
+def test_plan_saves_the_policy(model):
+    out = model.with_name("policy.npz")
+    found = run_json("plan", model, "--out", out)
+    plan = lm.QMDP().plan(random_model())
+    assert found["upper"] == plan.upper
+    assert found["lower"] is None
+    np.testing.assert_array_equal(lm.load(out).vectors, plan.policy.vectors)
+    assert "not computed" in run("plan", model).stdout
+    run_json("info", out)
+
+
+def test_evaluate(model):
+    world = random_model()
+    found = run_json("evaluate", model, "--policy", "uniform")
+    assert found["exact"]
+    assert found["mean"] == pytest.approx(lm.evaluate(world, lm.UniformPolicy()).mean)
+    policy = model.with_name("policy.npz")
+    run("plan", model, "--out", policy)
+    sampled = ("--method", "monte-carlo", "--episodes", 500, "--seed", 3)
+    by_name, by_file = (
+        run_json("evaluate", model, "--policy", p, *sampled) for p in ("qmdp", policy)
+    )
+    assert by_name["mean"] == by_file["mean"]
+    expected = lm.evaluate(
+        world, lm.QMDP().plan(world).policy, episodes=500, rng=3, method="monte-carlo"
+    )
+    assert (by_name["mean"], by_name["stderr"]) == (expected.mean, expected.stderr)
+
+
+def test_simulate_in_shards_gives_what_the_library_gives(model, monkeypatch):
+    from latentmdp.cli.commands import simulate
+
+    monkeypatch.setattr(simulate, "SHARD_STEPS", 35)
+    out = model.with_name("logs.parquet")
+    found = run_json("simulate", model, "--episodes", 50, "--seed", 4, "--out", out)
+    expected = lm.simulate(random_model(), lm.UniformPolicy(), episodes=50, rng=4)
+    assert lm.load(out) == expected
+    assert found["mean_return"] == pytest.approx(expected.returns().mean())
+    hidden = model.with_name("hidden.npz")
+    run("simulate", model, "--episodes", 50, "--seed", 4, "--out", hidden, "--hide-contexts")
+    assert lm.load(hidden) == expected.without_contexts()
+
+
+def test_demo(tmp_path):
+    found = run_json("demo", "--out", tmp_path, "--episodes", 500)
+    for values in found["instances"].values():
+        slack = 4 * values["qmdp_stderr"]  # one false alarm in 30,000
+        assert values["random"] < values["qmdp"] + slack
+        assert values["qmdp"] <= values["full_information"] + slack
+    assert (tmp_path / "demo.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_quiet_says_nothing(model):
+    for arguments in (("info", model), ("plan", model), ("evaluate", model, "--policy", "uniform")):
+        assert run(*arguments, "--quiet").output == ""
+
+
+def test_version():
+    assert run("--version").stdout.strip() == f"latentmdp {lm.__version__}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command):
+    shown = run(command, "--help").stdout
+    assert f"Example: latentmdp {command}" in shown
+    for option in ("--json", "--quiet", "--debug"):
+        assert option in shown
