@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from latentmdp.planning import QMDP, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
-    from latentmdp.theory import separation
+    from latentmdp.theory.separation import separation
     from latentmdp.trajectories import Trajectories
 
 __all__ = [

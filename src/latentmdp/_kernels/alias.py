@@ -6,6 +6,7 @@ is taken if x - j < q_j, and alias_j otherwise. Outcomes of probability zero are
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 __all__ = ["alias_draw", "alias_tables"]
 
@@ -62,7 +63,7 @@ def _fill_alias_tables(probabilities, threshold, alias):
             alias[i, j] = j if positive else likeliest
 
 
-def alias_tables(rows):
+def alias_tables(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Thresholds and aliases (R, n) of the distributions along the last axis of `rows` (..., n)."""
     flat = np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
     threshold, alias = np.empty(flat.shape), np.empty(flat.shape, np.int32)
