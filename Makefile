@@ -29,8 +29,8 @@ lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
-	@set -e; for file in benchmarks/bench_*.py; do \
-		test -e "$$file" || continue; echo "== $$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do \
+		echo "== $$file"; $(BIN)/python "$$file"; done
 
 experiments: $(VENV)/.run  ## every experiment of the paper, in full
 	@set -e; for file in src/latentmdp/experiments/*/run.py; do \
