@@ -179,6 +179,8 @@ class AlphaVectorPolicy(Policy):
         is impossible in every context leaves the belief as it was.
     """
 
+    _lanes: Floats
+
     def __init__(
         self,
         vectors: ArrayLike,

@@ -7,6 +7,7 @@ beyond S is zero. So the inner loop is q(a, s) += V(s') T(s' | s, a) over long c
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from latentmdp._kernels.simd import LANES, discounted_maxima, expected_values
 
@@ -25,7 +26,7 @@ def padded_states(S):
     return -(-S // LANES) * LANES
 
 
-def to_lanes(array):
+def to_lanes(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Copy an array (..., S, A) into lanes (..., A W)."""
     S, A = array.shape[-2:]
     lanes = np.zeros((*array.shape[:-2], A, padded_states(S)))
