@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp.cli.choices import PLANNERS
 
 __all__ = [
     "Debug",
     "Episodes",
     "File",
     "Json",
+    "Method",
     "ModelFile",
     "Out",
     "PolicyName",
@@ -28,8 +30,29 @@ ModelFile = Annotated[
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
 ]
+
+
+def _policies(incomplete: str) -> list[str]:
+    return [name for name in ("uniform", *PLANNERS) if name.startswith(incomplete)]
+
+
+def _planners(incomplete: str) -> list[str]:
+    return [name for name in PLANNERS if name.startswith(incomplete)]
+
+
 PolicyName = Annotated[
-    str, typer.Option("--policy", help="`uniform`, a planner's name (`qmdp`), or a file.")
+    str,
+    typer.Option(
+        "--policy",
+        help="`uniform`, a planner's name (`qmdp`), or a file.",
+        autocompletion=_policies,
+    ),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method", help=f"Which planner: {', '.join(PLANNERS)}.", autocompletion=_planners
+    ),
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]

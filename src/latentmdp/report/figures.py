@@ -26,9 +26,10 @@ def comparison_figure(found: Sequence[Comparison]) -> Figure:
         places = [k + 0.26 * (i - 1) for k in range(len(found))]
         values.bar(places, heights, width=0.24, label=label, color=colour)
     values.set_xticks(range(len(found)), [c.name for c in found])
-    values.set_ylabel("value per episode / value with full information")
-    values.set_title("What a policy earns")
-    values.legend(frameon=False, loc="lower right")
+    values.set_ylim(0.0, 1.2)
+    values.set_ylabel("share of the value with full information")
+    values.set_title("What a policy earns per episode")
+    values.legend(frameon=False, loc="upper center", ncols=3)
     for comparison, colour in zip(found, COLOURS[1:]):
         beliefs.plot(comparison.belief, label=comparison.name, color=colour)
     beliefs.set_ylim(0.0, 1.0)

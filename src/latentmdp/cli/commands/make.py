@@ -14,9 +14,17 @@ from latentmdp.io import check_target
 __all__ = ["command"]
 
 
+def _names(incomplete: str) -> list[str]:
+    from latentmdp.instances import list_instances
+
+    return [entry.name for entry in list_instances() if entry.name.startswith(incomplete)]
+
+
 def command(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The instance; see --list.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The instance; see --list.", autocompletion=_names)
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where to: .npz or .json.")] = None,
     seed: options.Seed = 0,
     show: Annotated[

@@ -19,7 +19,7 @@ __all__ = ["command"]
 def command(
     context: typer.Context,
     model: options.ModelFile,
-    method: Annotated[str, typer.Option("--method", help="Which planner: `qmdp`.")] = "qmdp",
+    method: options.Method = "qmdp",
     out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
