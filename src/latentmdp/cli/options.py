@@ -15,7 +15,6 @@ __all__ = [
     "Json",
     "Method",
     "ModelFile",
-    "Out",
     "PolicyName",
     "Quiet",
     "Seed",
@@ -56,7 +55,6 @@ Method = Annotated[
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
