@@ -38,18 +38,19 @@ def command(
         world = options.load_model(model)
         acting = find_policy(policy, world)
         shard = max(1, SHARD_STEPS // world.horizon)
-        parts = []
+        parts, total = [], 0.0
         with screen.progress() as progress:
             task = progress.add_task("simulating", total=episodes)
             for first in range(0, episodes, shard):
                 size = min(shard, episodes - first)
                 parts.append(lm.simulate(world, acting, size, rng=seed, first_episode=first))
+                total += float(parts[-1].returns().sum())
                 progress.advance(task, size)
         logs = lm.Trajectories.concat(parts)
         if hide_contexts:
             logs = logs.without_contexts()
         lm.save(logs, out)
-        mean = float(logs.returns().mean())
+        mean = total / episodes
         screen.result(
             model=str(model),
             policy=policy,
