@@ -1,13 +1,17 @@
 """Planners and policies by the names that commands use."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import latentmdp as lm
-from latentmdp.policies import Policy
+
+if TYPE_CHECKING:
+    from latentmdp.policies import Policy
 
 __all__ = ["PLANNERS", "planner", "policy"]
 
@@ -35,6 +39,8 @@ def policy(name: str, model: lm.LatentMDP) -> Any:
 
 
 def _policy_in(path: str) -> Policy:
+    from latentmdp.policies import Policy
+
     found = lm.load(path)
     if not isinstance(found, Policy):
         raise typer.BadParameter(f"{path} holds {type(found).__name__}, not a policy")

@@ -1,5 +1,7 @@
 """Arguments and options that commands share, so that they read and behave alike."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,7 @@ __all__ = [
     "PolicyName",
     "Quiet",
     "Seed",
+    "check_target",
     "load_model",
 ]
 
@@ -66,3 +69,10 @@ def load_model(path: Path) -> lm.LatentMDP:
     if not isinstance(model, lm.LatentMDP):
         raise typer.BadParameter(f"{path} holds {type(model).__name__}, not a model")
     return model
+
+
+def check_target(owner: type, path: Path) -> None:
+    """Refuse a path where an object of this type cannot be saved, before long work."""
+    from latentmdp import io
+
+    io.check_target(owner, path)

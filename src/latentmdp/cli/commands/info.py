@@ -1,5 +1,7 @@
 """`latentmdp info`: what a file holds."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import latentmdp as lm

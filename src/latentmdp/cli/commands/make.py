@@ -9,7 +9,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.extra import parse_extra
 from latentmdp.cli.screen import Screen, session
-from latentmdp.io import check_target
 
 __all__ = ["command"]
 
@@ -48,7 +47,7 @@ def command(
             raise typer.BadParameter("give the name of an instance first; --list shows them")
         arguments = parse_extra(context.args)
         if out is not None:
-            check_target(lm.LatentMDP, out)
+            options.check_target(lm.LatentMDP, out)
         model = lm.make(name, rng=seed, **arguments)
         if out is not None:
             lm.save(model, out)

@@ -10,8 +10,6 @@ from latentmdp.cli import options
 from latentmdp.cli.choices import planner
 from latentmdp.cli.extra import parse_extra
 from latentmdp.cli.screen import session
-from latentmdp.io import check_target
-from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["command"]
 
@@ -33,7 +31,7 @@ def command(
     """
     with session(as_json, quiet, debug) as screen:
         if out is not None:
-            check_target(AlphaVectorPolicy, out)
+            options.check_target(lm.AlphaVectorPolicy, out)
         chosen = planner(method, **parse_extra(context.args))
         world = options.load_model(model)
         with screen.progress() as progress:

@@ -9,7 +9,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.choices import policy as find_policy
 from latentmdp.cli.screen import session
-from latentmdp.io import check_target
 
 __all__ = ["command"]
 
@@ -34,7 +33,7 @@ def command(
     Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
     """
     with session(as_json, quiet, debug) as screen:
-        check_target(lm.Trajectories, out)
+        options.check_target(lm.Trajectories, out)
         world = options.load_model(model)
         acting = find_policy(policy, world)
         shard = max(1, SHARD_STEPS // world.horizon)
