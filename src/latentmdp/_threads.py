@@ -6,9 +6,9 @@ Blocks are fixed by the work, never by the number of threads, so results do not 
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Self, TypeVar
 
-__all__ = ["blocks", "run_blocks", "thread_count"]
+__all__ = ["Team", "blocks", "run_blocks", "thread_count"]
 
 T = TypeVar("T")
 
@@ -50,3 +50,30 @@ def run_blocks(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+class Team:
+    """Threads kept between many short calls of `run`, which starting them anew would dominate.
+
+    Use as a context manager; not for calls from inside its own work.
+    """
+
+    def __init__(self, threads: int | None) -> None:
+        self.size = thread_count(threads)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        if self.size > 1:
+            self._pool = ThreadPoolExecutor(self.size)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def run(self, work: Callable[[int], T], number: int) -> list[T]:
+        """Call `work(i)` for i = 0..number-1 and return the results in order."""
+        if self._pool is None or number <= 1:
+            return [work(i) for i in range(number)]
+        return list(self._pool.map(work, range(number)))

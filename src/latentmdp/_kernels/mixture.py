@@ -1,0 +1,192 @@
+"""One EM pass over episodes of a mixture: evidence, shares and expected counts, fused.
+
+An episode is a list of cells (rows of the table P (cells, M)) and a first state (a row of
+W (S, M) = w_m nu_m(s)). Its evidence is Z = sum_m W[s, m] prod_t P[c_t, m], its share of context m
+is that context's term over Z, and shares are added up per cell.
+
+The kernels multiply probabilities instead of adding logarithms, which saves M exponentials per
+episode; the rare episode whose product leaves the range of a double is redone in log space.
+`kernels(width)` builds them for a fixed number of contexts: with the inner loops unrolled a pass
+costs about as much as reading the table.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numba import njit
+
+__all__ = ["kernels", "pair_counts"]
+
+_TINY = 1e-150
+_STRIDE = 16
+
+
+@njit(cache=True, nogil=True)
+def _log_shares(cells, begin, end, first, P, W, shares):
+    """Fill `shares` with the normalised shares of one episode in log space; return log Z."""
+    M = shares.shape[0]
+    highest = -np.inf
+    for m in range(M):
+        total = np.log(W[first, m])
+        for t in range(begin, end):
+            total += np.log(P[cells[t], m])
+        shares[m] = total
+        highest = max(highest, total)
+    if highest == -np.inf:
+        shares[:] = 0.0
+        return -np.inf
+    norm = 0.0
+    for m in range(M):
+        shares[m] = np.exp(shares[m] - highest)
+        norm += shares[m]
+    for m in range(M):
+        shares[m] /= norm
+    return highest + np.log(norm)
+
+
+@lru_cache(maxsize=None)
+def kernels(width):
+    """The compiled passes for tables with exactly `width` contexts: (episodes, prefixes)."""
+
+    @njit(cache=True, nogil=True)
+    def episodes(cells, offsets, first, counts, start, stop, P, W, by_cell, by_first, evidence):
+        """Add the shares of episodes start..stop-1 to `by_cell` and `by_first`.
+
+        `evidence[i]` becomes Z_i over a scale; returns sum_i counts[i] log(scale_i).
+        """
+        share = np.empty(width)
+        shift = 0.0
+        for i in range(start, stop):
+            begin, end, s, count = offsets[i], offsets[i + 1], first[i], counts[i]
+            for m in range(width):
+                share[m] = W[s, m]
+            scale, lost = 0.0, False
+            t = begin
+            while t < end:
+                pause = min(t + _STRIDE, end)
+                for k in range(t, pause):
+                    c = cells[k]
+                    for m in range(width):
+                        share[m] *= P[c, m]
+                t = pause
+                total = 0.0
+                for m in range(width):
+                    total += share[m]
+                if total < _TINY:
+                    if total < _TINY * _TINY:
+                        lost = True
+                        break
+                    for m in range(width):
+                        share[m] /= total
+                    scale += np.log(total)
+            if lost:
+                scale = _log_shares(cells, begin, end, s, P, W, share)
+            total = 0.0
+            for m in range(width):
+                total += share[m]
+            evidence[i] = total
+            shift += count * scale
+            factor = count / total if total > 0.0 else 0.0
+            for m in range(width):
+                share[m] *= factor
+                by_first[s, m] += share[m]
+            for k in range(begin, end):
+                c = cells[k]
+                for m in range(width):
+                    by_cell[c, m] += share[m]
+        return shift
+
+    @njit(cache=True, nogil=True)
+    def prefixes(cells, length, common, first, counts, start, stop, P, W, by_cell, by_first, evidence):
+        """The same for episodes of one length in lexicographic order, sharing their prefixes.
+
+        common[i] is the number of leading steps episode i shares with episode i-1, or -1 if their
+        first states differ. Products along the current path are kept on a stack, and shares are
+        handed up the path when the path is left, so each node of the prefix tree is visited once.
+        """
+        product = np.empty((length, width))
+        pending = np.zeros((length, width))
+        leaf, gathered = np.empty(width), np.empty(width)
+        last = length - 1
+        shift = 0.0
+        i = start
+        while i < stop:
+            depth = common[i] if i > start else -1
+            if i > start:
+                _hand_up(cells, (i - 1) * length, last, max(depth, 0), pending, by_cell)
+            if depth < 0:
+                if i > start:
+                    for m in range(width):
+                        by_first[first[i - 1], m] += pending[0, m]
+                for m in range(width):
+                    product[0, m] = W[first[i], m]
+                    pending[0, m] = 0.0
+                depth = 0
+            for d in range(depth, last):
+                c = cells[i * length + d]
+                for m in range(width):
+                    product[d + 1, m] = product[d, m] * P[c, m]
+            for m in range(width):
+                gathered[m] = 0.0
+            while True:
+                c = cells[i * length + last]
+                total = 0.0
+                for m in range(width):
+                    leaf[m] = product[last, m] * P[c, m]
+                    total += leaf[m]
+                if total < _TINY * _TINY:
+                    begin = i * length
+                    log_scale = _log_shares(cells, begin, begin + length, first[i], P, W, leaf)
+                    shift += counts[i] * log_scale
+                    total = 1.0 if log_scale > -np.inf else 0.0
+                evidence[i] = total
+                factor = counts[i] / total if total > 0.0 else 0.0
+                for m in range(width):
+                    share = factor * leaf[m]
+                    gathered[m] += share
+                    by_cell[c, m] += share
+                i += 1
+                if i >= stop or common[i] < last:
+                    break
+            for m in range(width):
+                pending[last, m] += gathered[m]
+        _hand_up(cells, (stop - 1) * length, last, 0, pending, by_cell)
+        for m in range(width):
+            by_first[first[stop - 1], m] += pending[0, m]
+        return shift
+
+    @njit(cache=True, nogil=True)
+    def _hand_up(cells, begin, deep, shallow, pending, by_cell):
+        """Give the shares pending at depths deep..shallow+1 to their cells and their parents."""
+        for d in range(deep, shallow, -1):
+            c = cells[begin + d - 1]
+            for m in range(width):
+                share = pending[d, m]
+                by_cell[c, m] += share
+                pending[d - 1, m] += share
+                pending[d, m] = 0.0
+
+    return episodes, prefixes
+
+
+@njit(cache=True, nogil=True)
+def pair_counts(cells, offsets, counts, out):
+    """Add sum_i counts[i] sum_{t != u} 1[c_t = x, c_u = y] to out[x, y], over ordered pairs."""
+    times = np.zeros(out.shape[0])
+    seen = np.empty(out.shape[0], np.int64)
+    for i in range(offsets.shape[0] - 1):
+        distinct = 0
+        for k in range(offsets[i], offsets[i + 1]):
+            c = cells[k]
+            if times[c] == 0.0:
+                seen[distinct] = c
+                distinct += 1
+            times[c] += 1.0
+        for j in range(distinct):
+            x = seen[j]
+            weight = counts[i] * times[x]
+            for k in range(distinct):
+                out[x, seen[k]] += weight * times[seen[k]]
+            out[x, x] -= weight
+        for j in range(distinct):
+            times[seen[j]] = 0.0

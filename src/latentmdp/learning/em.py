@@ -1,0 +1,357 @@
+"""Maximum likelihood for latent MDPs: expectation-maximisation over whole episodes.
+
+The E-step is one compiled pass over the merged episodes (`episodes`, `mixture`), the M-step
+normalises counts, SQUAREM accelerates (`squarem`). The best of several starts is kept: pair
+moments (`pairs`) first, random ones around the pooled model after them. Rows are smoothed towards
+the pooled model, by default as strongly as predicts held-out episodes best (`smoothing`). Batch
+version of the update in [kwon2021, Alg. 3].
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentmdp import _arrays
+from latentmdp._random import RNGLike, as_generator
+from latentmdp._threads import Team
+from latentmdp.errors import TrajectoryError
+from latentmdp.learning.episodes import Episodes, merged_logs
+from latentmdp.learning.fit import Fit, FitWarning, shares_of
+from latentmdp.learning.mixture import MixtureLikelihood, Parameters, Structure
+from latentmdp.learning.pairs import MAX_CELLS, PairMoments, context_points
+from latentmdp.learning.smoothing import choose_smoothing
+from latentmdp.learning.squarem import Ascent, squarem
+from latentmdp.learning.tables import (
+    SharedRewards,
+    parameters_from_model,
+    parameters_from_shares,
+    to_model,
+)
+from latentmdp.model import LatentMDP
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["EM"]
+
+Floats = NDArray[np.float64]
+Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
+
+_FIRST_SMOOTHING = 1.0
+_LOOSE = 20.0
+
+
+class EM:
+    """Fit a latent MDP to logs by (smoothed) maximum likelihood.
+
+    Parameters
+    ----------
+    n_contexts
+        M.
+    restarts
+        Number of starts; the one with the highest objective is kept.
+    smoothing : "auto" or float
+        Pseudo-counts of the pooled model in every row; "auto" takes the strength that predicts
+        held-out episodes best.
+    shared_rewards
+        Whether all contexts have the same rewards. Rewards then say nothing about the context.
+    reward_model : "state-action" or "transition"
+        Whether a reward depends on (s, a), or on (s, a, s').
+    weights : None or (M,)
+        Known weights; learned by default.
+    initial : None, "shared", (S,) or (M, S)
+        Known initial distributions; learned by default, one for each context or a shared one.
+    tolerance
+        Stop when one EM map gains less than this (in nats, over all episodes).
+    max_iter
+        Cap on the maps from one start.
+    threads
+        Threads to use; None takes all cores. The result does not depend on it.
+    """
+
+    def __init__(
+        self,
+        n_contexts: int,
+        *,
+        restarts: int = 10,
+        smoothing: float | Literal["auto"] = "auto",
+        shared_rewards: bool = False,
+        reward_model: Literal["state-action", "transition"] = "state-action",
+        weights: ArrayLike | None = None,
+        initial: ArrayLike | Literal["shared"] | None = None,
+        tolerance: float = 1e-3,
+        max_iter: int = 2000,
+        threads: int | None = None,
+    ) -> None:
+        self.n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
+        self.restarts = _arrays.positive_integer("restarts", restarts)
+        self.max_iter = _arrays.positive_integer("max_iter", max_iter)
+        if smoothing != "auto" and not (np.isscalar(smoothing) and 0.0 <= smoothing < np.inf):
+            raise ValueError(f'smoothing must be "auto" or a number of at least 0, got {smoothing!r}')
+        if reward_model not in ("state-action", "transition"):
+            raise ValueError(
+                f'reward_model must be "state-action" or "transition", got {reward_model!r}'
+            )
+        if not tolerance > 0.0:
+            raise ValueError(f"tolerance must be positive, got {tolerance}")
+        self.smoothing, self.tolerance, self.threads = smoothing, float(tolerance), threads
+        self.shared_rewards, self.reward_model = bool(shared_rewards), reward_model
+        self.weights = None if weights is None else _known_weights(weights, self.n_contexts)
+        self.initial = initial
+
+    def fit(
+        self,
+        logs: Trajectories | Sequence[Trajectories],
+        *,
+        start: Start | Sequence[Start] = None,
+        rng: RNGLike = None,
+    ) -> Fit:
+        """Fit to one log, or to several together.
+
+        Parameters
+        ----------
+        logs
+            Episodes of any lengths, with or without multiplicities; known contexts are ignored.
+        start
+            None takes `restarts` starts, from pair moments and at random; "pairs" or "random" only
+            those. Otherwise the start itself: a model, a fit, responsibilities (N, M) or labels
+            (N,) of all episodes; or a list of such starts.
+
+        Raises
+        ------
+        TrajectoryError
+            No episode is long enough to tell contexts apart, or there are fewer than contexts.
+        """
+        began = time.perf_counter()
+        generator = as_generator(rng)
+        parts = merged_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
+        with Team(self.threads) as team:
+            problem = _Problem(self, parts, team)
+            problem.check()
+            first = _smoothed(problem.likelihood, self.smoothing)
+            runs = [problem.climb(first, x, _LOOSE) for x in problem.starts(start, generator)]
+            return problem.finish(runs, generator, began)
+
+
+class _Problem:
+    """One call of `fit`: the logs as a likelihood, and the steps towards its maximum."""
+
+    def __init__(self, settings: EM, logs: list[Trajectories], team: Team) -> None:
+        self.settings, self.logs = settings, logs
+        S, A = (max(getattr(part, n) for part in logs) for n in ("n_states", "n_actions"))
+        Z = max(part.n_rewards for part in logs)
+        self.sizes = (S, A, Z)
+        joint = settings.reward_model == "transition"
+        shared = settings.shared_rewards or Z == 1
+        self.shared = SharedRewards(logs, self.sizes, joint) if shared else None
+        structure = Structure(
+            settings.n_contexts,
+            joint=joint,
+            shared_initial=isinstance(settings.initial, str),
+            weights=settings.weights,
+            initial=_known_initial(settings.initial, settings.n_contexts, S),
+        )
+        episodes = Episodes(logs, use_rewards=not shared)
+        self.likelihood = MixtureLikelihood(episodes, structure, 0.0, team)
+
+    @property
+    def reward_values(self) -> Floats:
+        known = [part.reward_values for part in self.logs if part.reward_values is not None]
+        return known[0] if known else np.arange(self.sizes[2], dtype=np.float64)
+
+    def check(self) -> None:
+        """Refuse what cannot be fitted, warn about what cannot be trusted."""
+        M, episodes = self.settings.n_contexts, self.likelihood.episodes
+        if episodes.n_episodes < M:
+            raise TrajectoryError(
+                f"{episodes.n_episodes:g} episodes cannot show n_contexts={M} contexts"
+            )
+        if M > 1 and episodes.longest < 3:
+            _warn(
+                "no episode has more than 2 steps: contexts are not identified by pairs of "
+                "transitions, only the span of their differences is"
+            )
+        observed = self.likelihood.cell_counts.sum()
+        if self.likelihood.n_parameters > observed:
+            _warn(
+                f"{self.likelihood.n_parameters} free parameters for {observed:g} transitions: "
+                f"n_contexts={M} is more than these logs can bear"
+            )
+        _warn_of_unvisited(episodes)
+
+    def starts(
+        self, start: Start | Sequence[Start], rng: np.random.Generator
+    ) -> Iterator[Parameters]:
+        """The points to climb from."""
+        if self.settings.n_contexts == 1:
+            yield self.likelihood.pooled()
+        elif start is None or isinstance(start, str):
+            yield from self._own_starts(start, rng)
+        elif isinstance(start, list | tuple) and not np.isscalar(start[0]):
+            for one in start:
+                yield from self.starts(one, rng)
+        elif isinstance(start, LatentMDP | Fit):
+            model = start if isinstance(start, LatentMDP) else start.model
+            self._require_contexts("the start", model.n_contexts)
+            for part in self.logs:
+                part.validate(model)
+            yield parameters_from_model(self.likelihood, model)
+        else:
+            shares = self._shares(np.asarray(start))
+            yield parameters_from_shares(self.likelihood, self.logs, shares)
+
+    def _own_starts(self, kind: str | None, rng: np.random.Generator) -> Iterator[Parameters]:
+        if kind not in (None, "pairs", "random"):
+            raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
+        wanted = self.settings.restarts
+        if kind != "random" and self.likelihood.episodes.cells.size <= MAX_CELLS:
+            found = self._pair_starts(wanted if kind == "pairs" else (wanted + 1) // 2, rng)
+            wanted -= len(found)
+            yield from found
+        for _ in range(0 if kind == "pairs" else wanted):
+            yield self._random_start(rng)
+
+    def _pair_starts(self, most: int, rng: np.random.Generator) -> list[Parameters]:
+        """The distinct solutions of the mixture in R^(M-1), best first."""
+        episodes, M = self.likelihood.episodes, self.settings.n_contexts
+        moments = PairMoments(episodes)
+        F = moments.factor(M - 1)
+        found = context_points(episodes, F, rng)
+        _, distinct = np.unique(np.round(-found.log_likelihood, 1), return_index=True)
+        return [
+            self.likelihood.tilted(moments.factors(F, found.points[k]), found.weights[k])
+            for k in distinct[:most]
+        ]
+
+    def _random_start(self, rng: np.random.Generator) -> Parameters:
+        M = self.settings.n_contexts
+        cells = self.likelihood.episodes.cells.size
+        return self.likelihood.tilted(M * rng.dirichlet(np.ones(M), size=cells))
+
+    def _shares(self, given: NDArray[np.generic]) -> Floats:
+        N, M = sum(len(part) for part in self.logs), self.settings.n_contexts
+        if given.ndim == 1 and given.dtype.kind in "iu":
+            self._require_contexts("labels", int(given.max(initial=0)) + 1, at_most=True)
+            given = np.eye(M)[given]
+        if given.shape != (N, M):
+            raise ValueError(
+                f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
+            )
+        return given.astype(np.float64)
+
+    def _require_contexts(self, what: str, number: int, at_most: bool = False) -> None:
+        M = self.settings.n_contexts
+        if number > M or (number < M and not at_most):
+            raise ValueError(f"{what} has {number} contexts, n_contexts is {M}")
+
+    def climb(self, likelihood: MixtureLikelihood, start: Parameters, loose: float = 1.0) -> Ascent:
+        """SQUAREM from `start`, with `loose` times the tolerance."""
+        settings = self.settings
+        return squarem(
+            likelihood.step,
+            likelihood.repair,
+            start,
+            loose * settings.tolerance,
+            settings.max_iter,
+        )
+
+    def finish(self, runs: list[Ascent], rng: np.random.Generator, began: float) -> Fit:
+        """Choose the smoothing, climb to the end and report."""
+        settings = self.settings
+        best = max(runs, key=lambda run: run.objective)
+        likelihood = _smoothed(self.likelihood, settings.smoothing)
+        history: list[float] = best.history
+        if settings.smoothing == "auto" and settings.n_contexts > 1:
+            cap = settings.max_iter
+            chosen = choose_smoothing(likelihood, best.point, rng, 5 * settings.tolerance, cap)
+            likelihood, history = likelihood.smoothed(chosen), []
+        last = self.climb(likelihood, best.point)
+        if not last.converged:
+            _warn(
+                f"not converged after max_iter={settings.max_iter} maps: the last gained more "
+                f"than tolerance={settings.tolerance:g}"
+            )
+        return self._report(likelihood, last, history, began)
+
+    def _report(
+        self, likelihood: MixtureLikelihood, last: Ascent, history: list[float], began: float
+    ) -> Fit:
+        expected = likelihood.expected_counts(last.point)
+        lightest = expected.by_first.sum(axis=0)
+        if lightest.min() < 1.0:
+            _warn(
+                f"context {lightest.argmin()} explains less than one episode: fewer than "
+                f"n_contexts={self.settings.n_contexts} contexts may do"
+            )
+        model = to_model(likelihood, last.point, self.reward_values, self.shared)
+        constant = 0.0 if self.shared is None else self.shared.log_likelihood()
+        return Fit(
+            model=model,
+            responsibilities=shares_of(model, self.logs),
+            log_likelihood=expected.log_likelihood + constant,
+            converged=last.converged,
+            history=tuple(history + last.history),
+            n_iter=last.n_maps,
+            smoothing=likelihood.smoothing,
+            n_parameters=likelihood.n_parameters
+            + (0 if self.shared is None else self.shared.n_parameters),
+            seconds=time.perf_counter() - began,
+        )
+
+
+def _smoothed(
+    likelihood: MixtureLikelihood, smoothing: float | Literal["auto"]
+) -> MixtureLikelihood:
+    return likelihood.smoothed(_FIRST_SMOOTHING if smoothing == "auto" else float(smoothing))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, FitWarning, stacklevel=4)
+
+
+def _warn_of_unvisited(episodes: Episodes) -> None:
+    S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
+    visited = np.zeros(S * A, dtype=np.bool_)
+    visited[episodes.cells // (S * Z)] = True
+    missing = np.flatnonzero(~visited)
+    if missing.size:
+        some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
+        more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
+        _warn(
+            f"no episode visits (state, action) {some}{more}: these rows are uniform in every "
+            "context, not estimated"
+        )
+
+
+def _known_weights(weights: ArrayLike, n_contexts: int) -> Floats:
+    values = _arrays.as_floats("weights", weights)
+    if values.shape != (n_contexts,) or values.min() < 0.0 or abs(values.sum() - 1.0) > 1e-9:
+        raise ValueError(
+            f"weights must be {n_contexts} probabilities that sum to one, got {values.tolist()}"
+        )
+    return values
+
+
+def _known_initial(
+    initial: ArrayLike | Literal["shared"] | None, n_contexts: int, n_states: int
+) -> Floats | None:
+    if initial is None:
+        return None
+    if isinstance(initial, str):
+        if initial != "shared":
+            raise ValueError(f'initial must be None, "shared" or probabilities, got {initial!r}')
+        return None
+    values = _arrays.as_floats("initial", initial)
+    if values.shape not in ((n_states,), (n_contexts, n_states)):
+        raise ValueError(
+            f"initial must have shape ({n_states},) or ({n_contexts}, {n_states}), "
+            f"got {values.shape}"
+        )
+    rows = np.broadcast_to(values, (n_contexts, n_states))
+    if rows.min() < 0.0 or np.abs(rows.sum(axis=1) - 1.0).max() > 1e-9:
+        raise ValueError("initial must hold probabilities that sum to one")
+    return np.ascontiguousarray(rows)

@@ -1,0 +1,221 @@
+"""The likelihood of a mixture of MDPs, its EM map and its smoothing.
+
+With cells x = (s, a, s', z), an episode c_1..c_L that starts in s has
+
+    p(episode) = sum_m w_m nu_m(s) prod_t P_m(c_t),     P_m(x) = T_m(s'|s,a) R_m(z|s,a)
+
+(the policy's factors cancel: they do not depend on m). The parameters are blocks of rows that sum
+to one: T and R, or the joint P where a reward depends on the next state; T alone where rewards are
+shared by all contexts and therefore say nothing about m; then nu and w. One EM map multiplies the
+blocks into a table of cells, takes expected counts and normalises them, after adding `smoothing`
+pseudo-counts of the pooled row (that of one MDP for all episodes) to every row. It never lowers
+
+    log-likelihood + smoothing * sum over rows and contexts of <pooled row, log row>.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from latentmdp._threads import Team
+from latentmdp.learning.episodes import Episodes, ExpectedCounts
+
+__all__ = ["MixtureLikelihood", "Rows", "Structure"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Parameters = tuple[Floats, ...]
+
+_FLOOR = 1e-9
+"""Pseudo-counts of the pooled row that even an unsmoothed fit adds: they only decide rows that no
+episode of a context visits, and keep every observed episode possible."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Which parameters there are, and which are given.
+
+    `weights` (M,) and `initial` (M, S) are learned where None.
+    """
+
+    n_contexts: int
+    joint: bool = False
+    shared_initial: bool = False
+    weights: Floats | None = None
+    initial: Floats | None = None
+
+
+class Rows(NamedTuple):
+    """A block of distributions: its entries, and how cells map to them.
+
+    `index` holds each entry's position in a dense array whose last axis is the distribution.
+    """
+
+    index: Integers
+    row: Integers
+    starts: Integers
+    of_cell: Integers
+    incidence: sp.csr_matrix
+    pooled: Floats
+
+    def normalised(self, table: Floats) -> Floats:
+        """`table` (entries, M) with every row of every context summing to one."""
+        totals = np.add.reduceat(table, self.starts, axis=0)[self.row]
+        return np.divide(table, totals, out=np.zeros_like(table), where=totals > 0.0)
+
+
+class MixtureLikelihood:
+    """The smoothed likelihood of some episodes as a function of the mixture's parameters.
+
+    Parameters are a tuple of blocks: one (entries, M) table per element of `rows`, then nu (S, M)
+    and w (M,).
+    """
+
+    def __init__(
+        self,
+        episodes: Episodes,
+        structure: Structure,
+        smoothing: float,
+        team: Team | None = None,
+    ) -> None:
+        self.episodes, self.structure, self.team = episodes, structure, team
+        self.smoothing = smoothing
+        self.strength = max(smoothing, _FLOOR)
+        self.cell_counts = episodes.cell_counts()
+        first = episodes.first_counts()
+        self.pooled_first = first / first.sum()
+        self.rows = self._blocks()
+
+    def _blocks(self) -> list[Rows]:
+        Z, S = self.episodes.n_rewards, self.episodes.n_states
+        cells = self.episodes.cells
+        pair, following, z = cells // (S * Z), cells // Z % S, cells % Z
+        if self.structure.joint or Z == 1:
+            return [_rows(pair, cells, self.cell_counts)]
+        return [
+            _rows(pair, pair * S + following, self.cell_counts),
+            _rows(pair, pair * Z + z, self.cell_counts),
+        ]
+
+    def smoothed(self, smoothing: float) -> MixtureLikelihood:
+        """The same likelihood with another smoothing."""
+        other = object.__new__(MixtureLikelihood)
+        other.__dict__.update(self.__dict__)
+        other.smoothing, other.strength = smoothing, max(smoothing, _FLOOR)
+        return other
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of the contexts, the weights and the initial distributions."""
+        M, given = self.structure.n_contexts, self.structure
+        free = M * sum(block.index.size - block.starts.size for block in self.rows)
+        if given.initial is None:
+            free += (1 if given.shared_initial else M) * (np.count_nonzero(self.pooled_first) - 1)
+        return int(free + (M - 1 if given.weights is None else 0))
+
+    def table(self, parameters: Parameters) -> Floats:
+        """P_m(x) of every cell, (C, M)."""
+        table = parameters[0][self.rows[0].of_cell]
+        for block, values in zip(self.rows[1:], parameters[1:]):
+            table = table * values[block.of_cell]
+        return table
+
+    def expected_counts(self, parameters: Parameters) -> ExpectedCounts:
+        """The E-step."""
+        initial, weights = parameters[-2:]
+        table = self.table(parameters)
+        return self.episodes.expected_counts(table, initial * weights, self.team)
+
+    def maximised(self, by_cell: Floats, by_first: Floats) -> Parameters:
+        """The M-step: parameters from expected counts."""
+        blocks = [
+            block.normalised(block.incidence @ by_cell + self.strength * block.pooled[:, None])
+            for block in self.rows
+        ]
+        return (*blocks, self.initial_from(by_first, self.strength), self._weights(by_first))
+
+    def initial_from(self, counts: Floats, strength: float) -> Floats:
+        """nu (S, M) from counts (S, M), smoothed, or what the structure says it is."""
+        M = self.structure.n_contexts
+        if self.structure.initial is not None:
+            return np.ascontiguousarray(self.structure.initial.T)
+        if self.structure.shared_initial:
+            return np.repeat(self.pooled_first[:, None], M, axis=1)
+        smoothed = counts + strength * self.pooled_first[:, None]
+        return smoothed / smoothed.sum(axis=0)
+
+    def _weights(self, by_first: Floats) -> Floats:
+        if self.structure.weights is not None:
+            return self.structure.weights
+        totals = by_first.sum(axis=0)
+        return totals / totals.sum()
+
+    def step(self, parameters: Parameters) -> tuple[Parameters, float]:
+        """One EM map, and the smoothed log-likelihood of the parameters it was given."""
+        expected = self.expected_counts(parameters)
+        objective = expected.log_likelihood + self.prior(parameters)
+        return self.maximised(expected.by_cell, expected.by_first), objective
+
+    def prior(self, parameters: Parameters) -> float:
+        """strength * sum over rows and contexts of <pooled row, log row>."""
+        total = sum(
+            _cross(block.pooled, values) for block, values in zip(self.rows, parameters)
+        )
+        if self.structure.initial is None and not self.structure.shared_initial:
+            total += _cross(self.pooled_first, parameters[-2])
+        return self.strength * total
+
+    def repair(self, candidate: Parameters, valid: Parameters) -> Parameters:
+        """Pull entries that left the simplex back towards a valid point, and renormalise."""
+        inside = [np.where(x > 0.0, x, 0.1 * y) for x, y in zip(candidate, valid)]
+        blocks = [b.normalised(x) for b, x in zip(self.rows, inside)]
+        initial, weights = inside[-2:]
+        return (*blocks, initial / initial.sum(axis=0), weights / weights.sum())
+
+    def pooled(self) -> Parameters:
+        """Every context equal to the one MDP that fits all episodes, with equal weights."""
+        M = self.structure.n_contexts
+        by_cell = np.repeat(self.cell_counts[:, None], M, axis=1)
+        by_first = np.repeat(self.pooled_first[:, None], M, axis=1)
+        return self.maximised(by_cell, by_first)
+
+    def tilted(self, factors: Floats, weights: Floats | None = None) -> Parameters:
+        """The pooled model with P_m(x) multiplied by factors[x, m] and normalised."""
+        M = self.structure.n_contexts
+        shares = np.full(M, 1.0 / M) if weights is None else weights
+        by_cell = self.cell_counts[:, None] * factors * shares
+        by_first = self.pooled_first[:, None] * shares * self.episodes.n_episodes
+        return self.maximised(by_cell, by_first)
+
+    def held_out(self, parameters: Parameters, test: Episodes) -> float:
+        """Log-likelihood of other episodes; cells that these episodes never show count as one."""
+        table = self.table(parameters)
+        table[self.cell_counts == 0.0] = 1.0
+        initial = parameters[-2].copy()
+        initial[self.pooled_first == 0.0] = 1.0
+        return test.expected_counts(table, initial * parameters[-1], self.team).log_likelihood
+
+
+def _rows(pair: Integers, entry: Integers, counts: Floats) -> Rows:
+    """The block whose entries are the distinct values of `entry`, in rows by (s, a)."""
+    index, first, of_cell = np.unique(entry, return_index=True, return_inverse=True)
+    cells = np.arange(entry.size)
+    incidence = sp.csr_matrix(
+        (np.ones(entry.size), (of_cell, cells)), shape=(index.size, entry.size)
+    )
+    pairs = pair[first]
+    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+    row = np.cumsum(np.diff(pairs, prepend=pairs[0]) != 0)
+    block = Rows(index, row, starts, of_cell, incidence, np.zeros(index.size))
+    return block._replace(pooled=block.normalised((incidence @ counts)[:, None])[:, 0])
+
+
+def _cross(pooled: Floats, values: Floats) -> float:
+    """sum_m <pooled, log values_m> over the support of `pooled`."""
+    support = pooled > 0.0
+    return float(np.sum(pooled[support] @ np.log(values[support])))

@@ -1,0 +1,135 @@
+"""Between the blocks of parameters that EM works on and latent MDPs.
+
+Rows that no episode visits cannot be estimated: they become uniform over next states, with the
+rewards of all transitions together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentmdp.learning.mixture import MixtureLikelihood, Parameters
+from latentmdp.model import LatentMDP
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["SharedRewards", "parameters_from_model", "parameters_from_shares", "to_model"]
+
+Floats = NDArray[np.float64]
+
+_POOLED_SHARE = 1e-6
+"""How much of the pooled model is mixed into a start, so that no observed episode is impossible."""
+
+
+class SharedRewards:
+    """Rewards that all contexts share: how often each came, by (s, a) or by (s, a, s')."""
+
+    def __init__(
+        self, logs: Sequence[Trajectories], sizes: tuple[int, int, int], by_next_state: bool
+    ) -> None:
+        S, A, Z = sizes
+        n_rows = S * A * S if by_next_state else S * A
+        counts = np.zeros(n_rows * Z)
+        for part in logs:
+            ends = part.offsets[1:] + np.arange(len(part))
+            row = np.delete(part.states, ends).astype(np.int64) * A + part.actions
+            if by_next_state:
+                row = row * S + np.delete(part.states, ends - part.lengths)
+            weights = np.repeat(part.multiplicities(), part.lengths)
+            counts += np.bincount(row * Z + part.rewards, weights=weights, minlength=n_rows * Z)
+        self.counts = counts.reshape(n_rows, Z)
+        self.shape = (S, A, S, Z) if by_next_state else (S, A, Z)
+
+    @property
+    def n_parameters(self) -> int:
+        """One less than the number of rewards seen, for every row visited."""
+        return int(np.maximum(np.count_nonzero(self.counts, axis=1) - 1, 0).sum())
+
+    def log_likelihood(self) -> float:
+        """sum over transitions of log R(z | ...) at the maximum."""
+        totals = np.repeat(self.counts.sum(axis=1, keepdims=True), self.counts.shape[1], axis=1)
+        seen = self.counts > 0.0
+        return float(self.counts[seen] @ np.log(self.counts[seen] / totals[seen]))
+
+    def probabilities(self) -> Floats:
+        """R in its dense shape."""
+        return _completed(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
+
+
+def to_model(
+    likelihood: MixtureLikelihood,
+    parameters: Parameters,
+    reward_values: ArrayLike,
+    shared: SharedRewards | None,
+) -> LatentMDP:
+    """The latent MDP with these parameters; `shared` rewards where all contexts share them."""
+    episodes, M = likelihood.episodes, likelihood.structure.n_contexts
+    S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
+    blocks = []
+    for block, values in zip(likelihood.rows, parameters):
+        width = S * Z if likelihood.structure.joint else (S, Z)[len(blocks)]
+        dense = np.zeros((S * A * width, M))
+        dense[block.index] = values
+        blocks.append(np.moveaxis(dense.reshape(S * A, width, M), -1, 0))
+    if shared is not None:
+        T = _completed(blocks[0], np.ones(S))
+        rewards = np.repeat(shared.probabilities()[None], M, axis=0)
+    elif likelihood.structure.joint:
+        T, rewards = _split_joint(blocks[0].reshape(M, S * A, S, Z))
+        rewards = rewards.reshape(M, S, A, S, Z)
+    else:
+        T = _completed(blocks[0], np.ones(S))
+        rewards = _completed(blocks[1], likelihood.rows[1].incidence @ likelihood.cell_counts
+                             @ np.eye(Z)[likelihood.rows[1].index % Z])
+        rewards = rewards.reshape(M, S, A, Z)
+    initial, weights = parameters[-2:]
+    return LatentMDP(
+        T.reshape(M, S, A, S),
+        rewards,
+        initial=initial.T,
+        weights=weights / weights.sum(),
+        horizon=episodes.longest,
+        reward_values=reward_values,
+    )
+
+
+def _split_joint(joint: Floats) -> tuple[Floats, Floats]:
+    """T(s'|s,a) and R(z|s,a,s') from P(s',z|s,a); unseen next states take R(z|s,a)."""
+    T = _completed(joint.sum(axis=3), np.ones(joint.shape[2]))
+    by_row = _completed(joint.sum(axis=2), np.ones(joint.shape[3]))
+    totals = joint.sum(axis=3, keepdims=True)
+    fallback = np.broadcast_to(by_row[:, :, None, :], joint.shape)
+    return T, np.where(totals > 0.0, joint / np.where(totals > 0.0, totals, 1.0), fallback)
+
+
+def _completed(rows: Floats, fallback: Floats) -> Floats:
+    """Rows along the last axis divided by their sums; empty ones become the fallback's share."""
+    totals = rows.sum(axis=-1, keepdims=True)
+    default = fallback / fallback.sum()
+    return np.where(totals > 0.0, rows / np.where(totals > 0.0, totals, 1.0), default)
+
+
+def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Parameters:
+    """The blocks of a model, on the cells that the episodes show."""
+    M, given = model.n_contexts, likelihood.structure
+    joint = model.observation_probs()
+    dense = [joint] if given.joint and likelihood.episodes.n_rewards > 1 else [
+        joint.sum(axis=4),
+        joint.sum(axis=3),
+    ]
+    blocks = []
+    for block, values in zip(likelihood.rows, dense):
+        entries = values.reshape(M, -1)[:, block.index].T
+        mixed = (1.0 - _POOLED_SHARE) * entries + _POOLED_SHARE * block.pooled[:, None]
+        blocks.append(block.normalised(mixed))
+    initial = likelihood.initial_from(np.ascontiguousarray(model.initial.T), _POOLED_SHARE)
+    return (*blocks, initial, model.weights if given.weights is None else given.weights)
+
+
+def parameters_from_shares(
+    likelihood: MixtureLikelihood, logs: Sequence[Trajectories], shares: Floats
+) -> Parameters:
+    """The M-step for given responsibilities (N, M) of the original episodes."""
+    return likelihood.maximised(*likelihood.episodes.shares_by_cell(logs, shares))
