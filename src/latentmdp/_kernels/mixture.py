@@ -10,7 +10,7 @@ episode; the rare episode whose product leaves the range of a double is redone i
 costs about as much as reading the table.
 """
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numba import njit
@@ -44,7 +44,7 @@ def _log_shares(cells, begin, end, first, P, W, shares):
     return highest + np.log(norm)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernels(width):
     """The compiled passes for tables with exactly `width` contexts: (episodes, prefixes)."""
 
@@ -97,7 +97,9 @@ def kernels(width):
         return shift
 
     @njit(cache=True, nogil=True)
-    def prefixes(cells, length, common, first, counts, start, stop, P, W, by_cell, by_first, evidence):
+    def prefixes(
+        cells, length, common, first, counts, start, stop, P, W, by_cell, by_first, evidence
+    ):
         """The same for episodes of one length in lexicographic order, sharing their prefixes.
 
         common[i] is the number of leading steps episode i shares with episode i-1, or -1 if their

@@ -24,13 +24,15 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.learning.episodes import Episodes, merged_logs
 from latentmdp.learning.fit import Fit, FitWarning, shares_of
 from latentmdp.learning.mixture import MixtureLikelihood, Parameters, Structure
-from latentmdp.learning.pairs import MAX_CELLS, PairMoments, context_points
+from latentmdp.learning.pairs import MAX_CELLS
 from latentmdp.learning.smoothing import choose_smoothing
 from latentmdp.learning.squarem import Ascent, squarem
+from latentmdp.learning.starts import own_starts, pair_starts, random_start
 from latentmdp.learning.tables import (
     SharedRewards,
     parameters_from_model,
     parameters_from_shares,
+    reward_values_of,
     to_model,
 )
 from latentmdp.model import LatentMDP
@@ -91,7 +93,9 @@ class EM:
         self.restarts = _arrays.positive_integer("restarts", restarts)
         self.max_iter = _arrays.positive_integer("max_iter", max_iter)
         if smoothing != "auto" and not (np.isscalar(smoothing) and 0.0 <= smoothing < np.inf):
-            raise ValueError(f'smoothing must be "auto" or a number of at least 0, got {smoothing!r}')
+            raise ValueError(
+                f'smoothing must be "auto" or a number of at least 0, got {smoothing!r}'
+            )
         if reward_model not in ("state-action", "transition"):
             raise ValueError(
                 f'reward_model must be "state-action" or "transition", got {reward_model!r}'
@@ -158,11 +162,6 @@ class _Problem:
         episodes = Episodes(logs, use_rewards=not shared)
         self.likelihood = MixtureLikelihood(episodes, structure, 0.0, team)
 
-    @property
-    def reward_values(self) -> Floats:
-        known = [part.reward_values for part in self.logs if part.reward_values is not None]
-        return known[0] if known else np.arange(self.sizes[2], dtype=np.float64)
-
     def check(self) -> None:
         """Refuse what cannot be fitted, warn about what cannot be trusted."""
         M, episodes = self.settings.n_contexts, self.likelihood.episodes
@@ -204,33 +203,18 @@ class _Problem:
             shares = self._shares(np.asarray(start))
             yield parameters_from_shares(self.likelihood, self.logs, shares)
 
-    def _own_starts(self, kind: str | None, rng: np.random.Generator) -> Iterator[Parameters]:
+    def _own_starts(self, kind: str | None, rng: np.random.Generator) -> list[Parameters]:
         if kind not in (None, "pairs", "random"):
             raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
-        wanted = self.settings.restarts
-        if kind != "random" and self.likelihood.episodes.cells.size <= MAX_CELLS:
-            found = self._pair_starts(wanted if kind == "pairs" else (wanted + 1) // 2, rng)
-            wanted -= len(found)
-            yield from found
-        for _ in range(0 if kind == "pairs" else wanted):
-            yield self._random_start(rng)
-
-    def _pair_starts(self, most: int, rng: np.random.Generator) -> list[Parameters]:
-        """The distinct solutions of the mixture in R^(M-1), best first."""
-        episodes, M = self.likelihood.episodes, self.settings.n_contexts
-        moments = PairMoments(episodes)
-        F = moments.factor(M - 1)
-        found = context_points(episodes, F, rng)
-        _, distinct = np.unique(np.round(-found.log_likelihood, 1), return_index=True)
-        return [
-            self.likelihood.tilted(moments.factors(F, found.points[k]), found.weights[k])
-            for k in distinct[:most]
-        ]
-
-    def _random_start(self, rng: np.random.Generator) -> Parameters:
-        M = self.settings.n_contexts
-        cells = self.likelihood.episodes.cells.size
-        return self.likelihood.tilted(M * rng.dirichlet(np.ones(M), size=cells))
+        number = self.settings.restarts
+        if kind is None:
+            return own_starts(self.likelihood, number, rng)
+        if kind == "random":
+            return [random_start(self.likelihood, rng) for _ in range(number)]
+        found = pair_starts(self.likelihood, number, rng)
+        if not found:
+            raise ValueError(f'start="pairs" needs at most {MAX_CELLS} distinct transitions')
+        return found
 
     def _shares(self, given: NDArray[np.generic]) -> Floats:
         N, M = sum(len(part) for part in self.logs), self.settings.n_contexts
@@ -287,7 +271,7 @@ class _Problem:
                 f"context {lightest.argmin()} explains less than one episode: fewer than "
                 f"n_contexts={self.settings.n_contexts} contexts may do"
             )
-        model = to_model(likelihood, last.point, self.reward_values, self.shared)
+        model = to_model(likelihood, last.point, reward_values_of(self.logs), self.shared)
         constant = 0.0 if self.shared is None else self.shared.log_likelihood()
         return Fit(
             model=model,

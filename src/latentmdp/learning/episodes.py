@@ -150,6 +150,20 @@ class Episodes:
         by_cell, by_first = sum(p[0] for p in parts), sum(p[1] for p in parts)
         return ExpectedCounts(by_cell[:, :M], by_first[:, :M], sum(p[2] for p in parts))
 
+    def log_evidence(self, table: Floats, first: Floats) -> list[Floats]:
+        """Log p of each merged episode, group by group; `table` and `first` as above."""
+        with np.errstate(divide="ignore"):
+            log_table, log_first = np.log(table), np.log(first)
+        found = []
+        for group in self.groups:
+            scores = log_first[group.first]
+            filled = np.flatnonzero(np.diff(group.offsets))
+            if filled.size:
+                steps = log_table[group.cells]
+                scores[filled] += np.add.reduceat(steps, group.offsets[filled], axis=0)
+            found.append(np.logaddexp.reduce(scores, axis=1))
+        return found
+
     def thinned(self, counts: Sequence[Floats]) -> Episodes:
         """The same episodes with other multiplicities, one array per group."""
         other = object.__new__(Episodes)
@@ -173,9 +187,7 @@ class Episodes:
         ]
         return list(zip(rest, held))
 
-    def shares_by_cell(
-        self, logs: Sequence[Trajectories], shares: Floats
-    ) -> tuple[Floats, Floats]:
+    def shares_by_cell(self, logs: Sequence[Trajectories], shares: Floats) -> tuple[Floats, Floats]:
         """Shares (N, M) of the original episodes added up per cell (C, M) and first state (S, M)."""
         M = shares.shape[1]
         by_cell, by_first = np.zeros((self.cells.size, M)), np.zeros((self.n_states, M))
@@ -238,11 +250,15 @@ class Episodes:
             same &= np.diff(steps[:, t], prepend=-1) == 0
         before = np.column_stack([keys, steps[:, :-1] // self.n_rewards % self.n_states])
         offsets = np.arange(keys.size + 1, dtype=np.int64) * length
-        return Group((before * base + steps).ravel(), offsets, keys.astype(np.int32), counts, common)
+        return Group(
+            (before * base + steps).ravel(), offsets, keys.astype(np.int32), counts, common
+        )
 
 
-def merged_logs(logs: Trajectories | Sequence[Trajectories], minimum: int = 1) -> list[Trajectories]:
-    """The logs as a checked list: the same reward values, and episodes of `minimum` steps or more.
+def merged_logs(
+    logs: Trajectories | Sequence[Trajectories], minimum: int = 1
+) -> list[Trajectories]:
+    """The logs as a checked list, their contexts hidden.
 
     Raises
     ------
@@ -253,7 +269,7 @@ def merged_logs(logs: Trajectories | Sequence[Trajectories], minimum: int = 1) -
     for i, part in enumerate(parts):
         if not isinstance(part, Trajectories):
             raise TypeError(f"logs[{i}] must be Trajectories, got {type(part).__name__}")
-    parts = [part for part in parts if len(part)]
+    parts = [part.without_contexts() for part in parts if len(part)]
     if not parts:
         raise TrajectoryError("the logs hold no episode")
     known = [part.reward_values for part in parts if part.reward_values is not None]
@@ -270,9 +286,7 @@ def merged_logs(logs: Trajectories | Sequence[Trajectories], minimum: int = 1) -
     return parts
 
 
-def _tally(
-    keys: Integers, counts: NDArray[np.int64] | None, space: int
-) -> tuple[Integers, Floats]:
+def _tally(keys: Integers, counts: NDArray[np.int64] | None, space: int) -> tuple[Integers, Floats]:
     """Distinct keys in order, and the number (or the summed counts) of each."""
     if space <= _DIRECT_KEYS:
         total = np.bincount(keys, weights=counts)

@@ -82,4 +82,6 @@ class Fit:
 def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> Floats:
     """Posterior over contexts of every episode; what no context allows is taken as uninformative."""
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    return np.concatenate([posterior(model, part, smoothing=_UNSEEN) for part in parts])
+    return np.concatenate(
+        [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]
+    )

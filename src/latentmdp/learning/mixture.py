@@ -35,6 +35,8 @@ _FLOOR = 1e-9
 """Pseudo-counts of the pooled row that even an unsmoothed fit adds: they only decide rows that no
 episode of a context visits, and keep every observed episode possible."""
 
+_MIXED = 1e-6
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -137,17 +139,16 @@ class MixtureLikelihood:
             block.normalised(block.incidence @ by_cell + self.strength * block.pooled[:, None])
             for block in self.rows
         ]
-        return (*blocks, self.initial_from(by_first, self.strength), self._weights(by_first))
+        return (*blocks, self._initial(by_first), self._weights(by_first))
 
-    def initial_from(self, counts: Floats, strength: float) -> Floats:
-        """nu (S, M) from counts (S, M), smoothed, or what the structure says it is."""
+    def _initial(self, by_first: Floats) -> Floats:
         M = self.structure.n_contexts
         if self.structure.initial is not None:
             return np.ascontiguousarray(self.structure.initial.T)
         if self.structure.shared_initial:
             return np.repeat(self.pooled_first[:, None], M, axis=1)
-        smoothed = counts + strength * self.pooled_first[:, None]
-        return smoothed / smoothed.sum(axis=0)
+        counts = by_first + self.strength * self.pooled_first[:, None]
+        return counts / counts.sum(axis=0)
 
     def _weights(self, by_first: Floats) -> Floats:
         if self.structure.weights is not None:
@@ -162,10 +163,8 @@ class MixtureLikelihood:
         return self.maximised(expected.by_cell, expected.by_first), objective
 
     def prior(self, parameters: Parameters) -> float:
-        """strength * sum over rows and contexts of <pooled row, log row>."""
-        total = sum(
-            _cross(block.pooled, values) for block, values in zip(self.rows, parameters)
-        )
+        """Strength * sum over rows and contexts of <pooled row, log row>."""
+        total = sum(_cross(block.pooled, values) for block, values in zip(self.rows, parameters))
         if self.structure.initial is None and not self.structure.shared_initial:
             total += _cross(self.pooled_first, parameters[-2])
         return self.strength * total
@@ -176,6 +175,21 @@ class MixtureLikelihood:
         blocks = [b.normalised(x) for b, x in zip(self.rows, inside)]
         initial, weights = inside[-2:]
         return (*blocks, initial / initial.sum(axis=0), weights / weights.sum())
+
+    def mixed(self, parameters: Parameters) -> Parameters:
+        """A little of the pooled model mixed in, so that no observed episode is impossible."""
+        blocks = [
+            block.normalised((1.0 - _MIXED) * values + _MIXED * block.pooled[:, None])
+            for block, values in zip(self.rows, parameters)
+        ]
+        initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
+        known = self.structure.initial is not None or self.structure.shared_initial
+        weights = self.structure.weights
+        return (
+            *blocks,
+            self._initial(initial) if known else initial / initial.sum(axis=0),
+            parameters[-1] if weights is None else weights,
+        )
 
     def pooled(self) -> Parameters:
         """Every context equal to the one MDP that fits all episodes, with equal weights."""
@@ -194,11 +208,17 @@ class MixtureLikelihood:
 
     def held_out(self, parameters: Parameters, test: Episodes) -> float:
         """Log-likelihood of other episodes; cells that these episodes never show count as one."""
-        table = self.table(parameters)
+        return test.expected_counts(*self._for_others(parameters), self.team).log_likelihood
+
+    def held_out_by_episode(self, parameters: Parameters, test: Episodes) -> list[Floats]:
+        """The same for each merged episode."""
+        return test.log_evidence(*self._for_others(parameters))
+
+    def _for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
+        table, initial = self.table(parameters), parameters[-2].copy()
         table[self.cell_counts == 0.0] = 1.0
-        initial = parameters[-2].copy()
         initial[self.pooled_first == 0.0] = 1.0
-        return test.expected_counts(table, initial * parameters[-1], self.team).log_likelihood
+        return table, initial * parameters[-1]
 
 
 def _rows(pair: Integers, entry: Integers, counts: Floats) -> Rows:

@@ -82,7 +82,7 @@ class PairMoments:
         return values, max(2.0 * float(np.sqrt(max(dimensions, 1))), -float(values[-1]))
 
     def _scale(self) -> Floats:
-        """v with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
+        """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
         margin = self.visits.sum(axis=1)
         return np.asarray(np.sqrt(np.maximum(margin, 1e-12) / np.sqrt(max(margin.sum(), 1e-12))))
 
@@ -142,9 +142,7 @@ def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> P
     return Points(points[order], weights[order], value[order])
 
 
-def _features(
-    episodes: Episodes, F: Floats, products: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, Floats, Floats]:
     """b, A and the counts of the longest episodes, up to a fixed number of them."""
     parts: list[tuple[Floats, Floats, Floats]] = []
     found = 0

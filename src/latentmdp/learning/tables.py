@@ -15,12 +15,15 @@ from latentmdp.learning.mixture import MixtureLikelihood, Parameters
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["SharedRewards", "parameters_from_model", "parameters_from_shares", "to_model"]
+__all__ = [
+    "SharedRewards",
+    "parameters_from_model",
+    "parameters_from_shares",
+    "reward_values_of",
+    "to_model",
+]
 
 Floats = NDArray[np.float64]
-
-_POOLED_SHARE = 1e-6
-"""How much of the pooled model is mixed into a start, so that no observed episode is impossible."""
 
 
 class SharedRewards:
@@ -48,7 +51,7 @@ class SharedRewards:
         return int(np.maximum(np.count_nonzero(self.counts, axis=1) - 1, 0).sum())
 
     def log_likelihood(self) -> float:
-        """sum over transitions of log R(z | ...) at the maximum."""
+        """Sum over transitions of log R(z | ...) at the maximum."""
         totals = np.repeat(self.counts.sum(axis=1, keepdims=True), self.counts.shape[1], axis=1)
         seen = self.counts > 0.0
         return float(self.counts[seen] @ np.log(self.counts[seen] / totals[seen]))
@@ -56,6 +59,14 @@ class SharedRewards:
     def probabilities(self) -> Floats:
         """R in its dense shape."""
         return _completed(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
+
+
+def reward_values_of(logs: Sequence[Trajectories]) -> Floats:
+    """The reward values that the logs state, or the indices themselves."""
+    for part in logs:
+        if part.reward_values is not None:
+            return part.reward_values
+    return np.arange(max(part.n_rewards for part in logs), dtype=np.float64)
 
 
 def to_model(
@@ -81,9 +92,8 @@ def to_model(
         rewards = rewards.reshape(M, S, A, S, Z)
     else:
         T = _completed(blocks[0], np.ones(S))
-        rewards = _completed(blocks[1], likelihood.rows[1].incidence @ likelihood.cell_counts
-                             @ np.eye(Z)[likelihood.rows[1].index % Z])
-        rewards = rewards.reshape(M, S, A, Z)
+        overall = np.bincount(episodes.cells % Z, weights=likelihood.cell_counts, minlength=Z)
+        rewards = _completed(blocks[1], overall).reshape(M, S, A, Z)
     initial, weights = parameters[-2:]
     return LatentMDP(
         T.reshape(M, S, A, S),
@@ -113,19 +123,15 @@ def _completed(rows: Floats, fallback: Floats) -> Floats:
 
 def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Parameters:
     """The blocks of a model, on the cells that the episodes show."""
-    M, given = model.n_contexts, likelihood.structure
-    joint = model.observation_probs()
-    dense = [joint] if given.joint and likelihood.episodes.n_rewards > 1 else [
-        joint.sum(axis=4),
-        joint.sum(axis=3),
+    joint, Z = model.observation_probs(), likelihood.episodes.n_rewards
+    parts = (
+        [joint] if likelihood.structure.joint and Z > 1 else [joint.sum(axis=4), joint.sum(axis=3)]
+    )
+    blocks = [
+        np.ascontiguousarray(values.reshape(model.n_contexts, -1)[:, block.index].T)
+        for block, values in zip(likelihood.rows, parts)
     ]
-    blocks = []
-    for block, values in zip(likelihood.rows, dense):
-        entries = values.reshape(M, -1)[:, block.index].T
-        mixed = (1.0 - _POOLED_SHARE) * entries + _POOLED_SHARE * block.pooled[:, None]
-        blocks.append(block.normalised(mixed))
-    initial = likelihood.initial_from(np.ascontiguousarray(model.initial.T), _POOLED_SHARE)
-    return (*blocks, initial, model.weights if given.weights is None else given.weights)
+    return likelihood.mixed((*blocks, np.ascontiguousarray(model.initial.T), model.weights))
 
 
 def parameters_from_shares(

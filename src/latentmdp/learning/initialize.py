@@ -1,0 +1,173 @@
+"""The best start we know for a latent MDP of which only logs are available.
+
+Short episodes, of which there are many, and long ones, of which there are few, enter one
+likelihood: EM over all of them, from pair-moment and random starts, smoothed towards the pooled
+model as strongly as predicts held-out episodes best. Whether rewards differ between contexts is
+decided by BIC; if they do not, they are estimated once and carry no information on the context.
+
+`method="psr"` is [kwon2021, Alg. 4 and 6]: a spectral PSR from the short episodes, then clustering
+of the long ones by its predictions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from typing import Literal
+
+import numpy as np
+
+from latentmdp import _arrays
+from latentmdp._random import RNGLike, as_generator
+from latentmdp._threads import Team
+from latentmdp.learning.em import EM
+from latentmdp.learning.episodes import merged_logs
+from latentmdp.learning.fit import Fit, FitWarning, shares_of
+from latentmdp.learning.selection import ContextSelection, select_contexts
+from latentmdp.learning.tables import SharedRewards
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["initialize"]
+
+_STARTS = 4
+_SIZES = ("n_states", "n_actions", "n_rewards")
+
+
+def initialize(
+    short: Trajectories | None,
+    long: Trajectories,
+    n_contexts: int | Literal["auto"],
+    *,
+    method: Literal["likelihood", "psr"] = "likelihood",
+    shared_rewards: bool | Literal["auto"] = "auto",
+    reward_model: Literal["state-action", "transition"] = "state-action",
+    max_contexts: int = 8,
+    rng: RNGLike = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Fit:
+    """Estimate a latent MDP from short and long episodes.
+
+    Parameters
+    ----------
+    short : Trajectories or None
+        Many short episodes (at least 3 steps for method="psr"); None if there are none.
+    long : Trajectories
+        Episodes long enough to tell contexts apart.
+    n_contexts : int or "auto"
+        M; "auto" chooses it and reports the evidence in `Fit.selection`.
+    method
+        "likelihood", or "psr" for the paper's spectral way.
+    shared_rewards
+        Whether all contexts have the same rewards; "auto" decides by BIC.
+    reward_model
+        Whether a reward depends on (s, a), or on (s, a, s').
+    max_contexts
+        The largest number "auto" tries.
+    progress
+        Say on the standard error stream what is being done.
+
+    Returns
+    -------
+    Fit
+        With the responsibilities of the long episodes.
+    """
+    if method not in ("likelihood", "psr"):
+        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+    if n_contexts != "auto":
+        n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
+    began = time.perf_counter()
+    logs = merged_logs([long] if short is None else [short, long], minimum=2)
+    if method == "psr":
+        return _spectral(short, long, n_contexts, rng)
+    work = _Initialisation(logs, long, reward_model, threads, as_generator(rng), progress)
+    if shared_rewards == "auto":
+        shared_rewards = work.rewards_are_shared(2 if n_contexts == "auto" else n_contexts)
+    selection = None
+    if n_contexts == "auto":
+        most = _arrays.positive_integer("max_contexts", max_contexts)
+        selection = work.choose(most, shared_rewards)
+        n_contexts = selection.n_contexts
+    fit = work.fit(n_contexts, shared_rewards)
+    return dataclasses.replace(fit, selection=selection, seconds=time.perf_counter() - began)
+
+
+def _spectral(
+    short: Trajectories | None, long: Trajectories, n_contexts: int | str, rng: RNGLike
+) -> Fit:
+    if short is None or not isinstance(n_contexts, int):
+        raise ValueError('method="psr" needs short episodes and a known n_contexts')
+    from latentmdp.spectral import SpectralPSR, recover
+
+    psr = SpectralPSR(rank=n_contexts).fit(short)
+    found: Fit = recover(psr, long, n_contexts=n_contexts, rng=rng)
+    return found
+
+
+class _Initialisation:
+    """One call of `initialize`: what its steps share."""
+
+    def __init__(
+        self,
+        logs: list[Trajectories],
+        long: Trajectories,
+        reward_model: Literal["state-action", "transition"],
+        threads: int | None,
+        rng: np.random.Generator,
+        progress: bool,
+    ) -> None:
+        self.logs, self.long = logs, long
+        self.reward_model, self.threads = reward_model, threads
+        self.rng, self.progress = rng, progress
+
+    def say(self, message: str) -> None:
+        if self.progress:
+            from rich.console import Console
+
+            Console(stderr=True).print(f"initialize: {message}", highlight=False)
+
+    def em(self, n_contexts: int, shared: bool, **settings: object) -> EM:
+        common = {"shared_rewards": shared, "reward_model": self.reward_model}
+        return EM(n_contexts, threads=self.threads, **{**common, **settings})  # type: ignore[arg-type]
+
+    def fit(self, n_contexts: int, shared: bool) -> Fit:
+        self.say(f"EM with {n_contexts} contexts from {_STARTS} starts")
+        fit = self.em(n_contexts, shared, restarts=_STARTS).fit(self.logs, rng=self.rng)
+        self.say(f"log-likelihood {fit.log_likelihood:.1f}, smoothing {fit.smoothing:g}")
+        return dataclasses.replace(fit, responsibilities=shares_of(fit.model, self.long))
+
+    def rewards_are_shared(self, n_contexts: int) -> bool:
+        """Whether BIC prefers one table of rewards to one for each context."""
+        if n_contexts == 1 or max(part.n_rewards for part in self.logs) == 1:
+            return True
+        quick = {"restarts": 2, "smoothing": 1.0, "tolerance": 0.1}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            own = self.em(n_contexts, False, **quick).fit(self.logs, rng=self.rng, start="pairs")
+            one = self.em(n_contexts, True, **quick).fit(self.logs, rng=self.rng, start=own)
+        price = 0.5 * np.log(sum(part.n_episodes for part in self.logs))
+        gain = own.log_likelihood - one.log_likelihood
+        shared = gain <= price * (own.n_parameters - one.n_parameters)
+        self.say(f"rewards {'are shared' if shared else 'differ'}: own ones gain {gain:.1f} nats")
+        return bool(shared)
+
+    def choose(self, max_contexts: int, shared: bool) -> ContextSelection:
+        """How many contexts there are."""
+        S, A, Z = (max(getattr(p, n) for p in self.logs) for n in _SIZES)
+        joint = self.reward_model == "transition"
+        with Team(self.threads) as team:
+            selection = select_contexts(
+                self.logs,
+                self.long,
+                self.rng,
+                max_contexts=max_contexts,
+                shared=SharedRewards(self.logs, (S, A, Z), joint) if shared else None,
+                joint=joint,
+                team=team,
+                report=self.say,
+            )
+        self.say(selection.statement)
+        if selection.statement.startswith("Not sure"):
+            warnings.warn(selection.statement, FitWarning, stacklevel=3)
+        return selection
