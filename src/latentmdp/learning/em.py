@@ -65,8 +65,9 @@ class EM:
         Whether a reward depends on (s, a), or on (s, a, s').
     weights : None or (M,)
         Known weights; learned by default.
-    initial : None, "shared", (S,) or (M, S)
-        Known initial distributions; learned by default, one for each context or a shared one.
+    initial : None, "shared", "own", (S,) or (M, S)
+        Known initial distributions, or how to learn them: one that all contexts share, one for
+        each context, or (by default) what BIC prefers.
     tolerance
         Stop when one EM map gains less than this (in nats, over all episodes).
     max_iter
@@ -84,7 +85,7 @@ class EM:
         shared_rewards: bool = False,
         reward_model: Literal["state-action", "transition"] = "state-action",
         weights: ArrayLike | None = None,
-        initial: ArrayLike | Literal["shared"] | None = None,
+        initial: ArrayLike | Literal["shared", "own"] | None = None,
         tolerance: float = 1e-3,
         max_iter: int = 2000,
         threads: int | None = None,
@@ -155,7 +156,7 @@ class _Problem:
         structure = Structure(
             settings.n_contexts,
             joint=joint,
-            shared_initial=isinstance(settings.initial, str),
+            shared_initial=settings.initial is None or _is(settings.initial, "shared"),
             weights=settings.weights,
             initial=_known_initial(settings.initial, settings.n_contexts, S),
         )
@@ -244,16 +245,19 @@ class _Problem:
         )
 
     def finish(self, runs: list[Ascent], rng: np.random.Generator, began: float) -> Fit:
-        """Choose the smoothing, climb to the end and report."""
+        """Choose what is left to choose, climb to the end and report."""
         settings = self.settings
         best = max(runs, key=lambda run: run.objective)
+        point, history = best.point, best.history
         likelihood = _smoothed(self.likelihood, settings.smoothing)
-        history: list[float] = best.history
+        if settings.initial is None and likelihood.prefers_own_initial(point):
+            likelihood, history = likelihood.with_own_initial(), []
+            point = self.climb(likelihood, point, _LOOSE).point
         if settings.smoothing == "auto" and settings.n_contexts > 1:
             cap = settings.max_iter
-            chosen = choose_smoothing(likelihood, best.point, rng, 5 * settings.tolerance, cap)
+            chosen = choose_smoothing(likelihood, point, rng, 5 * settings.tolerance, cap)
             likelihood, history = likelihood.smoothed(chosen), []
-        last = self.climb(likelihood, best.point)
+        last = self.climb(likelihood, point)
         if not last.converged:
             _warn(
                 f"not converged after max_iter={settings.max_iter} maps: the last gained more "
@@ -293,6 +297,10 @@ def _smoothed(
     return likelihood.smoothed(_FIRST_SMOOTHING if smoothing == "auto" else float(smoothing))
 
 
+def _is(value: object, word: str) -> bool:
+    return isinstance(value, str) and value == word
+
+
 def _warn(message: str) -> None:
     warnings.warn(message, FitWarning, stacklevel=4)
 
@@ -321,14 +329,12 @@ def _known_weights(weights: ArrayLike, n_contexts: int) -> Floats:
 
 
 def _known_initial(
-    initial: ArrayLike | Literal["shared"] | None, n_contexts: int, n_states: int
+    initial: ArrayLike | Literal["shared", "own"] | None, n_contexts: int, n_states: int
 ) -> Floats | None:
-    if initial is None:
+    if initial is None or _is(initial, "shared") or _is(initial, "own"):
         return None
     if isinstance(initial, str):
-        if initial != "shared":
-            raise ValueError(f'initial must be None, "shared" or probabilities, got {initial!r}')
-        return None
+        raise ValueError(f'initial must be "shared", "own" or probabilities, got {initial!r}')
     values = _arrays.as_floats("initial", initial)
     if values.shape not in ((n_states,), (n_contexts, n_states)):
         raise ValueError(

@@ -15,7 +15,7 @@ pseudo-counts of the pooled row (that of one MDP for all episodes) to every row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -110,6 +110,22 @@ class MixtureLikelihood:
         other.__dict__.update(self.__dict__)
         other.smoothing, other.strength = smoothing, max(smoothing, _FLOOR)
         return other
+
+    def with_own_initial(self) -> MixtureLikelihood:
+        """The same likelihood with an initial distribution for each context."""
+        other = self.smoothed(self.smoothing)
+        other.structure = replace(self.structure, shared_initial=False)
+        return other
+
+    def prefers_own_initial(self, parameters: Parameters) -> bool:
+        """Whether, at these parameters, BIC prefers an initial distribution for each context."""
+        by_first = self.expected_counts(parameters).by_first
+        totals = by_first.sum(axis=0)
+        seen = by_first > 0.0
+        ratio = np.divide(by_first, totals * self.pooled_first[:, None], where=seen, out=by_first * 0)
+        gain = float(by_first[seen] @ np.log(ratio[seen]))
+        free = (self.structure.n_contexts - 1) * (np.count_nonzero(self.pooled_first) - 1)
+        return gain > 0.5 * free * np.log(self.episodes.n_episodes)
 
     @property
     def n_parameters(self) -> int:

@@ -136,7 +136,7 @@ def select_contexts(
     found: list[_Candidate] = []
     gains, errors, idle = [0.0], [0.0], 0
     while len(found) < max_contexts and idle < _PATIENCE:
-        structure = Structure(len(found) + 1, joint=joint)
+        structure = Structure(len(found) + 1, joint=joint, shared_initial=True)
         found.append(_candidate(structure, (train, test, episodes), assigned, shared, rng, team))
         if len(found) > 1:
             gain, error = _gain(found[-2].scores, found[-1].scores, counts)
