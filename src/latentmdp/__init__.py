@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from latentmdp import testing, theory
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError
+    from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
+    from latentmdp.learning.em import EM
+    from latentmdp.learning.initialization import initialize
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.planning import QMDP, Plan, Value, evaluate
@@ -50,7 +53,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EM": "learning.em",
     "AlphaVectorPolicy": "policies",
+    "Fit": "fit",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
@@ -61,6 +66,7 @@ _HOMES = {
     "Value": "planning",
     "clustering_accuracy": "metrics",
     "evaluate": "planning",
+    "initialize": "learning.initialization",
     "load": "io",
     "make": "instances",
     "model_error": "metrics",

@@ -52,12 +52,16 @@ def kernels(width):
     def episodes(cells, offsets, first, counts, start, stop, P, W, by_cell, by_first, evidence):
         """Add the shares of episodes start..stop-1 to `by_cell` and `by_first`.
 
-        `evidence[i]` becomes Z_i over a scale; returns sum_i counts[i] log(scale_i).
+        `evidence[i]` becomes Z_i over a scale; returns sum_i counts[i] log(scale_i). An episode
+        that counts zero times is passed over, and may be impossible.
         """
         share = np.empty(width)
         shift = 0.0
         for i in range(start, stop):
             begin, end, s, count = offsets[i], offsets[i + 1], first[i], counts[i]
+            evidence[i] = 1.0
+            if count == 0.0:
+                continue
             for m in range(width):
                 share[m] = W[s, m]
             scale, lost = 0.0, False
@@ -131,22 +135,24 @@ def kernels(width):
             for m in range(width):
                 gathered[m] = 0.0
             while True:
-                c = cells[i * length + last]
-                total = 0.0
-                for m in range(width):
-                    leaf[m] = product[last, m] * P[c, m]
-                    total += leaf[m]
-                if total < _TINY * _TINY:
-                    begin = i * length
-                    log_scale = _log_shares(cells, begin, begin + length, first[i], P, W, leaf)
-                    shift += counts[i] * log_scale
-                    total = 1.0 if log_scale > -np.inf else 0.0
-                evidence[i] = total
-                factor = counts[i] / total if total > 0.0 else 0.0
-                for m in range(width):
-                    share = factor * leaf[m]
-                    gathered[m] += share
-                    by_cell[c, m] += share
+                evidence[i] = 1.0
+                if counts[i] > 0.0:
+                    c = cells[i * length + last]
+                    total = 0.0
+                    for m in range(width):
+                        leaf[m] = product[last, m] * P[c, m]
+                        total += leaf[m]
+                    if total < _TINY * _TINY:
+                        begin = i * length
+                        log_scale = _log_shares(cells, begin, begin + length, first[i], P, W, leaf)
+                        shift += counts[i] * log_scale
+                        total = 1.0 if log_scale > -np.inf else 0.0
+                    evidence[i] = total
+                    factor = counts[i] / total if total > 0.0 else 0.0
+                    for m in range(width):
+                        share = factor * leaf[m]
+                        gathered[m] += share
+                        by_cell[c, m] += share
                 i += 1
                 if i >= stop or common[i] < last:
                     break

@@ -10,7 +10,6 @@ version of the update in [kwon2021, Alg. 3].
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -20,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
 from latentmdp._threads import Team
-from latentmdp.errors import TrajectoryError
-from latentmdp.learning.episodes import Episodes, merged_logs
-from latentmdp.learning.fit import Fit, FitWarning, shares_of
+from latentmdp.fit import Fit, shares_of
+from latentmdp.learning.checks import check_data, is_word, known_initial, known_weights, warn
+from latentmdp.learning.encoding import checked_logs
+from latentmdp.learning.episodes import Episodes
 from latentmdp.learning.mixture import MixtureLikelihood, Parameters, Structure
 from latentmdp.learning.pairs import MAX_CELLS
 from latentmdp.learning.smoothing import choose_smoothing
@@ -93,10 +93,10 @@ class EM:
         self.n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
         self.restarts = _arrays.positive_integer("restarts", restarts)
         self.max_iter = _arrays.positive_integer("max_iter", max_iter)
-        if smoothing != "auto" and not (np.isscalar(smoothing) and 0.0 <= smoothing < np.inf):
-            raise ValueError(
-                f'smoothing must be "auto" or a number of at least 0, got {smoothing!r}'
-            )
+        if not (isinstance(smoothing, str) or 0.0 <= smoothing < np.inf) or (
+            isinstance(smoothing, str) and smoothing != "auto"
+        ):
+            raise ValueError(f'smoothing must be "auto" or not negative, got {smoothing!r}')
         if reward_model not in ("state-action", "transition"):
             raise ValueError(
                 f'reward_model must be "state-action" or "transition", got {reward_model!r}'
@@ -105,7 +105,7 @@ class EM:
             raise ValueError(f"tolerance must be positive, got {tolerance}")
         self.smoothing, self.tolerance, self.threads = smoothing, float(tolerance), threads
         self.shared_rewards, self.reward_model = bool(shared_rewards), reward_model
-        self.weights = None if weights is None else _known_weights(weights, self.n_contexts)
+        self.weights = None if weights is None else known_weights(weights, self.n_contexts)
         self.initial = initial
 
     def fit(
@@ -133,10 +133,10 @@ class EM:
         """
         began = time.perf_counter()
         generator = as_generator(rng)
-        parts = merged_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
+        parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
             problem = _Problem(self, parts, team)
-            problem.check()
+            check_data(problem.likelihood)
             first = _smoothed(problem.likelihood, self.smoothing)
             runs = [problem.climb(first, x, _LOOSE) for x in problem.starts(start, generator)]
             return problem.finish(runs, generator, began)
@@ -156,32 +156,12 @@ class _Problem:
         structure = Structure(
             settings.n_contexts,
             joint=joint,
-            shared_initial=settings.initial is None or _is(settings.initial, "shared"),
+            shared_initial=is_word(settings.initial, None, "shared"),
             weights=settings.weights,
-            initial=_known_initial(settings.initial, settings.n_contexts, S),
+            initial=known_initial(settings.initial, settings.n_contexts, S),
         )
         episodes = Episodes(logs, use_rewards=not shared)
         self.likelihood = MixtureLikelihood(episodes, structure, 0.0, team)
-
-    def check(self) -> None:
-        """Refuse what cannot be fitted, warn about what cannot be trusted."""
-        M, episodes = self.settings.n_contexts, self.likelihood.episodes
-        if episodes.n_episodes < M:
-            raise TrajectoryError(
-                f"{episodes.n_episodes:g} episodes cannot show n_contexts={M} contexts"
-            )
-        if M > 1 and episodes.longest < 3:
-            _warn(
-                "no episode has more than 2 steps: contexts are not identified by pairs of "
-                "transitions, only the span of their differences is"
-            )
-        observed = self.likelihood.cell_counts.sum()
-        if self.likelihood.n_parameters > observed:
-            _warn(
-                f"{self.likelihood.n_parameters} free parameters for {observed:g} transitions: "
-                f"n_contexts={M} is more than these logs can bear"
-            )
-        _warn_of_unvisited(episodes)
 
     def starts(
         self, start: Start | Sequence[Start], rng: np.random.Generator
@@ -259,7 +239,7 @@ class _Problem:
             likelihood, history = likelihood.smoothed(chosen), []
         last = self.climb(likelihood, point)
         if not last.converged:
-            _warn(
+            warn(
                 f"not converged after max_iter={settings.max_iter} maps: the last gained more "
                 f"than tolerance={settings.tolerance:g}"
             )
@@ -271,7 +251,7 @@ class _Problem:
         expected = likelihood.expected_counts(last.point)
         lightest = expected.by_first.sum(axis=0)
         if lightest.min() < 1.0:
-            _warn(
+            warn(
                 f"context {lightest.argmin()} explains less than one episode: fewer than "
                 f"n_contexts={self.settings.n_contexts} contexts may do"
             )
@@ -295,53 +275,3 @@ def _smoothed(
     likelihood: MixtureLikelihood, smoothing: float | Literal["auto"]
 ) -> MixtureLikelihood:
     return likelihood.smoothed(_FIRST_SMOOTHING if smoothing == "auto" else float(smoothing))
-
-
-def _is(value: object, word: str) -> bool:
-    return isinstance(value, str) and value == word
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, FitWarning, stacklevel=4)
-
-
-def _warn_of_unvisited(episodes: Episodes) -> None:
-    S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
-    visited = np.zeros(S * A, dtype=np.bool_)
-    visited[episodes.cells // (S * Z)] = True
-    missing = np.flatnonzero(~visited)
-    if missing.size:
-        some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
-        more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
-        _warn(
-            f"no episode visits (state, action) {some}{more}: these rows are uniform in every "
-            "context, not estimated"
-        )
-
-
-def _known_weights(weights: ArrayLike, n_contexts: int) -> Floats:
-    values = _arrays.as_floats("weights", weights)
-    if values.shape != (n_contexts,) or values.min() < 0.0 or abs(values.sum() - 1.0) > 1e-9:
-        raise ValueError(
-            f"weights must be {n_contexts} probabilities that sum to one, got {values.tolist()}"
-        )
-    return values
-
-
-def _known_initial(
-    initial: ArrayLike | Literal["shared", "own"] | None, n_contexts: int, n_states: int
-) -> Floats | None:
-    if initial is None or _is(initial, "shared") or _is(initial, "own"):
-        return None
-    if isinstance(initial, str):
-        raise ValueError(f'initial must be "shared", "own" or probabilities, got {initial!r}')
-    values = _arrays.as_floats("initial", initial)
-    if values.shape not in ((n_states,), (n_contexts, n_states)):
-        raise ValueError(
-            f"initial must have shape ({n_states},) or ({n_contexts}, {n_states}), "
-            f"got {values.shape}"
-        )
-    rows = np.broadcast_to(values, (n_contexts, n_states))
-    if rows.min() < 0.0 or np.abs(rows.sum(axis=1) - 1.0).max() > 1e-9:
-        raise ValueError("initial must hold probabilities that sum to one")
-    return np.ascontiguousarray(rows)

@@ -16,7 +16,7 @@ pseudo-counts of the pooled row (that of one MDP for all episodes) to every row.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,14 +55,14 @@ class Structure:
 class Rows(NamedTuple):
     """A block of distributions: its entries, and how cells map to them.
 
-    `index` holds each entry's position in a dense array whose last axis is the distribution.
+    `position` is each entry's place in a dense array whose last axis is the distribution.
     """
 
-    index: Integers
+    position: Integers
     row: Integers
     starts: Integers
     of_cell: Integers
-    incidence: sp.csr_matrix
+    incidence: Any
     pooled: Floats
 
     def normalised(self, table: Floats) -> Floats:
@@ -122,8 +122,8 @@ class MixtureLikelihood:
         by_first = self.expected_counts(parameters).by_first
         totals = by_first.sum(axis=0)
         seen = by_first > 0.0
-        ratio = np.divide(by_first, totals * self.pooled_first[:, None], where=seen, out=by_first * 0)
-        gain = float(by_first[seen] @ np.log(ratio[seen]))
+        expected = totals * self.pooled_first[:, None]
+        gain = float(by_first[seen] @ np.log(by_first[seen] / expected[seen]))
         free = (self.structure.n_contexts - 1) * (np.count_nonzero(self.pooled_first) - 1)
         return gain > 0.5 * free * np.log(self.episodes.n_episodes)
 
@@ -131,9 +131,11 @@ class MixtureLikelihood:
     def n_parameters(self) -> int:
         """Number of free parameters of the contexts, the weights and the initial distributions."""
         M, given = self.structure.n_contexts, self.structure
-        free = M * sum(block.index.size - block.starts.size for block in self.rows)
+        free: int = M * sum(block.position.size - block.starts.size for block in self.rows)
         if given.initial is None:
-            free += (1 if given.shared_initial else M) * (np.count_nonzero(self.pooled_first) - 1)
+            free += (1 if given.shared_initial else M) * int(
+                np.count_nonzero(self.pooled_first) - 1
+            )
         return int(free + (M - 1 if given.weights is None else 0))
 
     def table(self, parameters: Parameters) -> Floats:
@@ -239,16 +241,17 @@ class MixtureLikelihood:
 
 def _rows(pair: Integers, entry: Integers, counts: Floats) -> Rows:
     """The block whose entries are the distinct values of `entry`, in rows by (s, a)."""
-    index, first, of_cell = np.unique(entry, return_index=True, return_inverse=True)
+    position, first, of_cell = np.unique(entry, return_index=True, return_inverse=True)
     cells = np.arange(entry.size)
     incidence = sp.csr_matrix(
-        (np.ones(entry.size), (of_cell, cells)), shape=(index.size, entry.size)
+        (np.ones(entry.size), (of_cell, cells)), shape=(position.size, entry.size)
     )
     pairs = pair[first]
     starts = np.flatnonzero(np.diff(pairs, prepend=-1))
     row = np.cumsum(np.diff(pairs, prepend=pairs[0]) != 0)
-    block = Rows(index, row, starts, of_cell, incidence, np.zeros(index.size))
-    return block._replace(pooled=block.normalised((incidence @ counts)[:, None])[:, 0])
+    block = Rows(position, row, starts, of_cell, incidence, np.zeros(position.size))
+    totals = np.asarray(incidence @ counts)
+    return block._replace(pooled=block.normalised(totals[:, None])[:, 0])
 
 
 def _cross(pooled: Floats, values: Floats) -> float:

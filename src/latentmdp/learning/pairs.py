@@ -19,7 +19,7 @@ whose EM costs next to nothing, finds the points and the weights from many rando
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,7 +63,7 @@ class PairMoments:
         totals = np.bincount(self.row, weights=counts)
         self.root = np.sqrt(counts / totals[self.row])
         moments = episodes.pair_counts()
-        member = sp.csr_matrix(
+        member: Any = sp.csr_matrix(
             (np.ones(counts.size), (self.row, np.arange(counts.size))),
             shape=(self.n_rows, counts.size),
         )

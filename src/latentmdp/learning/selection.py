@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._threads import Team
+from latentmdp.fit import shares_of
 from latentmdp.learning.episodes import Episodes
-from latentmdp.learning.fit import shares_of
 from latentmdp.learning.mixture import MixtureLikelihood, Structure
 from latentmdp.learning.pairs import MAX_CELLS, PairMoments
 from latentmdp.learning.smoothing import Fold, HeldOut

@@ -78,11 +78,11 @@ def to_model(
     """The latent MDP with these parameters; `shared` rewards where all contexts share them."""
     episodes, M = likelihood.episodes, likelihood.structure.n_contexts
     S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
-    blocks = []
+    blocks: list[Floats] = []
     for block, values in zip(likelihood.rows, parameters):
         width = S * Z if likelihood.structure.joint else (S, Z)[len(blocks)]
         dense = np.zeros((S * A * width, M))
-        dense[block.index] = values
+        dense[block.position] = values
         blocks.append(np.moveaxis(dense.reshape(S * A, width, M), -1, 0))
     if shared is not None:
         T = _completed(blocks[0], np.ones(S))
@@ -93,7 +93,7 @@ def to_model(
     else:
         T = _completed(blocks[0], np.ones(S))
         overall = np.bincount(episodes.cells % Z, weights=likelihood.cell_counts, minlength=Z)
-        rewards = _completed(blocks[1], overall).reshape(M, S, A, Z)
+        rewards = _completed(blocks[1], overall.astype(np.float64)).reshape(M, S, A, Z)
     initial, weights = parameters[-2:]
     return LatentMDP(
         T.reshape(M, S, A, S),
@@ -128,7 +128,7 @@ def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Pa
         [joint] if likelihood.structure.joint and Z > 1 else [joint.sum(axis=4), joint.sum(axis=3)]
     )
     blocks = [
-        np.ascontiguousarray(values.reshape(model.n_contexts, -1)[:, block.index].T)
+        np.ascontiguousarray(values.reshape(model.n_contexts, -1)[:, block.position].T)
         for block, values in zip(likelihood.rows, parts)
     ]
     return likelihood.mixed((*blocks, np.ascontiguousarray(model.initial.T), model.weights))

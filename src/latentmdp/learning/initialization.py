@@ -21,9 +21,9 @@ import numpy as np
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
 from latentmdp._threads import Team
+from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.learning.em import EM
-from latentmdp.learning.episodes import merged_logs
-from latentmdp.learning.fit import Fit, FitWarning, shares_of
+from latentmdp.learning.encoding import checked_logs
 from latentmdp.learning.selection import ContextSelection, select_contexts
 from latentmdp.learning.tables import SharedRewards
 from latentmdp.trajectories import Trajectories
@@ -78,7 +78,7 @@ def initialize(
     if n_contexts != "auto":
         n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
     began = time.perf_counter()
-    logs = merged_logs([long] if short is None else [short, long], minimum=2)
+    logs = checked_logs([long] if short is None else [short, long], minimum=2)
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
     work = _Initialisation(logs, long, reward_model, threads, as_generator(rng), progress)

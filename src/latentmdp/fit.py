@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
-
-if TYPE_CHECKING:
-    from latentmdp.learning.selection import ContextSelection
 
 __all__ = ["Fit", "FitWarning", "shares_of"]
 
@@ -52,7 +49,7 @@ class Fit:
         Pseudo-counts of the pooled model in every row.
     n_parameters : int
         Number of free parameters.
-    selection : ContextSelection or None
+    selection : learning.selection.ContextSelection or None
         How the number of contexts was chosen, where it was.
     seconds : float
         Wall-clock time of the whole fit.
@@ -66,7 +63,7 @@ class Fit:
     n_iter: int = 0
     smoothing: float = 0.0
     n_parameters: int = 0
-    selection: ContextSelection | None = None
+    selection: Any = None
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -80,7 +77,7 @@ class Fit:
 
 
 def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> Floats:
-    """Posterior over contexts of every episode; what no context allows is taken as uninformative."""
+    """Posterior over contexts of every episode; what no context allows counts as uninformative."""
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     return np.concatenate(
         [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]

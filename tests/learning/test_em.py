@@ -1,0 +1,248 @@
+"""EM against oracles: enumerated likelihoods, closed forms, and the fixed-point property."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import latentmdp as lm
+from latentmdp.errors import TrajectoryError
+from latentmdp.fit import FitWarning
+from latentmdp.testing import posterior, random_model, trajectory_probability
+
+pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")
+
+
+def play(model: lm.LatentMDP, episodes: int, seed: int = 0, horizon: int = 0) -> lm.Trajectories:
+    longer = model.replace(horizon=horizon or model.horizon)
+    return lm.simulate(longer, lm.UniformPolicy(), episodes, rng=seed)
+
+
+def disjoint_model(horizon: int = 12) -> lm.LatentMDP:
+    """Two contexts that no episode can mix up: one moves among states 0-1, the other 2-3."""
+    T = np.zeros((2, 4, 2, 4))
+    T[0, :, 0, :2], T[0, :, 1, :2] = (0.7, 0.3), (0.2, 0.8)
+    T[1, :, 0, 2:], T[1, :, 1, 2:] = (0.6, 0.4), (0.1, 0.9)
+    R = np.stack([np.full((4, 2), 0.2), np.full((4, 2), 0.7)])
+    return lm.LatentMDP(T, R, weights=[0.3, 0.7], initial=np.full(4, 0.25), horizon=horizon)
+
+
+@pytest.mark.parametrize("form", ["state-action", "transition"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_log_likelihood_is_that_of_the_model_returned(form: str, shared: bool) -> None:
+    model = random_model(0, contexts=2, horizon=4, next_state_rewards=form == "transition")
+    logs = play(model, 300)
+    fit = lm.EM(2, smoothing=0.5, reward_model=form, shared_rewards=shared).fit(logs, rng=0)
+    expected = sum(np.log(trajectory_probability(fit.model, s, a, z)) for s, a, z, _ in logs)
+    assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
+    beliefs = [posterior(fit.model, s, a, z) for s, a, z, _ in logs]
+    np.testing.assert_allclose(fit.responsibilities, beliefs, atol=1e-8)
+    assert fit.model.rewards_depend_on_next_state == (form == "transition")
+    if shared:
+        assert np.array_equal(fit.model.reward_probs[0], fit.model.reward_probs[1])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_objective_never_falls(smoothing: float, seed: int) -> None:
+    model = random_model(seed, contexts=3, states=4, horizon=8)
+    em = lm.EM(3, smoothing=smoothing, restarts=2, initial="own", tolerance=1e-6)
+    fit = em.fit(play(model, 400, seed), rng=seed)
+    steps = np.diff(fit.history)
+    assert len(fit.history) > 5
+    assert (steps >= -1e-9 * abs(fit.history[0])).all()
+
+
+def test_one_context_is_the_counting_estimate() -> None:
+    model = random_model(1, contexts=1, states=3, horizon=5)
+    logs = play(model, 500)
+    fit = lm.EM(1, smoothing=0.0).fit(logs)
+    states, actions, rewards = logs.as_arrays()
+    counts = np.zeros((3, 2, 3, 2))
+    np.add.at(counts, (states[:, :-1], actions, states[:, 1:], rewards), 1.0)
+    totals = counts.sum(axis=(2, 3))[..., None]
+    np.testing.assert_allclose(fit.model.transitions[0], counts.sum(axis=3) / totals, atol=1e-9)
+    np.testing.assert_allclose(fit.model.reward_probs[0], counts.sum(axis=2) / totals, atol=1e-9)
+    first = np.bincount(states[:, 0], minlength=3) / len(logs)
+    np.testing.assert_allclose(fit.model.initial[0], first)
+    assert fit.converged
+
+
+def test_separated_contexts_are_counted_apart() -> None:
+    model = disjoint_model()
+    logs = play(model, 400)
+    fit = lm.EM(2, smoothing=0.0, restarts=5).fit(logs.without_contexts(), rng=0)
+    assert lm.clustering_accuracy(logs.contexts, fit.labels) == 1.0
+    apart = [lm.EM(1, smoothing=0.0).fit(logs[logs.contexts == m]).model for m in range(2)]
+    aligned = fit.model.align(model)
+    for m in range(2):
+        mine, theirs = aligned.transitions[m], apart[m].transitions[0]
+        rows = [0, 1] if m == 0 else [2, 3]
+        np.testing.assert_allclose(mine[rows], theirs[rows], atol=1e-6)
+    share = np.bincount(logs.contexts) / len(logs)
+    np.testing.assert_allclose(aligned.weights, share, atol=1e-6)
+
+
+def test_the_estimate_is_a_fixed_point() -> None:
+    model = random_model(5, contexts=2, states=3, horizon=10)
+    logs = play(model, 500)
+    em = lm.EM(2, smoothing=1.0, tolerance=1e-9)
+    fit = em.fit(logs, rng=0)
+    again = em.fit(logs, start=fit)
+    assert lm.model_error(fit.model, again.model) < 1e-3
+    assert again.log_likelihood == pytest.approx(fit.log_likelihood, abs=1e-4)
+
+
+def test_multiplicities_and_several_logs_change_nothing() -> None:
+    model = random_model(6, contexts=2, states=3, horizon=3)
+    logs = play(model, 2000).without_contexts()
+    em = lm.EM(2, smoothing=1.0, restarts=1)
+    whole = em.fit(logs, start=model)
+    for same in (logs.deduplicate(), [logs[:700], logs[700:].deduplicate()]):
+        other = em.fit(same, start=model)
+        np.testing.assert_allclose(other.model.transitions, whole.model.transitions, atol=1e-9)
+        assert other.log_likelihood == pytest.approx(whole.log_likelihood)
+
+
+def test_known_weights_and_initial_distributions_stay() -> None:
+    model = random_model(7, contexts=2, states=3, horizon=6)
+    logs = play(model, 300)
+    known = lm.EM(2, weights=[0.4, 0.6], initial=model.initial, smoothing=1.0)
+    fit = known.fit(logs, rng=0)
+    np.testing.assert_allclose(fit.model.weights, [0.4, 0.6])
+    np.testing.assert_allclose(fit.model.initial, model.initial)
+    shared = lm.EM(2, initial="shared", smoothing=1.0).fit(logs, rng=0).model.initial
+    first = np.bincount(logs.as_arrays()[0][:, 0], minlength=3) / len(logs)
+    np.testing.assert_allclose(shared, [first, first])
+
+
+def test_own_initial_distributions_are_found_where_they_differ() -> None:
+    equal = lm.make("separated", contexts=2, states=4, actions=2, horizon=25, delta=1.0, rng=1)
+    model = equal.replace(initial=[[0.8, 0.1, 0.1, 0.0], [0.1, 0.1, 0.0, 0.8]])
+    fit = lm.EM(2, shared_rewards=True).fit(play(model, 500), rng=0)
+    error = np.abs(fit.model.align(model).initial - model.initial).max()
+    assert error < 5 * 0.5 / np.sqrt(0.5 * 500)  # five standard errors of a frequency
+    same = lm.EM(2, shared_rewards=True).fit(play(equal, 500), rng=0).model.initial
+    assert np.array_equal(same[0], same[1])
+
+
+def test_starts_of_every_kind_lead_to_the_same_contexts() -> None:
+    model = lm.make("separated", contexts=2, states=4, actions=2, horizon=20, delta=0.8, rng=3)
+    logs = play(model, 600)
+    hidden = logs.without_contexts()
+    em = lm.EM(2, smoothing=1.0, restarts=3)
+    reference = em.fit(hidden, start=model)
+    shares = np.eye(2)[logs.contexts] * 0.8 + 0.1
+    for start in ("pairs", "random", reference, logs.contexts, shares, [model, "random"], None):
+        fit = em.fit(hidden, start=start, rng=0)
+        assert lm.model_error(reference.model, fit.model) < 0.05
+
+
+def test_the_same_seed_gives_the_same_fit_for_any_number_of_threads() -> None:
+    model = random_model(8, contexts=3, states=4, horizon=10)
+    logs = play(model, 500)
+    fits = [lm.EM(3, restarts=3, threads=t).fit(logs, rng=5) for t in (1, 3)]
+    assert fits[0].model == fits[1].model
+    assert fits[0].history == fits[1].history
+
+
+def test_smoothing_shrinks_towards_the_pooled_model() -> None:
+    model = random_model(9, contexts=2, states=3, horizon=10)
+    logs = play(model, 200)
+    pooled = lm.EM(1).fit(logs).model.transitions[0]
+    spread = [
+        np.abs(lm.EM(2, smoothing=k).fit(logs, start=model).model.transitions - pooled).sum()
+        for k in (0.0, 10.0, 1e3, 1e7)
+    ]
+    assert spread == sorted(spread, reverse=True)
+    assert spread[-1] < 1e-2
+
+
+def test_prediction_of_new_episodes() -> None:
+    model = disjoint_model()
+    fit = lm.EM(2, restarts=3).fit(play(model, 300), rng=0)
+    new = play(model, 200, seed=9)
+    assert lm.clustering_accuracy(new.contexts, fit.predict(new).argmax(axis=1)) == 1.0
+    never = lm.Trajectories.from_arrays(
+        [[0, 2, 0]], [[0, 0]], [[0, 0]], n_states=4, reward_values=model.reward_values
+    )
+    assert np.isfinite(fit.predict(never)).all()
+
+
+def test_rows_never_visited_are_named_and_uniform() -> None:
+    rng = np.random.default_rng(0)
+    states, actions = rng.integers(3, size=(80, 7)), np.zeros((80, 6), int)
+    rewards = rng.integers(2, size=(80, 6))
+    logs = lm.Trajectories.from_arrays(states, actions, rewards, n_states=5, n_actions=2)
+    with pytest.warns(FitWarning, match=r"no episode visits \(state, action\) \(0, 1\)"):
+        fit = lm.EM(2, smoothing=1.0, restarts=2).fit(logs, rng=0)
+    np.testing.assert_allclose(fit.model.transitions[:, 3], 0.2)
+    np.testing.assert_allclose(fit.model.transitions[:, :, 1], 0.2)
+    np.testing.assert_allclose(fit.model.reward_probs[0, 4, 0], fit.model.reward_probs[1, 0, 1])
+
+
+def test_reaching_the_cap_is_said_aloud() -> None:
+    model = random_model(10, contexts=3, states=4, horizon=10)
+    with pytest.warns(FitWarning, match="not converged after max_iter=3"):
+        fit = lm.EM(3, smoothing=0.0, max_iter=3, restarts=1).fit(play(model, 300), rng=0)
+    assert not fit.converged
+
+
+def test_logs_that_cannot_be_fitted_are_refused() -> None:
+    model = random_model(11, horizon=5)
+    logs = play(model, 5)
+    with pytest.raises(TrajectoryError, match="5 episodes cannot show n_contexts=6"):
+        lm.EM(6).fit(logs)
+    with pytest.raises(TrajectoryError, match="too short: the longest has 1 steps, 2 are needed"):
+        lm.EM(2).fit(play(model, 50, horizon=1))
+    with pytest.raises(TrajectoryError, match="hold no episode"):
+        lm.EM(2).fit(logs[:0])
+    with pytest.raises(TypeError, match=r"logs\[1\] must be Trajectories, got int"):
+        lm.EM(2).fit([logs, 3])
+    small = random_model(11, states=2, horizon=5)
+    with pytest.raises(TrajectoryError, match="state 2 is out of range"):
+        lm.EM(2).fit(logs, start=small)
+    other = lm.Trajectories.from_arrays([[0, 0, 0]], [[0, 0]], [[0, 0]], reward_values=(0, 5))
+    with pytest.raises(TrajectoryError, match="differ in reward_values"):
+        lm.EM(2).fit([logs, other])
+
+
+def test_too_little_data_warns_and_stays_finite() -> None:
+    model = random_model(12, contexts=4, states=5, horizon=3)
+    logs = play(model, 6)
+    with pytest.warns(FitWarning, match="more than these logs can bear"):
+        fit = lm.EM(4, restarts=3).fit(logs, rng=0)
+    assert np.isfinite(fit.log_likelihood)
+    assert np.isfinite(fit.model.packed()).all()
+    assert np.isfinite(fit.responsibilities).all()
+    with pytest.warns(FitWarning, match="no episode has more than 2 steps"):
+        lm.EM(2, restarts=2).fit(play(model, 100, horizon=2), rng=0)
+
+
+def test_arguments_are_checked() -> None:
+    logs = play(random_model(13, horizon=4), 20)
+    with pytest.raises(ValueError, match="n_contexts"):
+        lm.EM(0)
+    with pytest.raises(ValueError, match="smoothing"):
+        lm.EM(2, smoothing=-1.0)
+    with pytest.raises(ValueError, match="reward_model"):
+        lm.EM(2, reward_model="both")
+    with pytest.raises(ValueError, match="tolerance"):
+        lm.EM(2, tolerance=0.0)
+    with pytest.raises(ValueError, match="weights"):
+        lm.EM(2, weights=[0.5, 0.6])
+    with pytest.raises(ValueError, match="initial"):
+        lm.EM(2, initial=[0.5, 0.5]).fit(logs)
+    with pytest.raises(ValueError, match="start must be"):
+        lm.EM(2).fit(logs, start="spectral")
+    with pytest.raises(ValueError, match=r"start must be labels \(20,\)"):
+        lm.EM(2).fit(logs, start=np.zeros((5, 2)))
+    with pytest.raises(ValueError, match="n_contexts is 2"):
+        lm.EM(2).fit(logs, start=random_model(0, contexts=3, horizon=4))
+
+
+def test_a_clean_fit_warns_of_nothing() -> None:
+    model = lm.make("separated", contexts=2, states=4, actions=2, horizon=20, delta=0.8, rng=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lm.EM(2, restarts=2).fit(play(model, 600), rng=0)
