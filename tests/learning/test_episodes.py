@@ -18,8 +18,13 @@ def mixed_logs(model: lm.LatentMDP, seed: int = 0) -> list[lm.Trajectories]:
     ]
     states = rng.integers(model.n_states, size=3)
     empty = lm.Trajectories(
-        states, [], [], [0, 0, 0, 0], reward_values=model.reward_values,
-        n_states=model.n_states, n_actions=model.n_actions,
+        states,
+        [],
+        [],
+        [0, 0, 0, 0],
+        reward_values=model.reward_values,
+        n_states=model.n_states,
+        n_actions=model.n_actions,
     )
     short = lm.Trajectories.concat([p.without_contexts() for p in (*plays[:3], empty)])
     counted = short.deduplicate()
@@ -135,6 +140,7 @@ def test_rewards_can_be_left_out() -> None:
     assert without.cells.size < with_rewards.cells.size
     Z = model.n_rewards
     merged = np.zeros(without.cells.size)
-    np.add.at(merged, np.searchsorted(without.cells, with_rewards.cells // Z),
-              with_rewards.cell_counts())
+    np.add.at(
+        merged, np.searchsorted(without.cells, with_rewards.cells // Z), with_rewards.cell_counts()
+    )
     np.testing.assert_allclose(merged, without.cell_counts())

@@ -113,7 +113,8 @@ class Episodes:
                 shift = prefixes(group.cells, length, group.common, *tail)
             with np.errstate(divide="ignore"):
                 logs = np.log(evidence[start:stop])
-            return by_cell, by_first, shift + float(group.counts[start:stop] @ logs)
+            # a sum of products, not a dot product: BLAS threads would get in the way of ours
+            return by_cell, by_first, shift + float(np.sum(group.counts[start:stop] * logs))
 
         parts = (team or Team(1)).run(work, len(jobs))
         by_cell, by_first = np.zeros(P.shape), np.zeros(W.shape)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from latentmdp.learning.episodes import Episodes
 
-__all__ = ["MAX_CELLS", "PairMoments", "context_points"]
+__all__ = ["MAX_CELLS", "PairMoments", "context_points", "leading_eigenvectors"]
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +35,7 @@ MAX_CELLS = 4000
 """The pair matrix is dense: with more cells than this there is no pair-moment start."""
 
 _SWEEPS = 40
+_SMALL = 200
 _RIDGE = 1.0
 _EPISODES = 5_000
 _ENOUGH = 1_000
@@ -89,9 +90,8 @@ class PairMoments:
     def factor(self, rank: int) -> Floats:
         """F (C, rank), with F F^T the best weighted fit to the pair moments."""
         scale = self._scale()[self.row]
-        values, vectors = np.linalg.eigh(self.whitened / np.outer(scale, scale))
-        top = np.sqrt(np.maximum(values[::-1][:rank], 1e-12))
-        G = vectors[:, ::-1][:, :rank] * top / scale[:, None]
+        values, vectors = leading_eigenvectors(self.whitened / np.outer(scale, scale), rank)
+        G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale[:, None]
         for _ in range(_SWEEPS):
             G = 0.5 * (G + self._regressed(G))
         return G / np.maximum(self.root, 1e-150)[:, None]
@@ -107,6 +107,17 @@ class PairMoments:
     def factors(self, F: Floats, points: Floats) -> Floats:
         """1 + F c_m for every cell and context, (C, M), kept positive."""
         return np.maximum(1.0 + F @ points.T, _SMALLEST_FACTOR)
+
+
+def leading_eigenvectors(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
+    """The largest eigenvalues of a symmetric matrix and their vectors, best first."""
+    if matrix.shape[0] <= _SMALL or rank >= matrix.shape[0] - 1:
+        values, vectors = np.linalg.eigh(matrix)
+        return values[::-1][:rank], vectors[:, ::-1][:, :rank]
+    from scipy.sparse.linalg import eigsh
+
+    values, vectors = eigsh(matrix, k=rank, which="LA", v0=np.ones(matrix.shape[0]))
+    return values[::-1], vectors[:, ::-1]
 
 
 def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> Points:

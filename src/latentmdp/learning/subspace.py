@@ -24,6 +24,7 @@ from latentmdp._random import RNGLike, as_generator
 from latentmdp.errors import TrajectoryError
 from latentmdp.fit import Fit
 from latentmdp.learning.em import EM
+from latentmdp.learning.pairs import leading_eigenvectors
 from latentmdp.learning.profiles import Profiles, profiles
 from latentmdp.trajectories import Trajectories
 
@@ -91,7 +92,8 @@ def _distances(seen: Profiles, rank: int) -> tuple[Floats, NDArray[np.bool_]]:
             continue
         P1 = one[both] / one[both].sum(axis=1, keepdims=True)
         P2 = two[both] / two[both].sum(axis=1, keepdims=True)
-        V = _top_eigenvectors(P1.T @ P2, rank)
+        moment = P1.T @ P2
+        V = leading_eigenvectors(moment + moment.T, rank)[1]
         inner = (P1 @ V) @ (P2 @ V).T
         own = np.diag(inner)
         pairs = np.ix_(both, both)
@@ -102,11 +104,6 @@ def _distances(seen: Profiles, rank: int) -> tuple[Floats, NDArray[np.bool_]]:
     np.fill_diagonal(number, 0.0)
     known = number > 0.0
     return np.divide(total, np.sqrt(number), out=np.zeros((N, N)), where=known), known
-
-
-def _top_eigenvectors(moment: Floats, rank: int) -> Floats:
-    _, vectors = np.linalg.eigh(moment + moment.T)
-    return np.asarray(vectors[:, -rank:])
 
 
 def _spectral_clusters(
@@ -124,8 +121,7 @@ def _spectral_clusters(
     for _ in range(_CENTRINGS):
         centred -= np.where(known, centred.sum(axis=1, keepdims=True) / np.maximum(shares, 1), 0.0)
         centred = centred.T
-    values, vectors = np.linalg.eigh(-0.5 * (centred + centred.T))
-    rank = max(number - 1, 1)
-    points = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0.0))
+    values, vectors = leading_eigenvectors(-0.5 * (centred + centred.T), max(number - 1, 1))
+    points = vectors * np.sqrt(np.maximum(values, 0.0))
     _, labels = kmeans2(points, number, minit="++", rng=rng, iter=50)
     return np.asarray(labels, dtype=np.int64)

@@ -1,0 +1,101 @@
+"""`initialize`: as good as EM from the truth, whatever is shared, and any number of contexts."""
+
+import numpy as np
+import pytest
+
+import latentmdp as lm
+from latentmdp.errors import TrajectoryError
+from latentmdp.fit import FitWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")
+
+
+def data(
+    delta: float = 0.3, seed: int = 0, rewards: str = "shared", horizon: int = 40
+) -> tuple[lm.LatentMDP, lm.Trajectories, lm.Trajectories]:
+    model = lm.make(
+        "separated", contexts=3, states=7, actions=2, horizon=horizon, delta=delta,
+        rewards=rewards, reward_density=1.0, rng=seed,
+    )  # fmt: skip
+    short = lm.simulate(model.replace(horizon=4), lm.UniformPolicy(), 30_000, rng=seed)
+    long = lm.simulate(model, lm.UniformPolicy(), 2000, rng=seed + 1)
+    return model, short, long
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_as_good_as_em_from_the_truth(seed: int) -> None:
+    model, short, long = data(seed=seed)
+    fit = lm.initialize(short, long, n_contexts=3, rng=seed)
+    truth = lm.EM(3, smoothing=0.0, shared_rewards=True).fit([short, long], start=model)
+    assert lm.model_error(model, fit.model) < 1.1 * lm.model_error(model, truth.model)
+    assert fit.responsibilities.shape == (len(long), 3)
+    assert fit.converged
+    shared = fit.model.reward_probs
+    assert np.array_equal(shared[0], shared[1])
+
+
+def test_rewards_that_differ_are_found_and_used() -> None:
+    model, short, long = data(delta=0.1, rewards="own", seed=3)
+    fit = lm.initialize(short, long, n_contexts=3, rng=0)
+    assert not np.array_equal(fit.model.reward_probs[0], fit.model.reward_probs[1])
+    best = lm.clustering_accuracy(long.contexts, lm.posterior(model, long).argmax(axis=1))
+    assert lm.clustering_accuracy(long.contexts, fit.labels) > best - 0.02
+    told = lm.initialize(short, long, n_contexts=3, shared_rewards=True, rng=0)
+    assert lm.clustering_accuracy(long.contexts, told.labels) < best - 0.1
+
+
+def test_the_number_of_contexts_is_found() -> None:
+    _, short, long = data(delta=0.5)
+    fit = lm.initialize(short, long, n_contexts="auto", rng=0)
+    selection = fit.selection
+    assert fit.model.n_contexts == selection.n_contexts == 3
+    assert selection.votes == {"held-out": 3, "BIC": 3, "ICL": 3, "spectrum": 3}
+    assert selection.statement == "Sure: every criterion says 3 contexts."
+    assert selection.candidates == (1, 2, 3, 4, 5)
+    assert selection.table().count("\n") == 6
+    assert (np.diff(selection.log_likelihood[:3]) > 0.0).all()
+
+
+def test_one_context_where_all_are_equal() -> None:
+    model, _, _ = data()
+    same = model.context(0).replace(horizon=40)
+    short = lm.simulate(same.replace(horizon=4), lm.UniformPolicy(), 30_000, rng=0)
+    long = lm.simulate(same, lm.UniformPolicy(), 2000, rng=1)
+    fit = lm.initialize(short, long, "auto", rng=0)
+    assert fit.model.n_contexts == 1
+    assert np.array_equal(fit.labels, np.zeros(2000))
+
+
+def test_a_limit_that_binds_is_said_aloud() -> None:
+    _, short, long = data(delta=0.5)
+    with pytest.warns(FitWarning, match="Not sure: 2 contexts, the most that were tried"):
+        fit = lm.initialize(short, long, "auto", max_contexts=2, rng=0)
+    assert fit.model.n_contexts == 2
+
+
+def test_long_episodes_alone_will_do() -> None:
+    model, _, long = data(delta=0.5, seed=2)
+    fit = lm.initialize(None, long, 3, rng=0)
+    assert lm.clustering_accuracy(long.contexts, fit.labels) > 0.9
+    assert lm.model_error(model, fit.model, per_cell=True) < 0.1
+
+
+def test_bad_arguments() -> None:
+    _, short, long = data()
+    with pytest.raises(ValueError, match="method"):
+        lm.initialize(short, long, 3, method="magic")
+    with pytest.raises(ValueError, match="n_contexts"):
+        lm.initialize(short, long, 0)
+    with pytest.raises(ValueError, match="needs short episodes and a known n_contexts"):
+        lm.initialize(None, long, 3, method="psr")
+    one_step = lm.simulate(lm.make("separated", horizon=1, rng=0), lm.UniformPolicy(), 100, rng=0)
+    with pytest.raises(TrajectoryError, match="too short"):
+        lm.initialize(None, one_step, 3)
+
+
+def test_progress_goes_to_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    _, short, long = data(delta=0.8)
+    lm.initialize(short, long, 3, progress=True, rng=0)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "rewards are shared" in captured.err
