@@ -12,7 +12,8 @@ ROOT = Path(latentmdp.__file__).parent
 
 LAYERS = (
     {"errors", "_arrays", "_kernels", "_model_checks", "_random", "_threads", "_version"},
-    {"model", "trajectories", "_tables", "belief", "policies", "sessions", "simulation", "metrics"},
+    {"model", "trajectories", "_tables", "belief", "policies", "sessions", "simulation", "metrics"}
+    | {"fit"},
     {"instances", "planning", "learning", "spectral", "deterministic", "theory", "io", "envs"},
     {"pipeline", "experiments", "report", "testing"},
     {"cli", "__main__"},

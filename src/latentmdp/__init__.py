@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from latentmdp.trajectories import Trajectories
 
 __all__ = [
+    "EM",
     "QMDP",
     "AlphaVectorPolicy",
+    "Fit",
     "LatentMDP",
     "LatentMDPError",
     "MarkovPolicy",
@@ -40,6 +42,7 @@ __all__ = [
     "__version__",
     "clustering_accuracy",
     "evaluate",
+    "initialize",
     "load",
     "make",
     "model_error",

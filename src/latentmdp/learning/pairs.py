@@ -2,8 +2,8 @@
 
 Write P_m(x) = P(x) (1 + f_m(x)) around the pooled model P, with sum_m w_m f_m = 0. To second order
 in f an episode's likelihood, relative to the pooled model's, is 1 + sum_{t<u} K(c_t, c_u) with
-K(x, y) = sum_m w_m f_m(x) f_m(y), which has rank M - 1 [findings of the pair-moment start]. Its
-score is the matrix of paired innovations
+K(x, y) = sum_m w_m f_m(x) f_m(y), which has rank M - 1. Its score is the matrix of paired
+innovations
 
     U[x, y] = sum over episodes and times t != u of e_t(x) e_u(y),
     e_t(x) = 1[c_t = x] - 1[(s_t, a_t) = (s, a) of x] P(x),
