@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from importlib import import_module
 from typing import Literal
 
 import numpy as np
@@ -98,10 +99,9 @@ def _spectral(
 ) -> Fit:
     if short is None or not isinstance(n_contexts, int):
         raise ValueError('method="psr" needs short episodes and a known n_contexts')
-    from latentmdp.spectral import SpectralPSR, recover
-
-    psr = SpectralPSR(rank=n_contexts).fit(short)
-    found: Fit = recover(psr, long, n_contexts=n_contexts, rng=rng)
+    spectral = import_module("latentmdp.spectral")
+    psr = spectral.SpectralPSR(rank=n_contexts).fit(short)
+    found: Fit = spectral.recover(psr, long, n_contexts=n_contexts, rng=rng)
     return found
 
 
