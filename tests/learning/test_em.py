@@ -188,6 +188,18 @@ def test_reaching_the_cap_is_said_aloud() -> None:
     assert not fit.converged
 
 
+def test_a_start_may_know_more_states_than_the_logs_show() -> None:
+    model = random_model(14, contexts=2, states=5, horizon=6)
+    logs = play(model, 300)
+    states, actions, rewards = logs[np.array([4 not in s for s, *_ in logs])].as_arrays()
+    fewer = lm.Trajectories.from_arrays(states, actions, rewards)
+    assert fewer.n_states == 4
+    fit = lm.EM(2, smoothing=1.0).fit(fewer, start=model)
+    assert fit.model.n_states == 5
+    declared = lm.Trajectories.from_arrays(states, actions, rewards, n_states=5)
+    assert fit.model == lm.EM(2, smoothing=1.0).fit(declared, start=model).model
+
+
 def test_logs_that_cannot_be_fitted_are_refused() -> None:
     model = random_model(11, horizon=5)
     logs = play(model, 5)

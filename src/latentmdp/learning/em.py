@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,9 +93,8 @@ class EM:
         self.n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
         self.restarts = _arrays.positive_integer("restarts", restarts)
         self.max_iter = _arrays.positive_integer("max_iter", max_iter)
-        if not (isinstance(smoothing, str) or 0.0 <= smoothing < np.inf) or (
-            isinstance(smoothing, str) and smoothing != "auto"
-        ):
+        word = isinstance(smoothing, str)
+        if (word and smoothing != "auto") or not (word or 0.0 <= float(smoothing) < np.inf):
             raise ValueError(f'smoothing must be "auto" or not negative, got {smoothing!r}')
         if reward_model not in ("state-action", "transition"):
             raise ValueError(
@@ -135,7 +134,7 @@ class EM:
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
-            problem = _Problem(self, parts, team)
+            problem = _Problem(self, parts, _models(start), team)
             check_data(problem.likelihood)
             first = _smoothed(problem.likelihood, self.smoothing)
             runs = [problem.climb(first, x, _LOOSE) for x in problem.starts(start, generator)]
@@ -145,14 +144,16 @@ class EM:
 class _Problem:
     """One call of `fit`: the logs as a likelihood, and the steps towards its maximum."""
 
-    def __init__(self, settings: EM, logs: list[Trajectories], team: Team) -> None:
+    def __init__(
+        self, settings: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team
+    ) -> None:
         self.settings, self.logs = settings, logs
-        S, A = (max(getattr(part, n) for part in logs) for n in ("n_states", "n_actions"))
-        Z = max(part.n_rewards for part in logs)
-        self.sizes = (S, A, Z)
+        self.reward_values = reward_values_of([*logs, *models])
+        S, A = (max(getattr(x, n) for x in (*logs, *models)) for n in ("n_states", "n_actions"))
+        sizes = (S, A, self.reward_values.size)
         joint = settings.reward_model == "transition"
-        shared = settings.shared_rewards or Z == 1
-        self.shared = SharedRewards(logs, self.sizes, joint) if shared else None
+        shared = settings.shared_rewards or sizes[2] == 1
+        self.shared = SharedRewards(logs, sizes, joint) if shared else None
         structure = Structure(
             settings.n_contexts,
             joint=joint,
@@ -160,7 +161,7 @@ class _Problem:
             weights=settings.weights,
             initial=known_initial(settings.initial, settings.n_contexts, S),
         )
-        episodes = Episodes(logs, use_rewards=not shared)
+        episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
         self.likelihood = MixtureLikelihood(episodes, structure, 0.0, team)
 
     def starts(
@@ -171,11 +172,11 @@ class _Problem:
             yield self.likelihood.pooled()
         elif start is None or isinstance(start, str):
             yield from self._own_starts(start, rng)
-        elif isinstance(start, list | tuple) and not np.isscalar(start[0]):
+        elif _is_list(start):
             for one in start:
                 yield from self.starts(one, rng)
         elif isinstance(start, LatentMDP | Fit):
-            model = start if isinstance(start, LatentMDP) else start.model
+            (model,) = _models(start)
             self._require_contexts("the start", model.n_contexts)
             for part in self.logs:
                 part.validate(model)
@@ -255,7 +256,7 @@ class _Problem:
                 f"context {lightest.argmin()} explains less than one episode: fewer than "
                 f"n_contexts={self.settings.n_contexts} contexts may do"
             )
-        model = to_model(likelihood, last.point, reward_values_of(self.logs), self.shared)
+        model = to_model(likelihood, last.point, self.reward_values, self.shared)
         constant = 0.0 if self.shared is None else self.shared.log_likelihood()
         return Fit(
             model=model,
@@ -269,6 +270,22 @@ class _Problem:
             + (0 if self.shared is None else self.shared.n_parameters),
             seconds=time.perf_counter() - began,
         )
+
+
+def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
+    """A list of starts, rather than one that is written as a list of numbers."""
+    return isinstance(start, list | tuple) and any(
+        one is None or isinstance(one, str | LatentMDP | Fit | np.ndarray) for one in start
+    )
+
+
+def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
+    """The models among the starts."""
+    found: list[LatentMDP] = []
+    for one in start if _is_list(start) else [start]:
+        if isinstance(one, LatentMDP | Fit):
+            found.append(one.model if isinstance(one, Fit) else one)
+    return found
 
 
 def _smoothed(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from latentmdp.errors import TrajectoryError
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Encoder", "Group", "checked_logs", "numbered"]
+__all__ = ["Encoder", "Group", "checked_logs", "numbered", "sizes_of"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -136,12 +136,25 @@ def checked_logs(
             raise TrajectoryError(
                 f"the logs differ in reward_values: {known[0].tolist()} and {values.tolist()}"
             )
+    if known and max(part.n_rewards for part in parts) > known[0].size:
+        raise TrajectoryError(
+            f"a log without reward_values has reward indices beyond {known[0].tolist()}"
+        )
     longest = max(int(part.lengths.max()) for part in parts)
     if longest < minimum:
         raise TrajectoryError(
             f"every episode is too short: the longest has {longest} steps, {minimum} are needed"
         )
     return parts
+
+
+def sizes_of(logs: Sequence[Trajectories]) -> tuple[int, int, int]:
+    """(S, A, Z), no larger than the logs say."""
+    return (
+        max(part.n_states for part in logs),
+        max(part.n_actions for part in logs),
+        max(part.n_rewards for part in logs),
+    )
 
 
 def numbered(parts: Sequence[NDArray[Any]]) -> tuple[Integers, list[NDArray[np.int32]]]:

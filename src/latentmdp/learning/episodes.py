@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._threads import Team
-from latentmdp.learning.encoding import Encoder, numbered
+from latentmdp.learning.encoding import Encoder, numbered, sizes_of
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Episodes", "ExpectedCounts"]
@@ -38,12 +38,18 @@ class Episodes:
     logs : sequence of Trajectories
     use_rewards : bool
         Whether rewards are part of a cell.
+    sizes : None or (S, A, Z)
+        By default no larger than the logs say.
     """
 
-    def __init__(self, logs: Sequence[Trajectories], use_rewards: bool = True) -> None:
-        self.n_states = max(part.n_states for part in logs)
-        self.n_actions = max(part.n_actions for part in logs)
-        self.n_rewards = max(part.n_rewards for part in logs) if use_rewards else 1
+    def __init__(
+        self,
+        logs: Sequence[Trajectories],
+        use_rewards: bool = True,
+        sizes: tuple[int, int, int] | None = None,
+    ) -> None:
+        self.n_states, self.n_actions, Z = sizes or sizes_of(logs)
+        self.n_rewards = Z if use_rewards else 1
         self.encoder = Encoder(self.n_states, self.n_actions, self.n_rewards, use_rewards)
         raw = [group for part in logs for group in self.encoder.groups(part)]
         self.cells, positions = numbered([group.cells for group in raw])

@@ -24,7 +24,7 @@ from latentmdp._random import RNGLike, as_generator
 from latentmdp._threads import Team
 from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.learning.em import EM
-from latentmdp.learning.encoding import checked_logs
+from latentmdp.learning.encoding import checked_logs, sizes_of
 from latentmdp.learning.selection import ContextSelection, select_contexts
 from latentmdp.learning.tables import SharedRewards
 from latentmdp.trajectories import Trajectories
@@ -32,7 +32,6 @@ from latentmdp.trajectories import Trajectories
 __all__ = ["initialize"]
 
 _STARTS = 4
-_SIZES = ("n_states", "n_actions", "n_rewards")
 
 
 def initialize(
@@ -154,7 +153,6 @@ class _Initialisation:
 
     def choose(self, max_contexts: int, shared: bool) -> ContextSelection:
         """How many contexts there are."""
-        S, A, Z = (max(getattr(p, n) for p in self.logs) for n in _SIZES)
         joint = self.reward_model == "transition"
         with Team(self.threads) as team:
             selection = select_contexts(
@@ -162,7 +160,7 @@ class _Initialisation:
                 self.long,
                 self.rng,
                 max_contexts=max_contexts,
-                shared=SharedRewards(self.logs, (S, A, Z), joint) if shared else None,
+                shared=SharedRewards(self.logs, sizes_of(self.logs), joint) if shared else None,
                 joint=joint,
                 team=team,
                 report=self.say,

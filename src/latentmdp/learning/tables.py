@@ -61,8 +61,8 @@ class SharedRewards:
         return _completed(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
 
 
-def reward_values_of(logs: Sequence[Trajectories]) -> Floats:
-    """The reward values that the logs state, or the indices themselves."""
+def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
+    """The reward values that logs or models state, or the indices themselves."""
     for part in logs:
         if part.reward_values is not None:
             return part.reward_values
