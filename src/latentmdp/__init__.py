@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from latentmdp.io import load, save
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.planning import QMDP, Plan, Value, evaluate
+    from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
     from latentmdp.theory.separation import separation
@@ -51,9 +51,11 @@ __all__ = [
 
 _HOMES = {
     "AlphaVectorPolicy": "policies",
+    "Exact": "planning",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
+    "Memoryless": "planning",
     "Plan": "planning",
     "QMDP": "planning",
     "Trajectories": "trajectories",
