@@ -13,7 +13,7 @@ __all__ = ["ascend", "ascend_stationary", "policy_value", "push"]
 
 @njit(cache=True, nogil=True)
 def push(transitions, rewards, discount, rule, y, following):
-    """Fill `following` with y_{t+1} from y_t under one decision rule; return what the step earns."""
+    """Fill `following` with y_{t+1} from y_t under one rule; return what the step earns."""
     S, _, _, M = transitions.shape
     following[:] = 0.0
     earned = 0.0

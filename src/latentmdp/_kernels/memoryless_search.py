@@ -3,8 +3,9 @@
 Once the rules of the times before t are chosen, the occupancy y_t(s, m) is known, and what any
 memoryless continuation earns is at most, for each row k of the relaxed values Q^k,
 
-    tail^k_t + sum_s max_a [ sum_m y_t(s, m) R_m(s, a)
-                             + sum_s' max_a' sum_m discount y_t(s, m) T_m(s'|s, a) Q^k_{t+1,m}(s', a') ].
+    tail^k_{t+1} + sum_s max_a [
+        sum_m y_t(s, m) R_m(s, a)
+        + discount sum_s' max_a' sum_m y_t(s, m) T_m(s' | s, a) Q^k_{t+1,m}(s', a') ].
 
 The sum over states lets the rules of one time be enumerated state by state by the loss of each
 action against the best one, so a node costs a few additions. A pass over the tree drops what is
@@ -53,7 +54,13 @@ class Path(NamedTuple):
     dropped: NDArray[np.float64]  # (1,) largest bound of what was dropped
 
 
-def new_path(start, horizon, n_actions, best, policy):
+def new_path(
+    start: NDArray[np.float64],
+    horizon: int,
+    n_actions: int,
+    best: float,
+    policy: NDArray[np.int32],
+) -> Path:
     """An empty path for a search from occupancy `start` (S, M) with an incumbent."""
     H, A, (S, M) = horizon, n_actions, start.shape
     y = np.zeros((H, S, M))
@@ -147,7 +154,7 @@ def _accept(path):
 @njit(cache=True, nogil=True)
 def _enter(relaxed, path, t, floor):
     """Prepare time t: its bound, and each state's actions by loss, decisive states first."""
-    H, S, A = path.losses.shape
+    S = path.states.shape[1]
     path.bound[t] = np.inf
     for k in range(relaxed.values.shape[0]):
         if path.bound[t] <= floor:

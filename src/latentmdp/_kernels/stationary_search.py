@@ -3,7 +3,8 @@
 With the actions of some states fixed, each context is solved alone by backward induction under a
 reward r_t(s, a, m) of its own, the other states free at every time and in every context:
 
-    bound^k = sum_{s fixed} c^k(s, pi(s)) + sum_{s free} max_a c^k(s, a) + sum_{s,m} y_0(s, m) V^k_{0,m}(s).
+    bound^k = sum_{s fixed} c^k(s, pi(s)) + sum_{s free} max_a c^k(s, a)
+              + sum_{s,m} y_0(s, m) V^k_{0,m}(s),    k = 1..K.
 
 The state to fix next is the one where the contexts and times disagree most, by the regret of the
 best common action under the occupancies of the solutions of the contexts.
@@ -41,7 +42,7 @@ class Branches(NamedTuple):
     dropped: NDArray[np.float64]  # (1,) largest bound of what was dropped
 
 
-def new_branches(n_states, n_actions, best, policy):
+def new_branches(n_states: int, n_actions: int, best: float, policy: NDArray[np.int32]) -> Branches:
     """An empty path with an incumbent."""
     return Branches(
         states=np.zeros(n_states, np.int64),

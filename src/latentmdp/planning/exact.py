@@ -104,7 +104,8 @@ def belief_count(model: LatentMDP) -> int:
     possible = (table > 0.0).any(axis=-1)
     moves = possible.sum(axis=(1, 3)).astype(object)
     rows = table[possible]
-    kinds = len(np.unique(np.round(rows / rows.sum(axis=1, keepdims=True), _DIGITS), axis=0))
+    directions = np.round(rows / rows.sum(axis=1, keepdims=True), _DIGITS)
+    kinds = max(1, len(np.unique(directions, axis=0)))
     paths = (model.weights[:, None] * model.initial > 0.0).any(axis=0).astype(object)
     first, total = int(paths.sum()), 0
     for t in range(model.horizon):
@@ -129,12 +130,10 @@ def _expand(model: LatentMDP) -> tuple[list[_Layer], Floats]:
     return layers, chances[chances > 0.0]
 
 
-def _step(
-    model: LatentMDP, states: Integers, beliefs: Floats
-) -> tuple[Integers, Integers, Floats]:
+def _step(model: LatentMDP, states: Integers, beliefs: Floats) -> tuple[Integers, Integers, Floats]:
     """What follows each belief: indices of the children, and the children's states and beliefs."""
     table = model.packed()
-    S, A, _, Z, M = table.shape
+    S, A, _, Z, _ = table.shape
     children = np.full((states.size, A, S, Z), -1)
     size = max(1, _CHUNK_ENTRIES // table[0].size)
     found_states, found_beliefs, places = [], [], []
@@ -184,7 +183,7 @@ def _back_up(
 ) -> tuple[Floats, Integers]:
     """The best action and its alpha vector at every belief of a layer."""
     table = model.packed()
-    S, _, _, Z, M = table.shape
+    S, M = table.shape[0], table.shape[-1]
     n = layer.states.size
     vectors, actions = np.empty((n, M)), np.empty(n, np.int64)
     size = max(1, _CHUNK_ENTRIES // table[0].size)

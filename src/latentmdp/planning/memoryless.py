@@ -66,22 +66,24 @@ class Memoryless:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Find a good policy by coordinate ascent, then prove it or find a better one."""
-        from latentmdp.planning import memoryless_bnb, memoryless_cadp, memoryless_mip
+        from latentmdp.planning.memoryless_bnb import branch_and_bound
+        from latentmdp.planning.memoryless_cadp import coordinate_ascent
+        from latentmdp.planning.memoryless_mip import mixed_integer_program
         from latentmdp.planning.memoryless_problem import MemorylessProblem
 
+        prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
         progress = Progress(self.time_limit, on_progress=self.on_progress)
         problem = MemorylessProblem.of(model, self.stationary)
-        ascent = memoryless_cadp.coordinate_ascent(problem, self.starts, as_generator(self.rng))
+        ascent = coordinate_ascent(problem, self.starts, as_generator(self.rng))
         incumbent = next(ascent)
         progress.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
         message = "no start of the coordinate ascent leads further"
         try:
             for _ in ascent:
                 progress.check()
-            if self.method == "branch-and-bound":
-                memoryless_bnb.branch_and_bound(problem, incumbent, progress)
-            elif self.method == "mip":
-                memoryless_mip.mixed_integer_program(problem, incumbent, progress)
+            unproven = incumbent.upper - incumbent.lower > problem.tolerance()
+            if unproven and self.method in prove:
+                prove[self.method](problem, incumbent, progress)
         except Stop as stop:
             message = str(stop)
         except KeyboardInterrupt:

@@ -4,8 +4,8 @@ A Markov policy is built forward in time: once the rules before t are fixed, the
 y_t(s, m) is known, and what follows is bounded by solutions of each context alone
 (`latentmdp._kernels.memoryless_search`). A stationary policy is built state by state
 (`latentmdp._kernels.stationary_search`). Each context is solved under two reward tables: its own,
-R, and R - lambda with the prices of the linear relaxation (`latentmdp.planning.memoryless_program`),
-which charge the contexts for disagreeing; the smaller bound counts.
+R, and R - lambda with the prices of the linear relaxation, which charge the contexts for
+disagreeing (`latentmdp.planning.memoryless_program`); the smaller bound counts.
 
 The search goes depth first, in passes with a falling target between the lower and the upper bound.
 A pass drops every branch whose bound is at most the target, so when it ends, the largest bound it
@@ -49,14 +49,15 @@ class _Search(Protocol):
 
 def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress: Progress) -> None:
     """Search until the incumbent is proven optimal or a limit is reached (`Stop`)."""
-    if incumbent.upper - incumbent.lower <= problem.tolerance():
-        incumbent.upper = incumbent.lower
-        return
-    prices = Program.of(problem).prices(problem, progress.remaining * _PRICING_SHARE)
+    program = Program.of(problem)
+    prices = program.prices(progress.remaining * _PRICING_SHARE)
     progress.check()
-    search = (_StationarySearch if problem.stationary else _MarkovSearch)(
-        problem, incumbent, prices
-    )
+    charges = np.einsum("tsm,tsam->tsa", program.reach, prices)
+    search: _Search
+    if problem.stationary:
+        search = _StationarySearch(problem, incumbent, prices, charges)
+    else:
+        search = _MarkovSearch(problem, incumbent, prices, charges)
     incumbent.prove(search.begin())
     width = incumbent.upper - incumbent.lower
     for share in _SHARES:
@@ -101,22 +102,19 @@ def _take(problem: MemorylessProblem, search: _Search, incumbent: Incumbent) -> 
 
 
 class _MarkovSearch:
+    """Over policies (H, S), forward in time."""
+
     def __init__(
-        self, problem: MemorylessProblem, incumbent: Incumbent, prices: Floats | None
+        self, problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
     ) -> None:
         H, _, A, _ = problem.sizes
-        values, tails = [problem.values], [np.zeros(H + 1)]
-        if prices is not None:
-            reach = Program.of(problem).reach
-            values.insert(0, _priced_values(problem, prices))
-            charge = np.einsum("tsm,tsam->tsa", reach, prices).max(axis=2).sum(axis=1)
-            tails.insert(0, np.append(np.cumsum(charge[::-1])[::-1], 0.0))
+        charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
         self._relaxed = memoryless_search.Relaxed(
             problem.transitions,
             problem.rewards,
             problem.discount,
-            np.stack(values),
-            np.stack(tails),
+            values=np.stack([_priced_values(problem, prices), problem.values]),
+            tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
         )
         self._tolerance = problem.tolerance()
         self._path = memoryless_search.new_path(
@@ -136,21 +134,19 @@ class _MarkovSearch:
 
 
 class _StationarySearch:
+    """Over policies (1, S), state by state."""
+
     def __init__(
-        self, problem: MemorylessProblem, incumbent: Incumbent, prices: Floats | None
+        self, problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
     ) -> None:
         H, S, A, M = problem.sizes
-        rewards = [np.broadcast_to(problem.rewards, (H, S, A, M))]
-        constants = [np.zeros((S, A))]
-        if prices is not None:
-            rewards.append(problem.rewards - prices)
-            constants.append(np.einsum("tsm,tsam->sa", Program.of(problem).reach, prices))
+        own = np.broadcast_to(problem.rewards, (H, S, A, M))
         self._priced = stationary_search.Priced(
             problem.transitions,
-            np.stack(rewards),
-            problem.discount,
-            np.stack(constants),
-            problem.start,
+            rewards=np.stack([own, problem.rewards - prices]),
+            discount=problem.discount,
+            constants=np.stack([np.zeros((S, A)), charges.sum(axis=0)]),
+            start=problem.start,
         )
         self._tolerance = problem.tolerance()
         self._branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)

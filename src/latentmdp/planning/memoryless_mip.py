@@ -29,13 +29,8 @@ def mixed_integer_program(
 
     progress.check()
     program = Program.of(problem)
-    n_y = program.reach.size * problem.sizes[2]
-    n_pi = program.objective.size - n_y
-    H, S, A, M = problem.sizes
-    most = np.broadcast_to(program.reach[:, :, None, :], (H, S, A, M)).ravel()
-    options = {"mip_rel_gap": 0.0}
-    if np.isfinite(progress.remaining):
-        options["time_limit"] = progress.remaining
+    n_shares = program.coupling.shape[0]
+    is_rule = np.arange(program.objective.size) >= n_shares
     found = in_background(
         lambda: milp(
             -program.objective,
@@ -43,14 +38,14 @@ def mixed_integer_program(
                 LinearConstraint(program.flow, program.inflow, program.inflow),
                 LinearConstraint(program.coupling, -np.inf, 0.0),
             ],
-            integrality=np.concatenate([np.zeros(n_y), np.ones(n_pi)]),
-            bounds=Bounds(0.0, np.concatenate([most, np.ones(n_pi)])),
-            options=options,
+            integrality=is_rule.astype(np.int64),
+            bounds=Bounds(0.0, 1.0),
+            options={"mip_rel_gap": 0.0, "time_limit": max(progress.remaining, 0.0)},
         )
     )
     incumbent.n_iter += int(found.mip_node_count or 0)
     if found.x is not None:
-        chosen = found.x[n_y:].reshape(*problem.shape, A).argmax(axis=-1)
+        chosen = found.x[is_rule].reshape(*problem.shape, -1).argmax(axis=-1)
         policy, value, _ = improve(problem, chosen)
         incumbent.offer(policy, value)
     slack = SOLVER_TOLERANCE * max(1.0, abs(incumbent.lower))

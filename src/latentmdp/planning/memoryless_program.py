@@ -18,6 +18,8 @@ The prices of the second family, lambda >= 0, price disagreement: for every memo
     sum R y  <=  sum (R - lambda) y  +  sum_{t,s} max_a sum_m U_t(s, m) lambda_t(s, a, m),
 
 and the first sum is at most what the contexts earn alone under the rewards R - lambda.
+
+The solver sees the shares x = y / U in [0, 1], so that its tolerance means the same everywhere.
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ __all__ = ["Program", "in_background"]
 
 Floats = NDArray[np.float64]
 
+_SOLVED = 0
+
 
 @dataclass(frozen=True)
 class Program:
-    """The program as sparse matrices over the variables (y, pi).
+    """The program as sparse matrices over the variables (x, pi), x = y / U.
 
     Attributes
     ----------
@@ -48,9 +52,9 @@ class Program:
     flow, inflow
         Equalities flow @ x = inflow, the policy's rows sum to one included.
     coupling
-        Inequalities coupling @ x <= 0, one for each y.
+        Inequalities x - pi <= 0, one for each x.
     reach
-        U, shape (H, S, M).
+        U, shape (H, S, M), with 1 for what no policy reaches.
     """
 
     objective: Floats
@@ -66,44 +70,46 @@ class Program:
 
         H, S, A, M = problem.sizes
         layers = problem.shape[0]
-        n_y, n_flow = H * S * A * M, H * S * M
-        y = np.arange(n_y).reshape(H, S, A, M)
-        pi = n_y + np.arange(layers * S * A).reshape(layers, S, A)
+        n_x, n_flow = H * S * A * M, H * S * M
+        x = np.arange(n_x).reshape(H, S, A, M)
+        pi = n_x + np.arange(layers * S * A).reshape(layers, S, A)
         rows = np.arange(n_flow).reshape(H, S, M)
         simplex = n_flow + np.arange(layers * S).reshape(layers, S, 1)
         reach = _reach(problem)
-        width = n_y + pi.size
+        width = n_x + pi.size
         flow = _stack(
-            (rows[:, :, None, :], y, 1.0),
+            (rows[:, :, None, :], x, 1.0),
             (
                 np.broadcast_to(rows[1:, None, None], (H - 1, S, A, S, M)),
-                y[:-1, :, :, None, :],
-                -problem.discount * problem.transitions,
+                x[:-1, :, :, None, :],
+                -problem.discount
+                * problem.transitions
+                * reach[:-1, :, None, None, :]
+                / reach[1:, None, None],
             ),
             (simplex, pi, 1.0),
         )
-        switch = np.broadcast_to(pi[..., None] if layers == H else pi[0][None, ..., None], y.shape)
-        coupling = _stack((y, y, 1.0), (y, switch, -reach[:, :, None, :]))
+        coupling = _stack((x, x, 1.0), (x, np.broadcast_to(pi[..., None], x.shape), -1.0))
         inflow = np.zeros(n_flow + layers * S)
-        inflow[: S * M] = problem.start.ravel()
+        inflow[: S * M] = (problem.start / reach[0]).ravel()
         inflow[n_flow:] = 1.0
         objective = np.zeros(width)
-        objective[:n_y] = np.broadcast_to(problem.rewards, y.shape).ravel()
+        objective[:n_x] = (problem.rewards * reach[:, :, None, :]).ravel()
         return cls(
             objective=objective,
             flow=coo_array(flow, shape=(inflow.size, width)).tocsr(),
             inflow=inflow,
-            coupling=coo_array(coupling, shape=(n_y, width)).tocsr(),
+            coupling=coo_array(coupling, shape=(n_x, width)).tocsr(),
             reach=reach,
         )
 
-    def prices(self, problem: MemorylessProblem, time_limit: float) -> Floats | None:
-        """lambda (H, S, A, M) of the relaxation's solution; None if the time did not suffice."""
-        from scipy.optimize import linprog
+    def prices(self, time_limit: float) -> Floats:
+        """The prices (H, S, A, M) of the relaxation's solution; 0 if the time does not suffice."""
+        from scipy import optimize
 
-        if time_limit <= 0.0:
-            return None
-        options = {"time_limit": float(min(time_limit, 1e9))}
+        H, S, M = self.reach.shape
+        # scipy's type stubs know no sparse matrices here.
+        linprog: Any = optimize.linprog
         found = in_background(
             lambda: linprog(
                 -self.objective,
@@ -112,12 +118,13 @@ class Program:
                 A_eq=self.flow,
                 b_eq=self.inflow,
                 method="highs",
-                options=options,
+                options={"time_limit": max(time_limit, 0.0)},
             )
         )
-        if found.status != 0:
-            return None
-        return np.maximum(-found.ineqlin.marginals, 0.0).reshape(problem.sizes)
+        if found.status != _SOLVED:
+            return np.zeros((H, S, self.coupling.shape[0] // (H * S * M), M))
+        prices = np.maximum(-found.ineqlin.marginals, 0.0).reshape(H, S, -1, M)
+        return prices / self.reach[:, :, None, :]
 
 
 def in_background(call: Callable[[], Any]) -> Any:
@@ -144,18 +151,18 @@ def in_background(call: Callable[[], Any]) -> Any:
 
 
 def _reach(problem: MemorylessProblem) -> Floats:
-    """U_t(s, m): the most that any policy can bring to s at time t in context m."""
+    """U_t(s, m): the most that any policy can bring to s at time t in context m, or 1 if 0."""
     H, S, _, M = problem.sizes
     steps = np.broadcast_to(np.eye(S)[:, :, None], (S, S, M))
     reach = np.empty((H, S, M))
     for t in range(H):
         reach[t] = problem.discount**t * np.einsum("sm,sgm->gm", problem.start, steps)
         steps = np.einsum("sanm,ngm->sagm", problem.transitions, steps).max(axis=1)
-    return reach
+    return np.where(reach > 0.0, reach, 1.0)
 
 
 def _stack(*parts: tuple[Any, Any, Any]) -> tuple[Floats, tuple[NDArray[Any], NDArray[Any]]]:
-    """Entries of a sparse matrix from (rows, columns, values), each broadcast; zeros are left out."""
+    """Entries of a sparse matrix from (rows, columns, values), each broadcast; zeros left out."""
     triples = [[np.ravel(x) for x in np.broadcast_arrays(*part)] for part in parts]
     rows, columns, values = (np.concatenate(column) for column in zip(*triples))
     kept = values != 0.0
