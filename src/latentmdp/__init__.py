@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 __all__ = [
     "QMDP",
     "AlphaVectorPolicy",
+    "Exact",
     "LatentMDP",
     "LatentMDPError",
     "MarkovPolicy",
+    "Memoryless",
     "Plan",
     "Trajectories",
     "UniformPolicy",

@@ -1,4 +1,4 @@
-"""Branch and bound over memoryless policies.
+"""Branch and bound over memoryless policies, as MAA* over joint policies [szer2005].
 
 A Markov policy is built forward in time: once the rules before t are fixed, the occupancy
 y_t(s, m) is known, and what follows is bounded by solutions of each context alone

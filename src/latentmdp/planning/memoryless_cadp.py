@@ -1,4 +1,4 @@
-"""Coordinate ascent over memoryless policies, from several starts [steimle2018; su2023].
+"""Coordinate ascent over memoryless policies, from several starts [steimle2021; su2023].
 
 The first start is weight-select-update: going back in time, each (t, s) takes the action that is
 best on average over the contexts, given the rules already chosen for later times. Then
@@ -55,7 +55,7 @@ def improve(problem: MemorylessProblem, start: Actions) -> tuple[Actions, float,
 
 
 def weight_select_update(problem: MemorylessProblem) -> Actions:
-    """The policy of weight-select-update, shape (H, S) [steimle2018]."""
+    """The policy of weight-select-update, shape (H, S) [steimle2021]."""
     H, S, _, M = problem.sizes
     weights = problem.start.sum(axis=0)
     policy = np.empty((H, S), np.int32)

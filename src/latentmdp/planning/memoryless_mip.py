@@ -1,4 +1,4 @@
-"""The best memoryless policy by mixed-integer programming on HiGHS [steimle2018; huangfu2018].
+"""The best memoryless policy by mixed-integer programming on HiGHS [steimle2021; huangfu2018].
 
 The program is that of `latentmdp.planning.memoryless_program` with pi in {0, 1}. HiGHS proves its
 answer to its own tolerance, a relative 1e-6; the policy is then evaluated exactly.

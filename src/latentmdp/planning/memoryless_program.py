@@ -9,7 +9,7 @@ In occupancies y_t(s, a, m) and policy variables pi_t(s, a),
                 sum_a pi_t(s, a) = 1,   y, pi >= 0,
 
 where U_t(s, m) = w_m discount^t max_pi P_m^pi(s_t = s), the least big-M that each context allows.
-With integral pi it is the multi-model program of [steimle2018] in its dual form: the policy
+With integral pi it is the multi-model program of [steimle2021] in its dual form: the policy
 switches flows where there it switches Bellman inequalities, and its relaxation is tighter. A
 stationary policy shares pi(s, a) over time.
 
