@@ -99,6 +99,17 @@ def test_time_limit_leaves_valid_bounds(method: str) -> None:
     assert (np.diff(uppers) <= 0).all()
 
 
+def test_memory_limit_leaves_valid_bounds() -> None:
+    model = sparse_rewards(2, 3, 4, 3, 4)
+    free = lm.Memoryless().plan(model)
+    plan = lm.Memoryless(memory_limit=0.01).plan(model)
+    assert plan.lower == plan.upper == pytest.approx(free.lower, rel=1e-12)
+    stopped = lm.Memoryless("mip", memory_limit=0.01).plan(model)
+    assert "memory limit" in stopped.message
+    assert stopped.lower <= free.lower <= stopped.upper
+    assert not stopped.converged
+
+
 def test_interrupt_returns_the_incumbent() -> None:
     calls = []
 

@@ -46,7 +46,7 @@ class _Layer(NamedTuple):
 
     states: Integers  # (n,)
     beliefs: Floats  # (n, M)
-    children: Integers  # (n, A, S, Z) into the next layer
+    children: NDArray[np.int32]  # (n, A, S, Z) into the next layer
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,17 @@ def _expand(model: LatentMDP) -> tuple[list[_Layer], Floats]:
         children, following, arrived = _step(model, states, beliefs)
         layers.append(_Layer(states, beliefs, children))
         states, beliefs = following, arrived
-    layers.append(_Layer(states, beliefs, np.empty((states.size, 0, 0, 0), np.int64)))
+    layers.append(_Layer(states, beliefs, np.empty((states.size, 0, 0, 0), np.int32)))
     return layers, chances[chances > 0.0]
 
 
-def _step(model: LatentMDP, states: Integers, beliefs: Floats) -> tuple[Integers, Integers, Floats]:
+def _step(
+    model: LatentMDP, states: Integers, beliefs: Floats
+) -> tuple[NDArray[np.int32], Integers, Floats]:
     """What follows each belief: indices of the children, and the children's states and beliefs."""
     table = model.packed()
     S, A, _, Z, _ = table.shape
-    children = np.full((states.size, A, S, Z), -1)
+    children = np.full((states.size, A, S, Z), -1, np.int32)
     size = max(1, _CHUNK_ENTRIES // table[0].size)
     found_states, found_beliefs, places = [], [], []
     offset = 0

@@ -35,6 +35,9 @@ class Memoryless:
         Whether the policy must be the same at all times, s -> a.
     time_limit
         Seconds of wall-clock time, or None.
+    memory_limit
+        MiB for the linear or mixed-integer program, or None. Without room for it, branch and bound
+        goes on without its prices, and "mip" stops.
     starts
         Random starts of the coordinate ascent, beside those from weight-select-update and each
         context's optimal policy. Every method begins with it.
@@ -53,6 +56,7 @@ class Memoryless:
     method: str = "branch-and-bound"
     stationary: bool = False
     time_limit: float | None = 60.0
+    memory_limit: float | None = 2048.0
     starts: int = 10
     rng: RNGLike = 0
     on_progress: Callable[[float, float, float], None] | None = None
@@ -61,6 +65,7 @@ class Memoryless:
         if self.method not in _METHODS:
             raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
         limit("time_limit", self.time_limit)
+        limit("memory_limit", self.memory_limit)
         if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 0:
             raise ValueError(f"starts must be a non-negative integer, got {self.starts!r}")
 
@@ -72,7 +77,7 @@ class Memoryless:
         from latentmdp.planning.memoryless_problem import MemorylessProblem
 
         prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
-        progress = Progress(self.time_limit, on_progress=self.on_progress)
+        progress = Progress(self.time_limit, self.memory_limit, self.on_progress)
         problem = MemorylessProblem.of(model, self.stationary)
         ascent = coordinate_ascent(problem, self.starts, as_generator(self.rng))
         incumbent = next(ascent)

@@ -49,10 +49,8 @@ class _Search(Protocol):
 
 def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress: Progress) -> None:
     """Search until the incumbent is proven optimal or a limit is reached (`Stop`)."""
-    program = Program.of(problem)
-    prices = program.prices(progress.remaining * _PRICING_SHARE)
+    prices, charges = _prices(problem, progress)
     progress.check()
-    charges = np.einsum("tsm,tsam->tsa", program.reach, prices)
     search: _Search
     if problem.stationary:
         search = _StationarySearch(problem, incumbent, prices, charges)
@@ -66,6 +64,15 @@ def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress:
             continue
         _pass(problem, search, target, incumbent, progress)
     incumbent.upper = incumbent.lower
+
+
+def _prices(problem: MemorylessProblem, progress: Progress) -> tuple[Floats, Floats]:
+    """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); zero without room."""
+    if Program.bytes_needed(problem) > progress.memory:
+        return np.zeros(problem.sizes), np.zeros(problem.sizes[:3])
+    program = Program.of(problem)
+    prices = program.prices(progress.remaining * _PRICING_SHARE)
+    return prices, np.einsum("tsm,tsam->tsa", program.reach, prices)
 
 
 def _pass(

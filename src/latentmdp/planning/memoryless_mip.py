@@ -28,6 +28,7 @@ def mixed_integer_program(
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     progress.check()
+    progress.require_memory(Program.bytes_needed(problem))
     program = Program.of(problem)
     n_shares = program.coupling.shape[0]
     is_rule = np.arange(program.objective.size) >= n_shares

@@ -39,6 +39,7 @@ __all__ = ["Program", "in_background"]
 Floats = NDArray[np.float64]
 
 _SOLVED = 0
+_BYTES_PER_ENTRY = 400.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ class Program:
             coupling=coo_array(coupling, shape=(n_x, width)).tocsr(),
             reach=reach,
         )
+
+    @staticmethod
+    def bytes_needed(problem: MemorylessProblem) -> float:
+        """About what building and solving the program takes."""
+        H, S, A, M = problem.sizes
+        return _BYTES_PER_ENTRY * H * S * A * M * (S + 4.0)
 
     def prices(self, time_limit: float) -> Floats:
         """The prices (H, S, A, M) of the relaxation's solution; 0 if the time does not suffice."""
