@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from latentmdp.learning.initialization import initialize
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.planning import QMDP, Plan, Value, evaluate
+    from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
     from latentmdp.theory.separation import separation
@@ -32,9 +32,11 @@ __all__ = [
     "QMDP",
     "AlphaVectorPolicy",
     "Fit",
+    "Exact",
     "LatentMDP",
     "LatentMDPError",
     "MarkovPolicy",
+    "Memoryless",
     "Plan",
     "Trajectories",
     "UniformPolicy",
@@ -59,9 +61,11 @@ _HOMES = {
     "EM": "learning.em",
     "AlphaVectorPolicy": "policies",
     "Fit": "fit",
+    "Exact": "planning",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
+    "Memoryless": "planning",
     "Plan": "planning",
     "QMDP": "planning",
     "Trajectories": "trajectories",

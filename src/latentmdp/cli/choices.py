@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,32 @@ import latentmdp as lm
 if TYPE_CHECKING:
     from latentmdp.policies import Policy
 
-__all__ = ["PLANNERS", "planner", "policy"]
+__all__ = ["PLANNERS", "planner", "policy", "takes"]
 
-PLANNERS: dict[str, Callable[..., Any]] = {"qmdp": lambda **options: lm.QMDP(**options)}
-"""Name to constructor; the constructor is looked up when it is called."""
+_PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "qmdp": ("QMDP", {}),
+    "pbvi": ("PBVI", {}),
+    "hsvi": ("HSVI", {}),
+    "exact": ("Exact", {}),
+    "branch-and-bound": ("Memoryless", {"method": "branch-and-bound"}),
+    "mip": ("Memoryless", {"method": "mip"}),
+    "cadp": ("Memoryless", {"method": "cadp"}),
+}
+PLANNERS = {name: made for name, made in _PLANNERS.items() if made[0] in lm.__all__}
+"""Name to public class and arguments; the class is looked up when it is needed."""
 
 
 def planner(method: str, **options: Any) -> Any:
     """The planner called `method`, made with `options`."""
     if method not in PLANNERS:
         raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
-    return PLANNERS[method](**options)
+    owner, arguments = PLANNERS[method]
+    return getattr(lm, owner)(**arguments, **options)
+
+
+def takes(method: str, option: str) -> bool:
+    """Whether a planner has an option."""
+    return any(field.name == option for field in fields(getattr(lm, PLANNERS[method][0])))
 
 
 def policy(name: str, model: lm.LatentMDP) -> Any:

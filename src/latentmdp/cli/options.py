@@ -17,9 +17,11 @@ __all__ = [
     "Json",
     "Method",
     "ModelFile",
+    "Plot",
     "PolicyName",
     "Quiet",
     "Seed",
+    "TimeLimit",
     "check_target",
     "load_model",
 ]
@@ -27,7 +29,8 @@ __all__ = [
 _READABLE = {"exists": True, "dir_okay": False, "readable": True}
 
 ModelFile = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model (.npz or .json).", **_READABLE)
+    Path,
+    typer.Argument(metavar="MODEL", help="A model (.npz, .json, .pomdp, .pomdpx).", **_READABLE),
 ]
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
@@ -46,7 +49,7 @@ PolicyName = Annotated[
     str,
     typer.Option(
         "--policy",
-        help="`uniform`, a planner's name (`qmdp`), or a file.",
+        help="`uniform`, a planner's name (`qmdp`, `hsvi`), or a file.",
         autocompletion=_policies,
     ),
 ]
@@ -55,6 +58,13 @@ Method = Annotated[
     typer.Option(
         "--method", help=f"Which planner: {', '.join(PLANNERS)}.", autocompletion=_planners
     ),
+]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", min=0.0, help="Seconds a planner may take.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf)."),
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]

@@ -51,7 +51,7 @@ class Screen:
 
             table = Table(title=title, title_justify="left")
             for i, name in enumerate(header):
-                table.add_column(name, justify="left" if i == 0 else "right")
+                table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
             for row in rows:
                 table.add_row(*row)
             Console().print(table)

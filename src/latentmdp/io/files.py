@@ -15,7 +15,13 @@ from latentmdp.io.atomic import atomic_write
 
 __all__ = ["check_target", "load", "save"]
 
-_FORMATS = {".npz": "npz", ".json": "json", ".parquet": "parquet"}
+_FORMATS = {
+    ".npz": "npz",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pomdp": "pomdp_file",
+    ".pomdpx": "pomdpx",
+}
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -24,7 +30,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     obj : LatentMDP, Trajectories or a policy
-        A model goes to .npz or .json, logs to .npz or .parquet, a policy to .npz.
+        A model goes to .npz, .json, .pomdp or .pomdpx, logs to .npz or .parquet, a policy to .npz.
     path
         Where to. An existing file is replaced at once, when the new one is complete.
 
@@ -63,7 +69,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path
-        A .npz, .json or .parquet file.
+        A .npz, .json or .parquet file, or a .pomdp or .pomdpx file that `save` wrote.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from latentmdp.errors import FormatError
 from latentmdp.io import kinds, limits
 
-__all__ = ["parse", "read", "write"]
+__all__ = ["from_bytes", "parse", "read", "to_bytes", "write"]
 
 MAX_BYTES = 2**26
 MAX_CONTAINERS = 2_000_000
@@ -32,13 +32,18 @@ MAX_CONTAINERS = 2_000_000
 
 def write(stream: BinaryIO, obj: Any) -> None:
     """Write an object of any kind."""
+    stream.write(to_bytes(obj))
+
+
+def to_bytes(obj: Any) -> bytes:
+    """An object of any kind as JSON text in ASCII."""
     document = kinds.encode(obj)
     kind = kinds.by_name(document.kind)
     arrays = {name: array.tolist() for name, array in document.arrays.items()}
     text = _pretty({**kinds.header_of(kind), kind.name: {**document.values, **arrays}}) + "\n"
     data = text.encode()
     _check_size(data, "too large for JSON: save it as .npz")
-    stream.write(data)
+    return data
 
 
 def read(stream: BinaryIO) -> Any:
@@ -46,7 +51,11 @@ def read(stream: BinaryIO) -> Any:
     size = limits.file_size(stream)
     if size > MAX_BYTES:
         raise FormatError(f"{size:,} bytes of JSON; at most {MAX_BYTES:,} are read")
-    data = stream.read()
+    return from_bytes(stream.read())
+
+
+def from_bytes(data: bytes) -> Any:
+    """The object of a JSON text."""
     _check_size(data, "too many lists for a JSON file")
     top = parse(data.decode("utf-8"))
     kind = kinds.check_header(top)

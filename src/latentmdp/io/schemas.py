@@ -49,7 +49,7 @@ MODEL = Kind(
         **dict.fromkeys(_NAMES, list),
     },
     optional=frozenset({*_HIDDEN, *_NAMES}),
-    suffixes=(".npz", ".json"),
+    suffixes=(".npz", ".json", ".pomdp", ".pomdpx"),
 )
 register(MODEL)
 

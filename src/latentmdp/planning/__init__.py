@@ -2,6 +2,8 @@
 
 from latentmdp.planning.base import Plan, Planner
 from latentmdp.planning.evaluation import Value, evaluate
+from latentmdp.planning.exact import Exact
+from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.qmdp import QMDP
 
-__all__ = ["QMDP", "Plan", "Planner", "Value", "evaluate"]
+__all__ = ["QMDP", "Exact", "Memoryless", "Plan", "Planner", "Value", "evaluate"]

@@ -18,8 +18,9 @@ class Plan:
     policy
         The policy to execute.
     lower, upper
-        Bounds at the start of an episode: value of `policy` >= lower and V* <= upper. None where
-        the planner gives none.
+        Bounds at the start of an episode: value of `policy` >= lower, and no policy of the
+        planner's class is worth more than upper. The class is all policies, so V* <= upper, except
+        for `Memoryless`, whose upper bounds memoryless policies. None where the planner gives none.
     converged
         Whether the planner reached what it was asked for; reaching a cap is not convergence.
     n_iter, seconds

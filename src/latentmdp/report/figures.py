@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from latentmdp.io.atomic import atomic_write
 from latentmdp.report.demo import Comparison
 
-__all__ = ["comparison_figure", "write_figure"]
+__all__ = ["bounds_figure", "comparison_figure", "write_figure"]
 
 COLOURS = ("#8c8c8c", "#0072b2", "#e69f00")
 
@@ -37,6 +37,25 @@ def comparison_figure(found: Sequence[Comparison]) -> Figure:
     beliefs.set_ylabel("mean belief in the true context")
     beliefs.set_title("How fast the hidden context shows")
     beliefs.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def bounds_figure(histories: Mapping[str, Sequence[tuple[float, float, float]]]) -> Figure:
+    """Lower and upper bounds against seconds, from the history of each plan."""
+    figure = Figure(figsize=(6.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    for i, (name, history) in enumerate(histories.items()):
+        if history:
+            seconds, lower, upper = zip(*history)
+            colour = f"C{i}"
+            axes.step(seconds, lower, where="post", marker=".", color=colour, label=name)
+            axes.step(seconds, upper, where="post", marker=".", color=colour, linestyle="--")
+            axes.fill_between(seconds, lower, upper, color=colour, alpha=0.15, step="post")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("value: lower (solid) and upper bound (dashed)")
+    axes.set_title("How the bounds close")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False)
     return figure
 
 

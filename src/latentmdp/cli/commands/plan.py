@@ -1,15 +1,16 @@
 """`latentmdp plan`: find a policy for a model, with the bounds the planner can prove."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.choices import planner
+from latentmdp.cli.choices import planner, takes
 from latentmdp.cli.extra import parse_extra
-from latentmdp.cli.screen import session
+from latentmdp.cli.live import closing_bounds, relative_gap
+from latentmdp.cli.screen import Screen, session
 
 __all__ = ["command"]
 
@@ -18,39 +19,71 @@ def command(
     context: typer.Context,
     model: options.ModelFile,
     method: options.Method = "qmdp",
+    gap: Annotated[
+        float | None, typer.Option("--gap", min=0.0, help="Stop at this (upper - lower) / lower.")
+    ] = None,
+    time_limit: options.TimeLimit = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
+    plot: options.Plot = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Find a policy for a model and report the bounds the planner proves.
 
-    Options that the command does not know are handed on to the planner.
+    At a terminal the bounds are shown while they close; Ctrl-C keeps what was reached. Options
+    that the command does not know are handed on to the planner.
 
-    Example: `latentmdp plan m.npz --method qmdp --out policy.npz`
+    Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
         if out is not None:
             options.check_target(lm.AlphaVectorPolicy, out)
-        chosen = planner(method, **parse_extra(context.args))
-        world = options.load_model(model)
-        with screen.progress() as progress:
-            progress.add_task(f"planning with {method}", total=None)
-            plan = chosen.plan(world)
+        given = {"gap": gap, "time_limit": time_limit}
+        more = {name: value for name, value in given.items() if value is not None}
+        chosen = planner(method, **more, **parse_extra(context.args))
+        plan = _watched(screen, method, chosen, options.load_model(model))
         if out is not None:
             lm.save(plan.policy, out)
-        facts = {
-            "method": method,
-            "lower": plan.lower,
-            "upper": plan.upper,
-            "converged": plan.converged,
-            "iterations": plan.n_iter,
-            "seconds": plan.seconds,
-        }
-        screen.result(model=str(model), out=None if out is None else str(out), **facts)
-        unknown = "not computed (see: latentmdp evaluate)"
-        shown = {
-            k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
-            for k, v in facts.items()
-        }
-        screen.facts(f"plan for {model}", shown)
+        if plot is not None:
+            _draw(plot, {method: plan.history})
+        _report(screen, model, method, plan, out)
+
+
+def _watched(screen: Screen, method: str, chosen: Any, world: "lm.LatentMDP") -> "lm.Plan":
+    """Plan while the bounds are shown, or a spinner for planners that report none."""
+    from dataclasses import replace
+
+    if takes(method, "on_progress"):
+        with closing_bounds(screen, f"planning with {method}") as show:
+            return replace(chosen, on_progress=show).plan(world)
+    with screen.progress() as progress:
+        progress.add_task(f"planning with {method}", total=None)
+        return chosen.plan(world)
+
+
+def _draw(path: Path, histories: dict[str, Any]) -> None:
+    from latentmdp.report.figures import bounds_figure, write_figure
+
+    write_figure(bounds_figure(histories), path)
+
+
+def _report(screen: Screen, model: Path, method: str, plan: "lm.Plan", out: Path | None) -> None:
+    facts = {
+        "method": method,
+        "lower": plan.lower,
+        "upper": plan.upper,
+        "gap": relative_gap(plan.lower, plan.upper),
+        "guarantee": plan.guarantee,
+        "converged": plan.converged,
+        "iterations": plan.n_iter,
+        "seconds": plan.seconds,
+        "message": plan.message,
+    }
+    screen.result(model=str(model), out=None if out is None else str(out), **facts)
+    unknown = "not computed (see: latentmdp evaluate)"
+    shown = {
+        k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
+        for k, v in facts.items()
+    }
+    screen.facts(f"plan for {model}", shown)

@@ -1,0 +1,251 @@
+"""Depth-first search over Markov policies, forward in time, in the space of occupancies.
+
+Once the rules of the times before t are chosen, the occupancy y_t(s, m) is known, and what any
+memoryless continuation earns is at most, for each row k of the relaxed values Q^k,
+
+    tail^k_{t+1} + sum_s max_a [
+        sum_m y_t(s, m) R_m(s, a)
+        + discount sum_s' max_a' sum_m y_t(s, m) T_m(s' | s, a) Q^k_{t+1,m}(s', a') ].
+
+The sum over states lets the rules of one time be enumerated state by state by the loss of each
+action against the best one, so a node costs a few additions. A pass over the tree drops what is
+bounded by `target`; it holds one path in memory and can be left and resumed at any node.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from latentmdp._kernels.memoryless import push
+
+__all__ = ["Path", "Relaxed", "begin", "new_path", "search"]
+
+
+class Relaxed(NamedTuple):
+    """The problem and K relaxations of it: Q^k (K, H, S, A, M) and their constants (K, H + 1)."""
+
+    transitions: NDArray[np.float64]
+    rewards: NDArray[np.float64]
+    discount: float
+    values: NDArray[np.float64]
+    tails: NDArray[np.float64]
+
+
+class Path(NamedTuple):
+    """The path from the root to where the search is, the incumbent, and what was dropped."""
+
+    y: NDArray[np.float64]  # (H, S, M) occupancy on entering each time
+    earned: NDArray[np.float64]  # (H,) before each time
+    bound: NDArray[np.float64]  # (H,) at each time before any of its rules is fixed
+    states: NDArray[np.int64]  # (H, S) in the order in which they are fixed
+    labels: NDArray[np.int32]  # (H, S, A) actions from the best to the worst
+    losses: NDArray[np.float64]  # (H, S, A) theirs
+    width: NDArray[np.int64]  # (H, S) how many of them are tried
+    choice: NDArray[np.int64]  # (H, S) the next one to try
+    spent: NDArray[np.float64]  # (H, S + 1) losses of the states fixed so far
+    rules: NDArray[np.int32]  # (H, S)
+    scores: NDArray[np.float64]  # (2, S, A) of the relaxation in hand, and of the tightest
+    margins: NDArray[np.float64]  # (S,) how decisive each state is
+    cursor: NDArray[np.int64]  # time and position; time -1 when the tree is exhausted
+    best: NDArray[np.float64]  # (1,) value of the incumbent
+    policy: NDArray[np.int32]  # (H, S) the incumbent
+    dropped: NDArray[np.float64]  # (1,) largest bound of what was dropped
+
+
+def new_path(
+    start: NDArray[np.float64],
+    horizon: int,
+    n_actions: int,
+    best: float,
+    policy: NDArray[np.int32],
+) -> Path:
+    """An empty path for a search from occupancy `start` (S, M) with an incumbent."""
+    H, A, (S, M) = horizon, n_actions, start.shape
+    y = np.zeros((H, S, M))
+    y[0] = start
+    return Path(
+        y=y,
+        earned=np.zeros(H),
+        bound=np.zeros(H),
+        states=np.zeros((H, S), np.int64),
+        labels=np.zeros((H, S, A), np.int32),
+        losses=np.zeros((H, S, A)),
+        width=np.zeros((H, S), np.int64),
+        choice=np.zeros((H, S), np.int64),
+        spent=np.zeros((H, S + 1)),
+        rules=np.zeros((H, S), np.int32),
+        scores=np.zeros((2, S, A)),
+        margins=np.zeros(S),
+        cursor=np.zeros(2, np.int64),
+        best=np.array([best]),
+        policy=policy.astype(np.int32),
+        dropped=np.array([-np.inf]),
+    )
+
+
+@njit(cache=True, nogil=True)
+def begin(relaxed, path):
+    """Put the search back to the root and return the root's bound."""
+    path.dropped[0] = -np.inf
+    path.cursor[:] = 0
+    _enter(relaxed, path, 0, -np.inf)
+    return path.bound[0]
+
+
+@njit(cache=True, nogil=True)
+def search(relaxed, path, target, tolerance, budget):
+    """Go on for at most `budget` nodes; return how many were made and whether it is finished."""
+    H, S = path.rules.shape
+    t, k = path.cursor
+    for node in range(budget):
+        floor = max(target, path.best[0] + tolerance)
+        j = path.choice[t, k]
+        bound = -np.inf
+        if j < path.width[t, k]:
+            bound = path.bound[t] - path.spent[t, k] - path.losses[t, k, j]
+        if bound <= floor:
+            path.dropped[0] = max(path.dropped[0], bound)
+            t, k = _back(t, k, S)
+        else:
+            path.choice[t, k] = j + 1
+            path.spent[t, k + 1] = path.spent[t, k] + path.losses[t, k, j]
+            path.rules[t, path.states[t, k]] = path.labels[t, k, j]
+            k += 1
+            if k < S:
+                path.choice[t, k] = 0
+            else:
+                t, k = t + 1, 0
+                if t < H:
+                    gain = push(
+                        relaxed.transitions,
+                        relaxed.rewards,
+                        relaxed.discount,
+                        path.rules[t - 1],
+                        path.y[t - 1],
+                        path.y[t],
+                    )
+                    path.earned[t] = path.earned[t - 1] + gain
+                    _enter(relaxed, path, t, floor)
+                else:
+                    _accept(path)
+                    t, k = t - 2, S - 1
+        if t < 0:
+            path.cursor[0] = -1
+            return node + 1, True
+    path.cursor[0], path.cursor[1] = t, k
+    return budget, False
+
+
+@njit(cache=True, nogil=True)
+def _back(t, k, S):
+    return (t, k - 1) if k > 0 else (t - 1, S - 1)
+
+
+@njit(cache=True, nogil=True)
+def _accept(path):
+    """Take a complete policy as the incumbent: at the last time its bound is its value."""
+    last = path.bound.shape[0] - 1
+    path.best[0] = path.bound[last]
+    path.policy[:] = path.rules
+
+
+@njit(cache=True, nogil=True)
+def _enter(relaxed, path, t, floor):
+    """Prepare time t: its bound, and each state's actions by loss, decisive states first."""
+    S = path.states.shape[1]
+    path.bound[t] = np.inf
+    for k in range(relaxed.values.shape[0]):
+        if path.bound[t] <= floor:
+            break
+        total = _scores(relaxed, k, path, t)
+        bound = path.earned[t] + relaxed.tails[k, t + 1] + total
+        if bound < path.bound[t]:
+            path.bound[t] = bound
+            path.scores[1] = path.scores[0]
+    for s in range(S):
+        path.states[t, s] = s
+        path.margins[s] = _margin(path.scores[1, s])
+    _sort_down(path.states[t], path.margins)
+    for k in range(S):
+        _rank(path, t, k)
+    path.choice[t, 0] = 0
+    path.spent[t, 0] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _rank(path, t, k):
+    """Put the actions of the k-th state of time t in the order of their losses."""
+    H, _, A = path.losses.shape
+    s = path.states[t, k]
+    for a in range(A):
+        path.labels[t, k, a] = a
+    _sort_down(path.labels[t, k], path.scores[1, s])
+    top = path.scores[1, s, path.labels[t, k, 0]]
+    for j in range(A):
+        path.losses[t, k, j] = top - path.scores[1, s, path.labels[t, k, j]]
+    reached = False
+    for m in range(path.y.shape[2]):
+        reached = reached or path.y[t, s, m] > 0.0
+    # The last rule is chosen state by state; where nobody is, one action is as good as another.
+    path.width[t, k] = A if reached and t < H - 1 else 1
+
+
+@njit(cache=True, nogil=True)
+def _margin(scores):
+    """By how much the best action beats the second best."""
+    first, second = -np.inf, -np.inf
+    for x in scores:
+        if x > first:
+            first, second = x, first
+        elif x > second:
+            second = x
+    return first - second
+
+
+@njit(cache=True, nogil=True)
+def _sort_down(items, keys):
+    """Insertion sort of items by falling key, in place; ties keep their order."""
+    for i in range(1, items.shape[0]):
+        item = items[i]
+        j = i
+        while j > 0 and keys[items[j - 1]] < keys[item]:
+            items[j] = items[j - 1]
+            j -= 1
+        items[j] = item
+
+
+@njit(cache=True, nogil=True)
+def _scores(relaxed, k, path, t):
+    """Fill scores[0] with what each (s, a) earns at most from t on; return the sum of maxima."""
+    H, S, A = path.losses.shape
+    total = 0.0
+    for s in range(S):
+        best = -np.inf
+        for a in range(A):
+            x = 0.0
+            for m in range(path.y.shape[2]):
+                x += path.y[t, s, m] * relaxed.rewards[s, a, m]
+            if t + 1 < H:
+                x += relaxed.discount * _ahead(relaxed, k, path.y[t, s], t, s, a)
+            path.scores[0, s, a] = x
+            best = max(best, x)
+        total += best
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _ahead(relaxed, k, y, t, s, a):
+    """sum_s' max_a' sum_m y(m) T_m(s' | s, a) Q^k_{t+1,m}(s', a')."""
+    S, A, M = relaxed.rewards.shape
+    total = 0.0
+    for n in range(S):
+        best = -np.inf
+        for b in range(A):
+            x = 0.0
+            for m in range(M):
+                x += y[m] * relaxed.transitions[s, a, n, m] * relaxed.values[k, t + 1, n, b, m]
+            best = max(best, x)
+        total += best
+    return total

@@ -1,0 +1,149 @@
+"""Branch and bound and the mixed-integer program against enumeration of all memoryless policies."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import latentmdp as lm
+from latentmdp import testing
+from latentmdp.planning import memoryless_mip
+
+PROVING = ["branch-and-bound", "mip"]
+
+
+def sparse_rewards(seed: int, contexts: int, states: int, actions: int, horizon: int):
+    """Dirichlet(1) transitions, a fifth of (m, s, a) rewarded, start in state 0."""
+    rng = np.random.default_rng(seed)
+    shape = (contexts, states, actions)
+    rewards = np.where(rng.random(shape) < 0.2, rng.random(shape), 0.0)
+    transitions = rng.dirichlet(np.ones(states), shape)
+    return lm.LatentMDP(transitions, rewards, initial=0, horizon=horizon)
+
+
+@pytest.mark.parametrize("method", PROVING)
+@pytest.mark.parametrize("stationary", [False, True])
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    contexts=st.integers(1, 3),
+    horizon=st.integers(1, 3),
+    bonus=st.booleans(),
+    discount=st.sampled_from([1.0, 0.6]),
+)
+def test_equals_enumeration(method, stationary, seed, contexts, horizon, bonus, discount) -> None:
+    model = testing.random_model(
+        seed,
+        contexts=contexts,
+        states=3,
+        actions=2,
+        horizon=horizon,
+        reward_values=(-1.0, 0.0, 2.0),
+        zeros=0.2,
+        bonus=bonus,
+        discount=discount,
+    )
+    best = testing.optimal_memoryless_value(model, stationary=stationary)
+    plan = lm.Memoryless(method, stationary=stationary, starts=0).plan(model)
+    assert plan.converged
+    assert plan.lower == plan.upper == pytest.approx(best, abs=1e-9)
+    assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-9)
+    assert plan.policy.stationary == (stationary or horizon == 1)
+
+
+@pytest.mark.parametrize("method", PROVING)
+@pytest.mark.parametrize("stationary", [False, True])
+def test_both_find_the_same_optimum_of_larger_problems(method: str, stationary: bool) -> None:
+    for seed in range(3):
+        model = sparse_rewards(seed, 3, 4, 3, 4)
+        plan = lm.Memoryless(method, stationary=stationary).plan(model)
+        other = lm.Memoryless("cadp", stationary=stationary, starts=50).plan(model)
+        assert plan.converged
+        assert plan.lower >= other.lower - 1e-12
+        assert plan.lower == pytest.approx(lm.evaluate(model, plan.policy).mean, rel=1e-12)
+        assert plan.upper <= other.upper + 1e-12
+    assert lm.Memoryless(PROVING[0], stationary).plan(model).lower == pytest.approx(plan.lower)
+
+
+@pytest.mark.parametrize("method", PROVING)
+def test_conforms(method: str) -> None:
+    testing.check_planner(lm.Memoryless(method), optimum=testing.optimal_memoryless_value)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_guarantee_holds_against_policies_with_memory(seed: int) -> None:
+    model = testing.random_model(seed, contexts=3, bonus=True)
+    plan = lm.Memoryless().plan(model)
+    assert plan.guarantee == (pytest.approx(1 / 3), 0.0)
+    assert plan.lower >= testing.optimal_value(model) / 3
+
+
+def test_no_guarantee_where_the_argument_fails() -> None:
+    model = testing.random_model(0)
+    assert lm.Memoryless(stationary=True).plan(model).guarantee is None
+    negative = model.replace(initial_bonus=[-1.0, 0.0])
+    assert lm.Memoryless().plan(negative).guarantee is None
+
+
+@pytest.mark.parametrize("method", PROVING)
+def test_time_limit_leaves_valid_bounds(method: str) -> None:
+    model = sparse_rewards(0, 4, 8, 3, 8)
+    plan = lm.Memoryless(method, time_limit=0.2).plan(model)
+    assert not plan.converged
+    assert "time limit" in plan.message
+    assert plan.lower < plan.upper <= lm.QMDP().plan(model).upper + 1e-9
+    assert plan.lower == pytest.approx(lm.evaluate(model, plan.policy).mean, rel=1e-12)
+    seconds, lowers, uppers = np.array(plan.history).T
+    assert (np.diff(seconds) >= 0).all()
+    assert (np.diff(lowers) >= 0).all()
+    assert (np.diff(uppers) <= 0).all()
+
+
+def test_memory_limit_leaves_valid_bounds() -> None:
+    model = sparse_rewards(2, 3, 4, 3, 4)
+    free = lm.Memoryless().plan(model)
+    plan = lm.Memoryless(memory_limit=0.01).plan(model)
+    assert plan.lower == plan.upper == pytest.approx(free.lower, rel=1e-12)
+    stopped = lm.Memoryless("mip", memory_limit=0.01).plan(model)
+    assert "memory limit" in stopped.message
+    assert stopped.lower <= free.lower <= stopped.upper
+    assert not stopped.converged
+
+
+def test_interrupt_returns_the_incumbent() -> None:
+    calls = []
+
+    def interrupt(*bounds: float) -> None:
+        calls.append(bounds)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    model = sparse_rewards(2, 3, 4, 3, 4)
+    plan = lm.Memoryless(on_progress=interrupt).plan(model)
+    assert plan.message == "interrupted"
+    assert not plan.converged
+    assert plan.lower == pytest.approx(lm.evaluate(model, plan.policy).mean, rel=1e-12)
+    assert plan.upper >= lm.Memoryless().plan(model).lower
+
+
+def test_interrupt_of_the_solver_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(call: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memoryless_mip, "in_background", interrupted)
+    plan = lm.Memoryless("mip").plan(sparse_rewards(2, 3, 4, 3, 4))
+    assert plan.message == "interrupted"
+    assert plan.lower < plan.upper
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"method": "simplex"}, ValueError, "method must be one of"),
+        ({"time_limit": 0}, ValueError, "time_limit must be positive"),
+        ({"starts": -1}, ValueError, "starts must be a non-negative integer"),
+    ],
+)
+def test_bad_arguments(arguments: dict, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        lm.Memoryless(**arguments)
