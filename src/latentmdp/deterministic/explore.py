@@ -8,16 +8,21 @@
 
 A context in which (C, s, a) has an outcome is drawn with probability at least w_min (1/M if the
 weights are uniform, as the paper assumes), so n tries miss one of at most k outcomes with
-probability at most k (1 - w_min)^n. Action number j gets the share (6 / pi^2) j^-2 of half the
-failure probability, which sums to it whatever the number of actions turns out to be. Each
+probability at most k (1 - w_min)^n. Action number j gets the share (6 / pi^2) j^-2 of nearly half
+the failure probability, which sums to it whatever the number of actions turns out to be. Each
 (C, s, a) is explored once and not at every time again, and what an episode does after it has left
 the way to its target serves the node it has come to; both keep the guarantee (see `search`).
 
 Probabilities. With uniform weights the probability of C is |K(C)| / M, a multiple of 1/M. It is
-identified by a likelihood ratio test between multiples, which is wrong with a probability of at
-most the other half (Ville's inequality), where counting does not settle it already; so planning is
-exact, and the policy optimal, with the asked probability. If only `min_weight` is known,
-probabilities are frequencies with a standard error of at most `accuracy`.
+identified, where counting does not settle it already, by a likelihood ratio test between multiples
+(by Ville's inequality it errs with at most the probability at which it stops, again nearly half of
+what is allowed); so planning is exact, and the policy optimal, with the asked probability. Last,
+the frequencies of all C are held against these multiples. If they do not fit, or if only
+`min_weight` is known, probabilities are frequencies with a standard error of at most `accuracy`.
+
+Starts. In a deterministic LMDP the context decides the first state, which is then a distinguishing
+observation. A first state that is random given the context can be handled too (`random_start`): it
+tells nothing, and the exploration goes on for each first state by itself.
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ PAPER_REPEATS = 3.0
 """Factor of the paper's O(M log M) repeats."""
 
 _NEVER_AGAIN = 40.0  # a class of weight w is missed w^-1 times this with probability e^-40
+_MAIN_SHARE = 0.45  # of the failure probability: to see all outcomes; to find all probabilities
 _BASEL = math.pi**2 / 6.0
 
 
@@ -99,6 +105,7 @@ def explore(
     *,
     min_weight: float | None = None,
     accuracy: float = 0.02,
+    random_start: bool | None = None,
 ) -> Exploration:
     """Find the optimal policy of a deterministic LMDP by interaction alone.
 
@@ -121,6 +128,9 @@ def explore(
         A lower bound on the weights of the contexts. None: they are uniform.
     accuracy
         Standard error of probabilities where weights are not uniform.
+    random_start
+        Whether the first state is random, independently of the context. None: as a model says;
+        for an environment, only if contexts alone cannot explain what is seen.
 
     Raises
     ------
@@ -138,6 +148,7 @@ def explore(
     world = as_world(env_or_model, horizon, rng)
     weight = 1.0 / M if min_weight is None else min_weight
     explorer = _Explorer(world, M, weight, failure_probability, repeats)
+    explorer.random_start = world.random_start if random_start is None else random_start
     while True:
         try:
             explorer.find_starts()
@@ -147,7 +158,7 @@ def explore(
         except _Surprise:
             explorer.restart()
         except ExplorationError:
-            if explorer.random_start or len(explorer.starts) == 1:
+            if explorer.random_start or random_start is not None or len(explorer.starts) == 1:
                 raise
             explorer.random_start = True
             explorer.restart()
@@ -205,7 +216,7 @@ class _Explorer:
         """Tries after which all of at most `outcomes` outcomes have been seen."""
         self.tried_actions += 1
         if self.repeats == "union":
-            share = 0.5 * self.failure / (_BASEL * self.tried_actions**2)
+            share = _MAIN_SHARE * self.failure / (_BASEL * self.tried_actions**2)
             decay = -math.log1p(-self.weight) if self.weight < 1.0 else math.inf
             n = max(1, math.ceil(math.log(outcomes / share) / decay))
         elif self.repeats == "paper":
@@ -271,9 +282,10 @@ class _Explorer:
                 break
             for _ in range(16):
                 self._episode()
+        allowance = math.log(2.0 * len(search.sets) / ((1.0 - 2.0 * _MAIN_SHARE) * self.failure))
         for c in self._classes():
             if search.tried[c]:
-                radius = math.sqrt(math.log(1e6 * len(search.sets)) / (2.0 * search.tried[c]))
+                radius = math.sqrt(allowance / (2.0 * search.tried[c]))
                 if abs(search.hits[c] / search.tried[c] - sizes.low[c] / self.M) > radius:
                     raise Contradiction(c)
 
@@ -283,7 +295,7 @@ class _Explorer:
         scores = sorted(
             (_log_likelihood(hits, misses, k / self.M), k) for k in range(low, high + 1)
         )
-        needed = math.log(self.M * 2.0 * _BASEL * (c + 1) ** 2 / self.failure)
+        needed = math.log(self.M * _BASEL * (c + 1) ** 2 / (_MAIN_SHARE * self.failure))
         return scores[-1][1] if scores[-1][0] - scores[-2][0] >= needed else None
 
     def _measure(self, accuracy: float) -> None:

@@ -23,6 +23,7 @@ class World(Protocol):
     horizon: int
     discount: float
     reward_values: list[float]
+    random_start: bool
 
     def reset(self) -> int:
         """Begin an episode; its first state."""
@@ -54,6 +55,7 @@ class _Simulation:
         self.horizon = model.horizon if horizon is None else horizon
         self.discount = model.discount
         self.reward_values = model.reward_values.tolist()
+        self.random_start = bool(((model.initial > 0.0).sum(axis=1) > 1).any())
         self._rng = rng
         self._weights = _cumulative(model.weights)
         self._initial = [_cumulative(row) for row in model.initial]
@@ -92,6 +94,7 @@ class _Environment:
             raise ValueError("horizon is needed: the environment does not say how long it runs")
         self.horizon = int(limit) if horizon is None else horizon
         self.discount = 1.0
+        self.random_start = False
         self.reward_values: list[float] = [0.0]
         self._indices = {0.0: 0}
         self._env = env
