@@ -11,10 +11,10 @@ deterministic latent MDP with at most M contexts, so a contradiction is evidence
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["ClassSizes", "Contradiction"]
+__all__ = ["ClassSizes", "ContradictionError"]
 
 
-class Contradiction(Exception):
+class ContradictionError(Exception):
     """The bounds of the class with this number exclude each other."""
 
     def __init__(self, c: int) -> None:
@@ -53,7 +53,7 @@ class ClassSizes:
 
         Raises
         ------
-        Contradiction
+        ContradictionError
             If no deterministic latent MDP with M contexts can show this.
         """
         for part in parts:
@@ -82,7 +82,7 @@ class ClassSizes:
             for parts in self._splits[c].values():
                 waiting += self._tighten(c, parts)
             if self.low[c] > self.high[c]:
-                raise Contradiction(c)
+                raise ContradictionError(c)
             if (self.low[c], self.high[c]) != before:
                 self.changed.add(c)
                 waiting += [c, *self._above[c]]
@@ -104,5 +104,5 @@ class ClassSizes:
                 changed.append(p)
                 self.changed.add(p)
                 if bottom > top:
-                    raise Contradiction(p)
+                    raise ContradictionError(p)
         return changed

@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 from latentmdp import _arrays
 from latentmdp._random import RNGLike
-from latentmdp.deterministic.classes import Contradiction
+from latentmdp.deterministic.classes import ContradictionError
 from latentmdp.deterministic.errors import ExplorationError
 from latentmdp.deterministic.graph import Edge, Graph, GraphPolicy, Node, plan_graph
 from latentmdp.deterministic.search import Outcome, Search
@@ -91,7 +91,7 @@ class Exploration:
     restarts: int
 
 
-class _Surprise(Exception):
+class _SurpriseError(Exception):
     """An outcome where none was expected any more: begin again with what is known."""
 
 
@@ -155,7 +155,7 @@ def explore(
             explorer.find_outcomes()
             exact = explorer.find_probabilities(min_weight is None, accuracy)
             break
-        except _Surprise:
+        except _SurpriseError:
             explorer.restart()
         except ExplorationError:
             if explorer.random_start or random_start is not None or len(explorer.starts) == 1:
@@ -165,7 +165,9 @@ def explore(
     return explorer.result(exact, episode_bound(world, M, weight))
 
 
-def episode_bound(world: Any, n_contexts: int, min_weight: float | None = None, constant: float = 8.0) -> float:
+def episode_bound(
+    world: Any, n_contexts: int, min_weight: float | None = None, constant: float = 8.0
+) -> float:
     """The bound of Theorem A.1: constant H S A binom(M S A, M - 1) n, n = max(1, ln(1/w)) / w.
 
     The last factor is the paper's M log M for w = 1/M. The paper leaves the constant open; with
@@ -256,7 +258,7 @@ class _Explorer:
             try:
                 self._identify()
                 return True
-            except Contradiction:
+            except ContradictionError:
                 warnings.warn(
                     "the observed frequencies are not those of equally likely contexts: "
                     "probabilities are estimated; give min_weight",
@@ -287,7 +289,7 @@ class _Explorer:
             if search.tried[c]:
                 radius = math.sqrt(allowance / (2.0 * search.tried[c]))
                 if abs(search.hits[c] / search.tried[c] - sizes.low[c] / self.M) > radius:
-                    raise Contradiction(c)
+                    raise ContradictionError(c)
 
     def _likeliest_size(self, c: int) -> int | None:
         low, high = self.search.sizes.low[c], self.search.sizes.high[c]
@@ -327,7 +329,7 @@ class _Explorer:
         search, first = self.search, self._reset()
         self.starts[first] = self.starts.get(first, 0) + 1
         if first not in search.roots:
-            raise _Surprise
+            raise _SurpriseError
         n, t = search.roots[first], 0
         plan = search.plan([n] if self.random_start else list(search.roots.values()))
         steps: list[tuple[int, int, Outcome]] = []
@@ -361,7 +363,7 @@ class _Explorer:
             search.hits[c] += 1
         for n, a, outcome in steps:
             if not search.record(n, a, outcome):
-                raise _Surprise
+                raise _SurpriseError
         search.settle([*(n for n, _ in plan), *(n for n, _, _ in steps)])
         for c in {search.nodes[n].c for n, _ in plan}:
             if search.hits[c] == 0 and search.tried[c] > _NEVER_AGAIN / self.weight:

@@ -16,7 +16,7 @@ K(C) shows its outcome with probability at least w_min. These episodes are count
 from collections.abc import Callable
 from typing import Any
 
-from latentmdp.deterministic.classes import ClassSizes, Contradiction
+from latentmdp.deterministic.classes import ClassSizes, ContradictionError
 from latentmdp.deterministic.errors import ExplorationError
 
 __all__ = ["FAR", "Outcome", "Search", "SearchNode"]
@@ -29,7 +29,17 @@ FAR = 10**9
 class SearchNode:
     """(C, s) and what is known of its actions."""
 
-    __slots__ = ("c", "children", "distance", "level", "needed", "parents", "seen", "state", "tries")
+    __slots__ = (
+        "c",
+        "children",
+        "distance",
+        "level",
+        "needed",
+        "parents",
+        "seen",
+        "state",
+        "tries",
+    )
 
     def __init__(self, c: int, state: int, level: int, n_actions: int) -> None:
         self.c, self.state, self.level = c, state, level
@@ -146,7 +156,10 @@ class Search:
         """Whether an action needs no more tries."""
         if not node.seen[a]:
             return False
-        if len(node.seen[a]) >= self.sizes.high[node.c] and sum(node.seen[a].values()) >= self.visits:
+        if (
+            len(node.seen[a]) >= self.sizes.high[node.c]
+            and sum(node.seen[a].values()) >= self.visits
+        ):
             return True
         return not self.alone(node) and self._tried_enough(node, a)
 
@@ -173,7 +186,7 @@ class Search:
         ]
         try:
             self.sizes.split(node.c, (node.state, a), parts)
-        except Contradiction:
+        except ContradictionError:
             M = self.sizes.n_contexts
             raise ExplorationError(
                 f"what was observed needs more than {M} deterministic contexts: either there are "

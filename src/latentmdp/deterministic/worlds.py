@@ -89,7 +89,7 @@ class _Environment:
     def __init__(self, env: Any, horizon: int | None, rng: np.random.Generator) -> None:
         self.n_states, self._first_state = _discrete(env, "observation_space")
         self.n_actions, self._first_action = _discrete(env, "action_space")
-        limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+        limit: Any = getattr(getattr(env, "spec", None), "max_episode_steps", None)
         if horizon is None and limit is None:
             raise ValueError("horizon is needed: the environment does not say how long it runs")
         self.horizon = int(limit) if horizon is None else horizon
@@ -134,7 +134,7 @@ def _cumulative(row: Any) -> tuple[list[int], Any]:
 
 
 def _discrete(env: Any, name: str) -> tuple[int, int]:
-    space = getattr(env, name, None)
+    space: Any = getattr(env, name, None)
     if not hasattr(space, "n") or not hasattr(space, "start"):
         raise TypeError(f"the environment's {name} must be Discrete, got {space}")
     return int(space.n), int(space.start)

@@ -33,9 +33,17 @@ class _Node(NamedTuple):
 class Agent(Protocol):
     """A policy with an explicit memory in place of the history."""
 
-    def start(self, state: int) -> Any: ...
-    def act(self, t: int, state: int, memory: Any) -> Floats: ...
-    def observe(self, memory: Any, s: int, a: int, following: int, z: int) -> Any: ...
+    def start(self, state: int) -> Any:
+        """Memory at the first state."""
+        ...
+
+    def act(self, t: int, state: int, memory: Any) -> Floats:
+        """Probabilities of the actions."""
+        ...
+
+    def observe(self, memory: Any, s: int, a: int, following: int, z: int) -> Any:
+        """Memory after a step."""
+        ...
 
 
 def enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float:
@@ -143,6 +151,7 @@ def _conditioned(belief: Floats, likelihood: Floats) -> Floats:
 
 
 def as_agent(policy: Any, model: LatentMDP) -> Agent:
+    """Any policy, with its memory made explicit."""
     if isinstance(policy, AlphaVectorPolicy):
         return _AlphaAgent(policy, model)
     if isinstance(policy, UniformPolicy):

@@ -15,9 +15,9 @@ from latentmdp.theory.rank import (
     end_state_probs,
     history_matrices,
     joint_sigma,
+    prediction_matrices,
     sigma_h,
     sigma_tau,
-    test_matrices,
 )
 from latentmdp.theory.reachability import (
     connectivity,
@@ -71,6 +71,7 @@ __all__ = [
     "needed_clustering_episodes",
     "needed_psr_episodes",
     "prediction_accuracy",
+    "prediction_matrices",
     "psr_episodes",
     "psr_episodes_for_clustering",
     "reach_probs",
@@ -81,6 +82,5 @@ __all__ = [
     "separation_horizon",
     "sigma_h",
     "sigma_tau",
-    "test_matrices",
     "well_separated",
 ]

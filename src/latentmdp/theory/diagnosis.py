@@ -21,7 +21,13 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning.enumeration import TooManyHistoriesError
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory import sample_size
-from latentmdp.theory.information import Revelation, WellSeparated, kl_rate, revelation, well_separated
+from latentmdp.theory.information import (
+    Revelation,
+    WellSeparated,
+    kl_rate,
+    revelation,
+    well_separated,
+)
 from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.reachability import connectivity, diameter, reach_probs
 from latentmdp.theory.requirements import (
@@ -267,7 +273,9 @@ def diagnose(
         well_separated=(
             well_separated(model, policy, episodes=episodes, rng=generator) if many else None
         ),
-        needed_psr=needed_psr_episodes(model, policy, length, rng=generator) if requirements else None,
+        needed_psr=needed_psr_episodes(model, policy, length, rng=generator)
+        if requirements
+        else None,
         needed_clustering=(
             needed_clustering_episodes(model, policy, rng=generator) if requirements else None
         ),

@@ -70,8 +70,9 @@ class WellSeparated:
     episodes : (M,)
         Episodes of each true context.
     holds : bool or None
-        False if some probability is above the limit by more than 4 standard errors; True if the
-        episodes suffice to see that all are below it (95% confidence in each); else None.
+        False if some probability is above the limit and True if all are below it, with a one-sided
+        confidence of 99.99% and 95% in each (Clopper and Pearson); None if the episodes do not
+        suffice to say.
     """
 
     probabilities: Floats
@@ -103,7 +104,7 @@ def well_separated(
     episodes
         In total, shared equally by the contexts.
     """
-    M, H = model.n_contexts, model.horizon
+    M = model.n_contexts
     per_context = max(2, _arrays.positive_integer("episodes", episodes) // M)
     threshold, limit = (target / M) ** c1, (target / M) ** c2
     exceed = np.zeros((M, M))
@@ -120,17 +121,16 @@ def well_separated(
     stderr = np.sqrt(share * (1.0 - share) / per_context)
     pairs = ~np.eye(M, dtype=bool)
     holds: bool | None = None
-    if ((share - 4.0 * stderr)[pairs] > limit).any():
+    low, high = _binomial_limits(exceed, per_context)
+    if (low[pairs] > limit).any():
         holds = False
-    elif (_upper_limit(exceed, per_context)[pairs] < limit).all():
+    elif (high[pairs] < limit).all():
         holds = True
-    return WellSeparated(
-        share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds
-    )
+    return WellSeparated(share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds)
 
 
 def log_likelihoods(model: LatentMDP, logs: Trajectories) -> Floats:
-    """ln P_m(s_1, r_1, s_2, ...) of each episode without the policy's part, shape (N, M)."""
+    """Logarithm of P_m(s_1, r_1, s_2, ...) without the policy's part, shape (N, M)."""
     states, actions, rewards = logs.as_arrays()
     with np.errstate(divide="ignore"):
         table, initial = np.log(model.packed()), np.log(model.initial)
@@ -138,11 +138,13 @@ def log_likelihoods(model: LatentMDP, logs: Trajectories) -> Floats:
     return initial[:, states[:, 0]].T + steps.sum(axis=1)
 
 
-def _upper_limit(count: Floats, trials: int) -> Floats:
-    """95% upper confidence limit of a binomial probability (Clopper and Pearson)."""
+def _binomial_limits(count: Floats, trials: int) -> tuple[Floats, Floats]:
+    """Lower (99.99%) and upper (95%) confidence limits of binomial probabilities."""
     from scipy.stats import beta
 
-    return np.asarray(beta.ppf(0.95, count + 1.0, trials - count))
+    low = np.where(count > 0, beta.ppf(1e-4, np.maximum(count, 1.0), trials - count + 1.0), 0.0)
+    high = np.where(count < trials, beta.ppf(0.95, count + 1.0, np.maximum(trials - count, 1)), 1.0)
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def revelation(
     """Monte Carlo of the first time the belief in the true context reaches `level`.
 
     Under a policy that does not depend on the time, episodes are followed beyond the horizon
-    until 99% are there or `LONGEST_EPISODE` steps have passed.
+    until 99% are there, twice the time brings no more, or `LONGEST_EPISODE` steps have passed.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), got {level}")
@@ -197,10 +199,13 @@ def revelation(
     seed = np.random.SeedSequence(philox_key(rng))
     first = _first_passage(model, policy, level, episodes, longest, seed)
     while table is not None and len(table) == 1 and longest < LONGEST_EPISODE:
-        if np.isfinite(first).mean() >= 0.99:
+        there = np.isfinite(first).mean()
+        if there >= 0.99:
             break
         longest = min(2 * longest, LONGEST_EPISODE)
         first = _first_passage(model, policy, level, episodes, longest, seed)
+        if there > 0.0 and np.isfinite(first).mean() == there:
+            break
     share = float((first <= model.horizon).mean())
     spread = float(first.std(ddof=1) / np.sqrt(episodes)) if np.isfinite(first).all() else np.inf
     half, most, nearly_all = np.quantile(first, [0.5, 0.9, 0.99], method="higher")

@@ -83,7 +83,7 @@ class LogDiagnosis:
                 f"{S * A - missing} of {S * A}",
                 "every state and action was tried"
                 if missing == 0
-                else f"{missing} pairs of state and action were never tried: nothing is known of them",
+                else f"{missing} pairs of state and action were never tried",
             ),
             (
                 "contexts visible",
@@ -135,7 +135,9 @@ def diagnose_logs(
     whole = [sizes[0] * a + sizes[1] * b for a, b in zip(*estimates)]
     values = tuple(np.linalg.svd(P, compute_uv=False) for P in whole)
     noise = np.array([np.linalg.norm(a - b, 2) / 2.0 for a, b in zip(*estimates)])
-    visible = np.array([int((v > CLEAR * e).sum()) if e > 0.0 else 0 for v, e in zip(values, noise)])
+    visible = np.array(
+        [int((v > CLEAR * e).sum()) if e > 0.0 else 0 for v, e in zip(values, noise)]
+    )
     ends = logs.states[logs.offsets[windows] + windows + length]
     return LogDiagnosis(
         episodes=int(weights.sum()),

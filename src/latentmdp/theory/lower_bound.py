@@ -176,7 +176,9 @@ def _optimal_value(model: LatentMDP) -> Fraction:
         if left == 0:
             return Fraction(0)
         if (left, s, contexts) not in memo:
-            memo[left, s, contexts] = max(after(left, s, a, contexts) for a in range(model.n_actions))
+            memo[left, s, contexts] = max(
+                after(left, s, a, contexts) for a in range(model.n_actions)
+            )
         return memo[left, s, contexts]
 
     def after(left: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:

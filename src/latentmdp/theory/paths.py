@@ -69,8 +69,7 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
     if S * (A * S * Z) ** length * M > MAX_ENTRIES:
         raise ValueError(f"there are S (A S Z)^{length} histories of length {length}: too many")
     steps = model.packed()
-    masses = np.zeros((S, S, M))  # (history so far, its last state, context)
-    masses[range(S), range(S)] = model.initial.T
+    masses = model.initial.T[None]  # (history before its last state, last state, context)
     for t in range(length):
         chosen = table[t if len(table) > 1 else 0]
         masses = np.einsum("hsm,sa,sanzm->hsaznm", masses, chosen, steps, optimize=True)
@@ -78,9 +77,7 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
     return [np.ascontiguousarray(masses[:, s].T) for s in range(S)]
 
 
-def _enumerated_occupancy(
-    model: LatentMDP, policy: Policy | HistoryPolicy, steps: int
-) -> Floats:
+def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
     agent = as_agent(policy, model)
     visits = np.zeros((steps, model.n_contexts, model.n_states, model.n_actions))
     for t, nodes in enumerate(_levels(model, policy, steps)):

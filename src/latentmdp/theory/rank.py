@@ -17,6 +17,8 @@ M-th singular value of that matrix over P^pi(end state = s), the number that ent
 Theorem D.1; with equal weights it is sigma_h / M.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,12 +27,19 @@ from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.paths import MAX_ENTRIES, histories
 
-__all__ = ["end_state_probs", "history_matrices", "joint_sigma", "sigma_h", "sigma_tau", "test_matrices"]
+__all__ = [
+    "end_state_probs",
+    "history_matrices",
+    "joint_sigma",
+    "prediction_matrices",
+    "sigma_h",
+    "sigma_tau",
+]
 
 Floats = NDArray[np.float64]
 
 
-def test_matrices(model: LatentMDP, length: int = 1) -> Floats:
+def prediction_matrices(model: LatentMDP, length: int = 1) -> Floats:
     """L_s for every state, shape (S, (A S Z)^l, M).
 
     Tests are ordered by their steps (a, s', r), the first one slowest.
@@ -45,9 +54,6 @@ def test_matrices(model: LatentMDP, length: int = 1) -> Floats:
         # step (a, s', z) from s, then a shorter test from s'
         tests = np.einsum("sanzm,ntm->sanztm", steps, tests).reshape(S, -1, M)
     return tests
-
-
-test_matrices.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever pytest thinks
 
 
 def history_matrices(
@@ -70,7 +76,7 @@ def end_state_probs(
 def sigma_tau(model: LatentMDP, length: int = 1) -> Floats:
     """sigma_tau of Condition 1 for every state, shape (S,)."""
     M = model.n_contexts
-    return np.array([_singular(L, M) for L in test_matrices(model, length)])
+    return np.array([_singular(L, M) for L in prediction_matrices(model, length)])
 
 
 def sigma_h(
@@ -92,13 +98,13 @@ def _joint_singular(
 ) -> Floats:
     M = model.n_contexts
     found = np.full(model.n_states, np.nan)
-    tests = test_matrices(model, length)
+    tests = prediction_matrices(model, length)
     for s, H in enumerate(history_matrices(model, policy, length)):
         end = float(model.weights @ H.sum(axis=1))
         if end > 0.0:
             # L = Q R has the singular values of R, and so has the product on both sides
-            left = np.linalg.qr(tests[s], mode="r")
-            right = np.linalg.qr((scale[:, None] * H).T, mode="r")
+            left: Any = np.linalg.qr(tests[s], mode="r")
+            right: Any = np.linalg.qr((scale[:, None] * H).T, mode="r")
             found[s] = _singular(left @ right.T, M) / end
     return found
 

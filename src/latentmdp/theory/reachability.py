@@ -17,7 +17,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.paths import occupancy
 
-__all__ = ["connectivity", "diameter", "hitting_times", "reachability", "reach_probs"]
+__all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachability"]
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ def _times_to(T: Floats, goal: int) -> Floats:
     if others.size == 0:
         return times
     safe = T[others][:, :, ~sure].sum(axis=-1) == 0.0
-    within = T[np.ix_(others, range(T.shape[1]), others)]
+    within = T[others][:, :, others]
     chosen = policy[others]
     rows = np.arange(others.size)
     while True:
@@ -109,12 +109,12 @@ def _proper_policy(T: Floats, goal: int) -> tuple[NDArray[np.int64], NDArray[np.
     possible = T > 0.0
     sure = np.ones(S, dtype=bool)
     while True:
-        inside = ~(possible & ~sure).any(axis=-1)  # actions that cannot leave `sure`
+        inside = ~np.any(possible & ~sure, axis=-1)  # actions that cannot leave `sure`
         reached = np.zeros(S, dtype=bool)
         reached[goal] = True
         policy = np.zeros(S, dtype=np.int64)
         while True:
-            towards = inside & (possible & reached).any(axis=-1)
+            towards = np.logical_and(inside, np.any(possible & reached, axis=-1))
             fresh = towards.any(axis=1) & ~reached & sure
             if not fresh.any():
                 break

@@ -19,7 +19,7 @@ from latentmdp._random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
-from latentmdp.theory.rank import history_matrices, test_matrices
+from latentmdp.theory.rank import history_matrices, prediction_matrices
 
 __all__ = ["Requirement", "needed_clustering_episodes", "needed_psr_episodes"]
 
@@ -54,7 +54,7 @@ def needed_psr_episodes(
     weights = model.weights[:, None]
     joint = [
         L @ (weights * H)
-        for L, H in zip(test_matrices(model, length), history_matrices(model, policy, length))
+        for L, H in zip(prediction_matrices(model, length), history_matrices(model, policy, length))
     ]
     M = model.n_contexts
     sigma = [np.linalg.svd(P, compute_uv=False)[M - 1 : M] for P in joint]
@@ -89,7 +89,10 @@ def needed_clustering_episodes(
     repetitions = _arrays.positive_integer("repetitions", repetitions)
     generator = as_generator(rng)
     needed = np.array(
-        [_one_clustering(model, policy or UniformPolicy(), most, generator) for _ in range(repetitions)]
+        [
+            _one_clustering(model, policy or UniformPolicy(), most, generator)
+            for _ in range(repetitions)
+        ]
     )
     return _summary(needed)
 

@@ -11,9 +11,9 @@ from scipy.special import lambertw
 
 __all__ = [
     "clustering_episodes",
-    "initialization_error",
     "inference_horizon",
     "initial_counts",
+    "initialization_error",
     "largest_smoothing",
     "prediction_accuracy",
     "psr_episodes",
@@ -130,10 +130,10 @@ def psr_episodes(
     _positive(error=error, steps=steps, constant=constant)
     if min(sigma_tau, sigma_h, end_state_prob) <= 0.0:
         return math.inf
-    A, l = n_actions, length
+    A = n_actions
     accuracy = steps**2 / error**2
-    shape = n_contexts * A ** (2 * l + 1) / (end_state_prob * sigma_tau**2 * sigma_h**2)
-    rest = n_states + A**l / sigma_h**2
+    shape = n_contexts * A ** (2 * length + 1) / (end_state_prob * sigma_tau**2 * sigma_h**2)
+    rest = n_states + A**length / sigma_h**2
     return constant * shape * accuracy * rest * math.log(n_states * A / failure_probability)
 
 
@@ -195,10 +195,10 @@ def psr_episodes_for_clustering(
     _positive(accuracy=accuracy, steps=steps, constant=constant)
     if min(sigma_tau, sigma_h, end_state_prob, alpha_2, alpha_3) <= 0.0:
         return math.inf
-    A, l = n_actions, length
+    A = n_actions
     clusters = horizon**2 * n_contexts**3 / (accuracy * alpha_2 * alpha_3) ** 2
-    shape = A ** (2 * l + 2 * test_length + 3) / (end_state_prob * (sigma_tau * sigma_h) ** 2)
-    rest = n_states + A**l / sigma_h**2
+    shape = A ** (2 * length + 2 * test_length + 3) / (end_state_prob * (sigma_tau * sigma_h) ** 2)
+    rest = n_states + A**length / sigma_h**2
     logarithm = math.log(steps / failure_probability) ** log_power
     return constant * clusters * shape * rest * logarithm
 

@@ -23,8 +23,11 @@ def rows(d: Diagnosis) -> list[Row]:
     return [
         _separation(d),
         _horizon(d),
-        ("Theorem 3.4: alpha, eps_init", f"{d.smoothing:.3g}, {d.initialization_error:.3g}",
-         "largest smoothing and start error that the theorem admits"),
+        (
+            "Theorem 3.4: alpha, eps_init",
+            f"{d.smoothing:.3g}, {d.initialization_error:.3g}",
+            "largest smoothing and start error that the theorem admits",
+        ),
         _revelation(d),
         _condition_3(d),
         _rank("Condition 1: sigma_tau", d.sigma_tau, d.length, "tests"),
@@ -59,7 +62,9 @@ def _horizon(d: Diagnosis) -> Row:
     if math.isinf(d.needed_horizon):
         return name, "inf", "does not apply without separation"
     verdict = "enough" if d.horizon >= d.needed_horizon else "too short for the theorem"
-    needs = f"Theorem 3.4 needs H >= {d.needed_horizon:.3g} (C = 1); you have {d.horizon}: {verdict}"
+    needs = (
+        f"Theorem 3.4 needs H >= {d.needed_horizon:.3g} (C = 1); you have {d.horizon}: {verdict}"
+    )
     return name, f"{d.needed_horizon:.3g}", needs
 
 
@@ -74,8 +79,8 @@ def _revelation(d: Diagnosis) -> Row:
     return (
         name,
         shown,
-        f"median / 90%; within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of episodes; "
-        f"slowest pair {slowest:.3g} nats a step",
+        f"median / 90%; within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of "
+        f"episodes; slowest pair {slowest:.3g} nats a step",
     )
 
 
@@ -97,15 +102,25 @@ def _condition_3(d: Diagnosis) -> Row:
     return name, f"{p:.3g} ± {error:.1g}", f"{said} (must be below {found.limit:.2g}, eps_p = 0.1)"
 
 
-def _rank(name: str, sigma: np.ndarray[tuple[int, ...], np.dtype[np.float64]], length: int, what: str) -> Row:
+def _rank(
+    name: str, sigma: np.ndarray[tuple[int, ...], np.dtype[np.float64]], length: int, what: str
+) -> Row:
     if np.isnan(sigma).all():
         return name, "-", f"no history of length {length} can end"
     lost = int(np.isnan(sigma).sum())
     smallest, s = float(np.nanmin(sigma)), int(np.nanargmin(sigma))
     note = f"; {lost} states never reached at that time" if lost else ""
     if smallest <= _TINY:
-        return name, "0", f"fails in state {s}: {what} of length {length} do not span the contexts{note}"
-    return name, f"{smallest:.3g}", f"holds with {what} of length {length}; smallest in state {s}{note}"
+        return (
+            name,
+            "0",
+            f"fails in state {s}: {what} of length {length} do not span the contexts{note}",
+        )
+    return (
+        name,
+        f"{smallest:.3g}",
+        f"holds with {what} of length {length}; smallest in state {s}{note}",
+    )
 
 
 def _reach(d: Diagnosis) -> Row:
