@@ -16,9 +16,8 @@ def test_singular_values_are_those_of_the_population_up_to_the_noise():
     model = lm.make("separated", contexts=3, states=4, actions=2, delta=1.0, horizon=4, rng=0)
     found = lm.diagnose(uniform_logs(model, 300_000), lm.UniformPolicy())
     weights = model.weights[:, None]
-    for s, (L, H) in enumerate(
-        zip(theory.prediction_matrices(model), theory.history_matrices(model))
-    ):
+    tests, histories = theory.prediction_matrices(model), theory.history_matrices(model)
+    for s, (L, H) in enumerate(zip(tests, histories)):
         population = np.linalg.svd(L @ (weights * H), compute_uv=False)
         # Weyl: singular values move by at most the error's norm, of which the noise is an estimate
         assert (

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
-from latentmdp.planning.enumeration import TooManyHistoriesError
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory import sample_size
 from latentmdp.theory.information import (
@@ -291,6 +290,8 @@ def diagnose(
 
 def _follow(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats, Floats]:
     """Reach probabilities and KL rates; NaN where the policy cannot be followed exactly."""
+    from latentmdp.planning.enumeration import TooManyHistoriesError
+
     M, S = model.n_contexts, model.n_states
     try:
         return reach_probs(model, policy), kl_rate(model, policy)

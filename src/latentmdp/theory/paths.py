@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp.model import LatentMDP
-from latentmdp.planning.enumeration import TooManyHistoriesError, as_agent
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 
 __all__ = ["action_table", "histories", "occupancy"]
@@ -78,6 +77,8 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
 
 
 def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
+    from latentmdp.planning.enumeration import as_agent
+
     agent = as_agent(policy, model)
     visits = np.zeros((steps, model.n_contexts, model.n_states, model.n_actions))
     for t, nodes in enumerate(_levels(model, policy, steps)):
@@ -91,6 +92,8 @@ def _levels(
     model: LatentMDP, policy: Policy | HistoryPolicy, count: int
 ) -> Iterator[list[tuple[int, Floats, Any]]]:
     """Lists of (state, mass, memory), one list for each of `count` times."""
+    from latentmdp.planning.enumeration import TooManyHistoriesError, as_agent
+
     agent = as_agent(policy, model)
     packed = model.packed()
     nodes = [

@@ -7,8 +7,6 @@ needed on a given model next to them.
 
 import math
 
-from scipy.special import lambertw
-
 __all__ = [
     "clustering_episodes",
     "inference_horizon",
@@ -31,7 +29,11 @@ def largest_smoothing(delta: float, n_states: int, *, constant: float = 200.0) -
     right = delta**2 / (constant * n_states)
     if right >= 1.0 / math.e:
         return 1.0 / math.e
-    return float(math.exp(lambertw(-right, k=-1).real))
+    # y = ln(1/alpha) solves y - ln y = -ln right, y > 1: Newton's method, from above, is monotone
+    y, target = 2.0 - 2.0 * math.log(right), -math.log(right)
+    for _ in range(60):
+        y -= (y - math.log(y) - target) / (1.0 - 1.0 / y)
+    return math.exp(-y)
 
 
 def initialization_error(
