@@ -6,6 +6,7 @@ from latentmdp.theory.information import (
     WellSeparated,
     divergences,
     kl_rate,
+    log_probability_norm,
     revelation,
     well_separated,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "joint_sigma",
     "kl_rate",
     "largest_smoothing",
+    "log_probability_norm",
     "needed_clustering_episodes",
     "needed_psr_episodes",
     "prediction_accuracy",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, philox_key
@@ -25,7 +25,15 @@ from latentmdp.simulation import simulate
 from latentmdp.theory.paths import action_table, occupancy
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Revelation", "WellSeparated", "divergences", "kl_rate", "revelation", "well_separated"]
+__all__ = [
+    "Revelation",
+    "WellSeparated",
+    "divergences",
+    "kl_rate",
+    "log_probability_norm",
+    "revelation",
+    "well_separated",
+]
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +53,22 @@ def divergences(model: LatentMDP) -> Floats:
                     terms = P[m] * (np.log(P[m]) - np.log(P[n]))
                 found[m, n] = np.where(P[m] > 0.0, terms, 0.0).sum(axis=-1)
     return np.maximum(found, 0.0)
+
+
+def log_probability_norm(probabilities: ArrayLike) -> float:
+    """Sub-exponential norm of ln(1/P(X)), sup_{q >= 1} E[ln^q(1/P(X))]^{1/q} / q [Lemma C.2].
+
+    The lemma says 1/e for any X. Its proof bounds one term p ln^q(1/p) by (q/e)^q and forgets the
+    sum over the n values of X, so what it proves is n/e; at q = 1 the expectation is the entropy,
+    up to ln n, which exceeds 1/e for a fair coin. The horizon of Lemma C.1 then depends on the
+    number of observations a little more than it says.
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    p = p[p > 0.0]
+    logs = -np.log(p)
+    orders = np.geomspace(1.0, 200.0, 2000)
+    moments = [float((p @ logs**q) ** (1.0 / q) / q) for q in orders]
+    return max(moments)
 
 
 def kl_rate(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:

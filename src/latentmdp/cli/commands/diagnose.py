@@ -54,7 +54,7 @@ def command(
                 raise typer.BadParameter(f"{file} holds a {type(found).__name__}")
         rows = diagnosis.rows()
         screen.result(file=str(file), rows=[list(row) for row in rows], **_fields(diagnosis))
-        screen.table(str(file), ("assumption", "number", "verdict"), rows)
+        screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))
 
 
 def _fields(diagnosis: Any) -> dict[str, Any]:
