@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from latentmdp.experiments.lower_bound import analysis, run
 from latentmdp.experiments.lower_bound.settings import ARMS, FULL, QUICK, Setting
@@ -76,3 +77,11 @@ def test_a_small_run_from_end_to_end(tmp_path):
     assert all(r["episodes"] >= r["sequences"] for r in exploration)
     assert (tmp_path / "lower_bound.svg").read_text().lstrip().startswith("<?xml")
     assert (tmp_path / "lower_bound.txt").read_text() == said + "\n"
+
+
+def test_unknown_experiments_are_refused():
+    from latentmdp.cli.app import app
+
+    found = CliRunner().invoke(app, ["reproduce", "lower"])
+    assert found.exit_code == 2
+    assert "lower-bound" in found.output

@@ -9,7 +9,7 @@ hides.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,11 +131,15 @@ def text(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def reproduce(out: str | os.PathLike[str] = "out/lower-bound", quick: bool = False) -> str:
+def reproduce(
+    out: str | os.PathLike[str] = "out/lower-bound",
+    quick: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> str:
     """Run the experiment and write lower_bound.svg, .parquet and .txt; gives the text."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    outcomes = run(QUICK if quick else FULL)
+    outcomes = run(QUICK if quick else FULL, progress)
     write_figure(figure(outcomes), folder / "lower_bound.svg")
     _write_table(outcomes, folder / "lower_bound.parquet")
     said = text(outcomes)

@@ -12,7 +12,7 @@ Run as a module it plays every setting and writes the table, the figure and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,14 +38,14 @@ class Outcome:
 
 
 def run(
-    settings: Iterable[Setting], progress: Callable[[Outcome], None] | None = None
+    settings: Sequence[Setting], progress: Callable[[int, int], None] | None = None
 ) -> list[Outcome]:
-    """Play every setting."""
+    """Play every setting; `progress(done, total)` is called after each."""
     outcomes = []
     for setting in settings:
         outcomes.append(run_one(setting))
         if progress is not None:
-            progress(outcomes[-1])
+            progress(len(outcomes), len(settings))
     return outcomes
 
 
