@@ -27,6 +27,7 @@ from latentmdp.theory.information import (
     revelation,
     well_separated,
 )
+from latentmdp.theory.paths import MAX_ENTRIES
 from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.reachability import connectivity, diameter, reach_probs
 from latentmdp.theory.requirements import (
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["Diagnosis", "diagnose"]
 
 Floats = NDArray[np.float64]
+
+MOST_DIAMETER_WORK = 2e10
+"""M S^4 up to which diameters are computed, some ten seconds."""
 
 ROUNDING = 1e-12
 """Singular values up to this are taken for zero."""
@@ -128,8 +132,10 @@ class Diagnosis:
 
     @property
     def psr_episodes(self) -> float:
-        """n0 of Theorem 3.5 with its constants set to 1."""
+        """n0 of Theorem 3.5 with its constants set to 1; NaN if the sigmas are not known."""
         accuracy = self._if_separated(sample_size.initialization_error)
+        if np.isnan(self.sigma_tau).all():
+            return math.nan
         if accuracy == 0.0:
             return math.inf
         return sample_size.psr_episodes_for_clustering(
@@ -139,7 +145,7 @@ class Diagnosis:
             self.horizon,
             sigma_tau=_smallest(self.sigma_tau),
             sigma_h=_smallest(self.sigma_joint),
-            end_state_prob=float(self.end_state_probs.min()),
+            end_state_prob=_smallest(self.end_state_probs),
             alpha_2=self.alpha_2,
             alpha_3=float(self.alpha_3.min()),
             accuracy=sample_size.prediction_accuracy(min(self.delta, 2.0), accuracy),
@@ -239,7 +245,8 @@ def diagnose(
     Notes
     -----
     alpha_2 and the KL rate are exact for Markov policies. For others all histories are enumerated;
-    where those are too many, they are NaN.
+    where those are too many, they are NaN. So are singular values where tests or histories are too
+    many, and diameters of very large models (`theory.diameter` computes them all the same).
     """
     length = _arrays.positive_integer("length", length)
     if isinstance(model_or_logs, Trajectories):
@@ -254,19 +261,20 @@ def diagnose(
     generator = as_generator(rng)
     many = model.n_contexts > 1
     reach, rate = _follow(model, policy)
+    tau, history, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
     return Diagnosis(
         delta=separation(model),
         closest=closest_contexts(model) if many else None,
-        sigma_tau=sigma_tau(model, length),
-        sigma_h=sigma_h(model, policy, length),
-        sigma_joint=joint_sigma(model, policy, length),
-        end_state_probs=end_state_probs(model, policy, length),
+        sigma_tau=tau,
+        sigma_h=history,
+        sigma_joint=joint,
+        end_state_probs=ends,
         alpha_2=float(reach.min()),
         hardest=_where(reach),
         alpha_3=alpha_3,
         connected=alpha_3 > 0.0,
-        diameter=diameter(model),
+        diameter=_diameter(model),
         kl_rate=rate,
         revelation=revelation(model, policy, episodes=episodes, rng=generator) if many else None,
         well_separated=(
@@ -297,6 +305,24 @@ def _follow(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats, F
         return reach_probs(model, policy), kl_rate(model, policy)
     except TooManyHistoriesError:
         return np.full((M, S), np.nan), np.full((M, M), np.nan)
+
+
+def _ranks(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> tuple[Floats, ...]:
+    """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
+    S, M = model.n_states, model.n_contexts
+    if S * (model.n_actions * S * model.n_rewards) ** length * M > MAX_ENTRIES:
+        return tuple(np.full(S, np.nan) for _ in range(4))
+    return (
+        sigma_tau(model, length),
+        sigma_h(model, policy, length),
+        joint_sigma(model, policy, length),
+        end_state_probs(model, policy, length),
+    )
+
+
+def _diameter(model: LatentMDP) -> Floats:
+    M, S = model.n_contexts, model.n_states
+    return diameter(model) if M * S**4 <= MOST_DIAMETER_WORK else np.full(M, np.nan)
 
 
 def _where(reach: Floats) -> tuple[int, int] | None:

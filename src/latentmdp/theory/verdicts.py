@@ -106,7 +106,7 @@ def _rank(
     name: str, sigma: np.ndarray[tuple[int, ...], np.dtype[np.float64]], length: int, what: str
 ) -> Row:
     if np.isnan(sigma).all():
-        return name, "-", f"no history of length {length} can end"
+        return name, "-", f"not computed: {what} of length {length} are too many, or there are none"
     lost = int(np.isnan(sigma).sum())
     smallest, s = float(np.nanmin(sigma)), int(np.nanargmin(sigma))
     note = f"; {lost} states never reached at that time" if lost else ""
@@ -143,6 +143,8 @@ def _connected(d: Diagnosis) -> Row:
 
 def _diameter(d: Diagnosis) -> Row:
     worst = float(d.diameter.max())
+    if math.isnan(worst):
+        return "Remark 1: diameter", "-", "not computed: too many states"
     if math.isinf(worst):
         return "Remark 1: diameter", "inf", "some state cannot be reached for sure from another"
     return "Remark 1: diameter", f"{worst:.3g}", "steps between the two states farthest apart"
@@ -151,7 +153,9 @@ def _diameter(d: Diagnosis) -> Row:
 def _sizes(name: str, formula: float, needed: object) -> Row:
     from latentmdp.theory.requirements import Requirement
 
-    if math.isinf(formula):
+    if math.isnan(formula):
+        verdict = "not computed, since a number above is not"
+    elif math.isinf(formula):
         verdict = "no number suffices: an assumption above fails"
     else:
         verdict = "with all constants 1"
