@@ -48,8 +48,8 @@ def main() -> None:
         print(
             f"(M, S, A, H) = {(M, S, A, H)}: the box needs {np.median(ratios):.1f} times the "
             f"episodes (10 instances, {min(ratios):.1f} to {max(ratios):.1f}); "
-            f"{np.median(microseconds):.0f} us an episode, {slower:.1f} times simulating a callable "
-            "policy"
+            f"{np.median(microseconds):.0f} us an episode, {slower:.1f} times simulating a "
+            "callable policy"
         )
     for M, A in ((2, 2), (3, 3), (4, 4)):
         found = explore(lm.make("lower-bound", contexts=M, actions=A, rng=0), M, rng=0)
