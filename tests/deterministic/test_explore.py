@@ -312,3 +312,36 @@ def test_what_is_not_an_environment():
         explore(gymnasium.make("CartPole-v1"), 2, horizon=5)
     with pytest.raises(ValueError, match="horizon is needed"):
         explore(Corridor(), 2)
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def test_sizes_of_classes_follow_from_splits():
+    from latentmdp.deterministic.classes import ClassSizes, ContradictionError
+
+    sizes = ClassSizes(4)
+    root, a, b, c, d = (sizes.add() for _ in range(5))
+    sizes.split(root, "x", [a, b])
+    assert (sizes.low[root], sizes.high[a], sizes.high[b]) == (2, 3, 3)
+    sizes.split(a, "y", [c, d])
+    assert (sizes.low[a], sizes.low[root], sizes.high[b], sizes.high[c]) == (2, 3, 2, 2)
+    sizes.close([root])
+    assert (sizes.low[root], sizes.low[b]) == (4, 1)
+    sizes.fix(b, 2)
+    assert (sizes.low[a], sizes.high[a], sizes.low[c], sizes.high[d]) == (2, 2, 1, 1)
+    with pytest.raises(ContradictionError):
+        sizes.split(c, "z", [sizes.add(), sizes.add()])
+
+
+def test_rare_outcomes_that_were_missed_restart_the_search():
+    # one try an action: misses are certain to happen, and are repaired when they show
+    restarts, optimal = 0, 0
+    for seed in range(30):
+        model = random_instance(seed)
+        found = explore(model, model.n_contexts, repeats=2, rng=seed)
+        restarts += found.restarts
+        value = lm.evaluate(model, found.policy, method="exact").mean
+        optimal += value >= brute_force(model) - 1e-9
+    assert restarts > 0
+    assert optimal >= 20

@@ -140,7 +140,10 @@ class Explorer:
         for n, a, outcome in steps:
             if not search.record(n, a, outcome):
                 raise SurpriseError
+        known = len(search.nodes)
         search.settle([*(n for n, _ in plan), *(n for n, _, _ in steps)])
+        if search.undecided is not None and len(search.nodes) > known:
+            raise SurpriseError  # a new outcome after all seemed explored
         for c in {search.nodes[n].c for n, _ in plan}:
             if search.hits[c] == 0 and search.tried[c] > _NEVER_AGAIN / self.weight:
                 raise ExplorationError(

@@ -154,12 +154,10 @@ class Search:
 
     def finished(self, node: SearchNode, a: int) -> bool:
         """Whether an action needs no more tries."""
-        if not node.seen[a]:
+        visits = sum(node.seen[a].values())
+        if visits == 0:
             return False
-        if (
-            len(node.seen[a]) >= self.sizes.high[node.c]
-            and sum(node.seen[a].values()) >= self.visits
-        ):
+        if len(node.seen[a]) >= self.sizes.high[node.c] and visits >= self.visits:
             return True
         return not self.alone(node) and self._tried_enough(node, a)
 
