@@ -19,7 +19,7 @@ __all__ = ["action_table", "histories", "occupancy"]
 
 Floats = NDArray[np.float64]
 
-MAX_HISTORIES = 200_000
+MAX_HISTORIES = 50_000
 MAX_ENTRIES = 50_000_000
 
 
