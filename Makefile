@@ -38,11 +38,12 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name.run; done
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
+	$(BIN)/python -m latentmdp.report.explanation docs/explanation/pictures > /dev/null
 	$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) out site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist build docs/explanation/pictures .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -exec rm -rf {} +
 
 $(BIN)/python:

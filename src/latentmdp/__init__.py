@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
-    from latentmdp import testing, theory
+    from latentmdp import deterministic, testing, theory
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError
     from latentmdp.fit import Fit
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
+    from latentmdp.theory.diagnosis import diagnose
     from latentmdp.theory.separation import separation
     from latentmdp.trajectories import Trajectories
 
@@ -43,6 +44,8 @@ __all__ = [
     "Value",
     "__version__",
     "clustering_accuracy",
+    "deterministic",
+    "diagnose",
     "evaluate",
     "initialize",
     "load",
@@ -72,6 +75,7 @@ _HOMES = {
     "UniformPolicy": "policies",
     "Value": "planning",
     "clustering_accuracy": "metrics",
+    "diagnose": "theory",
     "evaluate": "planning",
     "initialize": "learning.initialization",
     "load": "io",
@@ -83,7 +87,7 @@ _HOMES = {
     "separation": "theory",
     "simulate": "simulation",
 }
-_SUBPACKAGES = ("testing", "theory")
+_SUBPACKAGES = ("deterministic", "testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

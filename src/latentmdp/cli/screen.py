@@ -43,15 +43,22 @@ class Screen:
             line = Text.assemble((subject, "bold"), " " if subject else "", text)
             Console().print(line, soft_wrap=True)
 
-    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print a table; all columns but the first are aligned right."""
+    def table(
+        self,
+        title: str,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        words: Sequence[str] = (),
+    ) -> None:
+        """Print a table; columns are aligned right, but for the first and those of `words`."""
         if self.talks:
             from rich.console import Console
             from rich.table import Table
 
             table = Table(title=title, title_justify="left")
             for i, name in enumerate(header):
-                table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
+                left = i == 0 or name in words
+                table.add_column(name, justify="left" if left else "right", no_wrap=i == 0)
             for row in rows:
                 table.add_row(*row)
             Console().print(table)

@@ -15,7 +15,7 @@ from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
 
-__all__ = ["TooManyHistoriesError", "enumerated_value"]
+__all__ = ["Agent", "TooManyHistoriesError", "as_agent", "enumerated_value"]
 
 Floats = NDArray[np.float64]
 
@@ -30,17 +30,25 @@ class _Node(NamedTuple):
     memory: Any
 
 
-class _Agent(Protocol):
+class Agent(Protocol):
     """A policy with an explicit memory in place of the history."""
 
-    def start(self, state: int) -> Any: ...
-    def act(self, t: int, state: int, memory: Any) -> Floats: ...
-    def observe(self, memory: Any, s: int, a: int, following: int, z: int) -> Any: ...
+    def start(self, state: int) -> Any:
+        """Memory at the first state."""
+        ...
+
+    def act(self, t: int, state: int, memory: Any) -> Floats:
+        """Probabilities of the actions."""
+        ...
+
+    def observe(self, memory: Any, s: int, a: int, following: int, z: int) -> Any:
+        """Memory after a step."""
+        ...
 
 
 def enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float:
     """Exact value; raises `TooManyHistoriesError` beyond `max_histories` at one time step."""
-    agent = _agent(policy, model)
+    agent = as_agent(policy, model)
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
     nodes = [
         _Node(s, model.weights * model.initial[:, s], agent.start(s))
@@ -67,7 +75,7 @@ def enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float
     return value
 
 
-def _successors(model: LatentMDP, agent: _Agent, node: _Node, a: int, joint: Floats) -> list[_Node]:
+def _successors(model: LatentMDP, agent: Agent, node: _Node, a: int, joint: Floats) -> list[_Node]:
     following = model.packed()[node.state, a] * joint
     possible = np.argwhere((following > 0.0).any(axis=-1))
     return [
@@ -142,7 +150,8 @@ def _conditioned(belief: Floats, likelihood: Floats) -> Floats:
     return product / total if total > 0.0 else belief
 
 
-def _agent(policy: Any, model: LatentMDP) -> _Agent:
+def as_agent(policy: Any, model: LatentMDP) -> Agent:
+    """Any policy, with its memory made explicit."""
     if isinstance(policy, AlphaVectorPolicy):
         return _AlphaAgent(policy, model)
     if isinstance(policy, UniformPolicy):

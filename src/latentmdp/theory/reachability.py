@@ -1,0 +1,125 @@
+"""Can everything be reached, and are the states of each context connected [kwon2021, App. D.2].
+
+Assumption 3: P_m^pi(s_{H-1} = s) >= alpha_2 for all m, s under the exploration policy pi. The paper
+counts from 1, so s_{H-1} is the state after H - 2 transitions.
+
+Assumption 4: the undirected graph G_m with an edge (s, s') wherever T_m(s' | s, a) >= alpha_3 for
+some a is connected. The largest such alpha_3 is the smallest edge of a maximum spanning tree.
+
+Remark 1: the diameter D_m = max_{s != s'} min_pi E_m^pi[steps from s to s'], and then alpha_3 is at
+least 1 / D_m.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp.model import LatentMDP
+from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
+from latentmdp.theory.paths import occupancy
+
+__all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachability"]
+
+Floats = NDArray[np.float64]
+
+
+def reach_probs(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
+    """P_m^pi(s_{H-1} = s), shape (M, S); with a horizon of 1 the first state is meant."""
+    steps = max(0, model.horizon - 2)
+    return occupancy(model, policy or UniformPolicy(), steps + 1)[steps].sum(axis=-1)
+
+
+def reachability(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> float:
+    """alpha_2 of Assumption 3 for a policy (uniform by default)."""
+    return float(reach_probs(model, policy).min())
+
+
+def connectivity(model: LatentMDP) -> Floats:
+    """alpha_3 of Assumption 4: the largest that keeps G_m connected, shape (M,); 0 if none does.
+
+    A single state is connected whatever alpha_3: the value is 1.
+    """
+    strongest = model.transitions.max(axis=2)
+    edges = np.maximum(strongest, strongest.transpose(0, 2, 1))
+    return np.array([_bottleneck(graph) for graph in edges])
+
+
+def _bottleneck(edges: Floats) -> float:
+    """Smallest edge of a maximum spanning tree (Prim): grow by the strongest edge to the rest."""
+    best = edges[0].copy()
+    outside = np.ones(len(edges), dtype=bool)
+    outside[0] = False
+    weakest = 1.0
+    while outside.any():
+        nearest = int(np.argmax(np.where(outside, best, -1.0)))
+        weakest = min(weakest, float(best[nearest]))
+        outside[nearest] = False
+        best = np.maximum(best, edges[nearest])
+    return weakest
+
+
+def diameter(model: LatentMDP) -> Floats:
+    """D_m of Remark 1, shape (M,); infinite if some state cannot be reached for sure."""
+    if model.n_states == 1:
+        return np.zeros(model.n_contexts)
+    return np.array([hitting_times(T).max() for T in model.transitions])
+
+
+def hitting_times(transitions: Floats) -> Floats:
+    """min_pi E[steps from s to g] in one MDP (S, A, S), shape (S, S); the diagonal is 0."""
+    S = len(transitions)
+    times = np.empty((S, S))
+    for goal in range(S):
+        times[:, goal] = _times_to(transitions, goal)
+    return times
+
+
+def _times_to(T: Floats, goal: int) -> Floats:
+    """Policy iteration on the states that can reach the goal for sure.
+
+    It begins with a proper policy, one that reaches the goal, and then improves strictly, so it
+    ends at the optimum of this shortest-path problem; every evaluation solves linear equations.
+    """
+    S = len(T)
+    policy, sure = _proper_policy(T, goal)
+    others = np.flatnonzero(sure & (np.arange(S) != goal))
+    times = np.full(S, np.inf)
+    times[goal] = 0.0
+    if others.size == 0:
+        return times
+    safe = T[others][:, :, ~sure].sum(axis=-1) == 0.0
+    within = T[others][:, :, others]
+    chosen = policy[others]
+    rows = np.arange(others.size)
+    while True:
+        system = np.eye(others.size) - within[rows, chosen]
+        current = np.linalg.solve(system, np.ones(others.size))
+        options = np.where(safe, 1.0 + within @ current, np.inf)
+        better = options.argmin(axis=1)
+        gain = current - options[rows, better]
+        improve = gain > 1e-12 * current
+        if not improve.any():
+            times[others] = current
+            return times
+        chosen = np.where(improve, better, chosen)
+
+
+def _proper_policy(T: Floats, goal: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """States that reach the goal with probability 1 under some policy, and such a policy."""
+    S = len(T)
+    possible = T > 0.0
+    sure = np.ones(S, dtype=bool)
+    while True:
+        inside = ~np.any(possible & ~sure, axis=-1)  # actions that cannot leave `sure`
+        reached = np.zeros(S, dtype=bool)
+        reached[goal] = True
+        policy = np.zeros(S, dtype=np.int64)
+        while True:
+            towards = np.logical_and(inside, np.any(possible & reached, axis=-1))
+            fresh = towards.any(axis=1) & ~reached & sure
+            if not fresh.any():
+                break
+            policy[fresh] = towards[fresh].argmax(axis=1)
+            reached |= fresh
+        if (reached == sure).all():
+            return policy, sure
+        sure = reached

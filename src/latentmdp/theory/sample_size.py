@@ -1,0 +1,217 @@
+"""The sizes that the paper's theorems ask for, every absolute constant a named parameter.
+
+The paper leaves absolute constants open; here they default to 1 (or to the number it prints), so
+the formulas show how requirements scale, not certificates. `theory.requirements` puts what is truly
+needed on a given model next to them.
+"""
+
+import math
+
+__all__ = [
+    "clustering_episodes",
+    "inference_horizon",
+    "initial_counts",
+    "initialization_error",
+    "largest_smoothing",
+    "prediction_accuracy",
+    "psr_episodes",
+    "psr_episodes_for_clustering",
+    "separation_horizon",
+]
+
+
+def largest_smoothing(delta: float, n_states: int, *, constant: float = 200.0) -> float:
+    """The largest alpha with alpha ln(1/alpha) <= delta^2 / (constant S) [kwon2021, Thm. 3.4].
+
+    Of the two solutions of the equation it is the small one, below 1/e.
+    """
+    _positive(delta=delta, n_states=n_states, constant=constant)
+    right = delta**2 / (constant * n_states)
+    if right >= 1.0 / math.e:
+        return 1.0 / math.e
+    # y = ln(1/alpha) solves y - ln y = -ln right, y > 1: Newton's method, from above, is monotone
+    y, target = 2.0 - 2.0 * math.log(right), -math.log(right)
+    for _ in range(60):
+        y -= (y - math.log(y) - target) / (1.0 - 1.0 / y)
+    return math.exp(-y)
+
+
+def initialization_error(
+    delta: float, n_states: int, *, smoothing: float | None = None, constant: float = 200.0
+) -> float:
+    """eps_init <= delta^2 / (constant ln(1/alpha)) [kwon2021, Thm. 3.4].
+
+    Parameters
+    ----------
+    smoothing
+        alpha; `largest_smoothing` by default.
+    """
+    alpha = largest_smoothing(delta, n_states) if smoothing is None else smoothing
+    _positive(delta=delta, constant=constant)
+    return delta**2 / (constant * _log_inverse(alpha))
+
+
+def initial_counts(error: float, transition_constant: float) -> float:
+    """N_0 = c_T / eps_init^2: visits per (m, s, a) that are worth such a start [Sec. 3.3]."""
+    _positive(error=error, transition_constant=transition_constant)
+    return transition_constant / error**2
+
+
+def inference_horizon(
+    delta: float,
+    n_states: int,
+    steps: float,
+    *,
+    failure_probability: float = 0.05,
+    smoothing: float | None = None,
+    constant: float = 1.0,
+) -> float:
+    """H > C delta^-4 ln^2(1/alpha) ln(N/eta) [kwon2021, Thm. 3.4].
+
+    Parameters
+    ----------
+    steps
+        N, the number of actions to be taken in all.
+    smoothing
+        alpha; `largest_smoothing` by default.
+    constant
+        C.
+    """
+    alpha = largest_smoothing(delta, n_states) if smoothing is None else smoothing
+    _positive(steps=steps, failure_probability=failure_probability, constant=constant)
+    logarithm = math.log(steps / failure_probability)
+    return constant * delta**-4 * _log_inverse(alpha) ** 2 * logarithm
+
+
+def separation_horizon(
+    delta: float,
+    n_states: int,
+    n_contexts: int,
+    *,
+    target: float = 0.1,
+    constant: float = 1.0,
+    smoothing_constant: float = 200.0,
+) -> float:
+    """H > C delta^-4 ln^2(1/alpha) ln(M/eps_p), alpha = delta^2 / (200 S) [kwon2021, Lemma C.1].
+
+    From that horizon on Condition 3 holds for every policy.
+    """
+    _positive(delta=delta, n_states=n_states, n_contexts=n_contexts, target=target)
+    alpha = delta**2 / (smoothing_constant * n_states)
+    return constant * delta**-4 * _log_inverse(alpha) ** 2 * math.log(n_contexts / target)
+
+
+def psr_episodes(
+    n_contexts: int,
+    n_states: int,
+    n_actions: int,
+    *,
+    sigma_tau: float,
+    sigma_h: float,
+    end_state_prob: float,
+    steps: int,
+    error: float,
+    length: int = 1,
+    failure_probability: float = 0.05,
+    constant: float = 1.0,
+) -> float:
+    """n_0 of Theorem D.1: short trajectories for a PSR with total variation error eps_t.
+
+        C M A^{2l+1} / (p sigma_tau^2 sigma_h^2) t^2 / eps_t^2 (S + A^l / sigma_h^2) ln(S A / eta)
+
+    Parameters
+    ----------
+    sigma_tau, sigma_h
+        The smallest over states (`theory.joint_sigma` for the second: the proof needs joint
+        probabilities).
+    end_state_prob
+        p = min_s P^pi(end state = s).
+    steps, error
+        t and eps_t.
+    """
+    _positive(error=error, steps=steps, constant=constant)
+    if min(sigma_tau, sigma_h, end_state_prob) <= 0.0:
+        return math.inf
+    A = n_actions
+    accuracy = steps**2 / error**2
+    shape = n_contexts * A ** (2 * length + 1) / (end_state_prob * sigma_tau**2 * sigma_h**2)
+    rest = n_states + A**length / sigma_h**2
+    return constant * shape * accuracy * rest * math.log(n_states * A / failure_probability)
+
+
+def prediction_accuracy(delta: float, error: float, *, constant: float = 0.25) -> float:
+    """eps_c <= min(delta, eps_init) / 4: accuracy of the PSR's predictions [kwon2021, App. D.2]."""
+    _positive(delta=delta, error=error, constant=constant)
+    return constant * min(delta, error)
+
+
+def clustering_episodes(
+    n_contexts: int,
+    n_states: int,
+    n_actions: int,
+    *,
+    alpha_2: float,
+    alpha_3: float,
+    constant: float = 1.0,
+) -> float:
+    """n_1 = C_1 M A ln(M S) / (alpha_2 alpha_3) of Theorem 3.5."""
+    if min(alpha_2, alpha_3) <= 0.0:
+        return math.inf
+    logarithm = math.log(max(2, n_contexts * n_states))
+    return constant * n_contexts * n_actions * logarithm / (alpha_2 * alpha_3)
+
+
+def psr_episodes_for_clustering(
+    n_contexts: int,
+    n_states: int,
+    n_actions: int,
+    horizon: int,
+    *,
+    sigma_tau: float,
+    sigma_h: float,
+    end_state_prob: float,
+    alpha_2: float,
+    alpha_3: float,
+    accuracy: float,
+    steps: float,
+    length: int = 1,
+    test_length: int = 1,
+    failure_probability: float = 0.05,
+    log_power: float = 1.0,
+    constant: float = 1.0,
+) -> float:
+    """n_0 of Theorem 3.5 (App. D.2), with ln^q(N/eta) for its poly log.
+
+        C_0 H^2 M^3 / (eps_c^2 alpha_2^2 alpha_3^2) A^{2l+2l'+3} / (p sigma_tau^2 sigma_h^2)
+            (S + A^l / sigma_h^2) ln^q(N/eta)
+
+    Parameters
+    ----------
+    accuracy
+        eps_c, see `prediction_accuracy`.
+    steps
+        N, the actions to be taken in all.
+    test_length
+        l', the length of the tests that are clustered.
+    """
+    _positive(accuracy=accuracy, steps=steps, constant=constant)
+    if min(sigma_tau, sigma_h, end_state_prob, alpha_2, alpha_3) <= 0.0:
+        return math.inf
+    A = n_actions
+    clusters = horizon**2 * n_contexts**3 / (accuracy * alpha_2 * alpha_3) ** 2
+    shape = A ** (2 * length + 2 * test_length + 3) / (end_state_prob * (sigma_tau * sigma_h) ** 2)
+    rest = n_states + A**length / sigma_h**2
+    logarithm = math.log(steps / failure_probability) ** log_power
+    return constant * clusters * shape * rest * logarithm
+
+
+def _log_inverse(alpha: float) -> float:
+    if not 0.0 < alpha < 1.0:
+        raise ValueError(f"smoothing must lie in (0, 1), got {alpha}")
+    return -math.log(alpha)
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"{name} must be positive and finite, got {value}")

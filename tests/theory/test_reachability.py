@@ -1,0 +1,133 @@
+"""Assumptions 3 and 4 and the diameter against brute force."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from models import random_alpha_policy, random_model
+
+import latentmdp as lm
+from latentmdp import theory
+
+
+def enumerate_states(model, policy, steps):
+    """P_m(s after `steps` transitions) by summing over histories."""
+    from latentmdp.testing import action_probabilities
+
+    acts = action_probabilities(policy, model.n_actions)
+    P = model.observation_probs()
+    found = np.zeros((model.n_contexts, model.n_states))
+    for m in range(model.n_contexts):
+        paths = [
+            (lm.policies.History((s,), (), ()), model.initial[m, s]) for s in range(model.n_states)
+        ]
+        for _ in range(steps):
+            paths = [
+                (
+                    lm.policies.History((*h.states, n), (*h.actions, a), (*h.rewards, z)),
+                    p * acts(h)[a] * P[m, h.states[-1], a, n, z],
+                )
+                for h, p in paths
+                for a in range(model.n_actions)
+                for n in range(model.n_states)
+                for z in range(model.n_rewards)
+            ]
+        for h, p in paths:
+            found[m, h.states[-1]] += p
+    return found
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["uniform", "alpha"])
+def test_alpha_2_is_the_rarest_state_at_time_H_minus_1(horizon, kind):
+    model = random_model(horizon, contexts=2, states=2, horizon=horizon)
+    policy = lm.UniformPolicy() if kind == "uniform" else random_alpha_policy(model, 3)
+    expected = enumerate_states(model, policy, max(0, horizon - 2))
+    np.testing.assert_allclose(theory.reach_probs(model, policy), expected, atol=1e-12)
+    assert theory.reachability(model, policy) == pytest.approx(expected.min(), abs=1e-12)
+
+
+def is_connected(T, threshold):
+    S = len(T)
+    strong = (T.max(axis=1) >= threshold) & ~np.eye(S, dtype=bool)
+    strong |= strong.T
+    reached, frontier = {0}, [0]
+    while frontier:
+        s = frontier.pop()
+        for n in np.flatnonzero(strong[s]):
+            if int(n) not in reached:
+                reached.add(int(n))
+                frontier.append(int(n))
+    return len(reached) == S
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_alpha_3_is_the_largest_threshold_that_connects(seed):
+    model = random_model(seed, states=5, sparse=seed % 2 == 1)
+    for m, alpha in enumerate(theory.connectivity(model)):
+        T = model.transitions[m]
+        if alpha == 0.0:
+            assert not is_connected(T, np.nextafter(0.0, 1.0))
+            continue
+        assert is_connected(T, alpha)
+        assert not is_connected(T, np.nextafter(alpha, 2.0))
+
+
+def test_alpha_3_of_one_state_and_of_islands():
+    one = lm.LatentMDP(np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1)), horizon=1)
+    assert theory.connectivity(one).tolist() == [1.0]
+    islands = lm.LatentMDP(np.eye(3)[None, :, None, :], np.zeros((1, 3, 1)), horizon=1)
+    assert theory.connectivity(islands).tolist() == [0.0]
+    assert np.isinf(theory.diameter(islands)[0])
+
+
+def brute_force_times(T):
+    """Hitting times by trying every deterministic stationary policy."""
+    S, A, _ = T.shape
+    best = np.full((S, S), np.inf)
+    np.fill_diagonal(best, 0.0)
+    for goal in range(S):
+        others = [s for s in range(S) if s != goal]
+        for choice in product(range(A), repeat=S - 1):
+            Q = np.array([[T[s, a, n] for n in others] for s, a in zip(others, choice)])
+            # a policy is proper from s if all that s can reach can reach the goal
+            reach = np.linalg.matrix_power((Q > 0) + np.eye(S - 1), S) > 0
+            exits = np.array([T[s, a, goal] > 0 for s, a in zip(others, choice)])
+            can = reach @ exits
+            proper = np.array([all(can[j] for j in np.flatnonzero(row)) for row in reach])
+            keep = np.flatnonzero(proper)
+            if keep.size:
+                times = np.linalg.solve(
+                    np.eye(keep.size) - Q[np.ix_(keep, keep)], np.ones(keep.size)
+                )
+                for i, t in zip(keep, times):
+                    best[others[i], goal] = min(best[others[i], goal], t)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_hitting_times_and_diameter(seed):
+    model = random_model(seed, contexts=2, states=4, sparse=seed % 2 == 0)
+    for m in range(2):
+        expected = brute_force_times(model.transitions[m])
+        found = theory.hitting_times(model.transitions[m])
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        assert theory.diameter(model)[m] == pytest.approx(expected.max(), rel=1e-9)
+
+
+def test_hitting_times_avoid_traps():
+    # action 0 is quick but may fall into a trap; only action 1 reaches the goal for sure
+    T = np.zeros((3, 2, 3))
+    T[0, 0] = (0.0, 0.9, 0.1)
+    T[0, 1] = (0.75, 0.25, 0.0)
+    T[1, :, 0] = 1.0
+    T[2, :, 2] = 1.0
+    times = theory.hitting_times(T)
+    assert times[0, 1] == pytest.approx(4.0)
+    assert np.isinf(times[2, 0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_remark_1(seed):
+    model = random_model(seed, states=5)
+    assert (theory.connectivity(model) >= 1.0 / theory.diameter(model) - 1e-12).all()
