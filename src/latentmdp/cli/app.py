@@ -7,8 +7,17 @@ import typer
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "make", "info", "plan", "compare", "evaluate", "simulate", "convert")
-COMMANDS = ("demo", "make", "info", "diagnose", "plan", "evaluate", "simulate")
+COMMANDS = (
+    "demo",
+    "make",
+    "info",
+    "diagnose",
+    "plan",
+    "compare",
+    "evaluate",
+    "simulate",
+    "convert",
+)
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 
 TAKES_MORE_OPTIONS = {"make", "plan"}
