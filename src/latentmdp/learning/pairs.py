@@ -156,7 +156,7 @@ def _best_points(b: Floats, A: Floats, upper: tuple[Any, Any]) -> Floats:
     normal = np.zeros((b.shape[0], rank, rank))
     normal[:, upper[0], upper[1]] = A
     normal[:, upper[1], upper[0]] = A
-    return np.linalg.solve(normal + np.eye(rank), b[:, :, None])[:, :, 0]
+    return np.asarray(np.linalg.solve(normal + np.eye(rank), b[:, :, None])[:, :, 0])
 
 
 def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, Floats, Floats]:
