@@ -39,7 +39,8 @@ def compare(horizon: int) -> None:
                 "bare": lambda: bare_pass(cells, logs.offsets, log_table, out),
                 "one thread": lambda: episodes.expected_counts(table, first),
                 "two threads": lambda: episodes.expected_counts(table, first, two),
-            }
+            },
+            rounds=30,
         )
     bare = seconds.pop("bare")
     distinct = sum(group.first.size for group in episodes.groups)

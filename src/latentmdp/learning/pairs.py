@@ -128,29 +128,35 @@ def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> P
     b, A, counts = _features(episodes, F, products)
     halves = np.where(upper[0] == upper[1], 0.5, 1.0)
     design = np.column_stack([np.ones(counts.size), b, -A * halves])
-    points = rng.normal(size=(_BEGINNINGS, rank + 1, rank))
-    weights = np.full((_BEGINNINGS, rank + 1), 1.0 / (rank + 1))
+    # contexts come first: reductions over a short last axis are slow
+    points = rng.normal(size=(rank + 1, _BEGINNINGS, rank))
+    weights = np.full((rank + 1, _BEGINNINGS), 1.0 / (rank + 1))
     value = np.zeros(_BEGINNINGS)
     for _ in range(_ROUNDS):
         quadratic = points[..., upper[0]] * points[..., upper[1]]
         coefficients = np.concatenate([np.log(weights)[..., None], points, quadratic], axis=2)
         scores = design @ coefficients.reshape(-1, design.shape[1]).T
-        scores = scores.reshape(counts.size, _BEGINNINGS, rank + 1)
-        top = scores.max(axis=2, keepdims=True)
+        scores = scores.reshape(counts.size, rank + 1, _BEGINNINGS)
+        top = scores.max(axis=1, keepdims=True)
         shares = np.exp(scores - top)
-        norm = shares.sum(axis=2, keepdims=True)
-        value = counts @ (np.log(norm) + top)[..., 0]
+        norm = shares.sum(axis=1, keepdims=True)
+        value = counts @ (np.log(norm) + top)[:, 0]
         shares *= counts[:, None, None] / norm
         flat = shares.reshape(counts.size, -1)
         weights = np.maximum(shares.sum(axis=0) / counts.sum(), 1e-6)
-        weights /= weights.sum(axis=1, keepdims=True)
-        normal = np.zeros((*weights.shape, rank, rank))
-        normal[..., upper[0], upper[1]] = (flat.T @ A).reshape(*weights.shape, -1)
-        normal[..., upper[1], upper[0]] = normal[..., upper[0], upper[1]]
-        target = (flat.T @ b).reshape(*weights.shape, rank)
-        points = np.linalg.solve(normal + np.eye(rank), target[..., None])[..., 0]
+        weights /= weights.sum(axis=0)
+        points = _best_points(flat.T @ b, flat.T @ A, upper).reshape(points.shape)
     order = np.argsort(-value, kind="stable")
-    return Points(points[order], weights[order], value[order])
+    return Points(points[:, order].swapaxes(0, 1), weights[:, order].T, value[order])
+
+
+def _best_points(b: Floats, A: Floats, upper: tuple[Any, Any]) -> Floats:
+    """argmax_c of c.b - c.A c / 2 - c.c / 2, for every row; A is given by its upper triangle."""
+    rank = b.shape[1]
+    normal = np.zeros((b.shape[0], rank, rank))
+    normal[:, upper[0], upper[1]] = A
+    normal[:, upper[1], upper[0]] = A
+    return np.asarray(np.linalg.solve(normal + np.eye(rank), b[:, :, None])[:, :, 0])
 
 
 def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, Floats, Floats]:
