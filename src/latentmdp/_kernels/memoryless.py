@@ -8,14 +8,16 @@ R_m(s, pi_t(s)).
 import numpy as np
 from numba import njit
 
-__all__ = ["ascend", "ascend_stationary", "policy_value", "push"]
+__all__ = ["ascend", "ascend_stationary", "copy", "policy_value", "push"]
 
 
 @njit(cache=True, nogil=True)
 def push(transitions, rewards, discount, rule, y, following):
     """Fill `following` with y_{t+1} from y_t under one rule; return what the step earns."""
     S, _, _, M = transitions.shape
-    following[:] = 0.0
+    for n in range(S):
+        for m in range(M):
+            following[n, m] = 0.0
     earned = 0.0
     for s in range(S):
         a = rule[s]
@@ -31,13 +33,22 @@ def push(transitions, rewards, discount, rule, y, following):
 @njit(cache=True, nogil=True)
 def policy_value(transitions, rewards, discount, start, horizon, policy):
     """The value of a policy (H, S) or (1, S) from the weighted start y_0 (S, M)."""
-    y, following = start.copy(), np.empty_like(start)
+    S, M = start.shape
+    y = np.empty((2, S, M))
+    copy(start, y[0])
     value = 0.0
     for t in range(horizon):
         rule = policy[t if policy.shape[0] > 1 else 0]
-        value += push(transitions, rewards, discount, rule, y, following)
-        y, following = following, y
+        value += push(transitions, rewards, discount, rule, y[t % 2], y[1 - t % 2])
     return value
+
+
+@njit(cache=True, nogil=True)
+def copy(source, target):
+    """Copy an array (n, m); a loop compiles faster than an assignment of slices."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = source[i, j]
 
 
 @njit(cache=True, nogil=True)
@@ -50,7 +61,7 @@ def ascend(transitions, rewards, discount, start, policy, tolerance):
     H, S = policy.shape
     M = start.shape[1]
     y = np.empty((H + 1, S, M))
-    y[0] = start
+    copy(start, y[0])
     value, sweeps = -np.inf, 0
     while True:
         for t in range(H):
@@ -67,19 +78,22 @@ def _sweep(transitions, rewards, discount, y, policy):
     """Improve the rules from the last to the first; return the value."""
     H, S = policy.shape
     A, M = rewards.shape[1:]
-    later, now = np.zeros((S, M)), np.zeros((S, M))
-    chosen, q = np.empty(M), np.empty(M)
+    values, q = np.zeros((H + 1, S, M)), np.empty(M)
     for t in range(H - 1, -1, -1):
         for s in range(S):
-            best = _score(transitions, rewards, discount, later, y[t], s, policy[t, s], chosen)
+            best = _score(transitions, rewards, discount, values[t + 1], y[t], s, policy[t, s], q)
             for a in range(A):
-                score = _score(transitions, rewards, discount, later, y[t], s, a, q)
+                score = _score(transitions, rewards, discount, values[t + 1], y[t], s, a, q)
                 if score > best:
                     best, policy[t, s] = score, a
-                    chosen[:] = q
-            now[s] = chosen
-        later, now = now, later
-    return (y[0] * later).sum()
+            _score(transitions, rewards, discount, values[t + 1], y[t], s, policy[t, s], q)
+            for m in range(M):
+                values[t, s, m] = q[m]
+    total = 0.0
+    for s in range(S):
+        for m in range(M):
+            total += y[0, s, m] * values[0, s, m]
+    return total
 
 
 @njit(cache=True, nogil=True)

@@ -18,9 +18,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.memoryless import push
+from latentmdp._kernels.memoryless import copy, push
 
-__all__ = ["Path", "Relaxed", "begin", "new_path", "search"]
+__all__ = ["Path", "Relaxed", "begin", "new_path", "search", "sort_down"]
 
 
 class Relaxed(NamedTuple):
@@ -40,7 +40,7 @@ class Path(NamedTuple):
     earned: NDArray[np.float64]  # (H,) before each time
     bound: NDArray[np.float64]  # (H,) at each time before any of its rules is fixed
     states: NDArray[np.int64]  # (H, S) in the order in which they are fixed
-    labels: NDArray[np.int32]  # (H, S, A) actions from the best to the worst
+    labels: NDArray[np.int64]  # (H, S, A) actions from the best to the worst
     losses: NDArray[np.float64]  # (H, S, A) theirs
     width: NDArray[np.int64]  # (H, S) how many of them are tried
     choice: NDArray[np.int64]  # (H, S) the next one to try
@@ -70,7 +70,7 @@ def new_path(
         earned=np.zeros(H),
         bound=np.zeros(H),
         states=np.zeros((H, S), np.int64),
-        labels=np.zeros((H, S, A), np.int32),
+        labels=np.zeros((H, S, A), np.int64),
         losses=np.zeros((H, S, A)),
         width=np.zeros((H, S), np.int64),
         choice=np.zeros((H, S), np.int64),
@@ -89,7 +89,7 @@ def new_path(
 def begin(relaxed, path):
     """Put the search back to the root and return the root's bound."""
     path.dropped[0] = -np.inf
-    path.cursor[:] = 0
+    path.cursor[0], path.cursor[1] = 0, 0
     _enter(relaxed, path, 0, -np.inf)
     return path.bound[0]
 
@@ -148,7 +148,7 @@ def _accept(path):
     """Take a complete policy as the incumbent: at the last time its bound is its value."""
     last = path.bound.shape[0] - 1
     path.best[0] = path.bound[last]
-    path.policy[:] = path.rules
+    copy(path.rules, path.policy)
 
 
 @njit(cache=True, nogil=True)
@@ -163,11 +163,11 @@ def _enter(relaxed, path, t, floor):
         bound = path.earned[t] + relaxed.tails[k, t + 1] + total
         if bound < path.bound[t]:
             path.bound[t] = bound
-            path.scores[1] = path.scores[0]
+            copy(path.scores[0], path.scores[1])
     for s in range(S):
         path.states[t, s] = s
         path.margins[s] = _margin(path.scores[1, s])
-    _sort_down(path.states[t], path.margins)
+    sort_down(path.states[t], path.margins)
     for k in range(S):
         _rank(path, t, k)
     path.choice[t, 0] = 0
@@ -181,7 +181,7 @@ def _rank(path, t, k):
     s = path.states[t, k]
     for a in range(A):
         path.labels[t, k, a] = a
-    _sort_down(path.labels[t, k], path.scores[1, s])
+    sort_down(path.labels[t, k], path.scores[1, s])
     top = path.scores[1, s, path.labels[t, k, 0]]
     for j in range(A):
         path.losses[t, k, j] = top - path.scores[1, s, path.labels[t, k, j]]
@@ -196,7 +196,8 @@ def _rank(path, t, k):
 def _margin(scores):
     """By how much the best action beats the second best."""
     first, second = -np.inf, -np.inf
-    for x in scores:
+    for a in range(scores.shape[0]):
+        x = scores[a]
         if x > first:
             first, second = x, first
         elif x > second:
@@ -205,7 +206,7 @@ def _margin(scores):
 
 
 @njit(cache=True, nogil=True)
-def _sort_down(items, keys):
+def sort_down(items, keys):
     """Insertion sort of items by falling key, in place; ties keep their order."""
     for i in range(1, items.shape[0]):
         item = items[i]

@@ -6,7 +6,7 @@ reward r_t(s, a, m) of its own, the other states free at every time and in every
     bound^k = sum_{s fixed} c^k(s, pi(s)) + sum_{s free} max_a c^k(s, a)
               + sum_{s,m} y_0(s, m) V^k_{0,m}(s),    k = 1..K.
 
-The state to fix next is the one where the contexts and times disagree most, by the regret of the
+The state to fix next is the one where the contexts and times disagree most, by the loss of the
 best common action under the occupancies of the solutions of the contexts.
 """
 
@@ -15,6 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from latentmdp._kernels.memoryless import copy
+from latentmdp._kernels.memoryless_search import sort_down
 
 __all__ = ["Branches", "Priced", "new_branches", "root_bound", "search"]
 
@@ -59,11 +62,12 @@ def new_branches(n_states: int, n_actions: int, best: float, policy: NDArray[np.
 @njit(cache=True, nogil=True)
 def root_bound(priced, branches):
     """Put the search back to the root and return the root's bound."""
-    branches.fixed[:] = -1
+    for s in range(branches.fixed.shape[0]):
+        branches.fixed[s] = -1
     branches.depth[0] = 0
     branches.dropped[0] = -np.inf
-    bound, regrets = _relax(priced, branches.fixed)
-    _branch(branches, 0, regrets)
+    bound, gains = _relax(priced, branches.fixed)
+    _branch(branches, 0, gains)
     return bound
 
 
@@ -83,51 +87,63 @@ def search(priced, branches, target, tolerance, budget):
             continue
         branches.fixed[s] = branches.labels[d, branches.choice[d]]
         branches.choice[d] += 1
-        bound, regrets = _relax(priced, branches.fixed)
+        bound, gains = _relax(priced, branches.fixed)
         if bound <= max(target, branches.best[0] + tolerance):
             branches.dropped[0] = max(branches.dropped[0], bound)
         elif d == S - 1:
             branches.best[0] = bound
-            branches.policy[0] = branches.fixed
+            for n in range(S):
+                branches.policy[0, n] = branches.fixed[n]
         else:
             d += 1
-            _branch(branches, d, regrets)
+            _branch(branches, d, gains)
     branches.depth[0] = d
     return budget, False
 
 
 @njit(cache=True, nogil=True)
-def _branch(branches, d, regrets):
+def _branch(branches, d, gains):
     """Choose the free state whose best common action costs most, its actions by their cost."""
-    S = regrets.shape[0]
+    S, A = gains.shape
     chosen, most = -1, -np.inf
     for s in range(S):
         if branches.fixed[s] < 0:
-            cost = regrets[s].min()
+            cost = np.inf
+            for a in range(A):
+                cost = min(cost, -gains[s, a])
             if cost > most:
                 chosen, most = s, cost
     branches.states[d] = chosen
-    branches.labels[d] = np.argsort(regrets[chosen])
+    for a in range(A):
+        branches.labels[d, a] = a
+    sort_down(branches.labels[d], gains[chosen])
     branches.choice[d] = 0
 
 
 @njit(cache=True, nogil=True)
 def _relax(priced, fixed):
-    """The smallest of the K bounds, and the regrets (S, A) of the common actions under it."""
+    """The smallest of the K bounds, and the gains (S, A), at most 0, of the common actions."""
     K, _, S, A, _ = priced.rewards.shape
     bound = np.inf
-    regrets = np.zeros((S, A))
+    gains = np.zeros((S, A))
     for k in range(K):
         values, found = _solve_contexts(priced, k, fixed)
         for s in range(S):
-            if fixed[s] >= 0:
-                found += priced.constants[k, s, fixed[s]]
-            else:
-                found += priced.constants[k, s].max()
+            first, last = _open_actions(fixed, s, A)
+            most = -np.inf
+            for a in range(first, last):
+                most = max(most, priced.constants[k, s, a])
+            found += most
         if found < bound:
             bound = found
-            _regrets(priced, k, values, fixed, regrets)
-    return bound, regrets
+            _fill_gains(priced, k, values, fixed, gains)
+    return bound, gains
+
+
+@njit(cache=True, nogil=True)
+def _open_actions(fixed, s, A):
+    """The range of actions that a state may still take."""
+    return (0, A) if fixed[s] < 0 else (fixed[s], fixed[s] + 1)
 
 
 @njit(cache=True, nogil=True)
@@ -137,13 +153,17 @@ def _solve_contexts(priced, k, fixed):
     V = np.zeros((H + 1, S, M))
     for t in range(H - 1, -1, -1):
         for s in range(S):
-            first, last = (0, A) if fixed[s] < 0 else (fixed[s], fixed[s] + 1)
+            first, last = _open_actions(fixed, s, A)
             for m in range(M):
                 best = -np.inf
                 for a in range(first, last):
                     best = max(best, _q(priced, k, V, t, s, a, m))
                 V[t, s, m] = best
-    return V, (priced.start * V[0]).sum()
+    total = 0.0
+    for s in range(S):
+        for m in range(M):
+            total += priced.start[s, m] * V[0, s, m]
+    return V, total
 
 
 @njit(cache=True, nogil=True)
@@ -155,25 +175,27 @@ def _q(priced, k, V, t, s, a, m):
 
 
 @njit(cache=True, nogil=True)
-def _regrets(priced, k, V, fixed, out):
-    """Fill out (S, A): the cost of an action at all times, under each context's own solution."""
+def _fill_gains(priced, k, V, fixed, gains):
+    """What an action gains at all times, under the occupancies of each context's own solution."""
     _, H, S, A, M = priced.rewards.shape
-    out[:] = 0.0
-    y, following = priced.start.copy(), np.empty_like(priced.start)
+    for s in range(S):
+        for a in range(A):
+            gains[s, a] = 0.0
+    y = np.zeros((H + 1, S, M))
+    copy(priced.start, y[0])
     for t in range(H):
-        following[:] = 0.0
         for s in range(S):
-            first, last = (0, A) if fixed[s] < 0 else (fixed[s], fixed[s] + 1)
+            first, last = _open_actions(fixed, s, A)
             for m in range(M):
-                if y[s, m] > 0.0:
-                    chosen, least = first, np.inf
+                mass = y[t, s, m]
+                if mass > 0.0:
+                    chosen, most = first, -np.inf
                     for a in range(first, last):
-                        cost = V[t, s, m] - _q(priced, k, V, t, s, a, m)
-                        out[s, a] += y[s, m] * cost
-                        if cost < least:
-                            chosen, least = a, cost
+                        gain = _q(priced, k, V, t, s, a, m) - V[t, s, m]
+                        gains[s, a] += mass * gain
+                        if gain > most:
+                            chosen, most = a, gain
                     for n in range(S):
-                        following[n, m] += (
-                            priced.discount * y[s, m] * priced.transitions[s, chosen, n, m]
+                        y[t + 1, n, m] += (
+                            priced.discount * mass * priced.transitions[s, chosen, n, m]
                         )
-        y, following = following, y
