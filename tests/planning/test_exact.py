@@ -76,16 +76,26 @@ def test_merging_costs_nothing_at_a_long_horizon() -> None:
     assert lm.Exact().plan(model).lower == pytest.approx(table[0][0], abs=1e-9)
 
 
-def test_refuses_before_any_work_and_says_how_large() -> None:
+def test_refuses_what_is_too_large_and_says_how_large() -> None:
     model = lm.make("random", rng=0)
     count = belief_count(model)
-    with pytest.raises(TooManyBeliefsError, match=f"up to {count:,} reachable.*raise max_beliefs"):
-        lm.Exact().plan(model)
+    with pytest.raises(TooManyBeliefsError, match=f"perhaps up to {count:,}: raise max_beliefs"):
+        lm.Exact(max_beliefs=20_000).plan(model)
     small = testing.random_model(0)
     with pytest.raises(TooManyBeliefsError, match="max_beliefs=5"):
         lm.Exact(max_beliefs=5).plan(small)
     with pytest.raises(ValueError, match="max_beliefs"):
         lm.Exact(max_beliefs=0)
+
+
+def test_solves_what_merging_makes_small() -> None:
+    """The bound counts 10^9 beliefs, but few of them differ; Q-MDP's bound encloses V*."""
+    model = lm.make("river-swim")
+    plan = lm.Exact().plan(model)
+    assert plan.n_iter < 10_000 < belief_count(model)
+    value = lm.evaluate(model, plan.policy, episodes=20_000, rng=0)
+    assert abs(value.mean - plan.lower) <= 5.0 * value.stderr  # a false alarm in 2 million
+    assert plan.lower <= lm.QMDP().plan(model).upper + 1e-9
 
 
 def test_nothing_ever_follows() -> None:

@@ -46,8 +46,10 @@ def test_every_policy_is_a_feasible_point_worth_its_value(seed: int, stationary:
 def test_prices_bound_every_policy(seed: int, stationary: bool) -> None:
     problem, policy = example(seed, stationary)
     program = Program.of(problem)
-    prices = program.prices(time_limit=60.0)
+    prices, actions = program.relax(time_limit=60.0)
     assert (prices >= 0.0).all()
+    assert actions is not None
+    assert actions.shape == problem.shape
     y = occupancies(problem, policy)
     charges = np.einsum("tsm,tsam->tsa", program.reach, prices)
     most = charges.sum(axis=0).max(axis=1) if stationary else charges.max(axis=2)
@@ -57,7 +59,7 @@ def test_prices_bound_every_policy(seed: int, stationary: bool) -> None:
 
 def test_no_time_means_no_prices() -> None:
     problem, _ = example(0, stationary=False)
-    prices = Program.of(problem).prices(time_limit=0.0)
+    prices, _ = Program.of(problem).relax(time_limit=0.0)
     assert prices.shape == problem.sizes
 
 

@@ -32,13 +32,14 @@ __all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_Arrivals = tuple[NDArray[np.int32], Integers, Floats]
 
 _DIGITS = 12
 _CHUNK_ENTRIES = 1 << 22
 
 
 class TooManyBeliefsError(LatentMDPError, ValueError):
-    """The tree of reachable beliefs may be larger than allowed."""
+    """There are more reachable beliefs than allowed."""
 
 
 class _Layer(NamedTuple):
@@ -56,25 +57,20 @@ class Exact:
     Parameters
     ----------
     max_beliefs
-        Refuse models that may have more reachable beliefs than this, by `belief_count`.
+        Refuse models with more reachable beliefs than this. `belief_count` says beforehand how many
+        there are at most; as histories often share beliefs, models beyond that bound are counted
+        before they are refused, which takes seconds.
     """
 
-    max_beliefs: int = 1_000_000
+    max_beliefs: int = 500_000
 
     def __post_init__(self) -> None:
         _arrays.positive_integer("max_beliefs", self.max_beliefs)
 
     def plan(self, model: LatentMDP) -> Plan:
-        """Plan; `lower` equals `upper`. Raises `TooManyBeliefsError` before any work."""
+        """Plan; `lower` equals `upper`. Raises `TooManyBeliefsError` if the model is too large."""
         began = time.perf_counter()
-        count = belief_count(model)
-        if count > self.max_beliefs:
-            raise TooManyBeliefsError(
-                f"{model!r} may have {_shown(count)} reachable beliefs, more than "
-                f"max_beliefs={self.max_beliefs}: raise max_beliefs, or use a planner with bounds "
-                "such as HSVI"
-            )
-        layers, chances = _expand(model)
+        layers, chances = _expand(model, self.max_beliefs)
         vectors, actions = _induce(model, layers)
         first = np.einsum("nm,nm->n", layers[0].beliefs, vectors[0])
         value = float(chances @ first)
@@ -97,43 +93,65 @@ class Exact:
 def belief_count(model: LatentMDP) -> int:
     """A bound on the number of reachable beliefs, computed without visiting them.
 
-    At time t there are no more beliefs than possible histories, and no more than first states times
-    current states times multisets of t likelihoods (P_m(s', r | s, a))_m, distinct up to a factor.
+    Observations whose likelihoods (P_m(s', r | s, a))_m agree up to a factor lead to the same
+    belief, so from one belief at s there are at most as many at s' as there are such classes; and
+    after t steps, no more than first beliefs times multisets of t classes.
     """
     table = model.packed()
-    possible = (table > 0.0).any(axis=-1)
-    moves = possible.sum(axis=(1, 3)).astype(object)
-    rows = table[possible]
-    directions = np.round(rows / rows.sum(axis=1, keepdims=True), _DIGITS)
-    kinds = max(1, len(np.unique(directions, axis=0)))
-    paths = (model.weights[:, None] * model.initial > 0.0).any(axis=0).astype(object)
-    first, total = int(paths.sum()), 0
+    kinds, classes = _classes(table)
+    S = model.n_states
+    moves = np.array(
+        [[np.unique(c[c >= 0]).size for c in classes[s].swapaxes(0, 1)] for s in range(S)], object
+    )
+    start = (model.weights[:, None] * model.initial).T
+    first, _ = _classes(start)
+    beliefs = (start > 0.0).any(axis=1).astype(object)
+    total = 0
     for t in range(model.horizon):
-        multisets = first * int((paths > 0).sum()) * math.comb(t + kinds - 1, t)
-        total += min(int(paths.sum()), multisets)
-        paths = paths @ moves
+        most = first * math.comb(t + kinds - 1, t)
+        beliefs = np.array([min(int(n), most) for n in beliefs], object)
+        total += int(beliefs.sum())
+        beliefs = beliefs @ moves
     return total
 
 
-def _expand(model: LatentMDP) -> tuple[list[_Layer], Floats]:
+def _classes(likelihoods: Floats) -> tuple[int, Integers]:
+    """How many classes of likelihoods (..., M) there are, and the class of each; -1 if all zero."""
+    possible = (likelihoods > 0.0).any(axis=-1)
+    rows = likelihoods[possible]
+    rows = np.round(rows / rows.sum(axis=1, keepdims=True), _DIGITS)
+    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+    classes = np.full(possible.shape, -1)
+    classes[possible] = inverse.ravel()
+    return max(1, len(distinct)), classes
+
+
+def _expand(model: LatentMDP, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     """Layers 0..H-1 of distinct beliefs, and the probabilities of the first ones."""
     joint = (model.weights[:, None] * model.initial).T
     chances = joint.sum(axis=1)
     states = np.flatnonzero(chances > 0.0)
     beliefs = joint[states] / chances[states, None]
     layers: list[_Layer] = []
+    total = states.size
     for _ in range(model.horizon - 1):
-        children, following, arrived = _step(model, states, beliefs)
+        following = _step(model, states, beliefs, max_beliefs - total)
+        if following is None:
+            raise TooManyBeliefsError(
+                f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs, perhaps up "
+                f"to {_shown(belief_count(model))}: raise max_beliefs, or use a planner with "
+                "bounds such as HSVI"
+            )
+        children, arrived, posterior = following
         layers.append(_Layer(states, beliefs, children))
-        states, beliefs = following, arrived
+        states, beliefs = arrived, posterior
+        total += states.size
     layers.append(_Layer(states, beliefs, np.empty((states.size, 0, 0, 0), np.int32)))
     return layers, chances[chances > 0.0]
 
 
-def _step(
-    model: LatentMDP, states: Integers, beliefs: Floats
-) -> tuple[NDArray[np.int32], Integers, Floats]:
-    """What follows each belief: indices of the children, and the children's states and beliefs."""
+def _step(model: LatentMDP, states: Integers, beliefs: Floats, room: int) -> _Arrivals | None:
+    """What follows each belief: children, their states and beliefs; None if more than `room`."""
     table = model.packed()
     S, A, _, Z, _ = table.shape
     children = np.full((states.size, A, S, Z), -1, np.int32)
@@ -150,11 +168,15 @@ def _step(
         found_beliefs.append(rows[first] / rows[first].sum(axis=1, keepdims=True))
         places.append(((place[0] + begin, *place[1:]), inverse + offset))
         offset += first.size
+        if offset > 2 * room:
+            first, _ = _merge(np.concatenate(found_states), np.concatenate(found_beliefs))
+            if first.size > room:
+                return None
     arrived, posterior = np.concatenate(found_states), np.concatenate(found_beliefs)
     first, inverse = _merge(arrived, posterior)
     for place, index in places:
         children[place] = inverse[index]
-    return children, arrived[first], posterior[first]
+    return (children, arrived[first], posterior[first]) if first.size <= room else None
 
 
 def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
@@ -236,4 +258,4 @@ def _policy(
 
 
 def _shown(count: int) -> str:
-    return f"up to {count:,}" if count < 10**12 else f"up to {count:.1e}"
+    return f"{count:,}" if count < 10**12 else f"{count:.1e}"

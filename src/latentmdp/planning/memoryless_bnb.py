@@ -49,7 +49,7 @@ class _Search(Protocol):
 
 def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress: Progress) -> None:
     """Search until the incumbent is proven optimal or a limit is reached (`Stop`)."""
-    prices, charges = _prices(problem, progress)
+    prices, charges = _relax(problem, incumbent, progress)
     progress.check()
     search: _Search
     if problem.stationary:
@@ -66,12 +66,20 @@ def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress:
     incumbent.upper = incumbent.lower
 
 
-def _prices(problem: MemorylessProblem, progress: Progress) -> tuple[Floats, Floats]:
-    """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); zero without room."""
+def _relax(
+    problem: MemorylessProblem, incumbent: Incumbent, progress: Progress
+) -> tuple[Floats, Floats]:
+    """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); zero without room.
+
+    The relaxation's likeliest actions are one more start for the coordinate ascent.
+    """
     if Program.bytes_needed(problem) > progress.memory:
         return np.zeros(problem.sizes), np.zeros(problem.sizes[:3])
     program = Program.of(problem)
-    prices = program.prices(progress.remaining * _PRICING_SHARE)
+    prices, actions = program.relax(progress.remaining * _PRICING_SHARE)
+    if actions is not None:
+        policy, value, _ = improve(problem, actions)
+        incumbent.offer(policy, value)
     return prices, np.einsum("tsm,tsam->tsa", program.reach, prices)
 
 

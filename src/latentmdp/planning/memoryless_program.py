@@ -37,6 +37,7 @@ from latentmdp.planning.memoryless_problem import MemorylessProblem
 __all__ = ["Program", "in_background"]
 
 Floats = NDArray[np.float64]
+Actions = NDArray[np.int32]
 
 _SOLVED = 0
 _BYTES_PER_ENTRY = 400.0
@@ -110,11 +111,15 @@ class Program:
         H, S, A, M = problem.sizes
         return _BYTES_PER_ENTRY * H * S * A * M * (S + 4.0)
 
-    def prices(self, time_limit: float) -> Floats:
-        """The prices (H, S, A, M) of the relaxation's solution; 0 if the time does not suffice."""
+    def relax(self, time_limit: float) -> tuple[Floats, Actions | None]:
+        """The relaxation's prices (H, S, A, M) and its likeliest actions (H or 1, S).
+
+        If the time does not suffice, the prices are zero and there are no actions.
+        """
         from scipy import optimize
 
         H, S, M = self.reach.shape
+        A = self.coupling.shape[0] // self.reach.size
         # scipy's type stubs know no sparse matrices here.
         linprog: Any = optimize.linprog
         found = in_background(
@@ -129,9 +134,10 @@ class Program:
             )
         )
         if found.status != _SOLVED:
-            return np.zeros((H, S, self.coupling.shape[0] // (H * S * M), M))
-        prices = np.maximum(-found.ineqlin.marginals, 0.0).reshape(H, S, -1, M)
-        return prices / self.reach[:, :, None, :]
+            return np.zeros((H, S, A, M)), None
+        prices = np.maximum(-found.ineqlin.marginals, 0.0).reshape(H, S, A, M)
+        rules = found.x[H * S * A * M :].reshape(-1, S, A)
+        return prices / self.reach[:, :, None, :], rules.argmax(axis=2).astype(np.int32)
 
 
 def in_background(call: Callable[[], Any]) -> Any:
