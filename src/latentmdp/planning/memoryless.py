@@ -30,7 +30,7 @@ class Memoryless:
     method
         "branch-and-bound": own search in the space of occupancies. "mip": mixed-integer program on
         HiGHS. Both prove the optimum when they finish. "cadp": coordinate ascent from several
-        starts; quick, monotone, and nearly always optimal, but without a proof.
+        starts; quick and monotone, but it may end in a local optimum and proves nothing.
     stationary
         Whether the policy must be the same at all times, s -> a.
     time_limit
