@@ -13,7 +13,7 @@ from latentmdp._version import __version__
 if TYPE_CHECKING:
     from latentmdp import deterministic, testing, theory
     from latentmdp.belief import posterior
-    from latentmdp.errors import LatentMDPError
+    from latentmdp.errors import LatentMDPError, RecoveryError
     from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
+    from latentmdp.spectral import PSR, SpectralPSR, recover
     from latentmdp.theory.diagnosis import diagnose
     from latentmdp.theory.separation import separation
     from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "EM",
+    "PSR",
     "QMDP",
     "AlphaVectorPolicy",
     "Exact",
@@ -39,6 +41,8 @@ __all__ = [
     "MarkovPolicy",
     "Memoryless",
     "Plan",
+    "RecoveryError",
+    "SpectralPSR",
     "Trajectories",
     "UniformPolicy",
     "Value",
@@ -52,6 +56,7 @@ __all__ = [
     "make",
     "model_error",
     "posterior",
+    "recover",
     "regret",
     "save",
     "separation",
@@ -69,8 +74,11 @@ _HOMES = {
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
+    "PSR": "spectral",
     "Plan": "planning",
     "QMDP": "planning",
+    "RecoveryError": "errors",
+    "SpectralPSR": "spectral",
     "Trajectories": "trajectories",
     "UniformPolicy": "policies",
     "Value": "planning",
@@ -82,6 +90,7 @@ _HOMES = {
     "make": "instances",
     "model_error": "metrics",
     "posterior": "belief",
+    "recover": "spectral",
     "regret": "metrics",
     "save": "io",
     "separation": "theory",

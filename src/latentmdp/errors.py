@@ -5,6 +5,7 @@ __all__ = [
     "ImpossibleObservationError",
     "LatentMDPError",
     "ModelError",
+    "RecoveryError",
     "TrajectoryError",
 ]
 
@@ -27,3 +28,23 @@ class FormatError(LatentMDPError, ValueError):
 
 class ImpossibleObservationError(LatentMDPError, ValueError):
     """An observation has probability zero in every context that is still possible."""
+
+
+class RecoveryError(LatentMDPError):
+    """A latent MDP could not be recovered: FAIL in [kwon2021, Alg. 6].
+
+    Attributes
+    ----------
+    step : str
+        The step of the algorithm that failed.
+    evidence : str
+        What it saw.
+    """
+
+    def __init__(self, step: str, evidence: str) -> None:
+        super().__init__(step, evidence)
+        self.step = step
+        self.evidence = evidence
+
+    def __str__(self) -> str:
+        return f"{self.step} failed: {self.evidence}"

@@ -1,0 +1,90 @@
+"""Filtering with a predictive state representation: b ← B b / (b_inf · B b).
+
+Operators are stored by transition, (S A S Z, k, k), in the numbering of `belief.cell`.
+"""
+
+import numpy as np
+from numba import njit
+
+from latentmdp._kernels.belief import cell
+
+__all__ = ["BARE", "filter_states", "sequence_value"]
+
+BARE = 0.0
+"""The gate of the bare formulas: no safeguard at all."""
+
+
+@njit(cache=True, nogil=True)
+def _apply(operators, row, b, normaliser, out):
+    """`out` becomes operators[row] b; returns its product with the normaliser."""
+    k = b.shape[0]
+    value = 0.0
+    for i in range(k):
+        total = 0.0
+        for j in range(k):
+            total += operators[row, i, j] * b[j]
+        out[i] = total
+        value += normaliser[i] * total
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _update(b, out, row, pair, following, psr, gate):
+    """One step of the filter from b to out; 0 as printed, 1 with a safeguard, -1 if impossible.
+
+    The predicted probability of what happened must lie within a factor `gate` of the pooled one.
+    Else the operator pooled over actions and rewards moves the state, and if that fails too, the
+    state is forgotten.
+    """
+    operators, pooled_operators, normalisers, pooled, homes = psr
+    p = _apply(operators, row, b, normalisers[following], out)
+    code = 0
+    if gate > BARE and not (p * gate > pooled[row] and p < pooled[row] * gate):
+        code = 1
+        p = _apply(pooled_operators, pair, b, normalisers[following], out)
+        if not (p * gate > 1.0 and p < gate):
+            out[:] = homes[following]
+            p = 1.0
+    if p == 0.0 or not np.isfinite(p):
+        return -1
+    for i in range(out.shape[0]):
+        out[i] /= p
+    return code
+
+
+@njit(cache=True, nogil=True)
+def filter_states(psr, starts, gate, sizes, states, actions, rewards, offsets, first, last, out):
+    """Write the normalised PSR state at every state of the episodes first..last-1.
+
+    `starts` (S, k) holds the normalised states that follow the first observation. Returns the
+    number of steps that needed a safeguard and (-1, -1), or the episode and step at which the
+    formulas broke down.
+    """
+    guarded = 0
+    for i in range(first, last):
+        begin = offsets[i] + i
+        out[begin] = starts[states[begin]]
+        for t in range(offsets[i + 1] - offsets[i]):
+            k = offsets[i] + t
+            s, following = states[begin + t], states[begin + t + 1]
+            row = cell(s, actions[k], following, rewards[k], sizes)
+            pair = np.int64(s) * sizes[0] + following
+            code = _update(out[begin + t], out[begin + t + 1], row, pair, following, psr, gate)
+            if code < 0:
+                return guarded, i, t
+            guarded += code
+    return guarded, -1, -1
+
+
+@njit(cache=True, nogil=True)
+def sequence_value(operators, normalisers, b, sizes, states, actions, rewards):
+    """b_inf · B ... B b, the product of the bare operators along one episode."""
+    current, following = b.copy(), np.empty_like(b)
+    value = 0.0
+    for i in range(b.shape[0]):
+        value += normalisers[states[0], i] * b[i]
+    for t in range(actions.shape[0]):
+        row = cell(states[t], actions[t], states[t + 1], rewards[t], sizes)
+        value = _apply(operators, row, current, normalisers[states[t + 1]], following)
+        current, following = following, current
+    return value

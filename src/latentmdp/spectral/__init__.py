@@ -1,0 +1,20 @@
+"""Spectral learning of latent MDPs: moments, predictive state representations, recovery."""
+
+from latentmdp.spectral.estimation import SpectralPSR
+from latentmdp.spectral.moments import Moments, count_moments
+from latentmdp.spectral.population import PopulationMoments, population_moments
+from latentmdp.spectral.psr import PSR
+from latentmdp.spectral.recovery import recover
+from latentmdp.spectral.selection import Selection, select
+
+__all__ = [
+    "PSR",
+    "Moments",
+    "PopulationMoments",
+    "Selection",
+    "SpectralPSR",
+    "count_moments",
+    "population_moments",
+    "recover",
+    "select",
+]

@@ -1,0 +1,292 @@
+"""Moments of short windows of episodes [kwon2021, App. D.1].
+
+A window is a history h = (s, a, r)_{1:p} s that ends in state s, one step (a, o) with o = (s', r),
+and a test tau = (a, r, s')_{1:q}. With histories drawn by a sampling policy pi and the actions
+after them set by intervention,
+
+    (P_{H_s})_j          = P^pi(h_j)
+    (P_{T,H_s})_{ij}     = P^pi(h_j) P(tau_i | h_j || do)                   = L_s H_s
+    (P_{T,oa,H_s})_{ij}  = P^pi(h_j) P(o, tau_i | h_j || do a, do)          = L_{s'} D_{o,a,s} H_s
+    P(T, s_1 = s)_i      = P(s_1 = s) P(tau_i | s_1 = s || do)
+
+Where episodes begin in a state that no history ends in, the empty history takes their place.
+
+Each logged action after the history weighs 1 / pi(a | .), which is A for the uniform policy. Every
+window of an episode counts, at all offsets (a history may begin at any time: L_s does not depend
+on it), and P_{T,H_s} uses the same windows as P_{T,oa,H_s}: their errors then cancel in the ratio.
+
+Sums are kept, not means, so the moments of two shards add up to the moments of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from latentmdp import _arrays
+from latentmdp._kernels.windows import (
+    count_starts,
+    count_summaries,
+    count_windows,
+    number_windows,
+)
+from latentmdp.errors import TrajectoryError
+from latentmdp.spectral.weights import SamplingPolicy, Weighed, weigh_steps
+from latentmdp.trajectories import Trajectories
+
+__all__ = [
+    "Moments",
+    "count_moments",
+    "summary_moments",
+    "window_lengths",
+]
+
+Floats = NDArray[np.float64]
+Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
+
+DENSE_ENTRIES = 1 << 25
+"""Tables with more entries than this are stored sparse."""
+MAX_ROWS = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weighted counts of windows; `a + b` is the moments of both sets of logs.
+
+    Attributes
+    ----------
+    sizes : (S, A, Z)
+    lengths : (p, q)
+        Steps of a history and of a test; p = 0 stands for summaries of the whole past.
+    histories : (S n^p,)
+        Counts of histories, n = A Z S; history j ends in state j % S.
+    joint : (S n^p, n^q)
+        Weighted counts of history and the test right after it.
+    through : (S n^p n, n^q)
+        Weighted counts of history, one step, and the test after that.
+    firsts, starts, start_through : (S,), (S, n^q), (S n, n^q)
+        Counts of first states, of first state and test, of first state, one step and test.
+    n_starts, n_windows : int
+        How many starts and windows were counted.
+    reward_values : (Z,) or None
+    """
+
+    sizes: tuple[int, int, int]
+    lengths: tuple[int, int]
+    histories: Floats
+    joint: Table
+    through: Table
+    firsts: Floats
+    starts: Floats
+    start_through: Floats
+    n_starts: int
+    n_windows: int
+    reward_values: Floats | None = None
+
+    def begins_only(self, s: int) -> bool:
+        """Whether episodes begin in s, but no history ends there."""
+        return bool(self.firsts[s] > 0.0 and not self.histories[s :: self.sizes[0]].any())
+
+    def history_probs(self, s: int) -> Floats:
+        """P_{H_s}, shape (|H_s|,)."""
+        if self.begins_only(s):
+            return self.first_probs()[s : s + 1]
+        return self.histories[s :: self.sizes[0]] / self.n_windows
+
+    def joint_probs(self, s: int) -> Table:
+        """P_{T,H_s}, shape (|T|, |H_s|)."""
+        if self.begins_only(s):
+            return self.start_probs(s)[:, None]
+        return self.joint[s :: self.sizes[0]].T / self.n_windows
+
+    def through_probs(self, s: int, step: int) -> Table:
+        """P_{T,oa,H_s} for the step numbered (a Z + z) S + s', shape (|T|, |H_s|)."""
+        S, A, Z = self.sizes
+        n = A * Z * S
+        if self.begins_only(s):
+            return self.start_through[s * n + step][:, None] / self.n_starts
+        return self.through[s * n + step :: S * n].T / self.n_windows
+
+    def start_probs(self, s: int) -> Floats:
+        """P(T, s_1 = s), shape (|T|,)."""
+        return self.starts[s] / self.n_starts
+
+    def first_probs(self) -> Floats:
+        """P(s_1 = s), shape (S,)."""
+        return self.firsts / self.n_starts
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        for name in ("sizes", "lengths"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(f"moments with {name} {mine} and {theirs} cannot be added")
+        return Moments(
+            self.sizes,
+            self.lengths,
+            self.histories + other.histories,
+            self.joint + other.joint,
+            self.through + other.through,
+            self.firsts + other.firsts,
+            self.starts + other.starts,
+            self.start_through + other.start_through,
+            self.n_starts + other.n_starts,
+            self.n_windows + other.n_windows,
+            self.reward_values,
+        )
+
+
+def count_moments(
+    logs: Trajectories,
+    length: int | tuple[int, int] = 1,
+    policy: SamplingPolicy = None,
+    *,
+    offsets: str = "all",
+) -> Moments:
+    """Count the windows of `logs`.
+
+    Parameters
+    ----------
+    length
+        Steps of histories and of tests: one number for both, or (history, test).
+    policy
+        The policy that drew the actions: uniform (None), or a Markov policy.
+    offsets
+        "all": windows that begin at any step; "first": only those at the start of an episode.
+
+    Raises
+    ------
+    TrajectoryError
+        No episode is long enough for a window, or an action is never taken.
+    ValueError
+        The policy gives probability zero to an action that a test must try.
+    """
+    lengths = window_lengths(length)
+    if offsets not in ("all", "first"):
+        raise ValueError(f"offsets must be 'all' or 'first', got {offsets!r}")
+    sizes = (logs.n_states, logs.n_actions, logs.n_rewards)
+    _check_lengths(logs, sum(lengths) + 1)
+    shape = _table_shape(sizes, lengths)
+    weighed = weigh_steps(logs, policy)
+    count = _count_dense if shape[0] * shape[1] <= DENSE_ENTRIES else _count_sparse
+    n = sizes[0] * sizes[1] * sizes[2]
+    histories, joint, through = count(weighed, n, shape, lengths, offsets == "first")
+    return Moments(
+        sizes,
+        lengths,
+        histories,
+        joint,
+        through,
+        *_count_starts(weighed, sizes, lengths[1]),
+        n_windows=int(histories.sum()),
+        reward_values=logs.reward_values,
+    )
+
+
+def summary_moments(
+    logs: Trajectories, test_length: int, policy: SamplingPolicy, summaries: Floats
+) -> Moments:
+    """Moments in which k numbers that sum to one take the place of indicators of histories.
+
+    Parameters
+    ----------
+    summaries : (logs.states.size, k)
+        For every state of every episode, a summary of all that came before.
+    """
+    sizes = (logs.n_states, logs.n_actions, logs.n_rewards)
+    _check_lengths(logs, test_length + 1)
+    weighed = weigh_steps(logs, policy)
+    n = sizes[0] * sizes[1] * sizes[2]
+    rows, columns = summaries.shape[1] * sizes[0], n**test_length
+    tables = np.zeros(rows), np.zeros((rows, columns)), np.zeros((rows * n, columns))
+    n_windows = count_summaries(*weighed, sizes, test_length, summaries, *tables)
+    histories, joint, through = tables
+    return Moments(
+        sizes,
+        (0, test_length),
+        histories,
+        joint,
+        through,
+        *_count_starts(weighed, sizes, test_length),
+        n_windows=int(n_windows),
+        reward_values=logs.reward_values,
+    )
+
+
+def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
+    """Check `length` and return the steps of histories and of tests."""
+    if isinstance(length, tuple):
+        if len(length) != 2:
+            raise ValueError(f"length must be an integer or (history, test), got {length}")
+        p, q = (_arrays.positive_integer("length", part) for part in length)
+        return p, q
+    both = _arrays.positive_integer("length", length)
+    return both, both
+
+
+def _check_lengths(logs: Trajectories, steps: int) -> None:
+    if len(logs) == 0:
+        raise TrajectoryError("the logs hold no episodes")
+    longest = int(logs.lengths.max())
+    if longest < steps:
+        raise TrajectoryError(
+            f"a history, a step and a test need episodes of at least {steps} actions, the longest "
+            f"of {len(logs)} has {longest}"
+        )
+
+
+def _table_shape(sizes: tuple[int, int, int], lengths: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of `through`."""
+    n = sizes[0] * sizes[1] * sizes[2]
+    rows, columns = sizes[0] * n ** (lengths[0] + 1), n ** lengths[1]
+    if max(rows, columns) > MAX_ROWS:
+        raise ValueError(
+            f"length {lengths} over {sizes[0]} states, {sizes[1]} actions and {sizes[2]} rewards "
+            f"makes {rows} histories with a step, more than {MAX_ROWS}: use a smaller length"
+        )
+    return rows, columns
+
+
+def _count_starts(
+    weighed: Weighed, sizes: tuple[int, int, int], q: int
+) -> tuple[Floats, Floats, Floats, int]:
+    """`firsts`, `starts`, `start_through` and `n_starts` of `Moments`."""
+    S, n = sizes[0], sizes[0] * sizes[1] * sizes[2]
+    tables = np.zeros(S), np.zeros((S, n**q)), np.zeros((S * n, n**q))
+    total = count_starts(*weighed, n, q, *tables)
+    return *tables, int(total)
+
+
+def _count_dense(
+    weighed: Weighed, n: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
+) -> tuple[Floats, Table, Table]:
+    rows, columns = shape
+    tables = np.zeros(rows // n), np.zeros((rows // n, columns)), np.zeros(shape)
+    count_windows(*weighed, n, lengths, first_only, *tables)
+    return tables
+
+
+def _count_sparse(
+    weighed: Weighed, n: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
+) -> tuple[Floats, Table, Table]:
+    rows, columns = shape
+    room = int(np.maximum(np.diff(weighed.offsets) - sum(lengths), 0).sum())
+    codes, values = np.empty((room, 4), np.int64), np.empty((room, 3))
+    used = number_windows(*weighed, n, lengths, first_only, codes, values)
+    codes, values = codes[:used], values[:used]
+    histories = np.zeros(rows // n)
+    np.add.at(histories, codes[:, 0], values[:, 0])
+    joint = _sparse(values[:, 1], codes[:, 0], codes[:, 1], (rows // n, columns))
+    through = _sparse(values[:, 2], codes[:, 2], codes[:, 3], shape)
+    return histories, joint, through
+
+
+def _sparse(
+    values: Floats, rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
+) -> csr_array:
+    return csr_array(coo_array((values, (rows, columns)), shape=shape))

@@ -1,0 +1,271 @@
+"""Predictive state representations of latent MDPs [kwon2021, Sec. 2.2 and App. D.1].
+
+The state b_t, a vector of length k, stands for the history (s, a, r)_{1:t-1}, s_t:
+
+    b_1 = b_{1,s_1},    b_{t+1} = B_{o,a,s} b_t / (b_inf,s' · B_{o,a,s} b_t),    o = (s', r)
+    P(o | history || do a) = b_inf,s' · B_{o,a,s} b_t
+    P(s_1, o_1 .. o_L || do a_1 .. a_L) = b_inf,s_{L+1} · B_{o_L,a_L,s_L} .. B_{o_1,a_1,s_1} b_1
+
+An estimated PSR may predict values that are no probabilities, and dividing by one that is close to
+zero ruins the state. With `safeguards` the state is normalised at the start too; a step whose
+predicted probability is not within a factor `GATE` of the pooled one (that of the averaged MDP) is
+taken with the operator pooled over actions and rewards instead, or, if that fails as well, forgets
+the history; and predictions are clipped at zero and renormalised. Without it the formulas are used
+as printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp import _threads
+from latentmdp._kernels.psr import BARE, filter_states, sequence_value
+from latentmdp.errors import ImpossibleObservationError
+from latentmdp.policies import History
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["GATE", "PSR", "TRUSTED_RATIO"]
+
+Floats = NDArray[np.float64]
+
+GATE = 5.0
+"""How far, as a factor, a step's predicted probability may be from the pooled one."""
+TRUSTED_RATIO = 2.0
+"""sigma_M / sigma_{M+1} below this: the M-th direction is mostly noise."""
+
+_BLOCK = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class PSR:
+    """A PSR of a latent MDP; see the module's docstring for the formulas.
+
+    Attributes
+    ----------
+    sizes : (S, A, Z)
+    operators : (S, A, S, Z, k, k)
+        B_{(s',z),a,s}, indexed by [s, a, s', z].
+    normalisers : (S, k)
+        b_inf,s.
+    starts : (S, k)
+        b_{1,s}, not normalised: b_inf,s · b_{1,s} = P(s_1 = s).
+    homes : (S, k)
+        The normalised state of an average history that ends in s.
+    pooled : (S, A, S, Z)
+        P(s', z | s, a) of the averaged MDP.
+    singular_values : (S, n)
+        Of P_{T,H_s}, falling; n is at least k + 1 where the matrix has as many.
+    visited : (S,)
+        Whether any history ended in s. Where episodes only begin, there is nothing to remember and
+        one direction suffices; from the other states nothing can be predicted.
+    safeguards : bool
+        Whether state updates and predictions are protected against noise.
+    reward_values : (Z,) or None
+    """
+
+    sizes: tuple[int, int, int]
+    operators: Floats
+    normalisers: Floats
+    starts: Floats
+    homes: Floats
+    pooled: Floats
+    singular_values: Floats
+    visited: NDArray[np.bool_]
+    safeguards: bool = True
+    reward_values: Floats | None = None
+
+    @property
+    def rank(self) -> int:
+        """k, the dimension of the state."""
+        return self.normalisers.shape[1]
+
+    def singular_value_ratios(self) -> Floats:
+        """sigma_k / sigma_{k+1} of each state: how far the k-th direction stands out of noise."""
+        k = self.rank
+        largest, last = self.singular_values[:, 0], self.singular_values[:, k - 1]
+        if self.singular_values.shape[1] == k:
+            beyond = np.zeros_like(last)
+        else:
+            beyond = self.singular_values[:, k]
+        floor = np.finfo(np.float64).eps * largest
+        ratios = np.where(last > 100.0 * floor, last / np.maximum(beyond, floor + _TINY), 0.0)
+        return np.asarray(ratios)
+
+    @property
+    def sufficient(self) -> bool:
+        """Whether tests and histories look sufficient: every ratio is at least 2."""
+        ratios = self.singular_value_ratios()[self.visited]
+        return bool(ratios.size and ratios.min() >= TRUSTED_RATIO)
+
+    def verdict(self) -> str:
+        """A sentence on whether the data support a PSR of this rank."""
+        if not self.visited.any():
+            return "No history ends in any state: nothing can be predicted."
+        ratios = np.where(self.visited, self.singular_value_ratios(), np.inf)
+        s, k = int(np.argmin(ratios)), self.rank
+        low = int((ratios < TRUSTED_RATIO).sum())
+        evidence = (
+            f"sigma_{k} / sigma_{k + 1} is {ratios[s]:.3g} at its smallest (state {s}) and below "
+            f"{TRUSTED_RATIO:g} in {low} of {int(self.visited.sum())} states"
+        )
+        if self.sufficient:
+            return f"Rank {k} stands out of the noise: {evidence}."
+        lacking = "longer tests and histories" if ratios[s] == 0.0 else "more short episodes"
+        return f"Do not trust rank {k}: {evidence}; {lacking} or a smaller rank would help."
+
+    def filter(self, logs: Trajectories, threads: int | None = None) -> tuple[Floats, int]:
+        """Normalised PSR states along every episode, and the number of steps safeguarded.
+
+        Returns
+        -------
+        states : (logs.states.size, k)
+            Row offsets[i] + i + t is the state at time t of episode i, as in `logs.states`.
+        guarded : int
+            Steps that did not follow the bare formula.
+
+        Raises
+        ------
+        TrajectoryError
+            The logs do not fit the sizes of the PSR.
+        ImpossibleObservationError
+            Without safeguards: an observation has probability zero, or a state was never visited.
+        """
+        logs._check_sizes(*self.sizes)
+        if not self.safeguards:
+            self._require_visited(logs.states)
+        out = np.empty((logs.states.size, self.rank))
+        gate = GATE if self.safeguards else BARE
+        arrays = (logs.states, logs.actions, logs.rewards, logs.offsets)
+
+        def work(first: int, last: int) -> tuple[int, int, int]:
+            return filter_states(
+                self._tables, self._normal_starts, gate, self.sizes, *arrays, first, last, out
+            )
+
+        parts = _threads.run_blocks(work, _threads.blocks(len(logs), _BLOCK), threads)
+        for _, episode, step in parts:
+            if episode >= 0:
+                raise ImpossibleObservationError(
+                    f"episode {episode}, step {step}: the PSR gives the observation probability "
+                    "zero; safeguards=True tolerates it"
+                )
+        return out, sum(part[0] for part in parts)
+
+    def state(self, history: History | Sequence[Sequence[int]]) -> Floats:
+        """The normalised PSR state after a history of (states, actions, reward indices)."""
+        states, actions, rewards = history
+        logs = Trajectories.from_lists([states], [actions], [rewards])
+        logs._check_sizes(*self.sizes)
+        self._require_visited(logs.states[-1:])
+        return self.filter(logs, threads=1)[0][-1]
+
+    def predict(self, history: History | Sequence[Sequence[int]], action: int) -> Floats:
+        """P(s', r | history || do action), shape (S, Z)."""
+        return self.predict_tests(history, [action])
+
+    def predict_tests(
+        self, history: History | Sequence[Sequence[int]], actions: Sequence[int]
+    ) -> Floats:
+        """P(o_1 .. o_L | history || do a_1 .. a_L) of every sequence, shape (S, Z) L times."""
+        self._require_actions(actions)
+        states = self.state(history)[None]
+        ends = np.array([int(history[0][-1])])
+        S, _, Z = self.sizes
+        for a in actions:
+            states = np.einsum("xnzij,xj->xnzi", self.operators[ends, a], states)
+            states = states.reshape(-1, self.rank)
+            ends = np.tile(np.repeat(np.arange(S), Z), len(ends))
+        values = np.einsum("xi,xi->x", self.normalisers[ends], states)
+        values = self._as_distributions(values[None])[0]
+        return values.reshape((S, Z) * len(actions))
+
+    def predictions(self, s: int, states: Floats) -> Floats:
+        """P(s', r | b || do a) for each row of PSR states at s, shape (n, A, S, Z)."""
+        S, A, Z = self.sizes
+        values = states @ self._observables[s].reshape(A * S * Z, -1).T
+        return self._as_distributions(values.reshape(-1, S * Z)).reshape(-1, A, S, Z)
+
+    def sequence_probability(
+        self, states: Sequence[int], actions: Sequence[int], rewards: Sequence[int]
+    ) -> float:
+        """P(s_1, o_1 .. o_L || do a_1 .. a_L) by the bare product of operators.
+
+        An estimated PSR may give values slightly outside [0, 1].
+        """
+        logs = Trajectories.from_lists([states], [actions], [rewards])
+        logs._check_sizes(*self.sizes)
+        first = self.starts[int(states[0])]
+        operators, normalisers = self._tables[0], self._tables[2]
+        arrays = (logs.states, logs.actions, logs.rewards)
+        return float(sequence_value(operators, normalisers, first, self.sizes, *arrays))
+
+    @cached_property
+    def _observables(self) -> Floats:
+        """b_inf,s' · B_{(s',z),a,s}, shape (S, A, S, Z, k)."""
+        return np.einsum("ni,sanzij->sanzj", self.normalisers, self.operators)
+
+    @cached_property
+    def _normal_starts(self) -> Floats:
+        """b_{1,s} normalised; the average state where no episode began."""
+        totals = np.einsum("sk,sk->s", self.normalisers, self.starts)
+        known = np.abs(totals) > _TINY
+        if self.safeguards:
+            known = totals > _TINY
+        scaled = self.starts / np.where(known, totals, 1.0)[:, None]
+        return np.where(known[:, None], scaled, self.homes)
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, ...]:
+        """What the filter reads: operators, pooled operators, normalisers, pooled, homes."""
+        S, k = self.sizes[0], self.rank
+        reach = self.pooled.sum(axis=(1, 3))
+        total = self.operators.sum(axis=(1, 3))
+        pooled_operators = total / np.where(reach > 0.0, reach, 1.0)[:, :, None, None]
+        return (
+            np.ascontiguousarray(self.operators.reshape(-1, k, k)),
+            np.ascontiguousarray(pooled_operators.reshape(S * S, k, k)),
+            np.ascontiguousarray(self.normalisers),
+            np.ascontiguousarray(self.pooled.ravel()),
+            np.ascontiguousarray(self.homes),
+        )
+
+    def _as_distributions(self, values: Floats) -> Floats:
+        """Rows clipped at zero and renormalised, with safeguards; hopeless rows become uniform."""
+        if not self.safeguards:
+            return values
+        clipped = np.maximum(values, 0.0)
+        totals = clipped.sum(axis=1, keepdims=True)
+        hopeless = ~(totals > _TINY)
+        return np.where(hopeless, 1.0 / values.shape[1], clipped / np.where(hopeless, 1.0, totals))
+
+    def _require_visited(self, states: NDArray[np.int32]) -> None:
+        strange = ~self.normalisers[states].any(axis=1)
+        if strange.any():
+            raise ImpossibleObservationError(
+                f"no history of the data behind this PSR ends in state {states[strange][0]}, so "
+                "nothing can be predicted from there"
+            )
+
+    def _require_actions(self, actions: Sequence[Any]) -> None:
+        if len(actions) == 0:
+            raise ValueError("actions must not be empty")
+        for a in actions:
+            if not isinstance(a, int | np.integer) or not 0 <= a < self.sizes[1]:
+                raise ValueError(f"action must be an integer in [0, {self.sizes[1]}), got {a!r}")
+
+    def __repr__(self) -> str:
+        S, A, Z = self.sizes
+        smallest = float(self.singular_value_ratios()[self.visited].min(initial=np.inf))
+        return (
+            f"PSR(rank={self.rank}, states={S}, actions={A}, rewards={Z}, "
+            f"smallest sigma_{self.rank}/sigma_{self.rank + 1}={smallest:.3g})"
+        )
+
+
+_TINY = 1e-300

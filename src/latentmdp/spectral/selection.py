@@ -1,0 +1,127 @@
+"""Choosing a small, well-conditioned set of tests and histories.
+
+Which tests and histories are sufficient is open in [kwon2021, Sec. 6]. Candidates are all tests and
+histories of given lengths. At each state, the leading singular vectors of P_{T,H_s}, balanced so
+that sampling noise is alike in every entry, span the directions that the data can tell from noise;
+a QR decomposition with column pivoting of U^T picks the tests that span those directions best, and
+of V^T the histories (subset selection in the sense of Golub). The decomposition of a large sparse
+matrix is truncated.
+
+A subset keeps fewer numbers than all tests, but also throws away what the others say: see
+`docs/spectral.md` for what that does to recovery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr
+from scipy.sparse import issparse
+from scipy.sparse.linalg import svds
+
+from latentmdp import _arrays
+
+if TYPE_CHECKING:
+    from latentmdp.spectral.moments import Moments
+    from latentmdp.spectral.population import PopulationMoments
+
+__all__ = ["Selection", "inverse_roots", "leading_triplets", "select"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+DENSE_SIDE = 2000
+"""Sparse matrices with both sides longer than this get a truncated decomposition."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Tests and histories to use at each state.
+
+    Attributes
+    ----------
+    tests, histories : S arrays each
+        Numbers of the tests, and of the histories among those that end in s.
+    singular_values : (S, rank)
+        The leading singular values of P_{T,H_s} restricted to the selection.
+    """
+
+    tests: tuple[Integers, ...]
+    histories: tuple[Integers, ...]
+    singular_values: Floats
+
+    @property
+    def condition_numbers(self) -> Floats:
+        """sigma_1 / sigma_rank of each state; infinite where the rank is lacking."""
+        last = self.singular_values[:, -1]
+        return np.divide(
+            self.singular_values[:, 0], last, out=np.full(last.size, np.inf), where=last > 0.0
+        )
+
+
+def select(
+    moments: Moments | PopulationMoments, rank: int, tests: int, histories: int
+) -> Selection:
+    """Pick `tests` tests and `histories` histories at every state by pivoted QR.
+
+    Parameters
+    ----------
+    moments
+        Of the candidates: all tests and histories of its lengths.
+    rank
+        How many singular directions to span, the number of contexts.
+    tests, histories
+        How many to keep, at least `rank`; more keep more of the data.
+    """
+    rank = _arrays.positive_integer("rank", rank)
+    for name, number in (("tests", tests), ("histories", histories)):
+        if _arrays.positive_integer(name, number) < rank:
+            raise ValueError(f"{name} must be at least rank={rank}, got {number}")
+    chosen_tests, chosen_histories, values = [], [], []
+    for s in range(moments.sizes[0]):
+        joint = moments.joint_probs(s)
+        rows = inverse_roots(np.asarray(joint.sum(axis=1)).ravel())
+        columns = inverse_roots(np.asarray(joint.sum(axis=0)).ravel())
+        u, _, vt = leading_triplets(joint * rows[:, None] * columns[None, :], rank)
+        chosen_tests.append(_pivots(u[:, :rank].T, tests))
+        chosen_histories.append(_pivots(vt[:rank], histories))
+        part = _dense(joint[chosen_tests[-1]][:, chosen_histories[-1]])
+        values.append(np.linalg.svd(part, compute_uv=False)[:rank])
+    return Selection(tuple(chosen_tests), tuple(chosen_histories), np.stack(values))
+
+
+def _pivots(vectors: Floats, keep: int) -> Integers:
+    """The columns that span best: pivots of QR, and after those the longest columns."""
+    rank = vectors.shape[0]
+    first = np.asarray(qr(vectors, mode="r", pivoting=True)[1][:rank], dtype=np.int64)
+    lengths = (vectors**2).sum(axis=0)
+    lengths[first] = np.inf
+    return np.sort(np.argsort(-lengths, kind="stable")[:keep])
+
+
+def leading_triplets(matrix: Any, k: int) -> tuple[Floats, Floats, Floats]:
+    """At least k + 1 singular triplets (all of them where the matrix is small), falling."""
+    triplets: Any
+    if _is_sparse(matrix) and min(matrix.shape) > DENSE_SIDE:
+        triplets = svds(matrix, k=k + 1, rng=0)
+        order = np.argsort(-triplets[1])
+        return triplets[0][:, order], triplets[1][order], triplets[2][order]
+    triplets = np.linalg.svd(_dense(matrix), full_matrices=False)
+    return triplets[0], triplets[1], triplets[2]
+
+
+def _is_sparse(matrix: Any) -> bool:
+    return issparse(matrix)
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if _is_sparse(matrix) else matrix
+
+
+def inverse_roots(values: Floats) -> Floats:
+    """1 / sqrt of positive entries, zero for the others."""
+    positive = values > 0.0
+    return np.where(positive, 1.0 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
