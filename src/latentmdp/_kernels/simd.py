@@ -1,4 +1,4 @@
-"""Vector instructions for the two inner loops of backward induction.
+"""Vector instructions for the inner loops of backward induction and of the search for plans.
 
 LLVM's own vectoriser guards short loops with alias checks and scalar remainders that cost more than
 the arithmetic. These intrinsics emit the loads, fused multiply-adds and maxima on vectors of
@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "discounted_maxima", "expected_values"]
+__all__ = ["LANES", "block_products", "discounted_maxima", "expected_values"]
 
 LANES = 8
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
@@ -120,3 +120,27 @@ def discounted_maxima(typingctx, q, m, t, n_actions, discount, value):
 
     arguments = (q, types.intp, types.intp, types.intp, types.float64, value)
     return types.void(*arguments), emit
+
+
+@intrinsic
+def block_products(typingctx, columns, mass, begin, out, place):
+    """Set out[place + i] = sum_m mass[m] columns[m, begin + i] for the `LANES` values of i.
+
+    columns is (M, n) in C order, mass (M,), begin + LANES <= n and place + LANES <= len(out).
+    """
+
+    def emit(context, builder, signature, arguments):
+        columns_data, (M, n) = _array(context, builder, signature.args[0], arguments[0])
+        mass_data, _ = _array(context, builder, signature.args[1], arguments[1])
+        out_data, _ = _array(context, builder, signature.args[3], arguments[3])
+        fused = _fused_multiply_add(builder)
+        total = cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * LANES))
+        with cgutils.for_range(builder, M) as loop:
+            factor = _broadcast(builder, builder.load(builder.gep(mass_data, [loop.index])))
+            row = builder.add(builder.mul(loop.index, n), arguments[2])
+            entry = builder.load(_vector_at(builder, columns_data, row), align=8)
+            builder.store(builder.call(fused, [factor, entry, builder.load(total)]), total)
+        builder.store(builder.load(total), _vector_at(builder, out_data, arguments[4]), align=8)
+        return context.get_dummy_value()
+
+    return types.void(columns, mass, types.intp, out, types.intp), emit

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 __all__ = ["Progress", "Stop", "limit"]
 
 MIB = float(1 << 20)
+_SHARE = 0.97
 
 
 class Stop(Exception):  # noqa: N818, it is no error: a limit was reached, and the text says which
@@ -35,6 +39,7 @@ class Progress:
         self.time_limit, self.memory_limit = time_limit, memory_limit
         self.history: list[tuple[float, float, float]] = []
         self._on_progress = on_progress
+        self._interrupted = False
         self._start = time.perf_counter()
 
     @property
@@ -44,8 +49,8 @@ class Progress:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the time limit."""
-        return math.inf if self.time_limit is None else self.time_limit - self.seconds
+        """Seconds until the time limit, less what it takes to put the policy together."""
+        return math.inf if self.time_limit is None else _SHARE * self.time_limit - self.seconds
 
     @property
     def memory(self) -> float:
@@ -53,9 +58,34 @@ class Progress:
         return math.inf if self.memory_limit is None else self.memory_limit * MIB
 
     def check(self) -> None:
-        """Raise `Stop` once the time is over."""
+        """Raise `Stop` once the time is over or an interrupt has come."""
+        if self._interrupted:
+            raise Stop("interrupted")
         if self.remaining <= 0.0:
             self.stop_for_time()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Hold interrupts (Ctrl-C) back until the next `check`; a second one is raised at once.
+
+        An exception in the middle of compiled code would surface as an internal error of numba.
+        Where Python's own handler is not in charge, or in another thread, nothing is changed.
+        """
+        previous = signal.getsignal(signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        if not main or previous is not signal.default_int_handler:
+            yield
+            return
+        signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
 
     def stop_for_time(self) -> None:
         """Raise `Stop` because of the time limit."""

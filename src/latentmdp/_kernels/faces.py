@@ -1,0 +1,247 @@
+"""Upper bounds on the value from problems with few contexts: the vertices, edges and triangles.
+
+V_t(s, ·) is convex and positively homogeneous in the unnormalised belief u, so it is subadditive:
+V(u) <= sum_k V(u_k) for every split u = sum_k u_k. A part that lives on one, two or three contexts
+is bounded by the value of the problem with those contexts only, kept on a regular grid of its face
+of the simplex; linear interpolation of a convex function between grid points stays above it.
+
+Points of an edge {i < j} are k/n on i and 1 - k/n on j. Points of a triangle {i < j < k} are
+(n - x, x - y, y)/n with n >= x >= y >= 0, interpolated on the Freudenthal triangulation.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "Faces",
+    "backup_edges",
+    "backup_triangles",
+    "edge_rank",
+    "edge_value",
+    "split_value",
+    "split_values",
+    "triangle_rank",
+    "triangle_value",
+]
+
+
+class Faces(NamedTuple):
+    """Bounds of one time step; `triangles` is (1, 1, 1, 1) if there are none."""
+
+    vertices: np.ndarray  # (S, M)
+    edges: np.ndarray  # (S, M (M - 1) / 2, n + 1)
+    triangles: np.ndarray  # (S, M (M - 1) (M - 2) / 6, n + 1, n + 1)
+
+
+@njit(cache=True, nogil=True)
+def edge_rank(i, j, M):
+    """Position of the pair i < j in lexicographic order."""
+    return i * M - i * (i + 1) // 2 + j - i - 1
+
+
+@njit(cache=True, nogil=True)
+def triangle_rank(i, j, k, M):
+    """Position of the triple i < j < k in lexicographic order."""
+    rank = edge_rank(j, k, M) - edge_rank(i + 1, i + 2, M)
+    for first in range(i):
+        rest = M - first - 1
+        rank += rest * (rest - 1) // 2
+    return rank
+
+
+@njit(cache=True, nogil=True)
+def edge_value(edges, s, i, j, M, u, v):
+    """Bound for mass u on context i and v on context j."""
+    if i > j:
+        i, j, u, v = j, i, v, u
+    total = u + v
+    if total <= 0.0:
+        return 0.0
+    rank = edge_rank(i, j, M)
+    n = edges.shape[2] - 1
+    x = u / total * n
+    k = min(int(x), n - 1)
+    x -= k
+    return total * (edges[s, rank, k] * (1.0 - x) + edges[s, rank, k + 1] * x)
+
+
+@njit(cache=True, nogil=True)
+def triangle_value(triangles, s, i, j, k, M, u, v, w):
+    """Bound for mass u on context i, v on j and w on k."""
+    if i > j:
+        i, j, u, v = j, i, v, u
+    if j > k:
+        j, k, v, w = k, j, w, v
+    if i > j:
+        i, j, u, v = j, i, v, u
+    return _interpolated(triangles, s, triangle_rank(i, j, k, M), u, v, w)
+
+
+@njit(cache=True, nogil=True)
+def _interpolated(triangles, s, rank, u, v, w):
+    total = u + v + w
+    if total <= 0.0:
+        return 0.0
+    n = triangles.shape[2] - 1
+    scale = n / total
+    x, y = (v + w) * scale, w * scale
+    a, b = min(int(x), n - 1), min(int(y), n - 1)
+    x -= a
+    y -= b
+    low, high = triangles[s, rank, a, b], triangles[s, rank, a + 1, b + 1]
+    if x >= y:
+        return total * ((1.0 - x) * low + (x - y) * triangles[s, rank, a + 1, b] + y * high)
+    return total * ((1.0 - y) * low + (y - x) * triangles[s, rank, a, b + 1] + x * high)
+
+
+@njit(cache=True, nogil=True)
+def split_value(vertices, edges, triangles, s, mass, order):
+    """Bound at an unnormalised belief: the best of a few splits; `order` is room for M integers.
+
+    Contexts are paired, or put in threes, by rank of their mass; or the mass of the likeliest
+    context is shared out in a star of pairs with all others.
+    """
+    M = mass.shape[0]
+    _sort(mass, order)
+    best = _star(vertices, edges, s, mass, order[0])
+    best = min(best, _pairs(vertices, edges, s, mass, order, 0))
+    if M >= 3 and triangles.shape[2] > 1:
+        value, k = 0.0, 0
+        while k + 3 <= M:
+            h, i, j = order[k], order[k + 1], order[k + 2]
+            value += triangle_value(triangles, s, h, i, j, M, mass[h], mass[i], mass[j])
+            k += 3
+        best = min(best, value + _pairs(vertices, edges, s, mass, order, k))
+    return best
+
+
+@njit(cache=True, nogil=True)
+def split_values(faces, states, beliefs, out):
+    """`split_value` of many points."""
+    vertices, edges, triangles = faces.vertices, faces.edges, faces.triangles
+    order = np.empty(beliefs.shape[1], np.int64)
+    for i in range(states.shape[0]):
+        out[i] = split_value(vertices, edges, triangles, states[i], beliefs[i], order)
+
+
+@njit(cache=True, nogil=True)
+def _sort(mass, order):
+    """Contexts by decreasing mass (insertion sort: M is small and this runs very often)."""
+    for m in range(mass.shape[0]):
+        k = m
+        while k > 0 and mass[order[k - 1]] < mass[m]:
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = m
+
+
+@njit(cache=True, nogil=True)
+def _pairs(vertices, edges, s, mass, order, first):
+    M = mass.shape[0]
+    value = 0.0
+    for k in range(first, M - 1, 2):
+        i, j = order[k], order[k + 1]
+        value += edge_value(edges, s, i, j, M, mass[i], mass[j])
+    if (M - first) % 2 == 1:
+        value += mass[order[M - 1]] * vertices[s, order[M - 1]]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _star(vertices, edges, s, mass, centre):
+    M, rest = mass.shape[0], 0.0
+    for m in range(M):
+        if m != centre:
+            rest += mass[m]
+    if rest <= 0.0:
+        return mass[centre] * vertices[s, centre]
+    value, share = 0.0, mass[centre] / rest
+    for m in range(M):
+        if m != centre and mass[m] > 0.0:
+            value += edge_value(edges, s, centre, m, M, share * mass[m], mass[m])
+    return value
+
+
+@njit(cache=True, nogil=True)
+def backup_edges(table, rewards, discount, limits, following, out):
+    """Back up the two-context values: fill out (S, pairs, n + 1) from the faces of the next step.
+
+    `table` is (S, A, S, Z, M), `rewards` (S, A, M), and `limits` (S, A, M) holds Q-values of the
+    single contexts, which rule actions out.
+    """
+    S, A, _, _, M = table.shape
+    n, edges = out.shape[2] - 1, following.edges
+    for s in range(S):
+        for i in range(M):
+            for j in range(i + 1, M):
+                rank = edge_rank(i, j, M)
+                for k in range(n + 1):
+                    x, y = k / n, (n - k) / n
+                    best = -np.inf
+                    for a in range(A):
+                        if x * limits[s, a, i] + y * limits[s, a, j] > best:
+                            value = x * rewards[s, a, i] + y * rewards[s, a, j]
+                            value += discount * _after_edge(table, edges, s, a, i, j, x, y)
+                            best = max(best, value)
+                    out[s, rank, k] = best
+
+
+@njit(cache=True, nogil=True)
+def _after_edge(table, edges, s, a, i, j, x, y):
+    """Value of the next step from mass (x, y) on contexts (i, j) after one (s, a)."""
+    _, _, S, Z, M = table.shape
+    value = 0.0
+    for r in range(S):
+        for z in range(Z):
+            u, v = x * table[s, a, r, z, i], y * table[s, a, r, z, j]
+            value += edge_value(edges, r, i, j, M, u, v)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def backup_triangles(table, rewards, discount, limits, following, out):
+    """Back up the three-context values, like `backup_edges`: out is (S, triples, n + 1, n + 1)."""
+    S, A, _, _, M = table.shape
+    n = out.shape[2] - 1
+    vertices, edges, triangles = following
+    for s in range(S):
+        for i in range(M):
+            for j in range(i + 1, M):
+                for k in range(j + 1, M):
+                    rank = triangle_rank(i, j, k, M)
+                    for x in range(n + 1):
+                        for y in range(x + 1):
+                            u, v, w = (n - x) / n, (x - y) / n, y / n
+                            best = -np.inf
+                            for a in range(A):
+                                limit = u * limits[s, a, i] + v * limits[s, a, j]
+                                if limit + w * limits[s, a, k] > best:
+                                    value = u * rewards[s, a, i] + v * rewards[s, a, j]
+                                    value += w * rewards[s, a, k]
+                                    value += discount * _after_triangle(
+                                        table, vertices, edges, triangles, s, a, i, j, k, u, v, w
+                                    )
+                                    best = max(best, value)
+                            out[s, rank, x, y] = best
+
+
+@njit(cache=True, nogil=True)
+def _after_triangle(table, vertices, edges, triangles, s, a, i, j, k, u, v, w):
+    """Value of the next step from mass (u, v, w) on contexts (i, j, k) after one (s, a)."""
+    _, _, S, Z, M = table.shape
+    rank = triangle_rank(i, j, k, M)
+    value = 0.0
+    for r in range(S):
+        for z in range(Z):
+            p, q = u * table[s, a, r, z, i], v * table[s, a, r, z, j]
+            o = w * table[s, a, r, z, k]
+            if o <= p and o <= q:
+                other = edge_value(edges, r, i, j, M, p, q) + o * vertices[r, k]
+            elif q <= p:
+                other = edge_value(edges, r, i, k, M, p, o) + q * vertices[r, j]
+            else:
+                other = edge_value(edges, r, j, k, M, q, o) + p * vertices[r, i]
+            value += min(other, _interpolated(triangles, r, rank, p, q, o))
+    return value

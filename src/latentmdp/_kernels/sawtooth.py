@@ -1,0 +1,217 @@
+"""The upper bound at a belief from known points [hauskrecht2000], and its backup.
+
+With a point b known to have V(b) <= U(b), mass u = r b + rest - excess, rest and excess >= 0:
+
+    V(u) <= r U(b) + V(rest) - sum_m excess_m W_m,
+
+where W_m is the least value any policy can have in context m: the optimal plan for u earns at
+least that on the excess. V(rest) is bounded by its best split among faces of the simplex. The usual
+sawtooth has no excess and rests on the vertices alone; a little excess lets a point serve beliefs
+that differ from it in contexts of negligible mass.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from latentmdp._kernels.alpha import next_action
+from latentmdp._kernels.faces import split_value
+from latentmdp._kernels.plans import best_cells, best_plan
+
+__all__ = ["Points", "expand", "upper_backup"]
+
+_SAME = 1.0 - 1e-9  # a ratio from which on a point is at the belief itself
+_FAINT = 0.1  # contexts below this share of the largest mass may be exceeded
+
+
+class Points(NamedTuple):
+    """Points of one time step, in the order of its `Plans`; context-major for the search."""
+
+    beliefs: np.ndarray  # (M, n)
+    inverses: np.ndarray  # (M, n): 1 / beliefs, infinite where a belief is zero
+    uppers: np.ndarray  # (n,)
+    gains: np.ndarray  # (n,): by how much the point improves on its best split
+    least: np.ndarray  # (S, M): W
+
+
+@njit(cache=True, nogil=True)
+def _bounds(plans, points, faces, close, s, mass, total, cells, room):
+    """Lower and upper bound at the unnormalised belief `mass` in state s."""
+    starts, groups, leaders, columns, _ = plans
+    order, rest, ratios, scores = room
+    count = best_cells(groups, leaders, s, mass, scores, cells)
+    _, lower = best_plan(starts, columns, mass, cells, count, scores)
+    vertices, edges, triangles = faces
+    upper = split_value(vertices, edges, triangles, s, mass, order)
+    if upper - lower <= close * abs(upper):
+        return lower, upper
+    beliefs, inverses, uppers, gains, least = points
+    for q in range(count):
+        begin, end = starts[cells[q]], starts[cells[q] + 1]
+        _improvements(
+            beliefs, inverses, gains, least, vertices, s, mass, total, begin, end, ratios, scores
+        )
+        i = _most_promising(ratios, scores, end - begin, total)
+        if i >= 0:
+            other = ratios[0, i] * uppers[begin + i]
+            for m in range(mass.shape[0]):
+                rest[m] = mass[m] - ratios[0, i] * beliefs[m, begin + i]
+                if rest[m] < 0.0:
+                    other += rest[m] * least[s, m]
+                    rest[m] = 0.0
+            upper = min(upper, other + split_value(vertices, edges, triangles, s, rest, order))
+    return lower, upper
+
+
+@njit(cache=True, nogil=True)
+def _most_promising(ratios, scores, n, total):
+    """The point with the best estimate, or one at this very belief; -1 if none promises a gain."""
+    best, where = 0.0, -1
+    for i in range(n):
+        if scores[i] > 0.0 and ratios[1, i] >= _SAME * total:
+            return i
+        if scores[i] > best:
+            best, where = scores[i], i
+    return where
+
+
+@njit(cache=True, nogil=True)
+def _improvements(
+    beliefs, inverses, gains, least, vertices, s, mass, total, begin, end, ratios, scores
+):
+    """Estimate what each point gains: r times its own gain, less what its excess costs.
+
+    r is what the contexts of large mass allow; where it costs too much, what all contexts allow.
+    """
+    n, gain = end - begin, gains[begin:end]
+    wide, narrow, scores = ratios[0, :n], ratios[1, :n], scores[:n]
+    wide[:] = total
+    faint = _FAINT * mass.max()
+    for m in range(mass.shape[0]):
+        if mass[m] >= faint:
+            _limit(mass[m], inverses[m, begin:end], wide)
+    for i in range(n):
+        narrow[i] = wide[i]
+        scores[i] = wide[i] * gain[i]
+    for m in range(mass.shape[0]):
+        if mass[m] < faint:
+            _limit(mass[m], inverses[m, begin:end], narrow)
+            u, belief, cost = mass[m], beliefs[m, begin:end], vertices[s, m] - least[s, m]
+            for i in range(n):
+                excess = wide[i] * belief[i] - u
+                scores[i] -= cost * excess if excess > 0.0 else 0.0
+    for i in range(n):
+        strict = narrow[i] * gain[i]
+        if strict > scores[i]:
+            scores[i], wide[i] = strict, narrow[i]
+
+
+@njit(cache=True, nogil=True)
+def _limit(mass, inverses, ratios):
+    """Lower each ratio to mass times inverse; a product 0 inf is no limit, and compares false."""
+    for i in range(ratios.shape[0]):
+        r = mass * inverses[i]
+        ratios[i] = r if r < ratios[i] else ratios[i]
+
+
+@njit(cache=True, nogil=True)
+def upper_backup(
+    table,
+    rewards,
+    discount,
+    following,
+    points,
+    faces,
+    close,
+    breadth,
+    states,
+    beliefs,
+    chosen,
+    limits,
+):
+    """Lower the action bounds `limits` (n, A) of the chosen points, as far as it matters.
+
+    The bound of a point is the largest of its action bounds, so an action below the largest one
+    is left alone. `breadth` 0 means that there is no next step. Successors whose relative gap is at
+    most `close` are good enough without a search for points.
+    """
+    S, A, _, Z, M = table.shape
+    mass, tried = np.empty(M), np.empty(A, np.bool_)
+    cells, room = np.empty(breadth, np.int64), _room(M, following)
+    for i in chosen:
+        s, best = states[i], -np.inf
+        tried[:] = False
+        for _ in range(A):
+            a = next_action(limits[i], tried)
+            if limits[i, a] <= best:
+                break
+            value = 0.0
+            for m in range(M):
+                value += beliefs[i, m] * rewards[s, a, m]
+            for r in range(S if breadth > 0 else 0):
+                for z in range(Z):
+                    total = _posterior(beliefs[i], table, s, a, r, z, mass)
+                    if total > 0.0:
+                        _, upper = _bounds(
+                            following, points, faces, close, r, mass, total, cells, room
+                        )
+                        value += discount * upper
+            limits[i, a] = min(limits[i, a], value)
+            best = max(best, limits[i, a])
+
+
+@njit(cache=True, nogil=True)
+def expand(
+    table,
+    following,
+    points,
+    faces,
+    close,
+    breadth,
+    states,
+    beliefs,
+    chosen,
+    weights,
+    actions,
+    faintest,
+):
+    """Successors of the chosen points under one action each, with weights and gaps.
+
+    Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
+    `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
+    """
+    S, _, _, Z, M = table.shape
+    n = chosen.shape[0] * S * Z
+    out = (np.empty(n, np.int64), np.empty((n, M)), np.empty(n), np.empty(n))
+    mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, following)
+    k = 0
+    for c in range(chosen.shape[0]):
+        i = chosen[c]
+        for r in range(S):
+            for z in range(Z):
+                total = _posterior(beliefs[i], table, states[i], actions[c], r, z, mass)
+                if total <= 0.0 or total * weights[c] < faintest:
+                    continue
+                lower, upper = _bounds(following, points, faces, close, r, mass, total, cells, room)
+                out[0][k], out[2][k] = r, weights[c] * total
+                out[3][k] = max(upper - lower, 0.0) / total
+                for m in range(M):
+                    out[1][k, m] = mass[m] / total
+                k += 1
+    return out[0][:k], out[1][:k], out[2][:k], out[3][:k]
+
+
+@njit(cache=True, nogil=True)
+def _posterior(belief, table, s, a, r, z, mass):
+    total = 0.0
+    for m in range(belief.shape[0]):
+        mass[m] = belief[m] * table[s, a, r, z, m]
+        total += mass[m]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _room(M, plans):
+    n = plans.columns.shape[1]
+    return np.empty(M, np.int64), np.empty(M), np.empty((2, n)), np.empty(n)

@@ -1,0 +1,58 @@
+"""Faces of the simplex: ranks, interpolation, and bounds that hold."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from models import random_model
+
+from latentmdp import testing
+from latentmdp._kernels import faces as kernels
+from latentmdp.planning.faces import small_faces, straight_faces
+from latentmdp.planning.problem import prepare
+
+
+@pytest.mark.parametrize("M", [2, 3, 4, 7])
+def test_ranks_count_pairs_and_triples_in_order(M: int) -> None:
+    pairs = [kernels.edge_rank(i, j, M) for i, j in combinations(range(M), 2)]
+    triples = [kernels.triangle_rank(i, j, k, M) for i, j, k in combinations(range(M), 3)]
+    assert pairs == list(range(len(pairs)))
+    assert triples == list(range(len(triples)))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)])
+def test_interpolation_is_exact_for_linear_functions(order: tuple[int, int, int]) -> None:
+    values, n = np.array([1.0, -2.0, 5.0]), 6
+    triangles, edges = np.zeros((1, 1, n + 1, n + 1)), np.zeros((1, 3, n + 1))
+    for x in range(n + 1):
+        for y in range(x + 1):
+            triangles[0, 0, x, y] = values @ [(n - x) / n, (x - y) / n, y / n]
+    for rank, (i, j) in enumerate(combinations(range(3), 2)):
+        edges[0, rank] = values[j] + np.arange(n + 1) / n * (values[i] - values[j])
+    for mass in np.random.default_rng(0).dirichlet(np.ones(3), 50) * 3.0:
+        given = mass[list(order)]
+        found = kernels.triangle_value(triangles, 0, *order, 3, *given)
+        assert found == pytest.approx(values @ mass)
+        i, j = order[:2]
+        pair = kernels.edge_value(edges, 0, i, j, 3, mass[i], mass[j])
+        assert pair == pytest.approx(values[i] * mass[i] + values[j] * mass[j])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_split_bounds_the_optimum_and_more_faces_are_tighter(seed: int) -> None:
+    model = random_model(
+        seed, 2 + seed % 4, 2, 2, 3, form="values", sparse=True, bonus=True, discount=0.8
+    )
+    model = model.replace(initial=0, initial_bonus=None)
+    problem = prepare(model)
+    loose, tight = straight_faces(problem), small_faces(problem, 1e7, np.inf, lambda: None)
+    beliefs = np.random.default_rng(seed).dirichlet(np.full(model.n_contexts, 0.5), 4)
+    states = np.zeros(4, np.int64)
+    for t in range(model.horizon):
+        bounds = np.empty((2, 4))
+        kernels.split_values(loose[t], states, beliefs, bounds[0])
+        kernels.split_values(tight[t], states, beliefs, bounds[1])
+        for i, belief in enumerate(beliefs):
+            rest = model.replace(weights=belief, horizon=model.horizon - t)
+            assert testing.optimal_value(rest) <= bounds[1, i] + 1e-9
+            assert bounds[1, i] <= bounds[0, i] + 1e-9

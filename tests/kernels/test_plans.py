@@ -1,0 +1,42 @@
+"""The arrangement of plans: products, cells, and the search for the best plan."""
+
+import numpy as np
+import pytest
+
+from latentmdp._kernels import plans as kernels
+from latentmdp._kernels.simd import LANES
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 5, 7, 12])
+def test_products_match_numpy(M: int) -> None:
+    rng = np.random.default_rng(M)
+    columns, mass, out = rng.random((M, 90 + LANES)), rng.random(M), np.empty(90 + LANES)
+    for begin, end in ((0, 90), (3, 4), (7, 7), (11, 40)):
+        kernels.products(columns, mass, begin, end, out)
+        np.testing.assert_allclose(out[: end - begin], mass @ columns[:, begin:end], rtol=1e-13)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
+    rng = np.random.default_rng(0)
+    S, M, n = 3, 4, 900
+    states, beliefs = rng.integers(S, size=n), rng.dirichlet(np.ones(M), n)
+    vectors = 1.0 + 0.1 * rng.random((n, M)) - 0.5 * (beliefs - 0.25) ** 2
+    order, starts, groups, leaders = kernels.arrange(states, beliefs, vectors, S, exact)
+    assert sorted(order) == list(range(n))
+    bounds = starts[groups]
+    for s in range(S):
+        assert (states[order[bounds[s] : bounds[s + 1]]] == s).all()
+    columns = np.zeros((M, n + LANES))
+    columns[:, :n] = vectors[order].T
+    scores, cells, reached = np.empty(n + LANES), np.empty(1 if exact else 2, np.int64), []
+    for mass in rng.dirichlet(np.ones(M), 200):
+        s = int(rng.integers(S))
+        count = kernels.best_cells(groups, leaders, s, mass, scores, cells)
+        j, value = kernels.best_plan(starts, columns, mass, cells, count, scores)
+        all_values = vectors[order[bounds[s] : bounds[s + 1]]] @ mass
+        assert bounds[s] <= j < bounds[s + 1]
+        assert value == pytest.approx(vectors[order[j]] @ mass)
+        reached.append(value / all_values.max())
+    assert max(reached) == pytest.approx(1.0)
+    assert min(reached) >= (1.0 - 1e-12 if exact else 0.9)
