@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from latentmdp.learning.initialization import initialize
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
+    from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EM",
+    "HSVI",
+    "PBVI",
     "PSR",
     "QMDP",
     "AlphaVectorPolicy",
@@ -70,11 +72,13 @@ _HOMES = {
     "AlphaVectorPolicy": "policies",
     "Fit": "fit",
     "Exact": "planning",
+    "HSVI": "planning",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
     "PSR": "spectral",
+    "PBVI": "planning",
     "Plan": "planning",
     "QMDP": "planning",
     "RecoveryError": "errors",

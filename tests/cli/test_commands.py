@@ -141,6 +141,20 @@ def test_info_of_logs_counts_multiplicities(tmp_path):
     assert found["lengths"] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "planner"),
+    [
+        (("--method", "hsvi", "--gap", 0.1), lm.HSVI(gap=0.1)),
+        (("--method", "pbvi", "--beliefs", 20), lm.PBVI(beliefs=20)),
+    ],
+)
+def test_plan_hands_options_on_to_the_planner(model, arguments, planner):
+    found = run_json("plan", model, *arguments)
+    plan = planner.plan(random_model())
+    assert (found["lower"], found["upper"]) == (plan.lower, plan.upper)
+    assert found["message"] == plan.message
+
+
 def test_plan_saves_the_policy(model):
     out = model.with_name("policy.npz")
     found = run_json("plan", model, "--out", out)

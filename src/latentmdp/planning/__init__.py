@@ -3,7 +3,9 @@
 from latentmdp.planning.base import Plan, Planner
 from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.exact import Exact
+from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
+from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
 
-__all__ = ["QMDP", "Exact", "Memoryless", "Plan", "Planner", "Value", "evaluate"]
+__all__ = ["HSVI", "PBVI", "QMDP", "Exact", "Memoryless", "Plan", "Planner", "Value", "evaluate"]

@@ -1,0 +1,190 @@
+"""Point-based value iteration [pineau2006; kwon2021, Example 1].
+
+For t = H..1, at every belief point of every state, the alpha backup gives one plan; the lower bound
+at a belief is the best of the plans. Points come from
+
+* a regular grid of the simplex: with a point within eps_d (in L1) of every belief, one step loses
+  at most eps_d times the range of the values left, (H - t + 1) max(1, range of the rewards), so in
+  all V >= V* - eps_d H^2 max(1, range of the rewards): the guarantee of [kwon2021, Example 1];
+* or the beliefs that the policy found so far is likely to meet, in rounds of twice as many points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp import _arrays
+from latentmdp.model import LatentMDP
+from latentmdp.planning.base import Plan
+from latentmdp.planning.limits import MIB, Progress, Stop, limit
+
+if TYPE_CHECKING:
+    from latentmdp.planning.bounds import Bounds, Stage
+
+__all__ = ["PBVI", "simplex_grid"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_DEFAULT_BELIEFS = 200
+_FIRST_ROUND = 25
+_RESOLUTION = 200.0
+_EXPLORATION = 0.2
+
+
+@dataclass(frozen=True)
+class PBVI:
+    """Point-based value iteration.
+
+    Parameters
+    ----------
+    beliefs
+        Belief points for each time step, over all states; the default is 200.
+    spacing
+        eps_d: use a regular grid that has a point within this L1 distance of every belief, in
+        place of `beliefs`.
+    time_limit
+        Seconds of wall-clock time, or None. The best of the rounds that were finished counts.
+    memory_limit
+        MiB; a grid that needs more is refused before any work.
+    """
+
+    beliefs: int | None = None
+    spacing: float | None = None
+    time_limit: float | None = None
+    memory_limit: float = 2048.0
+
+    def __post_init__(self) -> None:
+        if self.beliefs is not None and self.spacing is not None:
+            raise ValueError("give beliefs or spacing, not both")
+        if self.beliefs is not None:
+            _arrays.positive_integer("beliefs", self.beliefs)
+        limit("spacing", self.spacing)
+        limit("time_limit", self.time_limit)
+        limit("memory_limit", self.memory_limit)
+
+    def plan(self, model: LatentMDP) -> Plan:
+        """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
+        from latentmdp.planning.alpha_policy import alpha_policy
+        from latentmdp.planning.bounds import Bounds
+        from latentmdp.planning.problem import prepare
+
+        progress = Progress(self.time_limit, self.memory_limit)
+        grid = None if self.spacing is None else self._grid(model, self.spacing)
+        bounds = Bounds(prepare(model), exact=True, check=progress.check)
+        best = _Best(bounds)
+        try:
+            with progress.interruptible():
+                for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
+                    progress.require_memory(bounds.memory(0, 0))
+                    best.improve(bounds)
+                    progress.record(best.lower, best.upper)
+            converged, message = True, "every belief point was backed up"
+        except Stop as stop:
+            converged, message = False, str(stop)
+        except KeyboardInterrupt:
+            converged, message = False, "interrupted"
+        guarantee = None
+        if self.spacing is not None and converged:
+            guarantee = _guarantee(model, self.spacing)
+            best.upper = min(best.upper, best.lower + guarantee[1])
+        return Plan(
+            policy=alpha_policy(model, bounds.problem, best.plans),
+            lower=best.lower,
+            upper=best.upper,
+            converged=converged,
+            n_iter=best.n_iter,
+            seconds=progress.seconds,
+            history=tuple(progress.history),
+            guarantee=guarantee,
+            message=message,
+        )
+
+    def _rounds(self, bounds: Bounds) -> Iterator[None]:
+        """Add beliefs that the current policy meets, as many again in each round."""
+        from latentmdp.planning.expansion import walk
+
+        rng = np.random.default_rng(0)
+        total = _DEFAULT_BELIEFS if self.beliefs is None else self.beliefs
+        done = 0
+        while done < total:
+            count = min(max(done, _FIRST_ROUND), total - done)
+            walk(
+                bounds,
+                count=count,
+                spare=0.0,
+                resolution=_RESOLUTION,
+                act=lambda stage, points: _explore(stage, points, rng),
+                excess=lambda weights, gaps: weights,
+                allot=lambda total, first: 1.0,
+                rng=rng,
+            )
+            done += count
+            yield
+
+    def _grid(self, model: LatentMDP, spacing: float) -> Floats:
+        """The grid, unless it is too large."""
+        M, cells = model.n_contexts, model.horizon * model.n_states
+        n = max(1, math.ceil(2 * (M // 2) * (M - M // 2) / (M * spacing) - 1e-9))
+        points = cells * math.comb(n + M - 1, M - 1)
+        needed = 8.0 * points * (11 * M + model.n_actions + 9)
+        if needed > self.memory_limit * MIB:
+            raise ValueError(
+                f"spacing={spacing:g} needs {points:,} belief points ({needed / MIB:,.0f} MiB) for "
+                f"{M} contexts, more than memory_limit={self.memory_limit:g} MiB: use a larger "
+                "spacing, or beliefs= or HSVI, whose points go where they matter"
+            )
+        return simplex_grid(M, n)
+
+
+class _Best:
+    """The best lower bound so far and the plans that attain it."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.plans, self.lower, self.upper = bounds.arranged, bounds.lower(), bounds.upper()
+        self.n_iter = 0
+
+    def improve(self, bounds: Bounds) -> None:
+        bounds.sweep([np.empty(0, np.int64)] * len(bounds.stages))
+        self.n_iter += 1
+        if bounds.lower() > self.lower:
+            self.plans = bounds.arranged  # first, so that an interrupt leaves a valid pair
+            self.lower = bounds.lower()
+
+
+def simplex_grid(n_contexts: int, n: int) -> Floats:
+    """All beliefs over the contexts that are multiples of 1 / n, shape (points, M)."""
+    bars = np.array(list(combinations(range(n + n_contexts - 1), n_contexts - 1)), np.int64)
+    bars = bars.reshape(math.comb(n + n_contexts - 1, n_contexts - 1), n_contexts - 1)
+    edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, n + n_contexts - 1)))
+    return (np.diff(edges, axis=1) - 1) / n
+
+
+def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
+    """Put the grid at every time and state, in one round."""
+    S = bounds.problem.table.shape[0]
+    inner = grid[(grid > 0.0).sum(axis=1) > 1]  # the vertices are known
+    for t in range(len(bounds.stages)):
+        bounds.check()
+        bounds.add(t, np.repeat(np.arange(S), len(inner)), np.tile(inner, (S, 1)))
+    yield
+
+
+def _explore(stage: Stage, points: Integers, rng: np.random.Generator) -> Integers:
+    """The current policy's action, now and then a random one."""
+    actions = stage.labels[points]
+    random = rng.integers(stage.limits.shape[1], size=points.size)
+    return np.where(rng.random(points.size) < _EXPLORATION, random, actions)
+
+
+def _guarantee(model: LatentMDP, spacing: float) -> tuple[float, float]:
+    rewards = model.planning_rewards()
+    scale = max(1.0, float(rewards.max() - rewards.min()))
+    return 1.0, spacing * model.horizon**2 * scale
