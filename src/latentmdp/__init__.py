@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from latentmdp.io import load, save
     from latentmdp.learning.em import EM
     from latentmdp.learning.initialization import initialize
+    from latentmdp.learning import LUCRL, Bonus
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
@@ -70,6 +71,8 @@ _HOMES = {
     "AlphaVectorPolicy": "policies",
     "Fit": "fit",
     "Exact": "planning",
+    "Bonus": "learning",
+    "LUCRL": "learning",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",

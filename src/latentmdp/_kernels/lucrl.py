@@ -1,0 +1,249 @@
+"""L-UCRL with Q-MDP as one compiled loop [kwon2021, Alg. 1-3], and its steps for other loops.
+
+Counts and what is derived from them live in an `Estimate`. Everything derived is a function of the
+counts of its own row (m, s, a) alone, so after an episode only the rows it visited are refreshed,
+and only contexts whose counts changed are planned again: the numbers are those of starting afresh.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from latentmdp._kernels.belief import AWAKE, cell, reset_belief, update_belief
+from latentmdp._kernels.induction import context_q_values
+from latentmdp._kernels.rollout import _draw_uniforms, _observe, begin_episode
+
+__all__ = [
+    "KNOWN",
+    "LEARNED",
+    "UNIFORM",
+    "Estimate",
+    "Plans",
+    "absorb_episode",
+    "discounted_return",
+    "greedy_action",
+    "play_lucrl",
+    "refresh",
+    "replan",
+]
+
+
+UNIFORM, KNOWN, LEARNED = 0, 1, 2
+"""How a belief starts: uniform, the first state ignored [kwon2021, Alg. 3]; from known or from
+learned weights, and the learned nu-hat."""
+
+
+class Estimate(NamedTuple):
+    """Belief-weighted counts of an empirical model, and the tables that act and plan on it."""
+
+    sizes: tuple[int, int, int]  # S, A, Z
+    by_next_state: bool  # whether rewards are counted by (s, a, s') rather than (s, a)
+    start: int  # how a belief starts: UNIFORM, KNOWN or LEARNED
+    reward_values: NDArray[np.float64]  # (Z,)
+    smoothing: float  # alpha
+    width: float  # bonus = reach min(1, missing mass + sqrt(width / N))
+    reach: float
+    transition_counts: NDArray[np.float64]  # (S A, S', M)
+    reward_counts: NDArray[np.float64]  # (S A, Z, M), or (S A S', Z, M) by next state
+    initial_counts: NDArray[np.float64]  # (S, M)
+    visits: NDArray[np.float64]  # (S A, M): sum over s' of transition_counts
+    likelihood: NDArray[np.float64]  # (S A S' Z, M), smoothed
+    prior: NDArray[np.float64]  # (M,)
+    initial: NDArray[np.float64]  # (S, M)
+    transitions: NDArray[np.float64]  # (M, S', A W): T-hat, in lanes
+    rewards: NDArray[np.float64]  # (M, A W): mean of R-hat plus bonus
+
+
+class Plans(NamedTuple):
+    """Q-values of each context and when they are due."""
+
+    growth: float  # replan when a count exceeds growth times what it was; 0: always
+    discount: float
+    values: NDArray[np.float64]  # (M, H, A W), in lanes
+    planned_visits: NDArray[np.float64]  # (S A, M) at the last plan
+    stale: NDArray[np.bool_]  # (M,): whether counts changed since the last plan
+    due: NDArray[np.bool_]  # (1,)
+
+
+@njit(cache=True, nogil=True)
+def refresh(estimate):
+    """Derive every table from the counts."""
+    S, A, _ = estimate.sizes
+    for row in range(S * A):
+        for m in range(estimate.visits.shape[1]):
+            _refresh_row(estimate, row, m)
+    _refresh_start(estimate)
+
+
+@njit(cache=True, nogil=True)
+def _refresh_row(estimate, row, m):
+    """T-hat, R-hat + bonus [kwon2021, Prop. 3.2] and the smoothed likelihoods of one (m, s, a)."""
+    S, A, Z = estimate.sizes
+    s, a = row // A, row % A
+    width = estimate.rewards.shape[1] // A
+    total = 0.0
+    for x in range(S):
+        total += estimate.transition_counts[row, x, m]
+    estimate.visits[row, m] = total
+    scale = 1.0 / max(1.0, total)
+    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    mean = 0.0
+    for x in range(S):
+        count = estimate.transition_counts[row, x, m]
+        estimate.transitions[m, x, a * width + s] = count * scale
+        source = row * S + x if estimate.by_next_state else row
+        factor = slope * scale * (1.0 if estimate.by_next_state else count * scale)
+        for z in range(Z):
+            paid = estimate.reward_counts[source, z, m]
+            estimate.likelihood[(row * S + x) * Z + z, m] = floor + factor * paid
+            if estimate.by_next_state or x == 0:
+                mean += paid * estimate.reward_values[z]
+    missing = max(0.0, 1.0 - total)
+    bonus = estimate.reach * min(1.0, missing + math.sqrt(estimate.width * scale))
+    estimate.rewards[m, a * width + s] = mean * scale + bonus
+
+
+@njit(cache=True, nogil=True)
+def _refresh_start(estimate):
+    """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen."""
+    if estimate.start == UNIFORM:
+        return
+    S, M = estimate.initial_counts.shape
+    total = 0.0
+    for m in range(M):
+        episodes = 0.0
+        for s in range(S):
+            episodes += estimate.initial_counts[s, m]
+        for s in range(S):
+            estimate.initial[s, m] = (estimate.initial_counts[s, m] + 1.0) / (episodes + S)
+        if estimate.start == LEARNED:
+            estimate.prior[m] = episodes + 1.0
+            total += episodes + 1.0
+    if estimate.start == LEARNED:
+        for m in range(M):
+            estimate.prior[m] /= total
+
+
+@njit(cache=True, nogil=True)
+def absorb_episode(estimate, plans, belief, states, actions, rewards, length):
+    """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
+    S, A, _ = estimate.sizes
+    for m in range(belief.shape[0]):
+        weight = belief[m]
+        if weight == 0.0:
+            continue
+        changed = False
+        estimate.initial_counts[states[0], m] += weight
+        for t in range(length):
+            row, x, z = states[t] * A + actions[t], states[t + 1], rewards[t]
+            source = row * S + x if estimate.by_next_state else row
+            count, paid = estimate.transition_counts[row, x, m], estimate.reward_counts[source, z, m]
+            estimate.transition_counts[row, x, m] = count + weight
+            estimate.reward_counts[source, z, m] = paid + weight
+            changed |= count + weight != count or paid + weight != paid
+        if not changed:  # the weight is below the rounding of every count
+            continue
+        plans.stale[m] = True
+        for t in range(length):
+            row = states[t] * A + actions[t]
+            if estimate.visits[row, m] >= 0.0:
+                _refresh_row(estimate, row, m)
+                # A negative number marks the row as done in this episode.
+                estimate.visits[row, m] = -1.0 - estimate.visits[row, m]
+        for t in range(length):
+            row = states[t] * A + actions[t]
+            if estimate.visits[row, m] < 0.0:
+                estimate.visits[row, m] = -1.0 - estimate.visits[row, m]
+                planned = max(1.0, plans.planned_visits[row, m])
+                plans.due[0] |= estimate.visits[row, m] > plans.growth * planned
+    _refresh_start(estimate)
+
+
+@njit(cache=True, nogil=True)
+def replan(estimate, plans):
+    """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
+    if not plans.due[0]:
+        return False
+    A = estimate.sizes[1]
+    for m in range(plans.stale.shape[0]):
+        if plans.stale[m]:
+            context_q_values(
+                estimate.transitions, estimate.rewards, m, A, plans.discount, plans.values
+            )
+            plans.stale[m] = False
+            plans.planned_visits[:, m] = estimate.visits[:, m]
+    plans.due[0] = plans.growth == 0.0
+    return True
+
+
+@njit(cache=True, nogil=True)
+def greedy_action(values, n_actions, t, s, belief):
+    """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones."""
+    best, winner = -np.inf, 0
+    width = values.shape[2] // n_actions
+    for a in range(n_actions):
+        value = 0.0
+        for m in range(values.shape[0]):
+            value += values[m, t, a * width + s] * belief[AWAKE, m]
+        if value > best:
+            best, winner = value, a
+    return winner
+
+
+@njit(cache=True, nogil=True)
+def discounted_return(rewards, length, reward_values, discount):
+    """Sum of discount^t r_t over the first `length` rewards, given as indices."""
+    total, scale = 0.0, 1.0
+    for t in range(length):
+        total += scale * reward_values[rewards[t]]
+        scale *= discount
+    return total
+
+
+@njit(cache=True, nogil=True)
+def play_lucrl(
+    world, key, first_episode, revealed, estimate, plans, returns, true_belief, contexts
+):
+    """Play as many episodes of Algorithm 1 as `returns` has entries.
+
+    Fills the returns, the final belief in the true context and the true contexts.
+    """
+    M, H = plans.values.shape[:2]
+    belief, weight = np.empty((3, M)), np.zeros(M)
+    first, second = np.empty(H), np.empty(H)
+    states = np.empty(H + 1, np.int64)
+    actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
+    for i in range(returns.shape[0]):
+        replan(estimate, plans)
+        episode = np.uint64(first_episode + i)
+        context = _play_episode(
+            world, key, episode, estimate, plans, belief, first, second, states, actions, rewards
+        )
+        for m in range(M):
+            weight[m] = belief[AWAKE, m]
+            if revealed:
+                weight[m] = 1.0 if m == context else 0.0
+        absorb_episode(estimate, plans, weight, states, actions, rewards, H)
+        returns[i] = discounted_return(rewards, H, estimate.reward_values, plans.discount)
+        contexts[i] = context
+        true_belief[i] = belief[AWAKE, context] if context < M else np.nan
+
+
+@njit(cache=True, nogil=True)
+def _play_episode(
+    world, key, episode, estimate, plans, belief, first, second, states, actions, rewards
+):
+    context, s = begin_episode(world, key, episode)
+    reset_belief(belief, estimate.prior, estimate.initial, s)
+    _draw_uniforms(key, episode, 1, first.shape[0], first, second)
+    states[0] = s
+    for t in range(first.shape[0]):
+        a = greedy_action(plans.values, estimate.sizes[1], t, s, belief)
+        following, z = _observe(world, second[t], context, s, a)
+        update_belief(belief, estimate.likelihood, cell(s, a, following, z, estimate.sizes))
+        actions[t], rewards[t], states[t + 1] = a, z, following
+        s = following
+    return context

@@ -1,0 +1,168 @@
+"""The learner's state: counts in the layout of the compiled loop, and the models they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp.learning.confidence import Widths
+from latentmdp.learning.counts import Counts
+from latentmdp.learning.space import Space
+from latentmdp.model import LatentMDP
+from latentmdp.policies import AlphaVectorPolicy
+
+if TYPE_CHECKING:
+    from latentmdp._kernels.lucrl import Estimate, Plans
+
+__all__ = ["NO_BONUS", "LearnerState", "optimistic_model"]
+
+Floats = NDArray[np.float64]
+
+NO_BONUS = Widths(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class LearnerState:
+    """Counts, what is derived from them, and the plans made so far; updated in place.
+
+    Attributes
+    ----------
+    space
+        Sizes, with the number of contexts the learner assumes.
+    estimate, plans
+        What compiled steps read and write.
+    widths
+        Of the bonus.
+    """
+
+    space: Space
+    estimate: Estimate
+    plans: Plans
+    widths: Widths
+
+    @classmethod
+    def begin(
+        cls,
+        space: Space,
+        counts: Counts,
+        widths: Widths,
+        smoothing: float,
+        growth: float,
+        weights: Floats | None,
+        learn_weights: bool,
+    ) -> LearnerState:
+        """The state before the first episode."""
+        from latentmdp._kernels.induction import padded_states
+        from latentmdp._kernels.lucrl import KNOWN, LEARNED, UNIFORM, Estimate, Plans, refresh
+
+        M, S, A, Z = space.n_contexts, space.n_states, space.n_actions, space.n_rewards
+        n = A * padded_states(S)
+        start = KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM
+        estimate = Estimate(
+            sizes=(S, A, Z),
+            by_next_state=counts.by_next_state,
+            start=start,
+            reward_values=space.rewards,
+            smoothing=float(smoothing),
+            width=float(widths.row),
+            reach=float(widths.reach),
+            transition_counts=_packed(counts.transitions, (S * A, S, M)),
+            reward_counts=_packed(counts.rewards, (-1, Z, M)),
+            initial_counts=_packed(counts.initial, (S, M)),
+            visits=np.zeros((S * A, M)),
+            likelihood=np.empty((S * A * S * Z, M)),
+            prior=np.full(M, 1.0 / M) if weights is None else weights.copy(),
+            initial=np.full((S, M), 1.0 / S),
+            transitions=np.zeros((M, S, n)),
+            rewards=np.zeros((M, n)),
+        )
+        refresh(estimate)
+        plans = Plans(
+            growth=float(growth),
+            discount=float(space.discount),
+            values=np.zeros((M, space.horizon, n)),
+            planned_visits=np.zeros((S * A, M)),
+            stale=np.ones(M, np.bool_),
+            due=np.ones(1, np.bool_),
+        )
+        return cls(space, estimate, plans, widths)
+
+    def counts(self) -> Counts:
+        """A copy of the counts, context first."""
+        M, S, A, Z = self._sizes
+        e = self.estimate
+        shape = (S, A, S, Z, M) if e.by_next_state else (S, A, Z, M)
+        return Counts(
+            _unpacked(e.transition_counts, (S, A, S, M)),
+            _unpacked(e.reward_counts, shape),
+            _unpacked(e.initial_counts, (S, M)),
+        )
+
+    def set_counts(self, counts: Counts) -> None:
+        """Replace the counts and derive everything from them again."""
+        from latentmdp._kernels.lucrl import refresh
+
+        e = self.estimate
+        e.transition_counts[...] = _packed(counts.transitions, e.transition_counts.shape)
+        e.reward_counts[...] = _packed(counts.rewards, e.reward_counts.shape)
+        e.initial_counts[...] = _packed(counts.initial, e.initial_counts.shape)
+        refresh(e)
+
+    def model(self, weights: Floats | None = None) -> LatentMDP:
+        """The empirical model."""
+        return self.counts().model(self.space, weights)
+
+    def acting_model(self) -> LatentMDP:
+        """The empirical model with the start of the acting filter: its w and nu."""
+        model = self.model(self.estimate.prior)
+        return model.replace(initial=np.ascontiguousarray(self.estimate.initial.T))
+
+    def policy(self) -> AlphaVectorPolicy:
+        """The Q-MDP policy of the last plan, with the filter it acts by."""
+        return AlphaVectorPolicy.from_lanes(
+            self.plans.values.copy(), self.acting_model(), self.estimate.smoothing
+        )
+
+    @property
+    def _sizes(self) -> tuple[int, int, int, int]:
+        space = self.space
+        return space.n_contexts, space.n_states, space.n_actions, space.n_rewards
+
+
+def optimistic_model(state: LearnerState, counts: Counts) -> LatentMDP:
+    """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].
+
+    Rows are N_m(s' | s, a) / max(1, N_m(s, a)) as in Algorithm 1: a row with less than one visit
+    sums to less than one, and the bonus makes up for what is missing. Weights are those that the
+    learner's filter starts from.
+    """
+    widths, visits = state.widths, counts.visits
+    empirical = counts.model(state.space, state.estimate.prior)
+    share = 1.0 / np.maximum(1.0, visits)
+    return LatentMDP._trusted(
+        empirical,
+        transitions=counts.transitions * share[..., None],
+        reward_probs=empirical.reward_probs
+        if counts.by_next_state
+        else counts.rewards * share[..., None],
+        initial=counts.initial / np.maximum(1.0, counts.episodes)[:, None],
+        bonus=_bonus(visits, widths.reach, widths.row),
+        initial_bonus=_bonus(counts.episodes, widths.reach, widths.initial),
+    )
+
+
+def _bonus(visits: Floats, reach: float, width: float) -> Floats:
+    missing = np.maximum(0.0, 1.0 - visits)
+    return reach * np.minimum(1.0, missing + np.sqrt(width * (1.0 / np.maximum(1.0, visits))))
+
+
+def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:
+    return np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(shape)
+
+
+def _unpacked(array: Floats, shape: tuple[int, ...]) -> Floats:
+    return np.array(np.moveaxis(array.reshape(shape), -1, 0), order="C")
+
