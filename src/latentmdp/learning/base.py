@@ -64,8 +64,8 @@ class Learner:
             Seed; what happens in an episode depends on it and on the episode's number alone.
         checkpoint
             A .npz file. The run is saved there about every second, and goes on from there if the
-            file exists: it ends bit for bit as if it had never been interrupted. Resuming needs
-            the same learner, world, seed and number of episodes.
+            file exists: it ends bit for bit as if it had never been interrupted, be it by Ctrl-C or
+            by kill -9. Resuming needs the same learner, world, seed and number of episodes.
         progress
             Show a progress bar with the trailing return.
 
@@ -84,12 +84,7 @@ class Learner:
             if saved is not None:
                 session.restore(saved)
         with _progress(session, progress) as tick:
-            try:
-                self._play(session, settings, checkpoint, tick)
-            except KeyboardInterrupt:
-                if checkpoint is not None:
-                    write_checkpoint(checkpoint, settings, session.arrays())
-                raise
+            self._play(session, settings, checkpoint, tick)
         return self._result(session, settings)
 
     def _play(
