@@ -24,6 +24,7 @@ __all__ = [
     "Plans",
     "absorb_episode",
     "discounted_return",
+    "distances",
     "greedy_action",
     "play_lucrl",
     "refresh",
@@ -72,59 +73,63 @@ class Plans(NamedTuple):
 def refresh(estimate):
     """Derive every table from the counts."""
     S, A, _ = estimate.sizes
-    for row in range(S * A):
-        for m in range(estimate.visits.shape[1]):
+    for m in range(estimate.visits.shape[1]):
+        for row in range(S * A):
             _refresh_row(estimate, row, m)
-    _refresh_start(estimate)
+        _refresh_start(estimate, m)
 
 
 @njit(cache=True, nogil=True)
 def _refresh_row(estimate, row, m):
     """T-hat, R-hat + bonus [kwon2021, Prop. 3.2] and the smoothed likelihoods of one (m, s, a)."""
     S, A, Z = estimate.sizes
-    s, a = row // A, row % A
-    width = estimate.rewards.shape[1] // A
+    counts, likelihood = estimate.transition_counts[row], estimate.likelihood
+    T, column = estimate.transitions[m], row % A * (estimate.rewards.shape[1] // A) + row // A
     total = 0.0
     for x in range(S):
-        total += estimate.transition_counts[row, x, m]
-    estimate.visits[row, m] = total
+        total += counts[x, m]
     scale = 1.0 / max(1.0, total)
-    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    mean = 0.0
+    floor, slope = estimate.smoothing, (1.0 - estimate.smoothing * S * Z) * scale
     for x in range(S):
-        count = estimate.transition_counts[row, x, m]
-        estimate.transitions[m, x, a * width + s] = count * scale
-        source = row * S + x if estimate.by_next_state else row
-        factor = slope * scale * (1.0 if estimate.by_next_state else count * scale)
+        T[x, column] = counts[x, m] * scale
+    mean, cell_row = 0.0, row * S * Z
+    if estimate.by_next_state:
+        for x in range(S):
+            paid = estimate.reward_counts[row * S + x]
+            for z in range(Z):
+                likelihood[cell_row, m] = floor + slope * paid[z, m]
+                mean += paid[z, m] * estimate.reward_values[z]
+                cell_row += 1
+    else:
+        paid = estimate.reward_counts[row]
         for z in range(Z):
-            paid = estimate.reward_counts[source, z, m]
-            estimate.likelihood[(row * S + x) * Z + z, m] = floor + factor * paid
-            if estimate.by_next_state or x == 0:
-                mean += paid * estimate.reward_values[z]
+            mean += paid[z, m] * estimate.reward_values[z]
+            factor = slope * paid[z, m] * scale
+            for x in range(S):
+                likelihood[cell_row + x * Z + z, m] = floor + factor * counts[x, m]
     missing = max(0.0, 1.0 - total)
     bonus = estimate.reach * min(1.0, missing + math.sqrt(estimate.width * scale))
-    estimate.rewards[m, a * width + s] = mean * scale + bonus
+    estimate.rewards[m, column] = mean * scale + bonus
+    estimate.visits[row, m] = total
 
 
 @njit(cache=True, nogil=True)
-def _refresh_start(estimate):
-    """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen."""
+def _refresh_start(estimate, m):
+    """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen.
+
+    w-hat is not normalised: a belief that starts from it is.
+    """
     if estimate.start == UNIFORM:
         return
-    S, M = estimate.initial_counts.shape
-    total = 0.0
-    for m in range(M):
-        episodes = 0.0
-        for s in range(S):
-            episodes += estimate.initial_counts[s, m]
-        for s in range(S):
-            estimate.initial[s, m] = (estimate.initial_counts[s, m] + 1.0) / (episodes + S)
-        if estimate.start == LEARNED:
-            estimate.prior[m] = episodes + 1.0
-            total += episodes + 1.0
+    S = estimate.initial_counts.shape[0]
+    episodes = 0.0
+    for s in range(S):
+        episodes += estimate.initial_counts[s, m]
+    scale = 1.0 / (episodes + S)
+    for s in range(S):
+        estimate.initial[s, m] = (estimate.initial_counts[s, m] + 1.0) * scale
     if estimate.start == LEARNED:
-        for m in range(M):
-            estimate.prior[m] /= total
+        estimate.prior[m] = episodes + 1.0
 
 
 @njit(cache=True, nogil=True)
@@ -137,6 +142,7 @@ def absorb_episode(estimate, plans, belief, states, actions, rewards, length):
             continue
         changed = False
         estimate.initial_counts[states[0], m] += weight
+        _refresh_start(estimate, m)
         for t in range(length):
             row, x, z = states[t] * A + actions[t], states[t + 1], rewards[t]
             source = row * S + x if estimate.by_next_state else row
@@ -159,7 +165,6 @@ def absorb_episode(estimate, plans, belief, states, actions, rewards, length):
                 estimate.visits[row, m] = -1.0 - estimate.visits[row, m]
                 planned = max(1.0, plans.planned_visits[row, m])
                 plans.due[0] |= estimate.visits[row, m] > plans.growth * planned
-    _refresh_start(estimate)
 
 
 @njit(cache=True, nogil=True)
@@ -177,6 +182,26 @@ def replan(estimate, plans):
             plans.planned_visits[:, m] = estimate.visits[:, m]
     plans.due[0] = plans.growth == 0.0
     return True
+
+
+@njit(cache=True, nogil=True)
+def distances(estimate, truth, out):
+    """Fill out (M', M) with sum_{s,a} ||P_n - Phat_m||_1, from P (S A S' Z, M') context-last."""
+    S, A, Z = estimate.sizes
+    out[:] = 0.0
+    for m in range(out.shape[1]):
+        for row in range(S * A):
+            total = estimate.visits[row, m]
+            scale = 1.0 / total if total > 0.0 else 0.0
+            for x in range(S):
+                share = estimate.transition_counts[row, x, m] * scale
+                for z in range(Z):
+                    if estimate.by_next_state:
+                        p = estimate.reward_counts[row * S + x, z, m] * scale
+                    else:
+                        p = share * estimate.reward_counts[row, z, m] * scale
+                    for n in range(out.shape[0]):
+                        out[n, m] += abs(truth[(row * S + x) * Z + z, n] - p)
 
 
 @njit(cache=True, nogil=True)

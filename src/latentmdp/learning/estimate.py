@@ -115,9 +115,13 @@ class LearnerState:
         """The empirical model."""
         return self.counts().model(self.space, weights)
 
+    def weights(self) -> Floats:
+        """The weights that beliefs start from."""
+        return self.estimate.prior / self.estimate.prior.sum()
+
     def acting_model(self) -> LatentMDP:
         """The empirical model with the start of the acting filter: its w and nu."""
-        model = self.model(self.estimate.prior)
+        model = self.model(self.weights())
         return model.replace(initial=np.ascontiguousarray(self.estimate.initial.T))
 
     def policy(self) -> AlphaVectorPolicy:
@@ -140,7 +144,7 @@ def optimistic_model(state: LearnerState, counts: Counts) -> LatentMDP:
     learner's filter starts from.
     """
     widths, visits = state.widths, counts.visits
-    empirical = counts.model(state.space, state.estimate.prior)
+    empirical = counts.model(state.space, state.weights())
     share = 1.0 / np.maximum(1.0, visits)
     return LatentMDP._trusted(
         empirical,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from latentmdp.learning.counts import Counts
 from latentmdp.learning.estimate import LearnerState
 from latentmdp.learning.worlds import World
-from latentmdp.metrics import model_error
 
 __all__ = ["Session", "milestones"]
 
@@ -58,12 +58,15 @@ class Session:
 
     def record_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
+        from latentmdp._kernels.lucrl import distances
+
         place = int(np.searchsorted(self.points, self.done))
-        truth = self.world.model
-        if self.points[place] != self.done or truth is None:
+        truth, M = self.world.model, self.state.space.n_contexts
+        if self.points[place] != self.done or truth is None or truth.n_contexts != M:
             return
-        if truth.n_contexts == self.state.space.n_contexts:
-            self.errors[place] = model_error(truth, self.state.model())
+        cost = np.empty((M, M))
+        distances(self.state.estimate, truth.packed().reshape(-1, M), cost)
+        self.errors[place] = cost[linear_sum_assignment(cost)].sum()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that a run needs to go on."""
