@@ -177,7 +177,7 @@ from lucrl_bars import instance
 model = instance(0)
 learner = lm.LUCRL(contexts="inferred", start=labelled_samples(model, 10, 0))
 print("ready", flush=True)
-learner.run(model, 200_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
+learner.run(model, 1_000_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
 """
 
 
@@ -192,7 +192,7 @@ def bar_7(kills=50):
                 [sys.executable, "-c", KILLED, *paths[:2], here], stdout=subprocess.PIPE
             )
             child.stdout.readline()
-            time.sleep(rng.uniform(0.0, 0.7))
+            time.sleep(rng.uniform(0.0, 1.5))
             if child.poll() is not None:
                 break
             child.send_signal(signal.SIGKILL)

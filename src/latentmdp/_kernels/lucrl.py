@@ -45,8 +45,6 @@ class Estimate(NamedTuple):
     start: int  # how a belief starts: UNIFORM, KNOWN or LEARNED
     reward_values: NDArray[np.float64]  # (Z,)
     smoothing: float  # alpha
-    width: float  # bonus = reach min(1, missing mass + sqrt(width / N))
-    reach: float
     transition_counts: NDArray[np.float64]  # (S A, S', M)
     reward_counts: NDArray[np.float64]  # (S A, Z, M), or (S A S', Z, M) by next state
     initial_counts: NDArray[np.float64]  # (S, M)
@@ -55,15 +53,27 @@ class Estimate(NamedTuple):
     prior: NDArray[np.float64]  # (M,)
     initial: NDArray[np.float64]  # (S, M)
     transitions: NDArray[np.float64]  # (M, S', A W): T-hat, in lanes
-    rewards: NDArray[np.float64]  # (M, A W): mean of R-hat plus bonus
+    means: NDArray[np.float64]  # (M, A W): mean of R-hat
 
 
 class Plans(NamedTuple):
-    """Q-values of each context and when they are due."""
+    """Q-values of each context in the optimistic model, and when they are due.
+
+    With n visits, N = max(1, n), the bonus is
+    min(reach, reach (1 - n)^+ + spread min(1, sqrt(width / N))).
+    """
+
+    reach: float
+    width: float
+    lowest: float  # the least an episode can earn, at most 0
+    adaptive: bool  # whether `spread` follows the values of the last plan
 
     growth: float  # replan when a count exceeds growth times what it was; 0: always
     discount: float
     values: NDArray[np.float64]  # (M, H, A W), in lanes
+    bonus: NDArray[np.float64]  # (M, A W) of the last plan
+    rewards: NDArray[np.float64]  # (M, A W): means plus bonus
+    spread: NDArray[np.float64]  # (M,)
     planned_visits: NDArray[np.float64]  # (S A, M) at the last plan
     stale: NDArray[np.bool_]  # (M,): whether counts changed since the last plan
     due: NDArray[np.bool_]  # (1,)
@@ -81,10 +91,10 @@ def refresh(estimate):
 
 @njit(cache=True, nogil=True)
 def _refresh_row(estimate, row, m):
-    """T-hat, R-hat + bonus [kwon2021, Prop. 3.2] and the smoothed likelihoods of one (m, s, a)."""
+    """T-hat, the mean of R-hat and the smoothed likelihoods of one (m, s, a)."""
     S, A, Z = estimate.sizes
     counts, likelihood = estimate.transition_counts[row], estimate.likelihood
-    T, column = estimate.transitions[m], row % A * (estimate.rewards.shape[1] // A) + row // A
+    T, column = estimate.transitions[m], row % A * (estimate.means.shape[1] // A) + row // A
     total = 0.0
     for x in range(S):
         total += counts[x, m]
@@ -107,9 +117,7 @@ def _refresh_row(estimate, row, m):
             factor = slope * paid[z, m] * scale
             for x in range(S):
                 likelihood[cell_row + x * Z + z, m] = floor + factor * counts[x, m]
-    missing = max(0.0, 1.0 - total)
-    bonus = estimate.reach * min(1.0, missing + math.sqrt(estimate.width * scale))
-    estimate.rewards[m, column] = mean * scale + bonus
+    estimate.means[m, column] = mean * scale
     estimate.visits[row, m] = total
 
 
@@ -168,6 +176,38 @@ def absorb_episode(estimate, plans, belief, states, actions, rewards, length):
 
 
 @njit(cache=True, nogil=True)
+def _add_bonus(estimate, plans, m):
+    """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
+    S, A, _ = estimate.sizes
+    width = plans.bonus.shape[1] // A
+    for row in range(S * A):
+        visits = estimate.visits[row, m]
+        column = row % A * width + row // A
+        missing = max(0.0, 1.0 - visits)
+        share = min(1.0, math.sqrt(plans.width / max(1.0, visits)))
+        bonus = min(plans.reach, plans.reach * missing + plans.spread[m] * share)
+        plans.bonus[m, column] = bonus
+        plans.rewards[m, column] = estimate.means[m, column] + bonus
+
+
+@njit(cache=True, nogil=True)
+def _largest_value(estimate, plans, m):
+    """The largest first-step value of a state that context m has been seen in, from 0 to reach."""
+    S, A, _ = estimate.sizes
+    width = plans.bonus.shape[1] // A
+    largest, seen = 0.0, False
+    for s in range(S):
+        visited = False
+        for a in range(A):
+            visited |= estimate.visits[s * A + a, m] >= 1.0
+        if visited:
+            seen = True
+            for a in range(A):
+                largest = max(largest, plans.values[m, 0, a * width + s])
+    return min(largest, plans.reach + plans.lowest) if seen else plans.reach + plans.lowest
+
+
+@njit(cache=True, nogil=True)
 def replan(estimate, plans):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
     if not plans.due[0]:
@@ -175,9 +215,12 @@ def replan(estimate, plans):
     A = estimate.sizes[1]
     for m in range(plans.stale.shape[0]):
         if plans.stale[m]:
+            _add_bonus(estimate, plans, m)
             context_q_values(
-                estimate.transitions, estimate.rewards, m, A, plans.discount, plans.values
+                estimate.transitions, plans.rewards, m, A, plans.discount, plans.values
             )
+            if plans.adaptive:
+                plans.spread[m] = _largest_value(estimate, plans, m) - plans.lowest
             plans.stale[m] = False
             plans.planned_visits[:, m] = estimate.visits[:, m]
     plans.due[0] = plans.growth == 0.0

@@ -21,7 +21,7 @@ from latentmdp.policies import Policy
 __all__ = ["Learner"]
 
 CHUNK_SECONDS = 0.2
-CHECKPOINT_SECONDS = 1.0
+CHECKPOINT_SECONDS = 0.5
 TRAILING = 1_000
 
 
@@ -63,7 +63,7 @@ class Learner:
         rng
             Seed; what happens in an episode depends on it and on the episode's number alone.
         checkpoint
-            A .npz file. The run is saved there about every second, and goes on from there if the
+            A .npz file. The run is saved there about twice a second, and goes on from there if the
             file exists: it ends bit for bit as if it had never been interrupted, be it by Ctrl-C or
             by kill -9. Resuming needs the same learner, world, seed and number of episodes.
         progress

@@ -1,20 +1,25 @@
 """The exploration bonus of L-UCRL [kwon2021, Prop. 3.2].
 
-    R^hid_m(s, a)   = V min(1, (1 - n)^+ + sqrt(scale 5 (c_R + c_T) / N)),   N = max(1, n)
-    R^hid_init(m)   = V min(1, (1 - n)^+ + sqrt(scale c_nu / N)),            n = n_m(s, a) or n(m)
+    R^hid_m(s, a) = min(V, V (1 - n)^+ + U_m min(1, sqrt(scale 5 (c_R + c_T) / N))),   N = max(1, n)
+    R^hid_init(m) = V min(1, (1 - n)^+ + sqrt(scale c_nu / N)),              n = n_m(s, a) or n(m)
 
-n is the (belief-weighted) number of visits and V the most an episode can earn or lose: H for
-rewards in {0, 1}; in general (1 + discount + ... + discount^{H-1}) (max(r, 0) - min(r, 0)), with
-which the proof of the proposition goes through for rewards of any sign.
+n is the (belief-weighted) number of visits and V what an episode can earn at most, less what it can
+earn at least: H for rewards in {0, 1}; in general (1 + discount + ... + discount^{H-1})
+(max(r, 0) - min(r, 0)), with which the proof of the proposition holds for rewards of any sign.
 
-With scale = 1 this is the proposition: the square root exceeds 1 whenever n <= 1, so the mass
-(1 - n)^+ that a row of That lacks changes nothing. With the small scale that works in practice it
-keeps what matters: an unvisited row, all-zero in That, has the full bonus V, and it does so without
-a jump as belief-weighted visits grow from 0 to 1.
+With scale = 1 and U_m = V (`adaptive=False`) this is the proposition: the square root exceeds 1
+whenever n <= 1, so the mass (1 - n)^+ that a row of That lacks changes nothing. Two things make it
+practical:
 
-The default scale was chosen on random instances (M=7, S=15, A=3, H=30) and latent RiverSwim; the
-bonus is then about 1.3 / sqrt(N) on the former. The constants of the theory (scale=1) keep the
-bonus saturated until N is in the hundreds.
+- The constants of the theory keep the bonus saturated until N is in the hundreds; `scale` is far
+  below 1. What matters is kept: an unvisited row, all-zero in That, has the full bonus V, and
+  without a jump as belief-weighted visits grow from 0 to 1.
+- The proof uses V only as a bound on values of the true model. Where an episode cannot earn nearly
+  V (one reward at the end of a long walk), `adaptive` takes for U_m the largest value, in the
+  optimistic model of the last plan, of a state that context m has been seen in (less what an
+  episode can lose): optimistic values bound true ones.
+
+The default was chosen on random instances (M=7, S=15, A=3, H=30), latent RiverSwim and FrozenLake.
 """
 
 import math
@@ -30,11 +35,13 @@ DEFAULT_SCALE = 3e-6
 
 @dataclass(frozen=True)
 class Widths:
-    """bonus = reach min(1, (1 - n)^+ + sqrt(row / N)); the initial one with `initial`."""
+    """V, scale 5 (c_R + c_T), scale c_nu, the least return of an episode, and whether U_m adapts."""
 
     reach: float
     row: float
     initial: float
+    lowest: float
+    adaptive: bool
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,14 @@ class Bonus:
         eta: the confidence set holds in all episodes with probability 1 - eta (at scale 1).
     constants
         c_T, c_R and c_nu; from the sizes, the number of episodes and eta by default.
+    adaptive
+        Whether the bonus is measured against the values found so far rather than V; see above.
     """
 
     scale: float = DEFAULT_SCALE
     failure_probability: float = 0.05
     constants: ConfidenceConstants | None = None
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.scale) and self.scale >= 0.0):
@@ -75,4 +85,10 @@ class Bonus:
             space.n_rewards,
         )
         row = 5.0 * (c.reward + c.transition)
-        return Widths(space.largest_return, self.scale * row, self.scale * c.initial)
+        return Widths(
+            space.largest_return,
+            self.scale * row,
+            self.scale * c.initial,
+            space.steps * min(*space.reward_values, 0.0),
+            self.adaptive,
+        )

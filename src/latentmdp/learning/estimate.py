@@ -21,7 +21,7 @@ __all__ = ["NO_BONUS", "LearnerState", "optimistic_model"]
 
 Floats = NDArray[np.float64]
 
-NO_BONUS = Widths(0.0, 0.0, 0.0)
+NO_BONUS = Widths(0.0, 0.0, 0.0, 0.0, False)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,6 @@ class LearnerState:
             start=start,
             reward_values=space.rewards,
             smoothing=float(smoothing),
-            width=float(widths.row),
-            reach=float(widths.reach),
             transition_counts=_packed(counts.transitions, (S * A, S, M)),
             reward_counts=_packed(counts.rewards, (-1, Z, M)),
             initial_counts=_packed(counts.initial, (S, M)),
@@ -77,13 +75,20 @@ class LearnerState:
             prior=np.full(M, 1.0 / M) if weights is None else weights.copy(),
             initial=np.full((S, M), 1.0 / S),
             transitions=np.zeros((M, S, n)),
-            rewards=np.zeros((M, n)),
+            means=np.zeros((M, n)),
         )
         refresh(estimate)
         plans = Plans(
+            reach=float(widths.reach),
+            width=float(widths.row),
+            lowest=float(widths.lowest),
+            adaptive=widths.adaptive,
             growth=float(growth),
             discount=float(space.discount),
             values=np.zeros((M, space.horizon, n)),
+            bonus=np.zeros((M, n)),
+            rewards=np.zeros((M, n)),
+            spread=np.full(M, float(widths.reach)),
             planned_visits=np.zeros((S * A, M)),
             stale=np.ones(M, np.bool_),
             due=np.ones(1, np.bool_),
@@ -115,6 +120,11 @@ class LearnerState:
         """The empirical model."""
         return self.counts().model(self.space, weights)
 
+    def bonus(self) -> Floats:
+        """The bonus of the last plan, shape (M, S, A)."""
+        M, S, A, _ = self._sizes
+        return np.ascontiguousarray(self.plans.bonus.reshape(M, A, -1)[..., :S].swapaxes(1, 2))
+
     def weights(self) -> Floats:
         """The weights that beliefs start from."""
         return self.estimate.prior / self.estimate.prior.sum()
@@ -140,10 +150,12 @@ def optimistic_model(state: LearnerState, counts: Counts) -> LatentMDP:
     """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].
 
     Rows are N_m(s' | s, a) / max(1, N_m(s, a)) as in Algorithm 1: a row with less than one visit
-    sums to less than one, and the bonus makes up for what is missing. Weights are those that the
-    learner's filter starts from.
+    sums to less than one, and the bonus makes up for what is missing. The bonus is that of the last
+    plan, and weights are those that the learner's filter starts from.
     """
     widths, visits = state.widths, counts.visits
+    missing = np.maximum(0.0, 1.0 - counts.episodes)
+    radius = np.sqrt(widths.initial / np.maximum(1.0, counts.episodes))
     empirical = counts.model(state.space, state.weights())
     share = 1.0 / np.maximum(1.0, visits)
     return LatentMDP._trusted(
@@ -153,14 +165,9 @@ def optimistic_model(state: LearnerState, counts: Counts) -> LatentMDP:
         if counts.by_next_state
         else counts.rewards * share[..., None],
         initial=counts.initial / np.maximum(1.0, counts.episodes)[:, None],
-        bonus=_bonus(visits, widths.reach, widths.row),
-        initial_bonus=_bonus(counts.episodes, widths.reach, widths.initial),
+        bonus=state.bonus(),
+        initial_bonus=widths.reach * np.minimum(1.0, missing + radius),
     )
-
-
-def _bonus(visits: Floats, reach: float, width: float) -> Floats:
-    missing = np.maximum(0.0, 1.0 - visits)
-    return reach * np.minimum(1.0, missing + np.sqrt(width * (1.0 / np.maximum(1.0, visits))))
 
 
 def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:

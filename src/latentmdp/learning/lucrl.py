@@ -200,6 +200,8 @@ class LUCRL(Learner):
 
     def _agent(self, session: Session) -> Agent:
         """The agent of the current plan, planning first if that is due."""
+        from latentmdp._kernels.lucrl import replan
+
         plans = session.state.plans
         memory = session.memory
         if "agent" not in memory and session.planned is not None:
@@ -207,10 +209,8 @@ class LUCRL(Learner):
         due = bool(plans.due[0]) and (self.replan == "every" or bool(plans.stale.any()))
         if "agent" not in memory or due:
             session.planned = session.state.counts()
+            replan(session.state.estimate, plans)  # sets the bonus
             self._plan(session, session.planned)
-            plans.stale[:] = False
-            plans.due[0] = plans.growth == 0.0
-            plans.planned_visits[...] = session.state.estimate.visits
         agent: Agent = memory["agent"]
         return agent
 

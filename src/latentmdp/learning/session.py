@@ -82,6 +82,8 @@ class Session:
             "reward_counts": e.reward_counts,
             "initial_counts": e.initial_counts,
             "values": p.values,
+            "bonus": p.bonus,
+            "spread": p.spread,
             "planned_visits": p.planned_visits,
             "stale": p.stale,
             "due": p.due,
@@ -107,7 +109,7 @@ class Session:
         self.contexts[:k], self.errors[:] = arrays["contexts"], arrays["errors"]
         for target in ("transition_counts", "reward_counts", "initial_counts"):
             getattr(e, target)[...] = arrays[target]
-        for target in ("values", "planned_visits", "stale", "due"):
+        for target in ("values", "bonus", "spread", "planned_visits", "stale", "due"):
             getattr(p, target)[...] = arrays[target]
         refresh(e)
         self.planned = Counts(

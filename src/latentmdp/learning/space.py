@@ -54,9 +54,13 @@ class Space:
 
     @property
     def largest_return(self) -> float:
-        """(1 + discount + ... + discount^{H-1}) times the span: H for rewards in {0, 1}."""
-        steps = float((self.discount ** np.arange(self.horizon)).sum())
-        return steps * self.reward_span
+        """`steps` times the span: H for rewards in {0, 1}."""
+        return self.steps * self.reward_span
+
+    @property
+    def steps(self) -> float:
+        """1 + discount + ... + discount^{H-1}."""
+        return float((self.discount ** np.arange(self.horizon)).sum())
 
     def require_fit(self, name: str, other: object, *, contexts: bool = True) -> None:
         """Raise unless `other` (a model or a space) has the same states, actions and rewards."""
