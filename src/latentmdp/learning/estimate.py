@@ -171,7 +171,7 @@ def optimistic_model(state: LearnerState, counts: Counts) -> LatentMDP:
 
 
 def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:
-    return np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(shape)
+    return np.array(np.moveaxis(array, 0, -1), order="C").reshape(shape)
 
 
 def _unpacked(array: Floats, shape: tuple[int, ...]) -> Floats:
