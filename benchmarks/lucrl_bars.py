@@ -184,7 +184,9 @@ learner.run(model, 1_000_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
 def bar_7(kills=50):
     with tempfile.TemporaryDirectory() as folder:
         here = str(Path(__file__).parent)
-        paths = [str(Path(folder) / name) for name in ("c.npz", "r.parquet", "c0.npz", "r0.parquet")]
+        paths = [
+            str(Path(folder) / name) for name in ("c.npz", "r.parquet", "c0.npz", "r0.parquet")
+        ]
         rng = np.random.default_rng(0)
         done = 0
         while done < kills:

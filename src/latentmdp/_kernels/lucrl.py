@@ -154,7 +154,10 @@ def absorb_episode(estimate, plans, belief, states, actions, rewards, length):
         for t in range(length):
             row, x, z = states[t] * A + actions[t], states[t + 1], rewards[t]
             source = row * S + x if estimate.by_next_state else row
-            count, paid = estimate.transition_counts[row, x, m], estimate.reward_counts[source, z, m]
+            count, paid = (
+                estimate.transition_counts[row, x, m],
+                estimate.reward_counts[source, z, m],
+            )
             estimate.transition_counts[row, x, m] = count + weight
             estimate.reward_counts[source, z, m] = paid + weight
             changed |= count + weight != count or paid + weight != paid

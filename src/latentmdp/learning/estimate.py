@@ -176,4 +176,3 @@ def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:
 
 def _unpacked(array: Floats, shape: tuple[int, ...]) -> Floats:
     return np.array(np.moveaxis(array.reshape(shape), -1, 0), order="C")
-

@@ -50,9 +50,7 @@ class Agent:
             return int(self.policy(history))
         group = history.states[-1] + (t * self._sizes[0] if acting.n_layers > 1 else 0)
         if acting.stochastic:
-            return int(
-                alias_draw(uniform, acting.action_threshold, acting.action_alias, group)
-            )
+            return int(alias_draw(uniform, acting.action_threshold, acting.action_alias, group))
         begin, end = acting.offsets[group], acting.offsets[group + 1]
         held = self._belief if self.own_filter else belief
         return int(best_action(acting.vectors, acting.labels, begin, end, held))

@@ -86,6 +86,5 @@ def as_world(world: Any) -> World:
 
         return adapt(world)
     raise TypeError(
-        "the world must be a LatentMDP or a Gymnasium environment, got "
-        f"{type(world).__name__}"
+        f"the world must be a LatentMDP or a Gymnasium environment, got {type(world).__name__}"
     )
