@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -123,7 +124,7 @@ def bar_5():
     by_delta = [final[d, 30] for d in (0.2, 0.4, 0.8)]
     by_horizon = [final[0.4, h] for h in (15, 30, 60)]
     for name, errors in (("delta", by_delta), ("H", by_horizon)):
-        falling = all(a > b for a, b in zip(errors, errors[1:]))
+        falling = all(a > b for a, b in pairwise(errors))
         report(5, f"final error falls with {name}", np.round(errors, 1).tolist(), falling)
 
 
@@ -221,6 +222,7 @@ LAKES = (
 
 def bar_8():
     import gymnasium
+
     from latentmdp.envs import MixtureEnv, tabular_model
 
     for rule, slippery in (("maps", False), ("slippery maps", True)):

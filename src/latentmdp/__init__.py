@@ -12,6 +12,7 @@ from latentmdp._version import __version__
 
 if TYPE_CHECKING:
     from latentmdp import deterministic, testing, theory
+    from latentmdp import envs, testing, theory
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError, RecoveryError
     from latentmdp.fit import Fit
@@ -37,6 +38,10 @@ __all__ = [
     "AlphaVectorPolicy",
     "Exact",
     "Fit",
+    "LUCRL",
+    "QMDP",
+    "AlphaVectorPolicy",
+    "Bonus",
     "LatentMDP",
     "LatentMDPError",
     "MarkovPolicy",
@@ -51,6 +56,7 @@ __all__ = [
     "clustering_accuracy",
     "deterministic",
     "diagnose",
+    "envs",
     "evaluate",
     "initialize",
     "load",
@@ -100,6 +106,7 @@ _HOMES = {
     "simulate": "simulation",
 }
 _SUBPACKAGES = ("deterministic", "testing", "theory")
+_SUBPACKAGES = ("envs", "testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

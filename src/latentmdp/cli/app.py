@@ -18,6 +18,7 @@ COMMANDS = (
     "simulate",
     "convert",
 )
+COMMANDS = ("demo", "make", "info", "plan", "evaluate", "simulate", "lucrl", "reproduce")
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 
 TAKES_MORE_OPTIONS = {"make", "plan"}

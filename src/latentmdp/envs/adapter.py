@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 
 from latentmdp import _arrays
 from latentmdp.envs.tables import table_rewards
-from latentmdp.learning.space import Space
 from latentmdp.model import LatentMDP
+from latentmdp.space import Space
 
 __all__ = ["AdaptedEnv", "adapt"]
 

@@ -106,7 +106,7 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
             {"context": self._context} if over else {},
         )
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """What happened in the last step, as text."""
         return self._text if self.render_mode == "ansi" else None
 

@@ -77,7 +77,7 @@ def _joint(env: Any, values: tuple[float, ...]) -> NDArray[np.float64]:
             for probability, following, reward, terminated in outcomes:
                 joint[s, a, following, index[float(reward)]] += probability
                 terminal[following] |= terminated and probability > 0.0
-    for s in np.flatnonzero(terminal):
-        joint[s] = 0.0
-        joint[s, :, s, index[0.0]] = 1.0
+    for end in np.flatnonzero(terminal):
+        joint[end] = 0.0
+        joint[end, :, end, index[0.0]] = 1.0
     return joint

@@ -1,5 +1,4 @@
 """Learning a latent MDP, from logs by likelihood or clustering, or by acting in it."""
-"""Learning a latent MDP and acting well in it at the same time [kwon2021, Sec. 3]."""
 
 from latentmdp.learning.checkpoint import CheckpointError
 from latentmdp.learning.confidence import Bonus

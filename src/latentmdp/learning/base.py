@@ -147,8 +147,13 @@ def _progress(session: Session, shown: bool) -> Iterator[Any]:
     if not shown:
         yield lambda: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[trailing]}"))
     with Progress(*columns, TimeRemainingColumn()) as bar:

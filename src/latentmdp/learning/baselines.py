@@ -1,7 +1,7 @@
 """Baselines for L-UCRL: the same interface, the same results.
 
 - `uniform`: acts at random.
-- `best_memoryless`, `qmdp_on_truth`: the best policy that forgets, and Q-MDP, both on the true model.
+- `best_memoryless`, `qmdp_on_truth`: the best policy without memory, and Q-MDP, on the true model.
 - `context_blind`: L-UCRL that believes in a single context, so UCRL on the average MDP.
 - `em_without_optimism`: L-UCRL with inferred contexts and no bonus.
 - `PosteriorSampling`: samples the context of each episode and a model from Dirichlet posteriors.
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -84,13 +85,15 @@ class FixedPolicy(Learner):
         states = np.empty((stop - first, H + 1), np.int32)
         actions, rewards = (np.empty((stop - first, H), np.int32) for _ in range(2))
         contexts = session.contexts[first:stop]
-        acting = self.policy.acting(world.model)
+        model = world.model
+        assert model is not None
+        acting = self.policy.acting(model)
         steps = (states, actions, rewards, contexts)
         rollout(world.tables, acting, np.uint64(session.key), first, *steps)
         logs = Trajectories.from_arrays(
-            states, actions, rewards, contexts, reward_values=world.model.reward_values
+            states, actions, rewards, contexts, reward_values=model.reward_values
         )
-        session.returns[first:stop] = logs.returns(world.model.discount)
+        session.returns[first:stop] = logs.returns(model.discount)
         new, old = Counts.start(logs, state.space, 0.0, False), state.counts()
         state.set_counts(
             Counts(
@@ -120,9 +123,8 @@ def qmdp_on_truth(model: LatentMDP) -> FixedPolicy:
 
 def best_memoryless(model: LatentMDP, **options: Any) -> FixedPolicy:
     """The best memoryless policy of the true model, by `latentmdp.Memoryless(**options)`."""
-    import latentmdp
-
-    plan = latentmdp.Memoryless(**options).plan(model)  # type: ignore[attr-defined]
+    planner: Planner = import_module("latentmdp.planning").Memoryless(**options)
+    plan = planner.plan(model)
     return FixedPolicy(plan.policy, evaluate(model, plan.policy).mean)
 
 
@@ -145,8 +147,8 @@ def _planned(plan: Plan) -> FixedPolicy:
 class PosteriorSampling(Learner):
     """Sample a model, plan in it, act; then sample the episode's context and count it there.
 
-    Every row of T, R and nu has a Dirichlet posterior with `prior` pseudo-counts per outcome. Acting
-    and the context's posterior use the sampled model's own filter.
+    Every row of T, R and nu has a Dirichlet posterior with `prior` pseudo-counts per outcome.
+    Acting and the posterior of the context use the sampled model's own filter.
 
     Parameters
     ----------

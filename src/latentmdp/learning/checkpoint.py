@@ -38,7 +38,8 @@ def write_checkpoint(
     """Replace the checkpoint at `path`, all or nothing."""
     header = json.dumps({"schema": SCHEMA, "settings": settings}, sort_keys=True)
     with atomic_write(path) as stream:
-        np.savez(stream, **{_HEADER: np.frombuffer(header.encode(), np.uint8)}, **arrays)
+        everything: dict[str, Any] = {_HEADER: np.frombuffer(header.encode(), np.uint8), **arrays}
+        np.savez(stream, **everything)
 
 
 def read_checkpoint(

@@ -25,7 +25,7 @@ The default was chosen on random instances (M=7, S=15, A=3, H=30), latent RiverS
 import math
 from dataclasses import dataclass
 
-from latentmdp.learning.space import Space
+from latentmdp.space import Space
 from latentmdp.theory.confidence import ConfidenceConstants, confidence_constants
 
 __all__ = ["Bonus", "Widths"]
@@ -35,7 +35,7 @@ DEFAULT_SCALE = 3e-6
 
 @dataclass(frozen=True)
 class Widths:
-    """V, scale 5 (c_R + c_T), scale c_nu, the least return of an episode, and whether U_m adapts."""
+    """V, scale 5 (c_R + c_T), scale c_nu, the least an episode can earn, whether U_m adapts."""
 
     reach: float
     row: float

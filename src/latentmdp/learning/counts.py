@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._arrays import frozen
-from latentmdp.learning.space import Space
 from latentmdp.model import LatentMDP
+from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Counts"]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from latentmdp.learning.confidence import Widths
 from latentmdp.learning.counts import Counts
-from latentmdp.learning.space import Space
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy
+from latentmdp.space import Space
 
 if TYPE_CHECKING:
     from latentmdp._kernels.lucrl import Estimate, Plans

@@ -10,10 +10,10 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 - "every": a plan for each episode, as in the paper. With Q-MDP in a latent MDP only contexts whose
   counts changed are computed, which gives the same numbers.
 - "changed": no call of the planner where no count has changed. The same policies again.
-- a factor such as 1.2 ("lazy" is 1.2): a plan only when some N_m(s, a) has grown by the factor since
-  the last one. Between plans the bonus of a pair is off by at most the square root of the factor, so
-  the leading term of the regret grows by at most that much, plus one episode's regret for each of
-  the O(M S A log K) plans [jaksch2010]; it takes a fraction of the plans.
+- a factor such as 1.2 ("lazy" is 1.2): a plan only when some N_m(s, a) has grown by the factor
+  since the last one. Between plans the bonus of a pair is off by at most the square root of the
+  factor, so the leading term of the regret grows by at most that much [jaksch2010]; it takes a
+  fraction of the plans.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from latentmdp.learning.counts import Counts
 from latentmdp.learning.estimate import NO_BONUS, LearnerState, optimistic_model
 from latentmdp.learning.playing import Agent, absorb, play_episode
 from latentmdp.learning.session import Session
-from latentmdp.learning.space import Space
 from latentmdp.learning.worlds import ModelWorld, World
 from latentmdp.model import LatentMDP
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["LUCRL"]

@@ -29,16 +29,18 @@ class Agent:
         self.own_filter = own_filter
         self._acting = policy.acting(model) if isinstance(policy, Policy) else None
         self._sizes = (model.n_states, model.n_actions, model.n_rewards)
+        self._filter = None
         if self._acting is not None:
             self._belief = np.empty((3, self._acting.prior.size))
-        self._filters = own_filter and self._acting is not None and self._acting.filters
+            if own_filter and self._acting.filters:
+                self._filter = self._acting
 
     def begin(self, state: int) -> None:
         """See the first state."""
         from latentmdp._kernels.belief import reset_belief
 
-        if self._filters:
-            reset_belief(self._belief, self._acting.prior, self._acting.initial, state)
+        if self._filter is not None:
+            reset_belief(self._belief, self._filter.prior, self._filter.initial, state)
 
     def act(self, t: int, history: History, belief: Floats, uniform: float) -> int:
         """The action at time t; `uniform` decides for policies that draw."""
@@ -59,9 +61,9 @@ class Agent:
         """See what followed."""
         from latentmdp._kernels.belief import cell, update_belief
 
-        if self._filters:
+        if self._filter is not None:
             row = cell(s, a, following, z, self._sizes)
-            update_belief(self._belief, self._acting.likelihood, row)
+            update_belief(self._belief, self._filter.likelihood, row)
 
     def posterior(self) -> Floats:
         """The belief of the policy's own filter."""
@@ -89,7 +91,9 @@ def play_episode(session: Session, agent: Agent) -> Played:
     belief = np.empty((3, session.state.space.n_contexts))
     key, k = np.uint64(session.key), np.uint64(session.done)
     s = world.begin(session.key, session.done)
-    states, actions, rewards = [s], [], []
+    states: list[int] = [s]
+    actions: list[int] = []
+    rewards: list[int] = []
     reset_belief(belief, estimate.prior, estimate.initial, s)
     agent.begin(s)
     for t in range(session.state.space.horizon):
@@ -105,8 +109,13 @@ def play_episode(session: Session, agent: Agent) -> Played:
         s = following
         if cut:
             break
-    arrays = (np.array(part, np.int64) for part in (states, actions, rewards))
-    return Played(*arrays, belief, world.context())
+    return Played(
+        np.array(states, np.int64),
+        np.array(actions, np.int64),
+        np.array(rewards, np.int64),
+        belief,
+        world.context(),
+    )
 
 
 def absorb(session: Session, played: Played, weights: Floats) -> None:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from latentmdp import metrics
 from latentmdp.learning.counts import Counts
-from latentmdp.learning.space import Space
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
+from latentmdp.space import Space
 from latentmdp.theory.regret import regret_bound
 
 __all__ = ["Curve", "Regret", "Run"]

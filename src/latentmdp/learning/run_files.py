@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from latentmdp.errors import LatentMDPError
 from latentmdp.io.atomic import atomic_write
 from latentmdp.learning.counts import Counts
 from latentmdp.learning.results import Curve, Run
-from latentmdp.learning.space import Space
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy, UniformPolicy
+from latentmdp.space import Space
 
 __all__ = ["RunFileError", "read_run", "write_run"]
 
@@ -54,8 +55,7 @@ def write_run(run: Run, path: str | os.PathLike[str]) -> None:
         "kind": "run",
         "schema": SCHEMA,
         "optimistic_value": run.optimistic_value.hex(),
-        "space": [space.n_contexts, space.n_states, space.n_actions, list(space.reward_values)]
-        + [space.horizon, space.discount],
+        "space": asdict(space),
         "settings": run.settings,
         "policy": {"kind": kind, **policy_values},
         "arrays": {name: [a.dtype.str, list(a.shape)] for name, a in arrays.items()},
@@ -95,8 +95,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def _assemble(table: pa.Table, header: dict[str, Any], arrays: Arrays) -> Run:
-    M, S, A, values, H, discount = header["space"]
-    space = Space(M, S, A, tuple(values), H, discount)
+    fields = header["space"]
+    space = Space(**{**fields, "reward_values": tuple(fields["reward_values"])})
     counts = Counts(arrays["transitions"], arrays["rewards"], arrays["initial"])
     columns = {name: frozen(table[name].to_numpy().copy()) for name in table.column_names}
     return Run(

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from latentmdp.learning.space import Space
 from latentmdp.model import LatentMDP
 from latentmdp.simulation import world_tables
+from latentmdp.space import Space
 
 __all__ = ["ModelWorld", "World", "as_world"]
 
@@ -44,8 +44,9 @@ class ModelWorld:
     """A latent MDP, step by step, with the chance that `simulate` would use."""
 
     def __init__(self, model: LatentMDP) -> None:
-        self.model = model
+        self.model: LatentMDP | None = model
         self.space = Space.of(model)
+        self._fingerprint = model.fingerprint()
         self.tables = world_tables(model)
 
     def begin(self, key: int, episode: int) -> int:
@@ -72,7 +73,7 @@ class ModelWorld:
 
     def fingerprint(self) -> str:
         """See `World`."""
-        return self.model.fingerprint()
+        return self._fingerprint
 
 
 def as_world(world: Any) -> World:

@@ -1,6 +1,7 @@
 """What Figure 1b shows, and whether the paper's statements about it hold."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -57,7 +58,7 @@ def _claims(arms: Arms) -> tuple[Claim, ...]:
 def _falls(paper: str, error: dict[tuple[float, int], float], axis: int) -> Claim:
     """Whether the final error falls along one axis, for every value of the other."""
     chains = list(_chains(error, axis))
-    steps = [a > b for chain in chains for a, b in zip(chain, chain[1:])]
+    steps = [a > b for chain in chains for a, b in pairwise(chain)]
     text = "; ".join(" > ".join(f"{e:.0f}" for e in chain) for chain in chains)
     return Claim(
         paper,
