@@ -145,6 +145,7 @@ class LUCRL(Learner):
                 "so they will stay alike; give start=",
                 stacklevel=3,
             )
+        learned = isinstance(self.weights, str)
         known = None
         if self.weights is not None and not isinstance(self.weights, str):
             known = _known_weights(self.weights, space)
@@ -155,7 +156,7 @@ class LUCRL(Learner):
             self._smoothing(space),
             self._growth(),
             known,
-            learn_weights=self.weights == "learned" or self.contexts == "revealed",
+            learn_weights=learned or self.contexts == "revealed",
         )
 
     def _smoothing(self, space: Space) -> float:

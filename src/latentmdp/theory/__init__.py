@@ -43,6 +43,12 @@ from latentmdp.theory.sample_size import (
     psr_episodes_for_clustering,
     separation_horizon,
 )
+from latentmdp.theory.confidence import (
+    ConfidenceConstants,
+    confidence_constants,
+    confidence_set_contains,
+)
+from latentmdp.theory.regret import regret_bound
 from latentmdp.theory.separation import Closest, closest_contexts, separation
 
 __all__ = [
@@ -85,4 +91,10 @@ __all__ = [
     "sigma_h",
     "sigma_tau",
     "well_separated",
+    "ConfidenceConstants",
+    "closest_contexts",
+    "confidence_constants",
+    "confidence_set_contains",
+    "regret_bound",
+    "separation",
 ]
