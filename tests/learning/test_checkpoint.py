@@ -20,7 +20,7 @@ from latentmdp.learning import base
 base.CHECKPOINT_SECONDS = 0.02
 model = lm.make("random", rng=0, contexts=3, states=5, actions=2, horizon=6)
 print("ready", flush=True)
-lm.LUCRL().run(model, 400_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
+lm.LUCRL().run(model, 200_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
 """
 
 

@@ -3,6 +3,9 @@
 Counts and what is derived from them live in an `Estimate`. Everything derived is a function of the
 counts of its own row (m, s, a) alone, so after an episode only the rows it visited are refreshed,
 and only contexts whose counts changed are planned again: the numbers are those of starting afresh.
+
+Steps are inlined: a call that passes a tuple of arrays counts references to every one of them,
+which costs more than most steps.
 """
 
 import math
@@ -12,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.belief import AWAKE, cell, reset_belief, update_belief
+from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief
 from latentmdp._kernels.induction import context_q_values
 from latentmdp._kernels.rollout import _draw_uniforms, _observe, begin_episode
 
@@ -26,6 +29,7 @@ __all__ = [
     "discounted_return",
     "distances",
     "greedy_action",
+    "observe",
     "play_lucrl",
     "refresh",
     "replan",
@@ -49,7 +53,10 @@ class Estimate(NamedTuple):
     reward_counts: NDArray[np.float64]  # (S A, Z, M), or (S A S', Z, M) by next state
     initial_counts: NDArray[np.float64]  # (S, M)
     visits: NDArray[np.float64]  # (S A, M): sum over s' of transition_counts
-    likelihood: NDArray[np.float64]  # (S A S' Z, M), smoothed
+    scale: NDArray[np.float64]  # (S A, M): 1 / max(1, visits)
+    scratch: NDArray[np.float64]  # (1, M)
+    rows: NDArray[np.int64]  # (S A,), scratch
+    seen: NDArray[np.bool_]  # (S A,), scratch, all False between episodes
     prior: NDArray[np.float64]  # (M,)
     initial: NDArray[np.float64]  # (S, M)
     transitions: NDArray[np.float64]  # (M, S', A W): T-hat, in lanes
@@ -89,39 +96,45 @@ def refresh(estimate):
         _refresh_start(estimate, m)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _refresh_row(estimate, row, m):
-    """T-hat, the mean of R-hat and the smoothed likelihoods of one (m, s, a)."""
+    """T-hat and the mean of R-hat of one (m, s, a)."""
     S, A, Z = estimate.sizes
-    counts, likelihood = estimate.transition_counts[row], estimate.likelihood
-    T, column = estimate.transitions[m], row % A * (estimate.means.shape[1] // A) + row // A
+    counts, T = estimate.transition_counts[row], estimate.transitions[m]
+    column = row % A * (estimate.means.shape[1] // A) + row // A
     total = 0.0
     for x in range(S):
         total += counts[x, m]
     scale = 1.0 / max(1.0, total)
-    floor, slope = estimate.smoothing, (1.0 - estimate.smoothing * S * Z) * scale
     for x in range(S):
         T[x, column] = counts[x, m] * scale
-    mean, cell_row = 0.0, row * S * Z
-    if estimate.by_next_state:
-        for x in range(S):
-            paid = estimate.reward_counts[row * S + x]
-            for z in range(Z):
-                likelihood[cell_row, m] = floor + slope * paid[z, m]
-                mean += paid[z, m] * estimate.reward_values[z]
-                cell_row += 1
-    else:
-        paid = estimate.reward_counts[row]
+    sources = S if estimate.by_next_state else 1
+    mean = 0.0
+    for source in range(row * sources, (row + 1) * sources):
         for z in range(Z):
-            mean += paid[z, m] * estimate.reward_values[z]
-            factor = slope * paid[z, m] * scale
-            for x in range(S):
-                likelihood[cell_row + x * Z + z, m] = floor + factor * counts[x, m]
+            mean += estimate.reward_counts[source, z, m] * estimate.reward_values[z]
     estimate.means[m, column] = mean * scale
     estimate.visits[row, m] = total
+    estimate.scale[row, m] = scale
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
+def observe(estimate, belief, s, a, x, z):
+    """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
+    S, A, Z = estimate.sizes
+    row = s * A + a
+    counts, scale = estimate.transition_counts[row, x], estimate.scale[row]
+    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    paid = estimate.reward_counts[row * S + x if estimate.by_next_state else row, z]
+    for m in range(belief.shape[1]):
+        share = paid[m] * scale[m]
+        if not estimate.by_next_state:
+            share *= counts[m] * scale[m]
+        estimate.scratch[0, m] = floor + slope * share
+    update_belief(belief, estimate.scratch, 0)
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _refresh_start(estimate, m):
     """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen.
 
@@ -140,45 +153,58 @@ def _refresh_start(estimate, m):
         estimate.prior[m] = episodes + 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def absorb_episode(estimate, plans, belief, states, actions, rewards, length):
     """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
-    S, A, _ = estimate.sizes
+    visited = _distinct_rows(estimate, states, actions, length)
     for m in range(belief.shape[0]):
         weight = belief[m]
         if weight == 0.0:
             continue
-        changed = False
         estimate.initial_counts[states[0], m] += weight
         _refresh_start(estimate, m)
-        for t in range(length):
-            row, x, z = states[t] * A + actions[t], states[t + 1], rewards[t]
-            source = row * S + x if estimate.by_next_state else row
-            count, paid = (
-                estimate.transition_counts[row, x, m],
-                estimate.reward_counts[source, z, m],
-            )
-            estimate.transition_counts[row, x, m] = count + weight
-            estimate.reward_counts[source, z, m] = paid + weight
-            changed |= count + weight != count or paid + weight != paid
-        if not changed:  # the weight is below the rounding of every count
+        if not _count(estimate, m, weight, states, actions, rewards, length):
             continue
         plans.stale[m] = True
-        for t in range(length):
-            row = states[t] * A + actions[t]
-            if estimate.visits[row, m] >= 0.0:
-                _refresh_row(estimate, row, m)
-                # A negative number marks the row as done in this episode.
-                estimate.visits[row, m] = -1.0 - estimate.visits[row, m]
-        for t in range(length):
-            row = states[t] * A + actions[t]
-            if estimate.visits[row, m] < 0.0:
-                estimate.visits[row, m] = -1.0 - estimate.visits[row, m]
-                planned = max(1.0, plans.planned_visits[row, m])
-                plans.due[0] |= estimate.visits[row, m] > plans.growth * planned
+        for i in range(visited):
+            row = estimate.rows[i]
+            _refresh_row(estimate, row, m)
+            planned = max(1.0, plans.planned_visits[row, m])
+            plans.due[0] |= estimate.visits[row, m] > plans.growth * planned
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
+def _distinct_rows(estimate, states, actions, length):
+    """Put the rows (s, a) of an episode into `estimate.rows`, each once; how many there are."""
+    A = estimate.sizes[1]
+    visited = 0
+    for t in range(length):
+        row = states[t] * A + actions[t]
+        if not estimate.seen[row]:
+            estimate.seen[row] = True
+            estimate.rows[visited] = row
+            visited += 1
+    for i in range(visited):
+        estimate.seen[estimate.rows[i]] = False
+    return visited
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count(estimate, m, weight, states, actions, rewards, length):
+    """Add the steps to the counts of one context; False if all were below their rounding."""
+    S, A, _ = estimate.sizes
+    changed = False
+    for t in range(length):
+        row, x, z = states[t] * A + actions[t], states[t + 1], rewards[t]
+        source = row * S + x if estimate.by_next_state else row
+        count, paid = estimate.transition_counts[row, x, m], estimate.reward_counts[source, z, m]
+        estimate.transition_counts[row, x, m] = count + weight
+        estimate.reward_counts[source, z, m] = paid + weight
+        changed |= count + weight != count or paid + weight != paid
+    return changed
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _add_bonus(estimate, plans, m):
     """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
     S, A, _ = estimate.sizes
@@ -193,7 +219,7 @@ def _add_bonus(estimate, plans, m):
         plans.rewards[m, column] = estimate.means[m, column] + bonus
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _largest_value(estimate, plans, m):
     """The largest first-step value of a state that context m has been seen in, from 0 to reach."""
     S, A, _ = estimate.sizes
@@ -210,7 +236,7 @@ def _largest_value(estimate, plans, m):
     return min(largest, plans.reach + plans.lowest) if seen else plans.reach + plans.lowest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def replan(estimate, plans):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
     if not plans.due[0]:
@@ -250,7 +276,7 @@ def distances(estimate, truth, out):
                         out[n, m] += abs(truth[(row * S + x) * Z + z, n] - p)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def greedy_action(values, n_actions, t, s, belief):
     """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones."""
     best, winner = -np.inf, 0
@@ -303,7 +329,7 @@ def play_lucrl(
         true_belief[i] = belief[AWAKE, context] if context < M else np.nan
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _play_episode(
     world, key, episode, estimate, plans, belief, first, second, states, actions, rewards
 ):
@@ -314,7 +340,7 @@ def _play_episode(
     for t in range(first.shape[0]):
         a = greedy_action(plans.values, estimate.sizes[1], t, s, belief)
         following, z = _observe(world, second[t], context, s, a)
-        update_belief(belief, estimate.likelihood, cell(s, a, following, z, estimate.sizes))
+        observe(estimate, belief, s, a, following, z)
         actions[t], rewards[t], states[t + 1] = a, z, following
         s = following
     return context

@@ -84,7 +84,8 @@ class Played(NamedTuple):
 
 def play_episode(session: Session, agent: Agent) -> Played:
     """Play the next episode, filtering with the learner's current estimate."""
-    from latentmdp._kernels.belief import cell, reset_belief, update_belief
+    from latentmdp._kernels.belief import reset_belief
+    from latentmdp._kernels.lucrl import observe
     from latentmdp._kernels.philox import uniform_pair
 
     estimate, world = session.state.estimate, session.world
@@ -101,7 +102,7 @@ def play_episode(session: Session, agent: Agent) -> Played:
         history = History(tuple(states), tuple(actions), tuple(rewards))
         a = agent.act(t, history, belief, uniform)
         following, z, cut = world.step(a)
-        update_belief(belief, estimate.likelihood, cell(s, a, following, z, estimate.sizes))
+        observe(estimate, belief, s, a, following, z)
         agent.observe(s, a, following, z)
         actions.append(a)
         rewards.append(z)
