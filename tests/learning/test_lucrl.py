@@ -9,6 +9,7 @@ from box import Box
 import latentmdp as lm
 from latentmdp._random import philox_key
 from latentmdp.experiments.starts import labelled_samples, unrelated_model
+from latentmdp.learning.baselines import qmdp_on_truth
 from latentmdp.learning.counts import Counts
 from latentmdp.space import Space
 from latentmdp.testing import random_model
@@ -223,3 +224,40 @@ def test_other_reward_values_and_discount():
     np.testing.assert_array_equal(fast.returns, slow.returns)
     logs_bound = 2.0 * (1 + 0.9 + 0.81 + 0.729)
     assert np.abs(fast.returns).max() <= logs_bound + 1e-12
+
+
+def test_regret_grows_like_a_square_root():
+    """Theorem 3.3: with revealed contexts the regret's exponent in K is at most 1/2, up to
+    logarithms. Against Q-MDP on the truth, which plays through the same chance, so that most of
+    the noise of returns cancels; ten times as many episodes, with sqrt(10) = 3.2."""
+    growth = []
+    for seed in range(4):
+        model = small(20 + seed, horizon=10)
+        bonus = lm.Bonus(scale=1e-3, adaptive=False)
+        learned = lm.LUCRL(bonus=bonus).run(model, 30_000, rng=seed).returns
+        known = qmdp_on_truth(model).run(model, 30_000, rng=seed).returns
+        regret = np.cumsum(known - learned)
+        growth.append(regret[-1] / regret[2_999])
+    assert np.mean(growth) < 10**0.6
+
+
+def test_a_fit_is_a_start():
+    model = small()
+
+    @dataclass(frozen=True)
+    class Fit:
+        model: lm.LatentMDP
+
+    by_fit, by_model = (
+        lm.LUCRL(contexts="inferred", start=start, prior_count=5.0).run(model, 30, rng=0)
+        for start in (Fit(unrelated_model(model, 1)), unrelated_model(model, 1))
+    )
+    np.testing.assert_array_equal(by_fit.returns, by_model.returns)
+
+
+def test_the_number_of_contexts_may_be_wrong_if_they_are_inferred():
+    model = small()
+    start = unrelated_model(small(contexts=2), 1)
+    run = lm.LUCRL(contexts="inferred", start=start).run(model, 30, rng=0)
+    assert run.model.n_contexts == 2
+    assert np.isnan(run.error_curve.values).all()

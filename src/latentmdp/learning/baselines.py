@@ -42,7 +42,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FixedPolicy(Learner):
     """Follows one policy whatever happens; counts are kept where contexts are revealed.
 
@@ -143,7 +143,7 @@ def _planned(plan: Plan) -> FixedPolicy:
     return FixedPolicy(plan.policy, value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PosteriorSampling(Learner):
     """Sample a model, plan in it, act; then sample the episode's context and count it there.
 

@@ -51,7 +51,7 @@ SMOOTHING = 0.01
 SMOOTHING_SHARE = 0.3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LUCRL(Learner):
     """L-UCRL over any planner.
 
