@@ -6,6 +6,7 @@ numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,14 @@ from latentmdp.policies import History, Policy
 __all__ = ["Agent", "Played", "absorb", "play_episode"]
 
 Floats = NDArray[np.float64]
+
+
+class Path(NamedTuple):
+    """A history under way: as `History`, but growing."""
+
+    states: list[int]
+    actions: list[int]
+    rewards: list[int]
 
 
 class Agent:
@@ -42,17 +51,17 @@ class Agent:
         if self._filter is not None:
             reset_belief(self._belief, self._filter.prior, self._filter.initial, state)
 
-    def act(self, t: int, history: History, belief: Floats, uniform: float) -> int:
-        """The action at time t; `uniform` decides for policies that draw."""
+    def act(self, t: int, path: Path, belief: Floats, draw: Callable[[int], float]) -> int:
+        """The action at time t; `draw(t)` is the chance of policies that need it."""
         from latentmdp._kernels.alias import alias_draw
         from latentmdp._kernels.rollout import best_action
 
         acting = self._acting
         if acting is None:
-            return int(self.policy(history))
-        group = history.states[-1] + (t * self._sizes[0] if acting.n_layers > 1 else 0)
+            return int(self.policy(History(*(tuple(part) for part in path))))
+        group = path.states[-1] + (t * self._sizes[0] if acting.n_layers > 1 else 0)
         if acting.stochastic:
-            return int(alias_draw(uniform, acting.action_threshold, acting.action_alias, group))
+            return int(alias_draw(draw(t), acting.action_threshold, acting.action_alias, group))
         begin, end = acting.offsets[group], acting.offsets[group + 1]
         held = self._belief if self.own_filter else belief
         return int(best_action(acting.vectors, acting.labels, begin, end, held))
@@ -92,31 +101,26 @@ def play_episode(session: Session, agent: Agent) -> Played:
     belief = np.empty((3, session.state.space.n_contexts))
     key, k = np.uint64(session.key), np.uint64(session.done)
     s = world.begin(session.key, session.done)
-    states: list[int] = [s]
-    actions: list[int] = []
-    rewards: list[int] = []
+    path = Path([s], [], [])
+
+    def draw(t: int) -> float:
+        return float(uniform_pair(key, np.uint64(0), k, np.uint64(t + 1))[0])
+
     reset_belief(belief, estimate.prior, estimate.initial, s)
     agent.begin(s)
     for t in range(session.state.space.horizon):
-        uniform, _ = uniform_pair(key, np.uint64(0), k, np.uint64(t + 1))
-        history = History(tuple(states), tuple(actions), tuple(rewards))
-        a = agent.act(t, history, belief, uniform)
+        a = agent.act(t, path, belief, draw)
         following, z, cut = world.step(a)
         observe(estimate, belief, s, a, following, z)
         agent.observe(s, a, following, z)
-        actions.append(a)
-        rewards.append(z)
-        states.append(following)
+        path.actions.append(a)
+        path.rewards.append(z)
+        path.states.append(following)
         s = following
         if cut:
             break
-    return Played(
-        np.array(states, np.int64),
-        np.array(actions, np.int64),
-        np.array(rewards, np.int64),
-        belief,
-        world.context(),
-    )
+    states, actions, rewards = (np.array(part, np.int64) for part in path)
+    return Played(states, actions, rewards, belief, world.context())
 
 
 def absorb(session: Session, played: Played, weights: Floats) -> None:
