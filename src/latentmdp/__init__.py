@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
-    from latentmdp import deterministic, testing, theory
-    from latentmdp import envs, testing, theory
+    from latentmdp import deterministic, envs, testing, theory
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError, RecoveryError
     from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
+    from latentmdp.learning import LUCRL, Bonus
     from latentmdp.learning.em import EM
     from latentmdp.learning.initialization import initialize
-    from latentmdp.learning import LUCRL, Bonus
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.planning import QMDP, Exact, Memoryless, Plan, Value, evaluate
@@ -42,6 +41,8 @@ __all__ = [
     "QMDP",
     "AlphaVectorPolicy",
     "Bonus",
+    "Exact",
+    "Fit",
     "LatentMDP",
     "LatentMDPError",
     "MarkovPolicy",

@@ -17,8 +17,9 @@ COMMANDS = (
     "evaluate",
     "simulate",
     "convert",
+    "lucrl",
+    "reproduce",
 )
-COMMANDS = ("demo", "make", "info", "plan", "evaluate", "simulate", "lucrl", "reproduce")
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 
 TAKES_MORE_OPTIONS = {"make", "plan"}
