@@ -32,12 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EM",
-    "PSR",
-    "QMDP",
-    "AlphaVectorPolicy",
-    "Exact",
-    "Fit",
     "LUCRL",
+    "PSR",
     "QMDP",
     "AlphaVectorPolicy",
     "Bonus",
@@ -106,8 +102,7 @@ _HOMES = {
     "separation": "theory",
     "simulate": "simulation",
 }
-_SUBPACKAGES = ("deterministic", "testing", "theory")
-_SUBPACKAGES = ("envs", "testing", "theory")
+_SUBPACKAGES = ("deterministic", "envs", "testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

@@ -59,7 +59,6 @@ def test_posterior_sampling_learns(contexts):
 
 
 def test_the_best_memoryless_policy():
-    pytest.importorskip("latentmdp.planning.memoryless")
     model = small()
     run = best_memoryless(model).run(model, 100, rng=0)
     assert run.optimistic_value <= lm.QMDP().plan(model).upper

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from latentmdp.learning.playing import Agent, absorb, play_episode
 from latentmdp.learning.session import Session
 from latentmdp.learning.worlds import ModelWorld, World
 from latentmdp.model import LatentMDP
-from latentmdp.planning import QMDP, Plan, Planner, evaluate
+from latentmdp.planning import QMDP, Memoryless, Plan, Planner, evaluate
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories
 
@@ -123,8 +122,7 @@ def qmdp_on_truth(model: LatentMDP) -> FixedPolicy:
 
 def best_memoryless(model: LatentMDP, **options: Any) -> FixedPolicy:
     """The best memoryless policy of the true model, by `latentmdp.Memoryless(**options)`."""
-    planner: Planner = import_module("latentmdp.planning").Memoryless(**options)
-    plan = planner.plan(model)
+    plan = Memoryless(**options).plan(model)
     return FixedPolicy(plan.policy, evaluate(model, plan.policy).mean)
 
 
