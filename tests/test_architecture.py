@@ -13,7 +13,7 @@ ROOT = Path(latentmdp.__file__).parent
 LAYERS = (
     {"errors", "_arrays", "_kernels", "_model_checks", "_random", "_threads", "_version"},
     {"model", "trajectories", "_tables", "belief", "policies", "sessions", "simulation", "metrics"}
-    | {"fit"},
+    | {"fit", "space"},
     {"instances", "planning", "learning", "spectral", "deterministic", "theory", "io", "envs"},
     {"pipeline", "experiments", "report", "testing"},
     {"cli", "__main__"},

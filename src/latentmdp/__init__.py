@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
-    from latentmdp import deterministic, testing, theory
+    from latentmdp import deterministic, envs, testing, theory
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError, RecoveryError
     from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
+    from latentmdp.learning import LUCRL, Bonus
     from latentmdp.learning.em import EM
     from latentmdp.learning.initialization import initialize
     from latentmdp.metrics import clustering_accuracy, model_error, regret
@@ -33,9 +34,11 @@ __all__ = [
     "EM",
     "HSVI",
     "PBVI",
+    "LUCRL",
     "PSR",
     "QMDP",
     "AlphaVectorPolicy",
+    "Bonus",
     "Exact",
     "Fit",
     "LatentMDP",
@@ -52,6 +55,7 @@ __all__ = [
     "clustering_accuracy",
     "deterministic",
     "diagnose",
+    "envs",
     "evaluate",
     "initialize",
     "load",
@@ -73,6 +77,8 @@ _HOMES = {
     "Fit": "fit",
     "Exact": "planning",
     "HSVI": "planning",
+    "Bonus": "learning",
+    "LUCRL": "learning",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
@@ -100,7 +106,7 @@ _HOMES = {
     "separation": "theory",
     "simulate": "simulation",
 }
-_SUBPACKAGES = ("deterministic", "testing", "theory")
+_SUBPACKAGES = ("deterministic", "envs", "testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

@@ -122,6 +122,17 @@ class LatentMDP:
             self.__dict__[name] = None if array is None else _arrays.frozen(array)
         self.__dict__.update(scalars)
 
+    @classmethod
+    def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
+        """A copy of `like` with some stored arrays changed, unchecked.
+
+        Learners need it: rows of an optimistic model may sum to less than one.
+        """
+        self = cls.__new__(cls)
+        self.__dict__.update({name: like.__dict__[name] for name in _FIELDS})
+        self.__dict__.update({name: _arrays.frozen(array) for name, array in fields.items()})
+        return self
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a LatentMDP is immutable: use replace({name}=...) for a new one")
 

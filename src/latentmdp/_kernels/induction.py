@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-def padded_states(S):
+def padded_states(S: int) -> int:
     """W: S rounded up to full vectors."""
     return -(-S // LANES) * LANES
 

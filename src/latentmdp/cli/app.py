@@ -17,6 +17,8 @@ COMMANDS = (
     "evaluate",
     "simulate",
     "convert",
+    "lucrl",
+    "reproduce",
 )
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 

@@ -2,6 +2,7 @@
 
 from latentmdp.testing.acting import action_probabilities
 from latentmdp.testing.conformance import ConformanceError, check_instance, check_planner
+from latentmdp.testing.learners import check_learner
 from latentmdp.testing.models import random_model, small_models
 from latentmdp.testing.oracles import (
     TooLargeError,
@@ -18,6 +19,7 @@ __all__ = [
     "TooLargeError",
     "action_probabilities",
     "check_instance",
+    "check_learner",
     "check_planner",
     "count_histories",
     "optimal_memoryless_value",

@@ -1,5 +1,10 @@
 """The quantities the theory of latent MDPs speaks of, computed for a given model."""
 
+from latentmdp.theory.confidence import (
+    ConfidenceConstants,
+    confidence_constants,
+    confidence_set_contains,
+)
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.theory.information import (
     Revelation,
@@ -27,6 +32,7 @@ from latentmdp.theory.reachability import (
     reach_probs,
     reachability,
 )
+from latentmdp.theory.regret import regret_bound
 from latentmdp.theory.requirements import (
     Requirement,
     needed_clustering_episodes,
@@ -47,6 +53,7 @@ from latentmdp.theory.separation import Closest, closest_contexts, separation
 
 __all__ = [
     "Closest",
+    "ConfidenceConstants",
     "Diagnosis",
     "LogDiagnosis",
     "LowerBoundCheck",
@@ -56,6 +63,8 @@ __all__ = [
     "check_lower_bound",
     "closest_contexts",
     "clustering_episodes",
+    "confidence_constants",
+    "confidence_set_contains",
     "connectivity",
     "diagnose",
     "diameter",
@@ -78,6 +87,7 @@ __all__ = [
     "psr_episodes_for_clustering",
     "reach_probs",
     "reachability",
+    "regret_bound",
     "required_episodes",
     "revelation",
     "separation",

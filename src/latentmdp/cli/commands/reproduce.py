@@ -1,0 +1,50 @@
+"""`latentmdp reproduce`: the experiments of the paper."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latentmdp.cli import options
+from latentmdp.cli.screen import session
+
+__all__ = ["command"]
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`fig1a`, `fig1b`, ...")],
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("out"),
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="How many; by default the paper's.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Run an experiment of the paper: figure, numbers, and whether its claims hold.
+
+    Runs that are done are kept, so an interrupted experiment goes on where it stopped.
+
+    Example: `latentmdp reproduce fig1a --quick`
+    """
+    with session(as_json, quiet, debug) as screen:
+        from latentmdp.experiments import reproduce
+
+        found = reproduce(name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks)
+        screen.result(
+            folder=str(found.folder),
+            figures=[str(path) for path in found.figures],
+            numbers=str(found.numbers),
+            page=str(found.page),
+            claims=[
+                {"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims
+            ],
+        )
+        for claim in found.claims:
+            verdict = "[green]held[/green]" if claim.held else "[red]did not hold[/red]"
+            screen.say(f"{verdict}: {claim.paper} {claim.measured}")
+        screen.say(f"See {found.page}")

@@ -1,0 +1,120 @@
+"""A latent MDP as a Gymnasium environment.
+
+Each episode draws a context and hides it: observations are states, and only the last step's info
+holds `info["context"]`. An episode lasts H steps and is then truncated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from latentmdp.model import LatentMDP
+
+__all__ = ["LatentMDPEnv"]
+
+
+class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
+    """Play a latent MDP step by step.
+
+    Parameters
+    ----------
+    model
+        The latent MDP; or give `instance`.
+    instance, seed_of_instance, arguments
+        The name of a registered instance, the seed it is drawn with and its arguments.
+    render_mode
+        None or "ansi": a line of text that tells what happened in the last step.
+
+    Examples
+    --------
+    >>> import gymnasium, latentmdp.envs
+    >>> env = gymnasium.make("LatentMDP-v0", instance="river-swim")
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        model: LatentMDP | None = None,
+        instance: str = "separated",
+        seed_of_instance: int = 0,
+        render_mode: str | None = None,
+        **arguments: Any,
+    ) -> None:
+        if render_mode not in (None, "ansi"):
+            raise ValueError(f'render_mode must be None or "ansi", got {render_mode!r}')
+        if model is None:
+            from latentmdp.instances import make
+
+            model = make(instance, rng=seed_of_instance, **arguments)
+        elif arguments:
+            raise TypeError(f"{sorted(arguments)[0]!r} is for an instance, but a model is given")
+        self.model = model
+        self.render_mode = render_mode
+        self.observation_space = spaces.Discrete(model.n_states)
+        self.action_space = spaces.Discrete(model.n_actions)
+        self.n_contexts = model.n_contexts
+        self.reward_values = tuple(model.reward_values.tolist())
+        self.horizon = model.horizon
+        M, S, A = model.n_contexts, model.n_states, model.n_actions
+        self._outcomes = np.cumsum(model.observation_probs().reshape(M, S, A, -1), axis=-1)
+        self._text = ""
+        self._t = model.horizon
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """Start an episode; options={"context": m} chooses the context instead of drawing it."""
+        super().reset(seed=seed)
+        model = self.model
+        drawn = self._draw(np.cumsum(model.weights))
+        self._context = int((options or {}).get("context", drawn))
+        if not 0 <= self._context < model.n_contexts:
+            raise ValueError(f"context must lie in [0, {model.n_contexts}), got {self._context}")
+        self._state = self._draw(np.cumsum(model.initial[self._context]))
+        self._t = 0
+        self._text = f"start in {self._name(self._state, model.state_names)}"
+        return np.int64(self._state), {}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """Take an action; the context is in the info of the last step."""
+        if not self.action_space.contains(action):
+            raise ValueError(f"action must lie in [0, {self.model.n_actions}), got {action!r}")
+        if self._t >= self.model.horizon:
+            raise gymnasium.error.ResetNeeded("the episode is over: call reset()")
+        model, s, a = self.model, self._state, int(action)
+        outcome = self._draw(self._outcomes[self._context, s, a])
+        self._state, z = divmod(outcome, model.n_rewards)
+        self._t += 1
+        reward = float(model.reward_values[z])
+        over = self._t == model.horizon
+        self._text = (
+            f"step {self._t}: {self._name(s, model.state_names)}, action "
+            f"{self._name(a, model.action_names)} -> "
+            f"{self._name(self._state, model.state_names)}, reward {reward:g}"
+        )
+        return (
+            np.int64(self._state),
+            reward,
+            False,
+            over,
+            {"context": self._context} if over else {},
+        )
+
+    def render(self) -> str | None:
+        """What happened in the last step, as text."""
+        return self._text if self.render_mode == "ansi" else None
+
+    def _draw(self, cumulative: NDArray[np.float64]) -> int:
+        # Searching to the right skips outcomes of probability zero, whose edges coincide.
+        place = np.searchsorted(cumulative, self.np_random.random() * cumulative[-1], side="right")
+        return int(min(place, cumulative.size - 1))
+
+    @staticmethod
+    def _name(index: int, names: tuple[str, ...] | None) -> str:
+        return str(index) if names is None else names[index]

@@ -1,0 +1,88 @@
+"""Several Gymnasium environments as the contexts of one: which one is in force stays hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import ArrayLike
+
+from latentmdp import _arrays
+
+__all__ = ["MixtureEnv"]
+
+
+class MixtureEnv(gymnasium.Env[Any, Any]):
+    """Each episode is played in one of several environments, drawn and not told.
+
+    Parameters
+    ----------
+    envs
+        Environments with the same Discrete spaces; environment m is context m.
+    weights
+        How likely each is; uniform by default.
+    horizon
+        Truncate episodes after this many steps; by default only where the environments do.
+
+    Notes
+    -----
+    `info["context"]` is there when an episode ends, and only then.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        envs: Sequence[gymnasium.Env[Any, Any]],
+        weights: ArrayLike | None = None,
+        horizon: int | None = None,
+    ) -> None:
+        if not envs:
+            raise ValueError("envs must name at least one environment")
+        for m, env in enumerate(envs):
+            for name in ("observation_space", "action_space"):
+                space, first = getattr(env, name), getattr(envs[0], name)
+                if not isinstance(space, spaces.Discrete) or space != first:
+                    raise ValueError(
+                        f"environment {m} has {name} {space}; all must have the same Discrete "
+                        f"space, environment 0 has {first}"
+                    )
+        self.envs = list(envs)
+        self.n_contexts = len(self.envs)
+        uniform = np.full(len(self.envs), 1.0 / len(self.envs))
+        given = uniform if weights is None else _arrays.as_floats("weights", weights)
+        if given.shape != (self.n_contexts,):
+            raise ValueError(f"weights must have {self.n_contexts} entries, got {given.shape}")
+        self.weights = _arrays.distributions("weights", given[None], ())[0]
+        self.horizon = None if horizon is None else _arrays.positive_integer("horizon", horizon)
+        self.observation_space = envs[0].observation_space
+        self.action_space = envs[0].action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Draw an environment and start an episode in it."""
+        super().reset(seed=seed)
+        self._context = int(self.np_random.choice(self.n_contexts, p=self.weights))
+        self._t = 0
+        inner = None if seed is None else int(self.np_random.integers(2**31))
+        observation, info = self.envs[self._context].reset(seed=inner, options=options)
+        return observation, {name: v for name, v in info.items() if name != "context"}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Step in the environment in force."""
+        observation, reward, terminated, truncated, info = self.envs[self._context].step(action)
+        info = {name: value for name, value in info.items() if name != "context"}
+        self._t += 1
+        truncated = truncated or (self._t == self.horizon and not terminated)
+        if terminated or truncated:
+            info["context"] = self._context
+        return observation, float(reward), terminated, truncated, info
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self.envs:
+            env.close()

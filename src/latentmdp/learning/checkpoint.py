@@ -1,0 +1,84 @@
+"""Checkpoints of runs: everything a run needs to go on as if it had never stopped.
+
+A checkpoint is a .npz file, written beside its final place and moved there once it is whole, so a
+run killed at any moment leaves the previous checkpoint or the new one. It names the run it belongs
+to: learner, world, seed and number of episodes. One of another run, or a damaged one, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp.errors import LatentMDPError
+from latentmdp.io.atomic import atomic_write
+
+__all__ = ["CheckpointError", "read_checkpoint", "write_checkpoint"]
+
+SCHEMA = 1
+_HEADER = "header"
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class CheckpointError(LatentMDPError, ValueError):
+    """A checkpoint is damaged or belongs to another run."""
+
+
+def write_checkpoint(
+    path: str | os.PathLike[str], settings: dict[str, Any], arrays: Arrays
+) -> None:
+    """Replace the checkpoint at `path`, all or nothing."""
+    header = json.dumps({"schema": SCHEMA, "settings": settings}, sort_keys=True)
+    with atomic_write(path) as stream:
+        everything: dict[str, Any] = {_HEADER: np.frombuffer(header.encode(), np.uint8), **arrays}
+        np.savez(stream, **everything)
+
+
+def read_checkpoint(
+    path: str | os.PathLike[str], settings: dict[str, Any], expected: Arrays
+) -> Arrays | None:
+    """The arrays of the checkpoint at `path`; None if there is none.
+
+    Raises
+    ------
+    CheckpointError
+        If it is damaged, or was written by a run with other settings; the message says which.
+    """
+    if not Path(path).exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(file[_HEADER].tobytes())
+            arrays = {name: file[name] for name in file.files if name != _HEADER}
+            schema, found = header["schema"], header["settings"]
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise _damaged(path, error) from None
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise _damaged(path, error) from None
+    if schema != SCHEMA:
+        raise CheckpointError(f"{path}: checkpoint schema {schema!r}, this version reads {SCHEMA}")
+    for name in sorted({*settings, *found}):
+        mine, theirs = settings.get(name), found.get(name)
+        if mine != theirs:
+            raise CheckpointError(
+                f"{path} belongs to another run: its {name} is {theirs!r}, here {mine!r}. Give "
+                "another checkpoint file, or remove this one to start again"
+            )
+    for name, array in expected.items():
+        if name not in arrays or arrays[name].shape != array.shape:
+            raise _damaged(path, f"array {name!r} is missing or has another shape")
+    return arrays
+
+
+def _damaged(path: str | os.PathLike[str], reason: object) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is not a whole checkpoint ({reason}); remove it to start the run again"
+    )

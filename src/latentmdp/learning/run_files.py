@@ -1,0 +1,155 @@
+"""Runs as Parquet files.
+
+One row per episode: `episode`, `return`, `belief` (in the true context, NaN where unknown) and
+`context` (-1 where unknown), so that any tool can plot a run. Everything else, the error curve,
+counts, policy and settings, lies in the file's metadata: under the key `latentmdp` a JSON object
+with plain values and the type and shape of each array, and the bytes of the array NAME under
+`latentmdp.array.NAME`. Reading gives back every array bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from latentmdp._arrays import frozen
+from latentmdp.errors import LatentMDPError
+from latentmdp.io.atomic import atomic_write
+from latentmdp.learning.counts import Counts
+from latentmdp.learning.results import Curve, Run
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy, UniformPolicy
+from latentmdp.space import Space
+
+__all__ = ["RunFileError", "read_run", "write_run"]
+
+KEY = b"latentmdp"
+SCHEMA = 1
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class RunFileError(LatentMDPError, ValueError):
+    """The file does not hold a run."""
+
+
+def write_run(run: Run, path: str | os.PathLike[str]) -> None:
+    """Write a run, all or nothing."""
+    kind, policy_values, arrays = _policy_fields(run.policy)
+    arrays |= {
+        "curve_episodes": run.error_curve.episodes,
+        "curve_errors": run.error_curve.values,
+        "transitions": run.counts.transitions,
+        "rewards": run.counts.rewards,
+        "initial": run.counts.initial,
+    }
+    space = run.space
+    header = {
+        "format": "latentmdp",
+        "kind": "run",
+        "schema": SCHEMA,
+        "optimistic_value": run.optimistic_value.hex(),
+        "space": asdict(space),
+        "settings": run.settings,
+        "policy": {"kind": kind, **policy_values},
+        "arrays": {name: [a.dtype.str, list(a.shape)] for name, a in arrays.items()},
+    }
+    metadata = {KEY: json.dumps(header).encode()}
+    for name, array in arrays.items():
+        metadata[KEY + b".array." + name.encode()] = np.ascontiguousarray(array).tobytes()
+    table = pa.table(
+        {
+            "episode": pa.array(np.arange(run.n_episodes)),
+            "return": pa.array(run.returns, from_pandas=False),
+            "belief": pa.array(run.beliefs, from_pandas=False),
+            "context": pa.array(run.contexts),
+        }
+    )
+    with atomic_write(path) as stream:
+        pq.write_table(table.replace_schema_metadata(metadata), stream, compression="zstd")
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """Read what `write_run` wrote."""
+    try:
+        table = pq.read_table(path)
+        metadata = table.schema.metadata or {}
+        header = json.loads(metadata[KEY])
+        if header["kind"] != "run" or header["schema"] != SCHEMA:
+            raise RunFileError(f"{path} holds {header['kind']!r} of schema {header['schema']!r}")
+        arrays = {
+            name: _array(metadata[KEY + b".array." + name.encode()], *layout)
+            for name, layout in header["arrays"].items()
+        }
+        return _assemble(table, header, arrays)
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        if isinstance(error, RunFileError):
+            raise
+        raise RunFileError(f"{path} does not hold a run: {error}") from None
+
+
+def _assemble(table: pa.Table, header: dict[str, Any], arrays: Arrays) -> Run:
+    fields = header["space"]
+    space = Space(**{**fields, "reward_values": tuple(fields["reward_values"])})
+    counts = Counts(arrays["transitions"], arrays["rewards"], arrays["initial"])
+    columns = {name: frozen(table[name].to_numpy().copy()) for name in table.column_names}
+    return Run(
+        returns=columns["return"],
+        beliefs=columns["belief"],
+        contexts=columns["context"],
+        error_curve=Curve(frozen(arrays["curve_episodes"]), frozen(arrays["curve_errors"])),
+        counts=counts,
+        model=counts.model(space),
+        policy=_policy(header["policy"], arrays, counts, space),
+        optimistic_value=float.fromhex(header["optimistic_value"]),
+        space=space,
+        settings=header["settings"],
+    )
+
+
+def _policy_fields(policy: Policy) -> tuple[str, dict[str, Any], Arrays]:
+    """How a policy is stored: its kind, plain values and arrays."""
+    if isinstance(policy, UniformPolicy):
+        return "uniform", {}, {}
+    if isinstance(policy, MarkovPolicy):
+        table = policy.actions if policy.actions is not None else policy.probabilities
+        assert table is not None
+        return "markov", {}, {"policy_table": table}
+    if isinstance(policy, AlphaVectorPolicy):
+        arrays = {
+            "policy_vectors": policy.vectors,
+            "policy_actions": policy.actions,
+            "policy_offsets": policy.offsets,
+            "policy_weights": policy.model.weights,
+            "policy_initial": policy.model.initial,
+            "policy_transitions": policy.model.transitions,
+            "policy_rewards": policy.model.reward_probs,
+        }
+        return "alpha-vectors", {"smoothing": policy.smoothing}, arrays
+    raise TypeError(f"a run with a {type(policy).__name__} cannot be saved")
+
+
+def _policy(fields: dict[str, Any], arrays: Arrays, counts: Counts, space: Space) -> Policy:
+    if fields["kind"] == "uniform":
+        return UniformPolicy()
+    if fields["kind"] == "markov":
+        return MarkovPolicy(arrays["policy_table"])
+    model = counts.model(space).replace(
+        transitions=arrays["policy_transitions"],
+        rewards=arrays["policy_rewards"],
+        weights=arrays["policy_weights"],
+        initial=arrays["policy_initial"],
+        context_names=None,
+    )
+    vectors = (arrays["policy_vectors"], arrays["policy_actions"], arrays["policy_offsets"])
+    return AlphaVectorPolicy(*vectors, model, fields["smoothing"])
+
+
+def _array(data: bytes, dtype: str, shape: list[int]) -> NDArray[Any]:
+    return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape).copy()

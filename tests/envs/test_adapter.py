@@ -1,0 +1,114 @@
+"""Gymnasium environments as worlds for learners."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from test_lucrl import small
+
+import latentmdp as lm
+from latentmdp.envs import LatentMDPEnv, MixtureEnv, adapt, tabular_model
+from latentmdp.learning.baselines import PosteriorSampling, uniform
+
+
+class Corridor(gymnasium.Env):
+    """Three cells; the right way ends in the last one. A cut-off may come first."""
+
+    def __init__(self, cut=None, tell=True, first=0):
+        self.observation_space = spaces.Discrete(3, start=first)
+        self.action_space = spaces.Discrete(2)
+        self.cut, self.tell, self.first = cut, tell, first
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.s, self.t = 0, 0
+        self.context = int(self.np_random.integers(2))
+        return self.s + self.first, {}
+
+    def step(self, action):
+        self.t += 1
+        self.s += int(action == self.context)
+        ended = self.s == 2
+        cut = self.t == self.cut
+        info = {"context": self.context} if self.tell and (ended or cut or self.t == 6) else {}
+        return self.s + self.first, float(ended), ended, cut, info
+
+
+def options(**changes):
+    return {"n_contexts": 2, "horizon": 6, "reward_values": (0.0, 1.0)} | changes
+
+
+def test_terminal_states_are_absorbing():
+    run = lm.LUCRL().run(adapt(Corridor(first=5), **options()), 300, rng=0)
+    T, R = run.model.transitions, run.model.mean_rewards()
+    visited = run.counts.visits > 0
+    np.testing.assert_array_equal(T[:, 2, :, 2][visited[:, 2]], 1.0)
+    np.testing.assert_array_equal(R[:, 2][visited[:, 2]], 0.0)
+    assert visited[:, 2].all()
+    assert run.counts.visits.sum() == 300 * 6
+    assert run.returns.max() == 1.0
+    assert run.trailing_return(100) > 0.95
+
+
+def test_truncated_episodes_end_where_they_end():
+    world = adapt(Corridor(cut=2), **options())
+    run = lm.LUCRL().run(world, 50, rng=0)
+    # Two steps at most: an episode that terminated in them goes on in the absorbing state.
+    ended = run.returns == 1.0
+    assert run.counts.visits.sum() == 6 * ended.sum() + 2 * (~ended).sum()
+
+
+def test_an_adapted_latent_mdp_is_the_latent_mdp():
+    model = small(8, horizon=20)
+    run = lm.LUCRL().run(LatentMDPEnv(model), 600, rng=0)
+    reference = lm.evaluate(model, lm.QMDP().plan(model).policy, episodes=20_000, rng=0).mean
+    assert run.returns[-300:].mean() > 0.9 * reference
+    assert run.error_curve.values[-1] == pytest.approx(lm.model_error(model, run.model))
+    again = lm.LUCRL().run(LatentMDPEnv(model), 600, rng=0)
+    np.testing.assert_array_equal(run.returns, again.returns)
+
+
+def test_it_learns_on_frozen_lake(tmp_path):
+    maps = (["SFF", "HFF", "FFG"], ["SHF", "FFF", "FFG"])
+    lakes = [gymnasium.make("FrozenLake-v1", desc=d, is_slippery=False) for d in maps]
+    env = MixtureEnv(lakes, horizon=12)
+    reference = lm.QMDP().plan(tabular_model(lakes, horizon=12))
+    value = lm.evaluate(
+        tabular_model(lakes, horizon=12), reference.policy, episodes=20_000, rng=0
+    ).mean
+    run = lm.LUCRL().run(env, 400, rng=0, checkpoint=tmp_path / "c.npz")
+    assert run.returns[-200:].mean() >= 0.9 * value
+    again = lm.LUCRL().run(env, 400, rng=0, checkpoint=tmp_path / "c.npz")
+    np.testing.assert_array_equal(run.returns, again.returns)
+
+
+def test_baselines_run_in_environments():
+    world = adapt(Corridor(), **options())
+    for learner in (uniform(), PosteriorSampling()):
+        run = learner.run(world, 60, rng=0)
+        assert np.isfinite(run.returns).all()
+    hidden = uniform().run(adapt(Corridor(tell=False), **options()), 20, rng=0)
+    assert (hidden.contexts == -1).all()
+    assert hidden.counts.visits.sum() == 0.0
+
+
+def test_contexts_that_are_not_told_are_missed():
+    with pytest.raises(ValueError, match="info of the last step must hold it"):
+        lm.LUCRL().run(adapt(Corridor(tell=False), **options()), 5, rng=0)
+
+
+def test_what_an_environment_does_not_tell_must_be_given():
+    env = Corridor()
+    with pytest.raises(ValueError, match="n_contexts: the environment"):
+        adapt(env, horizon=5, reward_values=(0, 1))
+    with pytest.raises(ValueError, match="horizon: the environment"):
+        adapt(env, n_contexts=2, reward_values=(0, 1))
+    with pytest.raises(ValueError, match="reward_values: the environment"):
+        adapt(env, n_contexts=2, horizon=5)
+    with pytest.raises(ValueError, match=r"gave reward 1\.0"):
+        lm.LUCRL().run(adapt(env, n_contexts=2, horizon=6, reward_values=(0.0, 2.0)), 50, rng=0)
+    with pytest.raises(TypeError, match="Discrete observation_space"):
+        adapt(gymnasium.make("CartPole-v1"), n_contexts=2)
+    lake = adapt(gymnasium.make("FrozenLake-v1"), n_contexts=2)
+    assert lake.space.horizon == 100
+    assert lake.space.reward_values == (0.0, 1.0)

@@ -1,0 +1,96 @@
+"""Sweeps: settings are data, results appear whole, interrupted sweeps resume."""
+
+import json
+
+import numpy as np
+import pytest
+
+from latentmdp.experiments import Setting, reproduce, run_sweep
+from latentmdp.experiments.fig1a.settings import sweep as sweep_1a
+from latentmdp.experiments.fig1b.settings import sweep as sweep_1b
+
+
+def settings(n=3, scale=1):
+    return [Setting(f"toy/{i}", {"seed": i, "scale": scale}) for i in range(n)]
+
+
+def squares(setting):
+    """What a worker process can import by name."""
+    return {"x": np.arange(3), "y": setting["scale"] * np.arange(3.0) ** setting["seed"]}
+
+
+class Refusing:
+    """Work that fails at one seed."""
+
+    def __init__(self, seed):
+        self.seed, self.calls = seed, []
+
+    def __call__(self, setting):
+        self.calls.append(setting["seed"])
+        if setting["seed"] == self.seed:
+            raise RuntimeError("out of luck")
+        return squares(setting)
+
+
+def test_results_carry_their_settings(tmp_path):
+    table = run_sweep(settings(), squares, tmp_path, jobs=1)
+    assert table.column_names == ["x", "y", "id", "seed", "scale"]
+    np.testing.assert_array_equal(table["y"].to_numpy(), [1, 1, 1, 0, 1, 2, 0, 1, 4])
+    assert table["id"].to_pylist()[3] == "toy/1"
+
+
+def test_a_sweep_resumes(tmp_path):
+    work = Refusing(1)
+    with pytest.raises(RuntimeError, match="out of luck"):
+        run_sweep(settings(), work, tmp_path, jobs=1)
+    again = Refusing(None)
+    run_sweep(settings(), again, tmp_path, jobs=1)
+    assert work.calls == [0, 1]
+    assert again.calls == [1, 2]
+    other = Refusing(None)
+    run_sweep(settings(scale=2), other, tmp_path, jobs=1)
+    assert other.calls == [0, 1, 2]  # other values under the same ids overwrite nothing
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_processes_give_the_same(tmp_path):
+    parallel = run_sweep(settings(4), squares, tmp_path / "two", jobs=2)
+    assert parallel.equals(run_sweep(settings(4), squares, tmp_path / "one", jobs=1))
+
+
+def test_ids_must_differ(tmp_path):
+    with pytest.raises(ValueError, match="distinct ids"):
+        run_sweep([settings(1)[0]] * 2, squares, tmp_path)
+
+
+def test_the_paper_settings_are_the_papers():
+    assert len(sweep_1a()) == 30
+    sizes = {name: sweep_1a()[0][name] for name in ("contexts", "states", "actions", "horizon")}
+    assert sizes == {"contexts": 7, "states": 15, "actions": 3, "horizon": 30}
+    assert {s["seed"] for s in sweep_1b()} == set(range(10))
+    for setting in (*sweep_1a(), *sweep_1b()):
+        json.dumps(dict(setting.values))
+    assert len({s.file_name for s in (*sweep_1a(), *sweep_1b(), *sweep_1a(quick=True))}) == (
+        len(sweep_1a()) + len(sweep_1b()) + len(sweep_1a(quick=True))
+    )
+
+
+@pytest.mark.parametrize("name", ["fig1a", "fig1b"])
+def test_quick_figures(name, tmp_path):
+    found = reproduce(name, quick=True, out=tmp_path, seeds=2, jobs=1)
+    assert [path.suffix for path in found.figures] == [".svg", ".png"]
+    for path in (*found.figures, found.numbers):
+        assert path.stat().st_size > 1_000
+    page = found.page.read_text()
+    for claim in found.claims:
+        assert claim.paper in page
+        assert claim.measured in page
+    assert page.count("It held here.") == sum(claim.held for claim in found.claims)
+    before = {path: path.stat().st_mtime_ns for path in (found.folder / "runs").iterdir()}
+    reproduce(name, quick=True, out=tmp_path, seeds=2, jobs=1)
+    assert before == {path: path.stat().st_mtime_ns for path in (found.folder / "runs").iterdir()}
+
+
+def test_unknown_experiments_are_named():
+    with pytest.raises(ValueError, match="no experiment 'fig9'"):
+        reproduce("fig9")

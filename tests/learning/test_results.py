@@ -1,0 +1,89 @@
+"""What a run gives back, and its Parquet file."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_lucrl import small
+
+import latentmdp as lm
+from latentmdp.learning import Run
+from latentmdp.learning.baselines import FixedPolicy, uniform
+from latentmdp.learning.run_files import RunFileError
+from latentmdp.learning.session import milestones
+
+
+def test_milestones_are_log_spaced_and_end_with_the_run():
+    assert milestones(1).tolist() == [1]
+    assert milestones(35).tolist() == [*range(1, 10), 10, 20, 30, 35]
+    assert {300, 30_000, 40_000} <= set(milestones(40_000).tolist())
+
+
+def test_regret_carries_the_bounds_of_the_plan():
+    model = small()
+    run = lm.LUCRL().run(model, 100, rng=0)
+    upper = lm.QMDP().plan(model)
+    regret = run.regret(reference=upper)
+    assert regret.lower is None
+    np.testing.assert_allclose(regret.upper, np.cumsum(upper.upper - run.returns))
+    np.testing.assert_array_equal(np.asarray(regret), regret.upper)
+    both = lm.Plan(upper.policy, lower=1.0, upper=2.0, guarantee=(0.5, 0.1))
+    regret = run.regret(reference=both)
+    np.testing.assert_allclose(regret.lower, np.cumsum(0.5 * 1.0 - 0.1 - run.returns))
+    np.testing.assert_allclose(regret.upper, np.cumsum(0.5 * 2.0 - 0.1 - run.returns))
+    assert (regret.bound > regret.upper).all()
+    with pytest.raises(ValueError, match="no upper bound"):
+        run.regret(reference=lm.Plan(upper.policy))
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        lm.LUCRL(),
+        lm.LUCRL(reward_model="transition"),
+        uniform(),
+        FixedPolicy(lm.MarkovPolicy(np.zeros(5, int))),
+        FixedPolicy(lm.MarkovPolicy(np.full((5, 2), 0.5))),
+    ],
+    ids=["lucrl", "by next state", "uniform", "markov", "stochastic"],
+)
+def test_parquet_and_back(learner, tmp_path):
+    run = learner.run(small(), 80, rng=0)
+    run.save(tmp_path / "run.parquet")
+    back = Run.load(tmp_path / "run.parquet")
+    for name in ("returns", "beliefs", "contexts"):
+        np.testing.assert_array_equal(getattr(run, name), getattr(back, name))
+        assert getattr(run, name).dtype == getattr(back, name).dtype
+    np.testing.assert_array_equal(run.error_curve.episodes, back.error_curve.episodes)
+    np.testing.assert_array_equal(run.error_curve.values, back.error_curve.values)
+    for name in ("transitions", "rewards", "initial"):
+        np.testing.assert_array_equal(getattr(run.counts, name), getattr(back.counts, name))
+    assert back.model == run.model
+    assert back.settings == run.settings
+    assert back.space == run.space
+    np.testing.assert_equal(back.optimistic_value, run.optimistic_value)
+    logs = [lm.simulate(small(), r.policy, 20, rng=1) for r in (run, back)]
+    assert logs[0] == logs[1]
+
+
+def test_other_tools_read_a_row_per_episode(tmp_path):
+    run = lm.LUCRL().run(small(), 30, rng=0)
+    run.save(tmp_path / "run.parquet")
+    table = pq.read_table(tmp_path / "run.parquet")
+    assert table.column_names == ["episode", "return", "belief", "context"]
+    np.testing.assert_array_equal(table["return"].to_numpy(), run.returns)
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": [1, 2]}), path)
+    with pytest.raises(RunFileError, match="does not hold a run"):
+        Run.load(path)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(RunFileError, match="does not hold a run"):
+        Run.load(path)
+
+
+def test_progress_is_shown(capsys):
+    lm.LUCRL().run(small(), 30, rng=0, progress=True)
+    assert "trailing return" in capsys.readouterr().out
