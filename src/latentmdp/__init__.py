@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from latentmdp.learning.initialization import initialize
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
+    from latentmdp.pipeline import learn, solve
     from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EM",
     "HSVI",
-    "PBVI",
     "LUCRL",
+    "PBVI",
     "PSR",
     "QMDP",
     "AlphaVectorPolicy",
@@ -58,6 +59,7 @@ __all__ = [
     "envs",
     "evaluate",
     "initialize",
+    "learn",
     "load",
     "make",
     "model_error",
@@ -67,24 +69,25 @@ __all__ = [
     "save",
     "separation",
     "simulate",
+    "solve",
     "testing",
     "theory",
 ]
 
 _HOMES = {
-    "EM": "learning.em",
     "AlphaVectorPolicy": "policies",
-    "Fit": "fit",
-    "Exact": "planning",
-    "HSVI": "planning",
     "Bonus": "learning",
+    "EM": "learning.em",
+    "Exact": "planning",
+    "Fit": "fit",
+    "HSVI": "planning",
     "LUCRL": "learning",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
-    "PSR": "spectral",
     "PBVI": "planning",
+    "PSR": "spectral",
     "Plan": "planning",
     "QMDP": "planning",
     "RecoveryError": "errors",
@@ -96,6 +99,7 @@ _HOMES = {
     "diagnose": "theory",
     "evaluate": "planning",
     "initialize": "learning.initialization",
+    "learn": "pipeline",
     "load": "io",
     "make": "instances",
     "model_error": "metrics",
@@ -105,6 +109,7 @@ _HOMES = {
     "save": "io",
     "separation": "theory",
     "simulate": "simulation",
+    "solve": "pipeline",
 }
 _SUBPACKAGES = ("deterministic", "envs", "testing", "theory")
 

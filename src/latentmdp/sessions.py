@@ -71,18 +71,27 @@ class BatchSession:
         """The belief of every individual over the contexts of the policy's model, (n, M)."""
         return self._beliefs[:, 0].copy()
 
-    def observe(self, states: ArrayLike, rewards: ArrayLike | None = None) -> None:
-        """Take in the first states, or the next states with the rewards (values) that led there."""
+    def observe(
+        self,
+        states: ArrayLike,
+        rewards: ArrayLike | None = None,
+        actions: ArrayLike | None = None,
+    ) -> None:
+        """Take in the first states, or the next states with the rewards (values) on the way.
+
+        `actions` are those taken in between, where they were not the ones `act` gave.
+        """
         from latentmdp._kernels.acting import observe_first, observe_next
 
-        seen = self._checked_states(states)
+        seen = self._checked("states", states)
         if self._states is None:
             if rewards is not None:
                 raise SessionError("the first observation is a state alone: no reward came before")
             observe_first(self._acting, self._beliefs, seen)
         else:
-            if self._actions is None:
-                raise SessionError("act() before the next observation")
+            taken = self._actions if actions is None else self._checked("actions", actions)
+            if taken is None:
+                raise SessionError("act() before the next observation, or say which actions=")
             if rewards is None:
                 raise SessionError("rewards are missing: the actions taken must have earned some")
             indices = self._reward_indices(rewards)
@@ -91,7 +100,7 @@ class BatchSession:
                 self._sizes,
                 self._beliefs,
                 self._states,
-                self._actions,
+                taken,
                 seen,
                 indices,
             )
@@ -114,16 +123,16 @@ class BatchSession:
             self._actions = _arrays.frozen(actions)
         return self._actions
 
-    def _checked_states(self, states: ArrayLike) -> NDArray[np.int32]:
-        seen = _arrays.as_integers("states", states, np.int32)
-        if seen.size != self.individuals:
-            raise ValueError(f"states must have {self.individuals} entries, got {seen.size}")
-        if int(seen.max()) >= self.model.n_states:
-            worst = int(np.argmax(seen))
-            raise ValueError(
-                f"states[{worst}] is {seen[worst]}: must be below n_states={self.model.n_states}"
-            )
-        return seen
+    def _checked(self, name: str, values: ArrayLike) -> NDArray[np.int32]:
+        """`states` or `actions`, one for every individual and within the model's range."""
+        checked = _arrays.as_integers(name, values, np.int32)
+        if checked.size != self.individuals:
+            raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")
+        limit = getattr(self.model, f"n_{name}")
+        if int(checked.max()) >= limit:
+            worst = int(np.argmax(checked))
+            raise ValueError(f"{name}[{worst}] is {checked[worst]}: must be below n_{name}={limit}")
+        return checked
 
     def _reward_indices(self, rewards: ArrayLike) -> NDArray[np.int64]:
         values = np.asarray(rewards, dtype=np.float64)
@@ -157,9 +166,16 @@ class Session:
         """The belief over the contexts of the policy's model, (M,)."""
         return self._batch.beliefs[0]
 
-    def observe(self, state: int, reward: float | None = None) -> None:
-        """Take in the first state, or the next state and the reward that came with it."""
-        self._batch.observe([state], None if reward is None else [reward])
+    def observe(self, state: int, reward: float | None = None, action: int | None = None) -> None:
+        """Take in the first state, or the next state and the reward that came with it.
+
+        `action` is the one taken in between, where it was not the one `act` gave.
+        """
+        self._batch.observe(
+            [state],
+            None if reward is None else [reward],
+            None if action is None else [action],
+        )
 
     def act(self) -> int:
         """The action to take now."""

@@ -62,6 +62,17 @@ class Space:
         """1 + discount + ... + discount^{H-1}."""
         return float((self.discount ** np.arange(self.horizon)).sum())
 
+    def uniform_model(self) -> LatentMDP:
+        """A model of these sizes that knows nothing: every outcome equally likely."""
+        M, S, A, Z = self.n_contexts, self.n_states, self.n_actions, self.n_rewards
+        return LatentMDP(
+            np.full((M, S, A, S), 1.0 / S),
+            np.full((M, S, A, Z), 1.0 / Z),
+            horizon=self.horizon,
+            discount=self.discount,
+            reward_values=self.reward_values,
+        )
+
     def require_fit(self, name: str, other: object, *, contexts: bool = True) -> None:
         """Raise unless `other` (a model or a space) has the same states, actions and rewards."""
         fields = ("n_contexts", "n_states", "n_actions", "n_rewards")

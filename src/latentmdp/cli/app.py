@@ -12,13 +12,16 @@ COMMANDS = (
     "make",
     "info",
     "diagnose",
+    "simulate",
+    "fit",
     "plan",
     "compare",
-    "evaluate",
-    "simulate",
-    "convert",
+    "learn",
     "lucrl",
+    "solve",
+    "evaluate",
     "reproduce",
+    "convert",
 )
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,10 +11,12 @@ import latentmdp as lm
 from latentmdp.cli.choices import PLANNERS
 
 __all__ = [
+    "Contexts",
     "Debug",
     "Episodes",
     "File",
     "Json",
+    "LogsFile",
     "Method",
     "ModelFile",
     "Plot",
@@ -23,6 +25,8 @@ __all__ = [
     "Seed",
     "TimeLimit",
     "check_target",
+    "contexts_of",
+    "load_logs",
     "load_model",
 ]
 
@@ -34,6 +38,14 @@ ModelFile = Annotated[
 ]
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
+]
+
+
+LogsFile = Annotated[
+    Path, typer.Argument(metavar="LOGS", help="Logged episodes (.parquet or .npz).", **_READABLE)
+]
+Contexts = Annotated[
+    str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
 ]
 
 
@@ -79,6 +91,23 @@ def load_model(path: Path) -> lm.LatentMDP:
     if not isinstance(model, lm.LatentMDP):
         raise typer.BadParameter(f"{path} holds {type(model).__name__}, not a model")
     return model
+
+
+def load_logs(path: Path) -> lm.Trajectories:
+    """The logs in a file; models are refused."""
+    logs = lm.load(path)
+    if not isinstance(logs, lm.Trajectories):
+        raise typer.BadParameter(f"{path} holds {type(logs).__name__}, not logs")
+    return logs
+
+
+def contexts_of(text: str) -> int | Literal["auto"]:
+    """The value of `--contexts`."""
+    if text == "auto":
+        return "auto"
+    if not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
+    return int(text)
 
 
 def check_target(owner: type, path: Path) -> None:

@@ -1,0 +1,97 @@
+"""`latentmdp fit`: find the contexts in logs."""
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+from latentmdp.cli import options
+from latentmdp.cli.screen import Screen, session
+
+__all__ = ["command"]
+
+
+def command(
+    logs: options.LogsFile,
+    contexts: options.Contexts = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Save the model here (.npz or .json).")
+    ] = None,
+    max_contexts: Annotated[
+        int, typer.Option("--max-contexts", min=1, help="The most that `auto` tries.")
+    ] = 8,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Find the hidden contexts in logs and say what separates them.
+
+    Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
+    """
+    with session(as_json, quiet, debug) as screen:
+        if out is not None:
+            options.check_target(lm.LatentMDP, out)
+        number = options.contexts_of(contexts)
+        data = options.load_logs(logs)
+        with warnings.catch_warnings(record=True) as caught, screen.progress() as progress:
+            warnings.simplefilter("always")
+            progress.add_task(f"fitting {len(data)} episodes", total=None)
+            fit = lm.initialize(None, data, number, max_contexts=max_contexts, rng=seed)
+        if out is not None:
+            lm.save(fit.model, out)
+        _show(screen, logs, data, fit, [str(w.message) for w in caught], out)
+
+
+def _show(
+    screen: Screen,
+    path: Path,
+    data: "lm.Trajectories",
+    fit: "lm.Fit",
+    messages: list[str],
+    out: Path | None,
+) -> None:
+    from latentmdp.report.contexts import assignment, largest_differences
+
+    sure = assignment(fit.responsibilities, data.counts)
+    differences = largest_differences(fit.model) if fit.model.n_contexts > 1 else []
+    screen.result(
+        logs=str(path),
+        out=None if out is None else str(out),
+        contexts=fit.model.n_contexts,
+        weights=fit.model.weights.tolist(),
+        log_likelihood=fit.log_likelihood,
+        converged=fit.converged,
+        seconds=fit.seconds,
+        share_sure=sure.share_sure,
+        expected_accuracy=sure.expected_accuracy,
+        differences=[d._asdict() for d in differences],
+        warnings=messages,
+    )
+    rows = [
+        [str(m), f"{w:.1%}", f"{size:.1f}"]
+        for m, (w, size) in enumerate(zip(fit.model.weights, sure.sizes))
+    ]
+    screen.table(f"contexts in {path}", ["context", "weight", "episodes (expected)"], rows)
+    if differences:
+        rows = [
+            [f"state {d.state}, action {d.action}", f"{d.contexts[0]} and {d.contexts[1]}",
+             f"{d.distance:.3f}"]
+            for d in differences
+        ]  # fmt: skip
+        screen.table(
+            "what separates them: L1 distance of what follows, at most 2",
+            ["where", "contexts", "distance"],
+            rows,
+        )
+    screen.say(
+        f"{sure.share_sure:.1%} of episodes belong to one context with probability 0.95 or more; "
+        f"expected accuracy of the labels {sure.expected_accuracy:.1%}",
+        "assignment",
+    )
+    if fit.selection is not None:
+        screen.say(fit.selection.statement, "number of contexts")
+    for message in messages:
+        screen.say(message, "warning")

@@ -1,0 +1,82 @@
+"""`latentmdp learn`: act in a model as if it were unknown, and learn."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+from latentmdp.cli import options
+from latentmdp.cli.screen import session
+
+__all__ = ["command"]
+
+
+def command(
+    model: options.ModelFile,
+    contexts: options.Contexts = "auto",
+    episodes: options.Episodes = 3_000,
+    out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
+    model_out: Annotated[
+        Path | None, typer.Option("--model-out", help="Save the learned model here.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Go on from here if interrupted (.npz).")
+    ] = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Learn to act in a model from nothing: neither its numbers nor its contexts are shown.
+
+    Example: `latentmdp learn m.npz --episodes 3000 --out policy.npz`
+    """
+    with session(as_json, quiet, debug) as screen:
+        if out is not None:
+            options.check_target(lm.AlphaVectorPolicy, out)
+        if model_out is not None:
+            options.check_target(lm.LatentMDP, model_out)
+        world = options.load_model(model)
+        learned = lm.learn(
+            world,
+            options.contexts_of(contexts),
+            episodes,
+            rng=seed,
+            checkpoint=checkpoint,
+            progress=screen.talks,
+        )
+        if out is not None:
+            lm.save(learned.policy, out)
+        if model_out is not None:
+            lm.save(learned.model, model_out)
+        informed = lm.QMDP().plan(world)
+        reference = lm.evaluate(world, informed.policy, episodes=20_000, rng=seed).mean
+        trailing = learned.trailing_return()
+        screen.result(
+            model=str(model),
+            episodes=episodes,
+            contexts=learned.model.n_contexts,
+            trailing_return=trailing,
+            mean_return=float(learned.returns.mean()),
+            qmdp_on_truth=reference,
+            lower=learned.plan.lower,
+            upper=learned.plan.upper,
+            seconds=learned.seconds,
+        )
+        rows = [
+            [
+                f"{p.first_episode} to {p.first_episode + p.episodes}",
+                str(p.n_contexts or "random actions"),
+                f"{p.model_error:.4g}",
+                f"{p.mean_return:.4g}",
+            ]
+            for p in learned.phases
+        ]
+        screen.table(
+            f"learning in {model}", ["episodes", "contexts", "model error", "mean return"], rows
+        )
+        screen.say(
+            f"{trailing:.4g} per episode at the end; Q-MDP on the true model earns {reference:.4g}",
+            "return",
+        )

@@ -1,0 +1,85 @@
+"""`latentmdp solve`: from logs to a policy and what it will earn."""
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+from latentmdp.cli import options
+from latentmdp.cli.screen import session
+
+__all__ = ["command"]
+
+
+def command(
+    logs: options.LogsFile,
+    contexts: options.Contexts = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
+    model_out: Annotated[
+        Path | None, typer.Option("--model-out", help="Save the fitted model here.")
+    ] = None,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
+    ] = 20,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
+
+    Example: `latentmdp solve logs.parquet --out policy.npz`
+    """
+    with session(as_json, quiet, debug) as screen:
+        if out is not None:
+            options.check_target(lm.AlphaVectorPolicy, out)
+        if model_out is not None:
+            options.check_target(lm.LatentMDP, model_out)
+        number = options.contexts_of(contexts)
+        data = options.load_logs(logs)
+        with warnings.catch_warnings(), screen.progress() as progress:
+            warnings.simplefilter("ignore")
+            progress.add_task(f"solving from {len(data)} episodes", total=None)
+            solved = lm.solve(data, number, rng=seed, bootstrap=bootstrap)
+        if out is not None:
+            lm.save(solved.policy, out)
+        if model_out is not None:
+            lm.save(solved.model, model_out)
+        logged_return = float(data.returns().mean())
+        screen.result(
+            logs=str(logs),
+            contexts=solved.model.n_contexts,
+            value=solved.value._asdict(),
+            logged_return=logged_return,
+            first_steps={
+                "steps": solved.logged.steps,
+                "logged": _finite(solved.logged.mean),
+                "stderr": _finite(solved.logged.stderr),
+                "model": _finite(solved.model_first_steps),
+            },
+            unsupported=solved.unsupported,
+            warnings=list(solved.warnings),
+            seconds=solved.seconds,
+        )
+        steps = solved.logged.steps
+        screen.facts(
+            f"policy from {logs}",
+            {
+                "contexts found": str(solved.model.n_contexts),
+                "logged policy earned": f"{logged_return:.4g} per episode",
+                "this policy will earn": f"{solved.value} per episode (95 % interval)",
+                f"first {steps} steps, from the logs alone": (
+                    f"{solved.logged.mean:.4g} ± {solved.logged.stderr:.2g}"
+                ),
+                f"first {steps} steps, by the model": f"{solved.model_first_steps:.4g}",
+                "steps with hardly any data behind them": f"{solved.unsupported:.1%}",
+            },
+        )
+        for message in solved.warnings:
+            screen.say(message, "warning")
+
+
+def _finite(x: float) -> float | None:
+    return x if abs(x) < float("inf") else None

@@ -1,0 +1,16 @@
+"""The whole path: an environment or logs in, a policy with what is known of it out."""
+
+from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
+from latentmdp.pipeline.offline import Solved, SolveWarning, solve
+from latentmdp.pipeline.online import Learned, Phase, learn
+
+__all__ = [
+    "Interval",
+    "Learned",
+    "LoggedEstimate",
+    "Phase",
+    "SolveWarning",
+    "Solved",
+    "learn",
+    "solve",
+]

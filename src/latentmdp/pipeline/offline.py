@@ -1,0 +1,233 @@
+"""From logs to a policy, with an honest statement of what it will earn."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from latentmdp import _arrays
+from latentmdp._random import RNGLike, as_generator
+from latentmdp._threads import run_blocks
+from latentmdp.fit import Fit, FitWarning
+from latentmdp.learning.em import EM
+from latentmdp.learning.initialization import initialize
+from latentmdp.model import LatentMDP
+from latentmdp.pipeline.counting import visit_counts
+from latentmdp.pipeline.off_policy import (
+    Interval,
+    LoggedEstimate,
+    behaviour_policy,
+    logged_estimate,
+)
+from latentmdp.planning import QMDP, Plan, Planner, evaluate
+from latentmdp.policies import MarkovPolicy, Policy
+from latentmdp.simulation import simulate
+from latentmdp.space import Space
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["SolveWarning", "Solved", "solve"]
+
+Floats = NDArray[np.float64]
+
+_EPISODES = 20_000
+_FEW_VISITS = 5.0
+_LEFT_THE_DATA = 0.05
+
+
+class SolveWarning(UserWarning):
+    """The value of the policy is less certain than its interval says; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The outcome of `solve`.
+
+    Attributes
+    ----------
+    policy, plan
+        The policy and its certificate in the fitted model.
+    model, fit
+        The fitted latent MDP.
+    value : Interval
+        What the policy will earn, mean with low and high end: its value in the fitted model, less
+        the flattery of having been planned there.
+    flattery
+        What was taken off.
+    logged : LoggedEstimate
+        The importance-sampling estimate over the first steps, straight from the logs.
+    model_first_steps
+        The fitted model's value of those same steps.
+    unsupported
+        Share of the policy's steps in the fitted model at (m, s, a) seen fewer than 5 times.
+    warnings
+        What a user should know before relying on it.
+    """
+
+    policy: Policy
+    plan: Plan
+    model: LatentMDP
+    fit: Fit
+    value: Interval
+    flattery: float
+    logged: LoggedEstimate
+    model_first_steps: float
+    unsupported: float
+    warnings: tuple[str, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+
+
+def solve(
+    logs: Trajectories,
+    n_contexts: int | Literal["auto"] = "auto",
+    rng: RNGLike = None,
+    *,
+    planner: Planner | None = None,
+    behaviour: ArrayLike | None = None,
+    confidence: float = 0.95,
+    bootstrap: int = 20,
+    max_contexts: int = 10,
+    progress: bool = False,
+) -> Solved:
+    """Find the contexts in logs, plan, and estimate what the policy will earn.
+
+    Parameters
+    ----------
+    logs
+        Episodes of individuals of unknown context; the horizon is that of the longest.
+    n_contexts
+        M; "auto" chooses it (`fit.selection` tells how).
+    planner
+        Q-MDP by default.
+    behaviour : (S, A) or None
+        Probabilities with which the logged actions were chosen; estimated by default.
+    confidence
+        Of the interval in `value`.
+    bootstrap
+        Number of times the whole path is repeated on simulated logs to measure the uncertainty.
+    """
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+    bootstrap = _arrays.positive_integer("bootstrap", bootstrap)
+    if bootstrap < 2:
+        raise ValueError("bootstrap must be at least 2 to measure a spread")
+    began = time.perf_counter()
+    generator = as_generator(rng)
+    known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
+    planner = QMDP(smoothing=_acting_smoothing(logs)) if planner is None else planner
+    fit = initialize(
+        None, logs, n_contexts, max_contexts=max_contexts, rng=generator, progress=progress
+    )
+    plan = planner.plan(fit.model)
+    promised = _value(fit.model, plan.policy, generator)
+    differences = _bootstrap(logs, fit, planner, known, bootstrap, generator)
+    value = _corrected(promised, differences, confidence)
+    logged = logged_estimate(logs, plan.policy, fit.model, known, generator)
+    first_steps = _first_steps(fit.model, plan.policy, logged.steps, generator)
+    unsupported = _unsupported(logs, fit, plan.policy, generator)
+    found = _warnings(logged, first_steps, unsupported)
+    for message in found:
+        warnings.warn(message, SolveWarning, stacklevel=2)
+    return Solved(
+        policy=plan.policy,
+        plan=plan,
+        model=fit.model,
+        fit=fit,
+        value=value,
+        flattery=float(differences.mean()),
+        logged=logged,
+        model_first_steps=first_steps,
+        unsupported=unsupported,
+        warnings=found,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _bootstrap(
+    logs: Trajectories,
+    fit: Fit,
+    planner: Planner,
+    behaviour: Floats,
+    repeats: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Value in the refitted model minus value in the fitted one, of the policy planned there."""
+    seeds = rng.integers(0, 2**63, size=repeats)
+    policy = MarkovPolicy(behaviour)
+    em = EM(fit.model.n_contexts, smoothing=fit.smoothing, threads=1)
+
+    def repeat(first: int, _: int) -> float:
+        own = np.random.default_rng(int(seeds[first]))
+        drawn = simulate(fit.model, policy, logs.n_episodes, own, threads=1)
+        again = em.fit(drawn.without_contexts(), start=fit.model, rng=own)
+        planned = planner.plan(again.model).policy
+        return _value(again.model, planned, own) - _value(fit.model, planned, own)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        return np.array(run_blocks(repeat, [(i, i + 1) for i in range(repeats)], None))
+
+
+def _corrected(promised: float, differences: Floats, confidence: float) -> Interval:
+    mean = promised - float(differences.mean())
+    n = differences.size
+    spread = float(differences.std(ddof=1)) * np.sqrt(1.0 + 1.0 / n)
+    half = float(stats.t.ppf(0.5 + confidence / 2.0, n - 1)) * spread
+    return Interval(mean, mean - half, mean + half)
+
+
+def _value(model: LatentMDP, policy: Policy, rng: np.random.Generator) -> float:
+    return evaluate(model, policy, _EPISODES, rng, threads=1).mean
+
+
+def _first_steps(model: LatentMDP, policy: Policy, steps: int, rng: np.random.Generator) -> float:
+    if steps == 0:
+        return float("nan")
+    logs = simulate(model, policy, _EPISODES, rng)
+    earned = model.reward_values[logs.as_arrays()[2][:, :steps]]
+    return float((earned @ model.discount ** np.arange(steps)).mean())
+
+
+def _unsupported(logs: Trajectories, fit: Fit, policy: Policy, rng: np.random.Generator) -> float:
+    """Share of the policy's steps at (m, s, a) with hardly any data behind them."""
+    visits = visit_counts(logs, fit.responsibilities, Space.of(fit.model))
+    played = simulate(fit.model, policy, _EPISODES, rng)
+    states, actions, _ = played.as_arrays()
+    assert played.contexts is not None
+    return float((visits[played.contexts[:, None], states[:, :-1], actions] < _FEW_VISITS).mean())
+
+
+def _warnings(logged: LoggedEstimate, first_steps: float, unsupported: float) -> tuple[str, ...]:
+    found = []
+    if unsupported > _LEFT_THE_DATA:
+        found.append(
+            f"the policy leaves the data: {unsupported:.0%} of its steps are at a context, state "
+            f"and action seen fewer than {_FEW_VISITS:g} times"
+        )
+    if logged.steps == 0:
+        found.append("no logged episode agrees with the policy: nothing checks the fitted model")
+    elif abs(logged.mean - first_steps) > 4.0 * logged.stderr:
+        found.append(
+            f"the logs and the model disagree on the first {logged.steps} steps: "
+            f"{logged.mean:.4g} ± {logged.stderr:.2g} and {first_steps:.4g}"
+        )
+    return tuple(found)
+
+
+def _acting_smoothing(logs: Trajectories) -> float:
+    """A little smoothing: a fitted model is wrong somewhere, and the filter must survive it."""
+    return min(1e-3, 0.1 / (logs.n_states * logs.n_rewards))
+
+
+def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:
+    rows: Any = _arrays.as_floats("behaviour", behaviour)
+    if rows.shape != (logs.n_states, logs.n_actions):
+        raise ValueError(
+            f"behaviour must have shape {(logs.n_states, logs.n_actions)}, got {rows.shape}"
+        )
+    return _arrays.distributions("behaviour", rows, ("state",))

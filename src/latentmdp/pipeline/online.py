@@ -1,0 +1,275 @@
+"""Learning to act from nothing: no initialisation, no hindsight.
+
+    explore a little with uniformly random actions
+    repeat, at growing intervals:
+        fit a latent MDP to all episodes so far by maximum likelihood, from several starts
+        plan in the fitted model, optimistically: rows seen less than once have no future but the
+            most an episode can earn, others a bonus of `bonus` / sqrt(N_m(s, a))
+        play that policy, whose filter infers the context within each episode
+
+Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
+never takes a wrong label back; it needs a good start. Refitting on the whole history relabels
+every episode, so early mistakes do not stay. `preset="paper"` is the path of [kwon2021, Thm. 3.5]
+instead: a spectral start from random episodes, then L-UCRL with inferred contexts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp import _arrays, metrics
+from latentmdp._random import RNGLike, philox_key
+from latentmdp.fit import Fit, FitWarning
+from latentmdp.learning.em import EM
+from latentmdp.learning.initialization import initialize
+from latentmdp.learning.worlds import World, as_world
+from latentmdp.model import LatentMDP
+from latentmdp.pipeline.counting import visit_counts
+from latentmdp.pipeline.playing import play_batch
+from latentmdp.pipeline.progress import Progress
+from latentmdp.pipeline.saving import Phase, Saved, read_progress, write_progress
+from latentmdp.planning import HSVI, QMDP, Plan, Planner
+from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["Learned", "Phase", "learn"]
+
+Floats = NDArray[np.float64]
+
+_ACTING_SMOOTHING = 1e-3
+_POOLED_WEIGHT = 2.0
+_FEWEST = 25
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The outcome of `learn`.
+
+    Attributes
+    ----------
+    returns : (K,)
+        The return of each episode, exploration included.
+    policy, plan
+        The policy for the episodes to come and its certificate in the fitted model.
+    model, fit
+        The latent MDP fitted to all episodes.
+    phases
+        How the estimate and the return moved; `model_error` is NaN where the truth is unknown.
+    logs
+        All episodes played.
+    """
+
+    returns: Floats
+    policy: Policy
+    plan: Plan
+    model: LatentMDP
+    fit: Fit
+    phases: tuple[Phase, ...]
+    logs: Trajectories
+    settings: dict[str, Any]
+    seconds: float = field(default=0.0, compare=False)
+
+    def trailing_return(self, window: int = 1_000) -> float:
+        """Mean return of the last `window` episodes."""
+        return float(self.returns[-window:].mean())
+
+    def regret(self, reference: Plan) -> Floats:
+        """Cumulative regret, exploration included, against a plan of the true model."""
+        if reference.upper is None:
+            raise ValueError("reference: the plan has no upper bound on V*")
+        return metrics.regret(self.returns, reference.upper, reference.guarantee)
+
+
+def learn(
+    world: Any,
+    n_contexts: int | Literal["auto"] = "auto",
+    episodes: int = 10_000,
+    rng: RNGLike = None,
+    *,
+    explore: int = 100,
+    growth: float = 1.3,
+    restarts: int = 3,
+    bonus: float = 0.2,
+    max_contexts: int = 10,
+    planner: Planner | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> Learned:
+    """Learn to act in a world whose contexts are never shown.
+
+    Parameters
+    ----------
+    world
+        A `LatentMDP`, a Gymnasium environment with Discrete spaces, or `lm.envs.adapt(env, ...)`.
+    n_contexts
+        M; "auto" chooses it by held-out likelihood, again each time the data have doubled.
+    episodes
+        K, exploration included.
+    explore
+        Episodes of uniformly random actions at the beginning.
+    growth
+        The data grow by this factor between two fits.
+    restarts
+        Fresh starts of each fit, beside the one from the fit before.
+    bonus
+        Optimism about rows that were seen: bonus / sqrt(N), at most what an episode can earn.
+    planner
+        Makes the final plan; HSVI to a gap of 1 % within 10 seconds by default. While learning,
+        plans are Q-MDP's.
+    checkpoint
+        A file to go on from after an interruption; the result is the same to the bit.
+
+    Returns
+    -------
+    Learned
+    """
+    if n_contexts != "auto":
+        n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
+    if not growth > 1.0:
+        raise ValueError(f"growth must be above 1, got {growth}")
+    if not (np.isfinite(bonus) and bonus >= 0.0):
+        raise ValueError(f"bonus must be finite and not negative, got {bonus}")
+    settings = {
+        "n_contexts": n_contexts,
+        "episodes": _arrays.positive_integer("episodes", episodes),
+        "explore": _arrays.positive_integer("explore", explore),
+        "growth": float(growth),
+        "restarts": _arrays.positive_integer("restarts", restarts),
+        "bonus": float(bonus),
+        "max_contexts": _arrays.positive_integer("max_contexts", max_contexts),
+        "seed": philox_key(rng),
+    }
+    final = planner if planner is not None else HSVI(gap=0.01, time_limit=10.0)
+    return _Learning(as_world(world), settings, checkpoint, progress).run(final)
+
+
+class _Learning:
+    """One run of `learn`: the episodes so far, the current fit and what led there."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: dict[str, Any],
+        checkpoint: str | os.PathLike[str] | None,
+        progress: bool,
+    ) -> None:
+        self.world, self.settings, self.checkpoint = world, settings, checkpoint
+        self.progress = progress
+        self.began = time.perf_counter()
+        self.state = Saved.fresh(world.space)
+        self.fit: Fit | None = None
+
+    @property
+    def played(self) -> int:
+        return len(self.state.logs)
+
+    def run(self, planner: Planner) -> Learned:
+        episodes = self.settings["episodes"]
+        if self.checkpoint is not None:
+            self.state = read_progress(self.checkpoint, self.identity(), self.world.space)
+        with Progress(episodes, shown=self.progress) as bar:
+            if self.played == 0:
+                blank = self.world.space.uniform_model()
+                self.play(UniformPolicy(), blank, min(self.settings["explore"], episodes))
+            while self.played < episodes:
+                bar.update(self.played, self.state.phases)
+                fit = self.refit()
+                believed = self.optimistic(fit)
+                policy = QMDP(smoothing=_ACTING_SMOOTHING).plan(believed).policy
+                longer = int(self.played * (self.settings["growth"] - 1.0))
+                length = min(max(_FEWEST, longer), episodes - self.played)
+                self.play(policy, believed, length)
+            bar.update(self.played, self.state.phases)
+            fit = self.refit()
+        model = self.sized(fit.model)
+        plan = planner.plan(model)
+        logs = self.state.logs
+        return Learned(
+            returns=logs.returns(self.world.space.discount),
+            policy=plan.policy,
+            plan=plan,
+            model=model,
+            fit=fit,
+            phases=self.state.phases,
+            logs=logs,
+            settings=self.identity(),
+            seconds=time.perf_counter() - self.began,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this run from others."""
+        return {**self.settings, "world": self.world.fingerprint()}
+
+    def play(self, policy: Policy, believed: LatentMDP, episodes: int) -> None:
+        """Play a phase, and save."""
+        new = play_batch(self.world, policy, believed, episodes, self.settings["seed"], self.played)
+        phase = Phase(
+            first_episode=self.played,
+            episodes=episodes,
+            n_contexts=0 if self.fit is None else self.fit.model.n_contexts,
+            log_likelihood=float("nan") if self.fit is None else self.fit.log_likelihood,
+            model_error=self.error(),
+            mean_return=float(new.returns(self.world.space.discount).mean()),
+        )
+        model = None if self.fit is None else self.fit.model
+        self.state = self.state.extended(new, phase, model)
+        if self.checkpoint is not None:
+            write_progress(self.checkpoint, self.identity(), self.state)
+
+    def refit(self) -> Fit:
+        """Maximum likelihood on all episodes: the previous estimate and fresh starts compete."""
+        number = self.settings["n_contexts"]
+        rng = np.random.default_rng([self.settings["seed"], len(self.state.phases)])
+        previous = self.state.model
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            if number == "auto":
+                number = self.choose(previous, rng)
+            em = EM(number, restarts=self.settings["restarts"], smoothing=_POOLED_WEIGHT)
+            start: Any = None
+            if previous is not None and previous.n_contexts == number:
+                start = [previous, None]
+            self.fit = em.fit(self.state.logs, start=start, rng=rng)
+        return self.fit
+
+    def choose(self, previous: LatentMDP | None, rng: np.random.Generator) -> int:
+        """The number of contexts, looked at again whenever the data have doubled."""
+        if previous is not None and self.played < 2 * self.state.chosen_at:
+            return previous.n_contexts
+        most = self.settings["max_contexts"]
+        found = initialize(None, self.state.logs, "auto", max_contexts=most, rng=rng)
+        self.state = self.state.chosen(self.played)
+        return found.model.n_contexts
+
+    def optimistic(self, fit: Fit) -> LatentMDP:
+        """The fitted model with what it does not know made attractive."""
+        visits = visit_counts(self.state.logs, fit.responsibilities, self.world.space)
+        reach = self.world.space.largest_return
+        unseen = visits < 1.0
+        bonus = np.minimum(reach, self.settings["bonus"] / np.sqrt(np.maximum(visits, 1.0)))
+        model = self.sized(fit.model)
+        return model.replace(
+            transitions=np.where(unseen[..., None], 0.0, model.transitions),
+            rewards=np.where(unseen[..., None], 0.0, model.reward_probs),
+            bonus=np.where(unseen, reach, bonus),
+            allow_unvisited=True,
+        )
+
+    def sized(self, model: LatentMDP) -> LatentMDP:
+        """The fitted model with the world's horizon and discount."""
+        space = self.world.space
+        return model.replace(horizon=space.horizon, discount=space.discount)
+
+    def error(self) -> float:
+        """Model error where the truth is known and has as many contexts."""
+        truth = self.world.model
+        if truth is None or self.fit is None or truth.n_contexts != self.fit.model.n_contexts:
+            return float("nan")
+        return metrics.model_error(truth, self.fit.model)

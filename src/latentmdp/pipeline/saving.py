@@ -1,0 +1,99 @@
+"""Progress of `learn` on disk: its episodes, its last estimate and the phases behind it.
+
+Everything else follows from the seed, so a run that goes on from here ends as if it had never
+stopped. Files are replaced whole, never edited.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from latentmdp.learning.checkpoint import read_checkpoint, write_checkpoint
+from latentmdp.model import LatentMDP
+from latentmdp.space import Space
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["Phase", "Saved", "read_progress", "write_progress"]
+
+_LOGS = ("states", "actions", "rewards", "offsets")
+_MODEL = ("transitions", "reward_probs", "initial", "weights")
+
+
+class Phase(NamedTuple):
+    """What was known when a policy was made, and what it earned."""
+
+    first_episode: int
+    episodes: int
+    n_contexts: int
+    log_likelihood: float
+    model_error: float
+    mean_return: float
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a run carries from phase to phase."""
+
+    logs: Trajectories
+    phases: tuple[Phase, ...]
+    model: LatentMDP | None
+    chosen_at: int
+
+    @classmethod
+    def fresh(cls, space: Space) -> Saved:
+        """Nothing played yet."""
+        return cls(_logs(space, [], [], [], [0]), (), None, 0)
+
+    def extended(self, new: Trajectories, phase: Phase, model: LatentMDP | None) -> Saved:
+        """After one more phase, played on the grounds of `model`."""
+        logs = Trajectories.concat([self.logs, new])
+        return Saved(logs, (*self.phases, phase), model, self.chosen_at)
+
+    def chosen(self, episodes: int) -> Saved:
+        """The number of contexts was chosen with this many episodes."""
+        return replace(self, chosen_at=episodes)
+
+
+def write_progress(path: str | os.PathLike[str], identity: dict[str, Any], saved: Saved) -> None:
+    """Replace the file at `path`."""
+    arrays = {name: getattr(saved.logs, name) for name in _LOGS}
+    arrays["phases"] = np.array(saved.phases, dtype=np.float64)
+    arrays["chosen_at"] = np.array(saved.chosen_at)
+    if saved.model is not None:
+        arrays |= {f"model_{name}": getattr(saved.model, name) for name in _MODEL}
+    write_checkpoint(path, identity, arrays)
+
+
+def read_progress(path: str | os.PathLike[str], identity: dict[str, Any], space: Space) -> Saved:
+    """What the file at `path` holds, or a fresh start; a foreign file is refused."""
+    arrays = read_checkpoint(path, identity, {})
+    if arrays is None:
+        return Saved.fresh(space)
+    model = None
+    if "model_transitions" in arrays:
+        T, R, nu, w = (arrays[f"model_{name}"] for name in _MODEL)
+        model = LatentMDP(
+            T, R, initial=nu, weights=w, horizon=space.horizon, reward_values=space.rewards
+        )
+    phases = tuple(
+        Phase(int(first), int(count), int(M), *map(float, rest))
+        for first, count, M, *rest in arrays["phases"]
+    )
+    logs = _logs(space, *(arrays[name] for name in _LOGS))
+    return Saved(logs, phases, model, int(arrays["chosen_at"]))
+
+
+def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:
+    return Trajectories(
+        states,
+        actions,
+        rewards,
+        offsets,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.rewards,
+    )
