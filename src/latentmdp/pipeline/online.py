@@ -9,8 +9,7 @@
 
 Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
 never takes a wrong label back; it needs a good start. Refitting on the whole history relabels
-every episode, so early mistakes do not stay. `preset="paper"` is the path of [kwon2021, Thm. 3.5]
-instead: a spectral start from random episodes, then L-UCRL with inferred contexts.
+every episode, so early mistakes do not stay.
 """
 
 from __future__ import annotations
@@ -93,8 +92,8 @@ def learn(
     episodes: int = 10_000,
     rng: RNGLike = None,
     *,
-    explore: int = 100,
-    growth: float = 1.3,
+    explore: int = 50,
+    growth: float = 1.15,
     restarts: int = 3,
     bonus: float = 0.2,
     max_contexts: int = 10,
