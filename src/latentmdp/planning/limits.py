@@ -8,10 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
 
-from numba.core import event
+from latentmdp._compile_clock import compile_seconds
 
 __all__ = ["Progress", "Stop", "limit"]
 
@@ -21,31 +19,6 @@ _SHARE = 0.97
 
 class Stop(Exception):  # noqa: N818, it is no error: a limit was reached, and the text says which
     """A limit was reached."""
-
-
-class _CompileClock(event.Listener):
-    """Seconds that numba has spent compiling, or loading compiled code, in this process."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._depth, self._since = 0, 0.0
-
-    def on_start(self, event: Any) -> None:
-        if self._depth == 0:
-            self._since = time.perf_counter()
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += time.perf_counter() - self._since
-
-
-@lru_cache(maxsize=1)
-def _compile_clock() -> _CompileClock:
-    clock = _CompileClock()
-    event.register("numba:compiler_lock", clock)  # type: ignore[no-untyped-call]
-    return clock
 
 
 class Progress:
@@ -71,12 +44,12 @@ class Progress:
         self.history: list[tuple[float, float, float]] = []
         self._on_progress = on_progress
         self._interrupted = False
-        self._start = time.perf_counter() - _compile_clock().seconds
+        self._start = time.perf_counter() - compile_seconds()
 
     @property
     def seconds(self) -> float:
         """Seconds since the start, less those spent compiling."""
-        return time.perf_counter() - _compile_clock().seconds - self._start
+        return time.perf_counter() - compile_seconds() - self._start
 
     @property
     def remaining(self) -> float:

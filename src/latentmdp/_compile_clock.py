@@ -1,0 +1,39 @@
+"""How long this process has waited for numba to compile, or to load, compiled code."""
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from numba.core import event
+
+__all__ = ["compile_seconds"]
+
+
+class _CompileClock(event.Listener):
+    """Seconds that numba has spent compiling, or loading compiled code, in this process."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth, self._since = 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._since = time.perf_counter()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._since
+
+
+def compile_seconds() -> float:
+    """Seconds spent compiling since the first call."""
+    return _clock().seconds
+
+
+@lru_cache(maxsize=1)
+def _clock() -> _CompileClock:
+    clock = _CompileClock()
+    event.register("numba:compiler_lock", clock)  # type: ignore[no-untyped-call]
+    return clock
