@@ -25,9 +25,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise typer.BadParameter(f"{path}: not valid TOML: {error}") from None
     for key, value in found.items():
         if isinstance(value, dict):
-            raise typer.BadParameter(
-                f"{path}: {key!r} is a table; write key = value"
-            )
+            raise typer.BadParameter(f"{path}: {key!r} is a table; write key = value")
     return {key.replace("-", "_"): value for key, value in found.items()}
 
 
