@@ -69,7 +69,7 @@ def test_a_killed_writer_is_succeeded(holder):
     child.wait()
     assert os.path.exists(f"{path}.lock")
     with one_writer(path):
-        assert json.loads(open(f"{path}.lock").read())["pid"] == os.getpid()
+        assert json.loads(path.with_name("run.npz.lock").read_text())["pid"] == os.getpid()
     assert not os.path.exists(f"{path}.lock")
 
 
