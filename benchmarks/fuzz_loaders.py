@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz_loaders.py [files per loader, default 10000]
 
-A file is loaded, or refused with an error of the library that says why. Mutations change bytes, cut,
-repeat and splice them, and, where a checksum would catch that, change the parts inside and pack
-them again: members of an archive, tokens of a text, metadata of a Parquet file. Seeds are fixed.
-Every loader has a process of its own, so a crash is seen and memory is its own.
+A file is loaded, or refused with an error of the library that says why. Mutations change bytes,
+cut, repeat and splice them, and, where a checksum would catch that, change the parts inside and
+pack them again: members of an archive, tokens of a text, metadata of a Parquet file.
+Seeds are fixed. Every loader has a process of its own, so a crash is seen and memory is its own.
 """
 
 import io
@@ -28,7 +28,7 @@ MEMORY = 2**30
 
 NUMBERS = (0, 1, -1, 2**31, 2**63, -(2**40), 1e308, 1e-320, float("nan"), float("inf"))
 TOKENS = [
-    *(b"0 1 -1 -7 3.5 1e999 1e-400 99999999999999999999 NaN null true [] {} [[]] <a/> \xff".split()),
+    *(b"0 1 -1 -7 3.5 1e999 1e-400 9999999999999999999 NaN null true [] {} [[]] <a/> \xff".split()),
     b"", b'""', b'"x"', b"\x00" * 8, b"<!DOCTYPE a>", b"&x;", b"9" * 400, b"\n",
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import io
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,36 @@ def test_the_readme_has_its_ten_lines():
     statements = [line for line in first[1].splitlines() if line.strip()]
     assert 8 <= len(statements) <= 12
     assert first[2] is not None
+
+
+def test_the_reference_has_every_public_name():
+    import latentmdp
+
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    modules = {m for page in pages for m in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.M)}
+    for name in set(latentmdp.__all__) - {"__version__", *latentmdp._SUBPACKAGES}:
+        owner = getattr(latentmdp, name).__module__
+        assert owner in modules, f"{name} of {owner}"
+    for package in latentmdp._SUBPACKAGES:
+        names = getattr(latentmdp, package).__all__
+        for owner in {getattr(getattr(latentmdp, package), name).__module__ for name in names}:
+            assert owner in modules, f"{owner} of {package}"
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f": {page.relative_to(ROOT / 'docs').as_posix()}\n" in navigation, page
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out.strip()
 
 
 def test_links_between_pages_lead_somewhere():
