@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 import typer
@@ -13,6 +14,8 @@ from latentmdp.cli.commands.list import KINDS
 
 runner = CliRunner()
 LONG = {"learn", "lucrl", "solve", "fit", "plan", "simulate", "reproduce"}
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GROUP = typer.main.get_command(app)
 
 
@@ -49,6 +52,26 @@ def test_the_example_of_the_help_parses(command):
             assert word in known, f"{command}: {word}"
 
 
+def commands_in(page):
+    """Every `latentmdp ...` line of the shell blocks of a page, without its comment."""
+    for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["latentmdp"]:
+                yield words[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_documents_exist(page):
+    for command, *rest in commands_in(page):
+        if command.startswith("--"):
+            continue
+        assert command in COMMANDS, command
+        more = GROUP.commands[command].context_settings.get("ignore_unknown_options")
+        for word in rest:
+            assert not word.startswith("--") or more or word in parameters(command), word
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_unknown_options_end_with_code_2(command):
     result = runner.invoke(app, [command, "--certainly-not-an-option"])
@@ -67,14 +90,11 @@ def test_a_fault_within_ends_with_code_1_and_no_traceback(command, monkeypatch, 
     monkeypatch.setattr(screen, "Screen", fails)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.npz").write_bytes(b"x")
-    needed = {"model": "file.npz", "file": "file.npz", "logs": "file.npz", "source": "file.npz"}
-    arguments = [
-        needed.get(p.name, "thing.npz")
-        for p in GROUP.commands[command].params
-        if p.param_type_name == "argument" and p.required
-    ]
-    if command == "simulate":
-        arguments += ["--out", "logs.npz"]
+    arguments = []
+    for parameter in GROUP.commands[command].params:
+        if parameter.required:
+            named = parameter.param_type_name == "option"
+            arguments += [parameter.opts[0], "file.npz"] if named else ["file.npz"]
     result = runner.invoke(app, [command, *arguments])
     assert result.exit_code == 1
     assert result.stderr == "error: unexpected RuntimeError: out of luck (--debug shows where)\n"
