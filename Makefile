@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench experiments docs clean
+.PHONY: help demo test lint bench experiments docs package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -41,6 +41,14 @@ docs: $(VENV)/.docs  ## the documentation, as a static site under site/
 	$(BIN)/python -m latentmdp.report.explanation docs/explanation/pictures > /dev/null
 	$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+package: $(VENV)/.dev  ## wheel and sdist under dist/, the wheel tried in an empty environment
+	rm -rf dist build
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m venv build/empty
+	build/empty/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt dist/*.whl
+	cd build && empty/bin/latentmdp make visitor --out visitor.npz && empty/bin/latentmdp plan visitor.npz
+	cd build && empty/bin/python -c "from importlib.resources import files; assert (files('latentmdp') / 'py.typed').is_file()"
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) out site dist build docs/explanation/pictures .mypy_cache .pytest_cache .ruff_cache .hypothesis

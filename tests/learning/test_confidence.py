@@ -77,6 +77,19 @@ def test_the_confidence_set_covers():
         assert confidence_set_contains(model, estimate, counts.visits, counts.episodes, c)
 
 
+def test_the_confidence_set_covers_with_inferred_contexts():
+    """Corollary 1: from a good start and with separated contexts, beliefs are right but for few
+    episodes, and the truth stays in the set around counts that were only inferred."""
+    model = lm.make("separated", contexts=2, states=4, actions=2, horizon=40, delta=1.2, rng=0)
+    known = lm.simulate(model, lm.UniformPolicy(), 100, rng=1)
+    c = confidence_constants(2, 4, 2, 40, 400, 0.05)
+    for seed in range(3):
+        run = lm.LUCRL(contexts="inferred", start=known).run(model, 400, rng=seed)
+        counts = run.counts
+        assert run.beliefs.mean() > 0.99
+        assert confidence_set_contains(model, run.model, counts.visits, counts.episodes, c)
+
+
 def test_a_model_far_away_is_outside():
     model, other = (random_model(s, contexts=2, states=4, actions=2) for s in (1, 2))
     counts = sampled_counts(model, 5_000, 0)

@@ -22,6 +22,7 @@ COMMANDS = (
     "evaluate",
     "reproduce",
     "convert",
+    "list",
 )
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 

@@ -16,8 +16,9 @@ from latentmdp.errors import LatentMDPError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["BAD_INPUT", "INTERRUPTED", "Screen", "session"]
+__all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "Screen", "session"]
 
+FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -53,6 +54,7 @@ class Screen:
         """Print a table; columns are aligned right, but for the first and those of `words`."""
         if self.talks:
             from rich.console import Console
+            from rich.markup import escape
             from rich.table import Table
 
             table = Table(title=title, title_justify="left")
@@ -60,7 +62,7 @@ class Screen:
                 left = i == 0 or name in words
                 table.add_column(name, justify="left" if left else "right", no_wrap=i == 0)
             for row in rows:
-                table.add_row(*row)
+                table.add_row(*map(escape, row))
             Console().print(table)
 
     def facts(self, title: str, facts: dict[str, str]) -> None:
@@ -89,7 +91,10 @@ class Screen:
 
 @contextmanager
 def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
-    """Run a command's body: bad input ends with code 2 and no traceback, Ctrl-C with 130."""
+    """Run a command's body; no error shows a traceback unless `debug` asks for it.
+
+    Bad input ends with code 2, Ctrl-C with 130, and what nobody foresaw with 1.
+    """
     try:
         yield Screen(as_json, quiet)
     except KeyboardInterrupt:
@@ -98,12 +103,20 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     except BrokenPipeError:
         # The reader of a pipe has gone; keep the interpreter from complaining as it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
     except (LatentMDPError, ValueError, TypeError, OSError) as error:
         if debug:
             raise
         typer.secho(f"error: {_reason(error)}", err=True, fg="red")
         raise typer.Exit(BAD_INPUT) from None
+    except Exception as error:
+        if debug:
+            raise
+        told = f"{type(error).__name__}: {error} (--debug shows where)"
+        typer.secho(f"error: unexpected {told}", err=True, fg="red")
+        raise typer.Exit(FAILED) from None
 
 
 def _reason(error: Exception) -> str:

@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike
 from latentmdp import _threads
 from latentmdp._version import __version__
 from latentmdp.io.atomic import atomic_write
+from latentmdp.io.lock import one_writer
 
 __all__ = ["Claim", "Findings", "Outputs", "Setting", "reproduce", "run_sweep"]
 
@@ -154,13 +155,27 @@ def run_sweep(
     """Run every setting that has no result in `folder`, and return all results as one table.
 
     Rows carry the setting's id and values beside the columns that `work` returned. A result
-    appears whole or not at all, so a sweep that is interrupted goes on where it stopped.
+    appears whole or not at all, so a sweep that is interrupted goes on where it stopped. Two
+    sweeps at a time in one folder are refused (`LockedError`).
     """
     ids = [setting.id for setting in settings]
     if len(set(ids)) < len(ids):
         raise ValueError("settings must have distinct ids")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
+    with one_writer(place):
+        _run_missing(settings, work, place, jobs, progress, executor)
+    return pa.concat_tables([_read(place, setting) for setting in settings])
+
+
+def _run_missing(
+    settings: Sequence[Setting],
+    work: Work,
+    place: Path,
+    jobs: int | None,
+    progress: bool,
+    executor: Executor | None,
+) -> None:
     missing = [s for s in settings if not (place / s.file_name).exists()]
     with _ticker(len(settings), len(settings) - len(missing), progress) as tick:
         workers = min(_threads.thread_count(jobs), len(missing))
@@ -179,7 +194,6 @@ def run_sweep(
                     for future in futures:
                         future.cancel()
                     raise
-    return pa.concat_tables([_read(place, setting) for setting in settings])
 
 
 def _run_one(work: Work, setting: Setting, folder: str) -> None:

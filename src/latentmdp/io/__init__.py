@@ -16,5 +16,6 @@ size before it allocates and never executes code: no pickle is read or written.
 from latentmdp.io.export import export
 from latentmdp.io.files import check_target, load, save
 from latentmdp.io.kinds import Kind, register
+from latentmdp.io.lock import LockedError
 
-__all__ = ["Kind", "check_target", "export", "load", "register", "save"]
+__all__ = ["Kind", "LockedError", "check_target", "export", "load", "register", "save"]

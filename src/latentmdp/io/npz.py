@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,7 +21,7 @@ from latentmdp.errors import FormatError
 from latentmdp.io import kinds, limits
 from latentmdp.io.json import parse
 
-__all__ = ["read", "write"]
+__all__ = ["read", "read_arrays", "write"]
 
 MAX_MEMBERS = 64
 MAX_NPY_HEADER = 10_000
@@ -42,12 +44,7 @@ def write(stream: BinaryIO, obj: Any) -> None:
 
 def read(stream: BinaryIO) -> Any:
     """Read what `write` wrote."""
-    size = limits.file_size(stream)
-    if not zipfile.is_zipfile(stream):
-        raise FormatError("not an npz archive, or truncated")
-    stream.seek(0)
-    with zipfile.ZipFile(stream) as archive:
-        members = _members(archive, size)
+    with _opened(stream) as (archive, members):
         if "header" not in members:
             raise FormatError("not written by latentmdp: it has no member 'header'")
         header = parse(_text(_array(archive, members.pop("header"))))
@@ -60,6 +57,22 @@ def read(stream: BinaryIO) -> Any:
             raise FormatError("the header has no 'values'")
         arrays = {name: _array(archive, member) for name, member in members.items()}
     return kinds.decode(kinds.Document(kind.name, arrays, values))
+
+
+def read_arrays(stream: BinaryIO) -> dict[str, NDArray[Any]]:
+    """Every array of an archive, under the same checks, whatever it stands for."""
+    with _opened(stream) as (archive, members):
+        return {name: _array(archive, member) for name, member in members.items()}
+
+
+@contextmanager
+def _opened(stream: BinaryIO) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    size = limits.file_size(stream)
+    if not zipfile.is_zipfile(stream):
+        raise FormatError("not an npz archive, or truncated")
+    stream.seek(0)
+    with zipfile.ZipFile(stream) as archive:
+        yield archive, _members(archive, size)
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -88,7 +101,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         if version not in readers:
             raise FormatError(f"member {name!r} is in the unknown npy version {version}")
         shape, fortran, dtype = readers[version](stream, max_header_size=MAX_NPY_HEADER)
-        if dtype.hasobject or dtype.kind not in "iufU":
+        if dtype.hasobject or dtype.kind not in "biufU":
             raise FormatError(f"member {name!r} holds dtype {dtype}: only plain numbers are read")
         expected = math.prod(shape) * dtype.itemsize
         if any(n < 0 for n in shape) or expected > member.file_size:

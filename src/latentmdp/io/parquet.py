@@ -33,7 +33,7 @@ from latentmdp.io import kinds, limits
 from latentmdp.io.json import parse
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["read", "write"]
+__all__ = ["check_table", "read", "write"]
 
 KEY = b"latentmdp"
 MAX_COLUMNS = 10_000
@@ -86,7 +86,7 @@ def read(stream: BinaryIO) -> Trajectories:
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise FormatError(f"has no column {missing[0]!r}; logs need {', '.join(REQUIRED)}")
-    limits.check_memory(_declared_bytes(file.metadata, names), size)
+    check_table(file, names, size)
     sizes = _sizes(schema.metadata or {})
     table = file.read(columns=names)
     return Trajectories(
@@ -94,11 +94,11 @@ def read(stream: BinaryIO) -> Trajectories:
     )
 
 
-def _declared_bytes(metadata: pq.FileMetaData, names: list[str]) -> int:
-    """The larger of what the pages decompress to and what the columns take as arrays."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+def check_table(file: pq.ParquetFile, names: list[str], size: int) -> None:
+    """Refuse a file of `size` bytes whose pages or columns ask for more than it may."""
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     pages = sum(group.total_byte_size for group in groups)
-    return max(pages, metadata.num_rows * len(names) * BYTES_PER_VALUE)
+    limits.check_memory(max(pages, file.metadata.num_rows * len(names) * BYTES_PER_VALUE), size)
 
 
 def _sizes(metadata: dict[bytes, bytes]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, philox_key
+from latentmdp.io.lock import one_writer
 from latentmdp.learning.checkpoint import read_checkpoint, write_checkpoint
 from latentmdp.learning.estimate import LearnerState
 from latentmdp.learning.results import Curve, Run
@@ -73,18 +74,21 @@ class Learner:
         ------
         CheckpointError
             The checkpoint is damaged or belongs to another run.
+        LockedError
+            Another process writes to the checkpoint.
         """
         episodes = _arrays.positive_integer("episodes", episodes)
         place = as_world(world)
         key = philox_key(rng)
         session = Session(place, self._begin(place, episodes), key, episodes)
         settings = self._run_settings(session)
-        if checkpoint is not None:
-            saved = read_checkpoint(checkpoint, settings, session.fixed_arrays())
-            if saved is not None:
-                session.restore(saved)
-        with _progress(session, progress) as tick:
-            self._play(session, settings, checkpoint, tick)
+        with one_writer(checkpoint):
+            if checkpoint is not None:
+                saved = read_checkpoint(checkpoint, settings, session.fixed_arrays())
+                if saved is not None:
+                    session.restore(saved)
+            with _progress(session, progress) as tick:
+                self._play(session, settings, checkpoint, tick)
         return self._result(session, settings)
 
     def _play(

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from latentmdp._arrays import frozen
 from latentmdp.errors import LatentMDPError
 from latentmdp.io.atomic import atomic_write
+from latentmdp.io.limits import file_size
+from latentmdp.io.parquet import check_table
 from latentmdp.learning.counts import Counts
 from latentmdp.learning.results import Curve, Run
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy, UniformPolicy
@@ -31,6 +33,9 @@ __all__ = ["RunFileError", "read_run", "write_run"]
 
 KEY = b"latentmdp"
 SCHEMA = 1
+
+_COLUMNS = {"return": "f", "belief": "f", "context": "i"}
+"""Columns that are read, and the kind of number each must hold."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -72,33 +77,43 @@ def write_run(run: Run, path: str | os.PathLike[str]) -> None:
         }
     )
     with atomic_write(path) as stream:
-        pq.write_table(table.replace_schema_metadata(metadata), stream, compression="zstd")
+        described = table.replace_schema_metadata(metadata)
+        pq.write_table(described, stream, compression="zstd", write_page_checksum=True)
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Read what `write_run` wrote."""
-    try:
-        table = pq.read_table(path)
-        metadata = table.schema.metadata or {}
-        header = json.loads(metadata[KEY])
-        if header["kind"] != "run" or header["schema"] != SCHEMA:
-            raise RunFileError(f"{path} holds {header['kind']!r} of schema {header['schema']!r}")
-        arrays = {
-            name: _array(metadata[KEY + b".array." + name.encode()], *layout)
-            for name, layout in header["arrays"].items()
-        }
-        return _assemble(table, header, arrays)
-    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
-        if isinstance(error, RunFileError):
-            raise
-        raise RunFileError(f"{path} does not hold a run: {error}") from None
+    with open(path, "rb") as stream:
+        try:
+            size = file_size(stream)
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            check_table(file, list(_COLUMNS), size)
+            table = file.read(columns=list(_COLUMNS))
+            metadata = table.schema.metadata or {}
+            header = json.loads(metadata[KEY])
+            if header["kind"] != "run" or header["schema"] != SCHEMA:
+                raise ValueError(f"it holds {header['kind']!r} of schema {header['schema']!r}")
+            arrays = {
+                name: _array(metadata[KEY + b".array." + name.encode()], *layout)
+                for name, layout in header["arrays"].items()
+            }
+            return _assemble(table, header, arrays)
+        # A damaged or hostile file can make any parser beneath raise anything.
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise RunFileError(f"{path} does not hold a run: {reason}") from None
 
 
 def _assemble(table: pa.Table, header: dict[str, Any], arrays: Arrays) -> Run:
     fields = header["space"]
     space = Space(**{**fields, "reward_values": tuple(fields["reward_values"])})
     counts = Counts(arrays["transitions"], arrays["rewards"], arrays["initial"])
-    columns = {name: frozen(table[name].to_numpy().copy()) for name in table.column_names}
+    expected = (space.n_contexts, space.n_states, space.n_actions, space.n_states)
+    if counts.transitions.shape != expected:
+        raise ValueError(f"counts have shape {counts.transitions.shape}, sizes say {expected}")
+    columns = {name: _column(table, name, kind) for name, kind in _COLUMNS.items()}
+    if arrays["curve_episodes"].shape != arrays["curve_errors"].shape:
+        raise ValueError("the two arrays of the error curve differ in shape")
     return Run(
         returns=columns["return"],
         beliefs=columns["belief"],
@@ -111,6 +126,13 @@ def _assemble(table: pa.Table, header: dict[str, Any], arrays: Arrays) -> Run:
         space=space,
         settings=header["settings"],
     )
+
+
+def _column(table: pa.Table, name: str, kind: str) -> NDArray[Any]:
+    column = table[name].to_numpy().copy()
+    if column.dtype.kind != kind:
+        raise ValueError(f"column {name!r} holds {column.dtype}")
+    return frozen(column)
 
 
 def _policy_fields(policy: Policy) -> tuple[str, dict[str, Any], Arrays]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from latentmdp import _arrays, metrics
 from latentmdp._random import RNGLike, philox_key
 from latentmdp.fit import Fit, FitWarning
+from latentmdp.io.lock import one_writer
 from latentmdp.learning.em import EM
 from latentmdp.learning.initialization import initialize
 from latentmdp.learning.worlds import World, as_world
@@ -146,7 +147,8 @@ def learn(
         "seed": philox_key(rng),
     }
     final = planner if planner is not None else HSVI(gap=0.01, time_limit=10.0)
-    return _Learning(as_world(world), settings, checkpoint, progress).run(final)
+    with one_writer(checkpoint):
+        return _Learning(as_world(world), settings, checkpoint, progress).run(final)
 
 
 class _Learning:

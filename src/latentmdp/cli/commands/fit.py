@@ -8,6 +8,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.config import Config
 from latentmdp.cli.screen import Screen, session
 
 __all__ = ["command"]
@@ -23,6 +24,7 @@ def command(
         int, typer.Option("--max-contexts", min=1, help="The most that `auto` tries.")
     ] = 8,
     seed: options.Seed = 0,
+    config: Config = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

@@ -7,6 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
 
 __all__ = ["command"]
@@ -24,6 +25,7 @@ def command(
         Path | None, typer.Option("--checkpoint", help="Go on from here if interrupted (.npz).")
     ] = None,
     seed: options.Seed = 0,
+    config: Config = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

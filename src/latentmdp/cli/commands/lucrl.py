@@ -7,6 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
 
 __all__ = ["command"]
@@ -27,6 +28,7 @@ def command(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the run (.parquet).")] = None,
     seed: options.Seed = 0,
+    config: Config = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

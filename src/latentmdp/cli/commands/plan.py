@@ -8,6 +8,7 @@ import typer
 import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.choices import planner, takes
+from latentmdp.cli.config import Config, extra_of
 from latentmdp.cli.extra import parse_extra
 from latentmdp.cli.live import closing_bounds, relative_gap
 from latentmdp.cli.screen import Screen, session
@@ -25,6 +26,7 @@ def command(
     time_limit: options.TimeLimit = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
     plot: options.Plot = None,
+    config: Config = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -41,7 +43,7 @@ def command(
             options.check_target(lm.AlphaVectorPolicy, out)
         given = {"gap": gap, "time_limit": time_limit}
         more = {name: value for name, value in given.items() if value is not None}
-        chosen = planner(method, **more, **parse_extra(context.args))
+        chosen = planner(method, **more, **extra_of(context) | parse_extra(context.args))
         plan = _watched(screen, method, chosen, options.load_model(model))
         if out is not None:
             lm.save(plan.policy, out)

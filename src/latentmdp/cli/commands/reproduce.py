@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from latentmdp.cli import options
+from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
 
 __all__ = ["command"]
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="`fig1a`, `fig1b`, ...")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="See `latentmdp list experiments`.")],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("out"),
     seeds: Annotated[
@@ -21,6 +22,7 @@ def command(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")
     ] = None,
+    config: Config = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -45,6 +47,6 @@ def command(
             ],
         )
         for claim in found.claims:
-            verdict = "[green]held[/green]" if claim.held else "[red]did not hold[/red]"
-            screen.say(f"{verdict}: {claim.paper} {claim.measured}")
+            verdict = "held:" if claim.held else "did not hold:"
+            screen.say(f"{claim.paper} {claim.measured}", verdict)
         screen.say(f"See {found.page}")

@@ -8,6 +8,7 @@ import typer
 import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.choices import policy as find_policy
+from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
 
 __all__ = ["command"]
@@ -24,6 +25,7 @@ def command(
     hide_contexts: Annotated[
         bool, typer.Option("--hide-contexts", help="Leave the true contexts out of the logs.")
     ] = False,
+    config: Config = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

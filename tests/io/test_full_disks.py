@@ -1,0 +1,127 @@
+"""A disk that is full, or a folder that is read-only: an OSError, and the old file stays whole."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+from support import random_model
+
+import latentmdp as lm
+from latentmdp.io import atomic
+from latentmdp.learning import Run
+from latentmdp.learning import base as learning_base
+
+OBJECTS = {
+    "m.npz": lambda: random_model(1),
+    "m.json": lambda: random_model(1),
+    "m.pomdp": lambda: random_model(1),
+    "m.pomdpx": lambda: random_model(1),
+    "logs.npz": lambda: lm.simulate(random_model(1), lm.UniformPolicy(), 20, rng=0),
+    "logs.parquet": lambda: lm.simulate(random_model(1), lm.UniformPolicy(), 20, rng=0),
+    "policy.npz": lambda: lm.QMDP().plan(random_model(1)).policy,
+}
+
+
+class FullDisk:
+    """A file that takes so many bytes and no more."""
+
+    def __init__(self, stream, room):
+        self.stream, self.room = stream, room
+
+    def write(self, data):
+        self.room -= len(memoryview(data).cast("B"))
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.stream.write(data)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stream.close()
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Give every file opened for atomic writing this much room; None for all it wants."""
+    plain = os.fdopen
+
+    def limit(room):
+        class Files:
+            def __getattr__(self, name):
+                return getattr(os, name)
+
+            def fdopen(self, handle, mode):
+                stream = plain(handle, mode)
+                return stream if room is None else FullDisk(stream, room)
+
+        monkeypatch.setattr(atomic, "os", Files())
+
+    return limit
+
+
+@pytest.mark.parametrize("room", [0, 100, 700])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_full_disk_leaves_the_old_file(tmp_path, name, room, disk):
+    path, saved = tmp_path / name, OBJECTS[name]()
+    lm.save(saved, path)
+    before = path.read_bytes()
+    disk(room)
+    with pytest.raises(OSError, match="No space left"):
+        lm.save(saved, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    disk(None)
+    lm.load(path)
+
+
+def test_a_run_goes_on_once_there_is_room(tmp_path, disk, monkeypatch):
+    monkeypatch.setattr(learning_base, "CHECKPOINT_SECONDS", -1.0)
+    model, path = random_model(), tmp_path / "run.npz"
+    whole = lm.LUCRL().run(model, 50, rng=1)
+    write, calls = learning_base.write_checkpoint, []
+
+    def third_is_too_much(*arguments):
+        calls.append(1)
+        disk(10 if len(calls) >= 3 else None)
+        write(*arguments)
+
+    monkeypatch.setattr(learning_base, "write_checkpoint", third_is_too_much)
+    with pytest.raises(OSError, match="No space left"):
+        lm.LUCRL().run(model, 50, rng=1, checkpoint=path)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
+    disk(None)
+    monkeypatch.setattr(learning_base, "write_checkpoint", write)
+    again = lm.LUCRL().run(model, 50, rng=1, checkpoint=path)
+    np.testing.assert_array_equal(again.returns, whole.returns)
+    out = tmp_path / "run.parquet"
+    again.save(out)
+    disk(10)
+    with pytest.raises(OSError, match="No space left"):
+        again.save(out)
+    np.testing.assert_array_equal(Run.load(out).returns, whole.returns)
+
+
+def test_a_read_only_folder_is_told_before_work_starts(tmp_path, monkeypatch):
+    model, path = random_model(), tmp_path / "run.npz"
+    lm.LUCRL().run(model, 50, rng=1, checkpoint=path)
+    before, plain = path.read_bytes(), os.open
+
+    def read_only(name, flags, *mode):
+        if flags & os.O_CREAT and str(name).startswith(str(tmp_path)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(name))
+        return plain(name, flags, *mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    played = []
+    monkeypatch.setattr(lm.LUCRL, "_advance", lambda *_: played.append(1))
+    with pytest.raises(OSError, match="Read-only"):
+        lm.LUCRL().run(model, 50, rng=1, checkpoint=path)
+    with pytest.raises(OSError, match="Read-only"):
+        lm.save(model, tmp_path / "m.npz")
+    assert not played
+    assert path.read_bytes() == before

@@ -1,0 +1,131 @@
+"""Two writers never share a file, and a writer that was killed does not stop the next."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+from support import random_model
+
+import latentmdp as lm
+from latentmdp.experiments import Setting, run_sweep
+from latentmdp.io import LockedError
+from latentmdp.io.lock import one_writer
+
+HOLD = """
+import sys
+from latentmdp.io.lock import one_writer
+with one_writer(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lock of `run.npz`."""
+    path = tmp_path / "run.npz"
+    command = [sys.executable, "-c", HOLD, str(path)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert child.stdout.readline() == b"held\n"
+    yield path, child
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    child.stdin.close()
+
+
+def left_behind(path, **fields):
+    """A lock as a writer that was killed leaves it."""
+    (path.parent / f"{path.name}.lock").write_text(json.dumps(fields))
+
+
+def dead_pid():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_another_process_is_named_and_kept_out(holder):
+    path, child = holder
+    with pytest.raises(LockedError, match=f"process {child.pid} on"):
+        lm.LUCRL().run(random_model(), 5, rng=0, checkpoint=path)
+    with pytest.raises(LockedError):
+        lm.learn(random_model(), 2, 30, rng=0, checkpoint=path)
+    assert not path.exists()
+    child.stdin.close()
+    child.wait()
+    lm.LUCRL().run(random_model(), 5, rng=0, checkpoint=path)
+    assert [p.name for p in path.parent.iterdir()] == ["run.npz"]
+
+
+def test_a_killed_writer_is_succeeded(holder):
+    path, child = holder
+    child.kill()
+    child.wait()
+    assert os.path.exists(f"{path}.lock")
+    with one_writer(path):
+        assert json.loads(path.with_name("run.npz.lock").read_text())["pid"] == os.getpid()
+    assert not os.path.exists(f"{path}.lock")
+
+
+def test_a_namesake_from_before_a_restart_is_succeeded(tmp_path):
+    left_behind(tmp_path / "a", pid=os.getpid(), host=socket.gethostname())
+    with one_writer(tmp_path / "a"), pytest.raises(LockedError), one_writer(tmp_path / "a"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_machines_are_believed(tmp_path):
+    left_behind(tmp_path / "a", pid=dead_pid(), host="elsewhere")
+    with pytest.raises(LockedError, match=r"a\.lock is held by .* on elsewhere; remove it"):
+        one_writer(tmp_path / "a").__enter__()
+
+
+def test_a_lock_without_a_name_is_believed_for_a_while(tmp_path):
+    lock = tmp_path / "a.lock"
+    lock.write_text("")
+    with pytest.raises(LockedError, match="another writer"):
+        one_writer(tmp_path / "a").__enter__()
+    os.utime(lock, (0, 0))
+    with one_writer(tmp_path / "a"):
+        pass
+
+
+def test_of_many_threads_one_takes_over(tmp_path):
+    left_behind(tmp_path / "a", pid=dead_pid(), host=socket.gethostname())
+    barrier, inside, refused = Barrier(8), [], []
+
+    def writer():
+        barrier.wait()
+        try:
+            with one_writer(tmp_path / "a"):
+                inside.append(1)
+                assert len(inside) == 1
+                done.wait()
+        except LockedError:
+            refused.append(1)
+            if len(refused) == 7:
+                done.wait()
+
+    done = Barrier(2)
+    threads = [Thread(target=writer) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert (len(inside), len(refused)) == (1, 7)
+
+
+def test_sweeps_lock_their_folder(tmp_path):
+    def nested(setting):
+        with pytest.raises(LockedError):
+            run_sweep([setting], nested, tmp_path / "runs", jobs=1)
+        return {"x": np.zeros(1)}
+
+    run_sweep([Setting("toy/0", {})], nested, tmp_path / "runs", jobs=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["runs"]
