@@ -21,6 +21,7 @@ COMMANDS = (
     "solve",
     "evaluate",
     "reproduce",
+    "report",
     "convert",
 )
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
