@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class Sizes:
     """An instance of the demonstration and how much is played on it."""
 
     arguments: dict[str, Any]
+    contexts: int | Literal["auto"]
     episodes: int
     seeds: int
     plan_seconds: float
@@ -51,15 +52,18 @@ _SEPARATED = {
     "rewards": "own",
 }
 INSTANCES = {
-    "visitor": Sizes({}, episodes=6_000, seeds=2, plan_seconds=3.0),
-    "separated": Sizes(_SEPARATED, episodes=800, seeds=3, plan_seconds=3.0),
+    "visitor": Sizes({}, contexts=5, episodes=20_000, seeds=2, plan_seconds=3.0),
+    "separated": Sizes(_SEPARATED, contexts="auto", episodes=800, seeds=3, plan_seconds=3.0),
 }
 """What `latentmdp demo` plays."""
 
 QUICK = {
-    "visitor": Sizes({}, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000),
+    "visitor": Sizes(
+        {}, contexts=5, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000
+    ),
     "separated": Sizes(
         {**_SEPARATED, "states": 5, "horizon": 12},
+        contexts="auto",
         episodes=150,
         seeds=2,
         plan_seconds=0.5,
@@ -77,15 +81,17 @@ class Chapter:
     ----------
     delta
         Separation: the least L1 distance between two contexts over all (s, a).
-    random, memoryless, best, learned : Value
+    random, memoryless, best : Value
         What policies earn per episode, the context hidden: uniformly random actions, the memoryless
-        one found by coordinate ascent, the plan for the true model, the learner's at the end.
+        one found by coordinate ascent, the plan for the true model.
     informed
         The value if the context were known: no policy earns more.
     plan
         The certificate for the true model.
-    runs
-        The runs of the learner; `learned` is the value of the first one's policy.
+    told
+        The number of contexts as the learner was told it; "auto" if it had to find out.
+    runs, learned
+        The runs of the learner, and what the final policy of each earns in the true model.
     growth
         Belief in the true context along episodes (N, H + 1), by whose filter.
     """
@@ -98,14 +104,20 @@ class Chapter:
     best: Value
     informed: float
     plan: Plan
+    told: int | Literal["auto"]
     runs: tuple[Learned, ...]
-    learned: Value
+    learned: tuple[Value, ...]
     growth: dict[str, Floats]
 
     @property
     def found(self) -> LatentMDP:
         """The model that the first run learned."""
         return self.runs[0].model
+
+    @property
+    def learned_mean(self) -> float:
+        """What the learned policies earn per episode, averaged over the runs."""
+        return float(np.mean([value.mean for value in self.learned]))
 
 
 def steps_of(sizes: Sizes) -> int:
@@ -126,7 +138,7 @@ def tell(name: str, sizes: Sizes, seed: int, report: Report) -> Chapter:
     for k in range(sizes.seeds):
         report(f"{name}: learning from nothing, {sizes.episodes:,} episodes, run {k + 1}")
         planner = HSVI(gap=0.01, time_limit=sizes.plan_seconds)
-        runs.append(learn(model, "auto", sizes.episodes, rng=seed + k, planner=planner))
+        runs.append(learn(model, sizes.contexts, sizes.episodes, rng=seed + k, planner=planner))
     report(f"{name}: watching beliefs and counting returns")
 
     def worth(policy: Policy) -> Value:
@@ -141,8 +153,9 @@ def tell(name: str, sizes: Sizes, seed: int, report: Report) -> Chapter:
         best=worth(plan.policy),
         informed=informed,
         plan=plan,
+        told=sizes.contexts,
         runs=tuple(runs),
-        learned=worth(runs[0].policy),
+        learned=tuple(worth(run.policy) for run in runs),
         growth=_growth(model, plan.policy, runs[0], seed),
     )
 

@@ -21,10 +21,10 @@ HEADER = (
     "instance",
     "random",
     "memoryless",
-    "learned from nothing",
-    "best plan, model known",
+    "learned",
+    "best plan",
     "upper bound",
-    "context known",
+    "informed",
 )
 """Columns of the table of values."""
 
@@ -58,7 +58,7 @@ def values_row(chapter: Chapter) -> tuple[str, ...]:
         chapter.name,
         _shown(chapter.random),
         _shown(chapter.memoryless),
-        _shown(chapter.learned),
+        _several(chapter.learned),
         _shown(chapter.best),
         "-" if chapter.plan.upper is None else f"{chapter.plan.upper:.3f}",
         f"{chapter.informed:.3f}",
@@ -69,22 +69,31 @@ def _shown(value: Value) -> str:
     return f"{value.mean:.3f}" + ("" if value.exact else f" ± {value.stderr:.3f}")
 
 
+def _several(values: Sequence[Value]) -> str:
+    """Mean over runs, with the lowest and the highest."""
+    means = [value.mean for value in values]
+    return f"{sum(means) / len(means):.3f} ({min(means):.3f} to {max(means):.3f})"
+
+
 def _overview(chapters: Sequence[Chapter]) -> Section:
+    shares = [
+        f"On {c.name}, what was learned earns {c.learned_mean / c.best.mean:.0%} of the best plan."
+        for c in chapters
+    ]
     table = Table(
         "Value per episode (± standard error), the context hidden",
         HEADER,
         [values_row(c) for c in chapters],
-        "Memoryless: looks at time and state only, chosen with the true model known. Learned from "
-        "nothing: was shown neither the model nor any context, nor how many there are. Upper "
-        "bound: proved by the planner for every policy. Context known: what could be earned if "
-        "the context were told.",
+        "Memoryless: looks at time and state only, found with the true model known. Learned: by "
+        "acting, from nothing; mean over runs (lowest to highest). Best plan: with memory and the "
+        "true model known; no policy earns more than its upper bound. Informed: what could be "
+        "earned if the context were told.",
     )
     picture = Picture(
         "What each policy earns",
         _values_figure(chapters),
         "As a share of the value with the context known (1.0). The step from memoryless to the "
-        "best plan is what memory, a belief over contexts, is worth; the learned policy should "
-        "come close to the best plan without having been told anything.",
+        "best plan is what memory, a belief over contexts, is worth. " + " ".join(shares),
     )
     return Section("In short", "", [table], [picture])
 
@@ -94,7 +103,8 @@ def _values_figure(chapters: Sequence[Chapter]) -> Figure:
     labels = ("random", "memoryless", "learned", "best plan")
     colours = (MUTED, COLOURS[1], COLOURS[0], COLOURS[2])
     for i, (label, colour) in enumerate(zip(labels, colours)):
-        values = [(c.random, c.memoryless, c.learned, c.best)[i].mean / c.informed for c in chapters]
+        earned = [(c.random.mean, c.memoryless.mean, c.learned_mean, c.best.mean) for c in chapters]
+        values = [row[i] / c.informed for row, c in zip(earned, chapters)]
         places = [k + 0.2 * (i - 1.5) for k in range(len(chapters))]
         drawn = axes.bar(places, values, width=0.18, color=colour)
         axes.bar_label(drawn, [f"{v:.2f}" for v in values], fontsize=8.5, padding=2)
@@ -129,16 +139,16 @@ def _learning(c: Chapter, name: str) -> Section:
     }
     curves = sections.curves_section({"learned from nothing": records}, references)
     found = ", ".join(str(run.model.n_contexts) for run in c.runs)
-    text = (
-        f"{len(c.runs)} runs of {c.runs[0].returns.size:,} episodes, exploration included, found "
-        f"{found} contexts where there are {c.model.n_contexts}. The first run's policy earns "
-        f"{_shown(c.learned)} per episode in the true model."
+    number = (
+        f"The number of contexts was not told either; the runs found {found}."
+        if c.told == "auto"
+        else f"Told is only that there are {c.told} contexts."
     )
-    if any(run.model.n_contexts != c.model.n_contexts for run in c.runs):
-        text += (
-            " Data that cannot tell two contexts apart support fewer of them; merging such "
-            "contexts costs little, since what cannot be told apart cannot be acted on."
-        )
+    text = (
+        f"{len(c.runs)} runs of {c.runs[0].returns.size:,} episodes, exploration included. The "
+        f"learner sees neither the model nor any context. {number} In the true model the final "
+        f"policies earn {_several(c.learned)} per episode."
+    )
     return Section(f"{name}: learning from nothing", text, (), curves.pictures)
 
 

@@ -67,11 +67,12 @@ def command(
 
 
 def _in_words(c: "Chapter") -> str:
-    found = [run.model.n_contexts for run in c.runs]
+    found = ", ".join(str(run.model.n_contexts) for run in c.runs)
+    number = f"found by the learner: {found}" if c.told == "auto" else "the learner was told"
     belief = c.growth["filter with the true model"].mean(axis=0)
     gap = "" if c.plan.gap is None else f", proved within {c.plan.gap:.2%} of optimal"
     return (
-        f"{c.model.n_contexts} hidden contexts, the learner found {', '.join(map(str, found))}; "
+        f"{c.model.n_contexts} hidden contexts ({number}); "
         f"belief in the true one grows from {belief[0]:.2f} to {belief[-1]:.2f} in an episode; "
         f"the plan for the true model earns {c.best.mean:.3f}{gap}."
     )
@@ -82,8 +83,7 @@ def _as_dict(c: "Chapter") -> dict[str, Any]:
         "separation": c.delta,
         "random": c.random.mean,
         "memoryless": c.memoryless.mean,
-        "learned": c.learned.mean,
-        "learned_stderr": c.learned.stderr,
+        "learned": [value.mean for value in c.learned],
         "best": c.best.mean,
         "best_stderr": c.best.stderr,
         "lower": c.plan.lower,
