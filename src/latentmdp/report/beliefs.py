@@ -97,9 +97,11 @@ def simplex_figure(episode: Episode, names: list[str]) -> Figure:
     axes.plot(*_CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
     path = episode.beliefs @ _CORNERS
     axes.plot(*path.T, color=COLOURS[0], linewidth=1.0, alpha=0.6)
-    axes.scatter(*path.T, color=COLOURS[0], s=14, zorder=3)
-    axes.scatter(*path[0], color=COLOURS[1], s=60, zorder=4, label="before the first step")
-    axes.scatter(*path[-1], color=COLOURS[2], s=60, zorder=4, label="after the last step")
+    axes.scatter(path[:, 0], path[:, 1], color=COLOURS[0], s=14, zorder=3)
+    ends = ((0, COLOURS[1], "before the first"), (-1, COLOURS[2], "after the last"))
+    for step, colour, name in ends:
+        x, y = path[step]
+        axes.scatter(x, y, color=colour, s=60, zorder=4, label=f"{name} step")
     for m, (x, y) in enumerate(_CORNERS):
         name = f"{names[m]} (true)" if m == episode.true else names[m]
         above = y > 0.0

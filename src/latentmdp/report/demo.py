@@ -40,7 +40,7 @@ class Sizes:
     episodes: int
     seeds: int
     plan_seconds: float
-    value_episodes: int = 100_000
+    value_episodes: int = 400_000
 
 
 _SEPARATED = {
@@ -58,9 +58,7 @@ INSTANCES = {
 """What `latentmdp demo` plays."""
 
 QUICK = {
-    "visitor": Sizes(
-        {}, contexts=5, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000
-    ),
+    "visitor": Sizes({}, contexts=5, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000),
     "separated": Sizes(
         {**_SEPARATED, "states": 5, "horizon": 12},
         contexts="auto",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ _VARIABLES = {
     MUTED: "--muted",
     **{colour: f"--series-{i}" for i, colour in enumerate(COLOURS)},
 }
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 11.0,
     "axes.titlesize": 11.0,

@@ -122,10 +122,16 @@ def filled(model: LatentMDP) -> LatentMDP:
     """The model with rows that were never visited made uniform, so that it can be played."""
     if not model.allow_unvisited:
         return model
-    tables = {}
-    for name, rows in (("transitions", model.transitions), ("rewards", model.reward_probs)):
-        seen = rows.sum(axis=-1, keepdims=True) > 0.0
-        tables[name] = np.where(seen, rows, 1.0 / rows.shape[-1])
     return model.replace(
-        **tables, bonus=None, initial_bonus=None, allow_unvisited=False
+        transitions=_uniform_if_empty(model.transitions),
+        rewards=_uniform_if_empty(model.reward_probs),
+        initial=_uniform_if_empty(model.initial),
+        bonus=None,
+        initial_bonus=None,
+        allow_unvisited=False,
     )
+
+
+def _uniform_if_empty(rows: Floats) -> Floats:
+    seen = rows.sum(axis=-1, keepdims=True) > 0.0
+    return np.where(seen, rows, 1.0 / rows.shape[-1])

@@ -51,9 +51,7 @@ def write_report(
     for name, members in groups.items():
         r = members[0]
         which = f"What was learned: {name}" + (f", run {r.name}" if len(members) > 1 else "")
-        page.append(
-            sections.model_section(which, filled(r.model), r.policy, r.plan, truth)
-        )
+        page.append(sections.model_section(which, filled(r.model), r.policy, r.plan, truth))
     for name, model in models.items():
         page.append(sections.model_section(f"Model {name}", model, None, None))
     tables = [*sections.settings_tables(groups), _timing(records, time.perf_counter() - began)]

@@ -191,4 +191,6 @@ def _settings(chapters: Sequence[Chapter]) -> Section:
         c.name: [record_of(f"{c.name}-{k}", run) for k, run in enumerate(c.runs)] for c in chapters
     }
     runs = sections.runs_section(groups)
-    return Section("Runs, settings and timing", "", [*runs.tables, *sections.settings_tables(groups)])
+    return Section(
+        "Runs, settings and timing", "", [*runs.tables, *sections.settings_tables(groups)]
+    )
