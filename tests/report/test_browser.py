@@ -99,6 +99,16 @@ def test_only_tables_scroll_sideways(opened, width):
     assert not outside
 
 
+def test_tables_of_words_need_no_scrolling_on_a_phone(opened):
+    page, _ = opened
+    page.set_viewport_size({"width": 375, "height": 800})
+    widths = page.eval_on_selector_all(
+        "table.stack", "all => all.map(e => [e.scrollWidth, e.parentElement.clientWidth])"
+    )
+    assert widths
+    assert all(table <= room for table, room in widths)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_can_be_read_in_both_schemes(opened, scheme):
     page, _ = opened

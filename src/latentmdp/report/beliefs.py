@@ -21,6 +21,7 @@ __all__ += ["simplex_figure"]
 Floats = NDArray[np.float64]
 
 _SMOOTHING = 1e-4
+_CHOICE = 101
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 
 
@@ -58,9 +59,14 @@ def _beliefs(
 
 
 def play_episode(world: LatentMDP, policy: Policy, believed: LatentMDP, seed: int) -> Episode:
-    """One episode of the world, seen through a filter on a model with as many contexts."""
-    along, true = _beliefs(world, policy, believed, 1, seed)
-    return Episode(along[0], int(true[0]))
+    """A typical episode of the world, seen through a filter on a model with as many contexts.
+
+    Of 101 episodes it is the one with the median belief in the true context, averaged over steps.
+    """
+    along, true = _beliefs(world, policy, believed, _CHOICE, seed)
+    speed = np.take_along_axis(along, true[:, None, None], axis=2).mean(axis=(1, 2))
+    typical = int(np.argsort(speed, kind="stable")[_CHOICE // 2])
+    return Episode(along[typical], int(true[typical]))
 
 
 def growth(
@@ -86,6 +92,7 @@ def bars_figure(episode: Episode, names: list[str]) -> Figure:
         below = below + share
     axes.set_xlabel("steps taken in the episode")
     axes.set_ylabel("probability")
+    axes.locator_params(axis="x", integer=True)
     axes.set_ylim(0.0, 1.0)
     legend(figure, columns=2 if len(names) < 7 else 3)
     return figure
@@ -128,10 +135,12 @@ def growth_figure(curves: dict[str, Floats]) -> Figure:
     for i, (name, values) in enumerate(curves.items()):
         steps = np.arange(values.shape[1])
         low, high = np.quantile(values, (0.1, 0.9), axis=0)
-        axes.plot(steps, values.mean(axis=0), color=COLOURS[i], label=name)
+        dash = "--" if i else "-"
+        axes.plot(steps, values.mean(axis=0), color=COLOURS[i], linestyle=dash, label=name)
         axes.fill_between(steps, low, high, color=COLOURS[i], alpha=0.15, linewidth=0)
     axes.set_xlabel("steps taken in the episode")
     axes.set_ylabel("belief in the true context")
+    axes.locator_params(axis="x", integer=True)
     axes.set_ylim(0.0, 1.02)
     legend(figure, columns=1)
     return figure

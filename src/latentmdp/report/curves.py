@@ -17,6 +17,7 @@ __all__ = ["error_figure", "returns_figure", "trailing", "window_of"]
 Floats = NDArray[np.float64]
 
 _POINTS = 400
+_WIDE = 100.0
 _DASHES = ("--", ":", "-.", (0, (1, 3)))
 
 
@@ -47,6 +48,7 @@ def returns_figure(
         _band(axes, shown + 1, curves[:, shown], COLOURS[i % len(COLOURS)], name)
     for (name, value), dash in zip((references or {}).items(), _DASHES):
         axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
+    axes.locator_params(axis="x", nbins=6)
     axes.set_xlabel("episodes played")
     axes.set_ylabel("mean return per episode")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
@@ -64,7 +66,9 @@ def error_figure(groups: Mapping[str, Sequence[tuple[NDArray[np.int64], Floats]]
         if known.any():
             colour = COLOURS[i % len(COLOURS)]
             _band(axes, points[known], errors[:, known], colour, name, marker=".")
-    axes.set_xscale("log")
+    low, high = axes.dataLim.intervalx
+    if low > 0.0 and high > _WIDE * low:
+        axes.set_xscale("log")
     axes.set_xlabel("episodes played")
     axes.set_ylabel("model error (sum of L1 distances)")
     axes.set_ylim(bottom=0.0)

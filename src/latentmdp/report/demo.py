@@ -61,7 +61,7 @@ QUICK = {
     "visitor": Sizes({}, contexts=5, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000),
     "separated": Sizes(
         {**_SEPARATED, "states": 5, "horizon": 12},
-        contexts="auto",
+        contexts=3,
         episodes=150,
         seeds=2,
         plan_seconds=0.5,

@@ -123,8 +123,9 @@ def belief_pictures(
         Picture(
             "Belief along one episode",
             bars_figure(episode, names),
-            f"Each bar divides one unit of probability among the contexts; the strong colour at "
-            f"the bottom is the true one, {true}, which the agent is never told. It ends at "
+            "The median of 101 episodes by how fast the truth shows. Each bar divides one unit "
+            "of probability among the contexts; the strong colour at the bottom is the true one, "
+            f"{true}, which the agent is never told. It ends at "
             f"{episode.beliefs[-1, episode.true]:.2f}, from {episode.beliefs[0, episode.true]:.2f}"
             " before the first step.",
         )

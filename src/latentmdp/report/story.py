@@ -20,7 +20,7 @@ __all__ = ["HEADER", "values_row", "write_story"]
 HEADER = (
     "instance",
     "random",
-    "memoryless",
+    "no memory",
     "learned",
     "best plan",
     "upper bound",
@@ -84,7 +84,7 @@ def _overview(chapters: Sequence[Chapter]) -> Section:
         "Value per episode (± standard error), the context hidden",
         HEADER,
         [values_row(c) for c in chapters],
-        "Memoryless: looks at time and state only, found with the true model known. Learned: by "
+        "No memory: looks at time and state only, found with the true model known. Learned: by "
         "acting, from nothing; mean over runs (lowest to highest). Best plan: with memory and the "
         "true model known; no policy earns more than its upper bound. Informed: what could be "
         "earned if the context were told.",
@@ -92,7 +92,7 @@ def _overview(chapters: Sequence[Chapter]) -> Section:
     picture = Picture(
         "What each policy earns",
         _values_figure(chapters),
-        "As a share of the value with the context known (1.0). The step from memoryless to the "
+        "As a share of the value with the context known (1.0). The step from no memory to the "
         "best plan is what memory, a belief over contexts, is worth. " + " ".join(shares),
     )
     return Section("In short", "", [table], [picture])
@@ -100,7 +100,7 @@ def _overview(chapters: Sequence[Chapter]) -> Section:
 
 def _values_figure(chapters: Sequence[Chapter]) -> Figure:
     figure, (axes,) = canvas(3.0)
-    labels = ("random", "memoryless", "learned", "best plan")
+    labels = ("random", "no memory", "learned", "best plan")
     colours = (MUTED, COLOURS[1], COLOURS[0], COLOURS[2])
     for i, (label, colour) in enumerate(zip(labels, colours)):
         earned = [(c.random.mean, c.memoryless.mean, c.learned_mean, c.best.mean) for c in chapters]
@@ -134,7 +134,7 @@ def _learning(c: Chapter, name: str) -> Section:
     records = [record_of(f"{c.name}-{k}", run) for k, run in enumerate(c.runs)]
     references = {
         "best plan, model known": c.best.mean,
-        "memoryless, model known": c.memoryless.mean,
+        "no memory, model known": c.memoryless.mean,
         "random actions": c.random.mean,
     }
     curves = sections.curves_section({"learned from nothing": records}, references)
