@@ -77,7 +77,7 @@ def _several(values: Sequence[Value]) -> str:
 
 def _overview(chapters: Sequence[Chapter]) -> Section:
     shares = [
-        f"On {c.name}, what was learned earns {c.learned_mean / c.best.mean:.0%} of the best plan."
+        f"On {c.name}, what was learned earns {c.learned_mean / c.best.mean:.1%} of the best plan."
         for c in chapters
     ]
     table = Table(
