@@ -17,7 +17,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
 
-demo: $(VENV)/.run  ## a tour in a minute: build, plan, evaluate, draw (results under out/)
+demo: $(VENV)/.run  ## the whole story in a minute or two: act, learn, certify (page under out/)
 	$(BIN)/latentmdp demo --out out
 
 test: lint  ## lint, then the whole test suite

@@ -199,12 +199,32 @@ def test_simulate_in_shards_gives_what_the_library_gives(model, monkeypatch):
 
 
 def test_demo(tmp_path):
-    found = run_json("demo", "--out", tmp_path, "--episodes", 500)
+    found = run_json("demo", "--quick", "--out", tmp_path)
     for values in found["instances"].values():
-        slack = 4 * values["qmdp_stderr"]  # one false alarm in 30,000
-        assert values["random"] < values["qmdp"] + slack
-        assert values["qmdp"] <= values["full_information"] + slack
-    assert (tmp_path / "demo.svg").read_text().lstrip().startswith("<?xml")
+        slack = 4 * values["best_stderr"]  # one false alarm in 30,000
+        assert values["random"] < values["memoryless"] <= values["upper"]
+        assert values["lower"] - slack <= values["best"] <= values["upper"] + slack
+        assert max(values["learned"]) <= values["upper"] + slack
+        assert values["upper"] <= values["full_information"] + 1e-9
+        assert values["belief"][0] < values["belief"][-1]
+    page = (tmp_path / "demo.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<svg") >= 10
+    assert (tmp_path / "separated-1.npz").exists()
+
+
+def test_report(model, tmp_path):
+    runs = [tmp_path / "a.parquet", tmp_path / "b.npz"]
+    run("lucrl", model, "--episodes", 30, "--out", runs[0])
+    run("learn", model, "--contexts", 2, "--episodes", 30, "--run-out", runs[1])
+    out = tmp_path / "report.html"
+    found = run_json("report", *runs, model, "--truth", model, "--out", out)
+    assert found == {"report": str(out), "bytes": out.stat().st_size}
+    for bad in (tmp_path / "none.parquet", tmp_path):
+        run("report", bad, "--out", out, code=2)
+    logs = tmp_path / "logs.npz"
+    run("simulate", model, "--episodes", 5, "--out", logs)
+    assert "needs runs or models" in run("report", logs, "--out", out, code=2).output
 
 
 def test_quiet_says_nothing(model):

@@ -21,6 +21,7 @@ COMMANDS = (
     "solve",
     "evaluate",
     "reproduce",
+    "report",
     "convert",
     "list",
 )

@@ -23,8 +23,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays, metrics
+from latentmdp import _arrays, io, metrics
 from latentmdp._random import RNGLike, philox_key
+from latentmdp.errors import FormatError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.io.lock import one_writer
 from latentmdp.learning.em import EM
@@ -85,6 +86,18 @@ class Learned:
         if reference.upper is None:
             raise ValueError("reference: the plan has no upper bound on V*")
         return metrics.regret(self.returns, reference.upper, reference.guarantee)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
+        io.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Learned:
+        """Read what `save` wrote."""
+        found = io.load(path)
+        if not isinstance(found, cls):
+            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `learn`")
+        return found
 
 
 def learn(

@@ -1,7 +1,7 @@
-"""`latentmdp demo`: a tour on two instances."""
+"""`latentmdp demo`: the whole story on two instances."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,74 +9,87 @@ from latentmdp.cli import options
 from latentmdp.cli.screen import session
 
 if TYPE_CHECKING:
-    from latentmdp.report.demo import Comparison
+    from latentmdp.report.demo import Chapter
 
 __all__ = ["command"]
 
-FIGURE = "demo.svg"
+PAGE = "demo.html"
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the picture.")] = Path("out"),
-    episodes: options.Episodes = 100_000,
+    out: Annotated[Path, typer.Option("--out", help="Folder for page and runs.")] = Path("out"),
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Show what hiding the context costs and how much of it a belief wins back.
+    """Tell the whole story: hide the context, act, learn from nothing, certify.
 
-    Builds two instances, plans with Q-MDP, compares it with acting at random and with full
-    information, and draws one picture.
+    On two instances: what random, memoryless and planned policies earn, what a learner finds that
+    starts from nothing, how the belief in the true context grows, and what the planner certifies.
+    Ends with a table and a page with pictures; `latentmdp report` reads the runs it leaves.
 
     Example: `latentmdp demo --out out`
     """
     with session(as_json, quiet, debug) as screen:
-        from latentmdp.report.demo import INSTANCES, compare, demo_models
-        from latentmdp.report.figures import comparison_figure, write_figure
+        from latentmdp.report.demo import INSTANCES, QUICK, steps_of, tell
+        from latentmdp.report.story import HEADER, values_row, write_story
 
         out.mkdir(parents=True, exist_ok=True)
-        found = []
+        instances = QUICK if quick else INSTANCES
+        chapters = []
         with screen.progress() as progress:
-            task = progress.add_task("planning and playing", total=len(INSTANCES))
-            for name, model in demo_models(seed):
-                found.append(compare(name, model, episodes, seed))
+            task = progress.add_task("", total=1 + sum(map(steps_of, instances.values())))
+
+            def report(doing: str) -> None:
+                progress.update(task, description=doing)
                 progress.advance(task)
-        write_figure(comparison_figure(found), out / FIGURE)
-        screen.result(figure=str(out / FIGURE), instances={c.name: _as_dict(c) for c in found})
-        for c in found:
+
+            for name, sizes in instances.items():
+                chapters.append(tell(name, sizes, seed, report))
+            report("drawing")
+            write_story(out / PAGE, chapters)
+        for chapter in chapters:
+            for k, run in enumerate(chapter.runs):
+                run.save(out / f"{chapter.name}-{k}.npz")
+        screen.result(page=str(out / PAGE), instances={c.name: _as_dict(c) for c in chapters})
+        for c in chapters:
             screen.say(repr(c.model), c.name)
         screen.table(
             "Value per episode (± standard error), the context hidden",
-            ("instance", "delta", "random", "Q-MDP", "informed", "share"),
-            [_row(c) for c in found],
+            HEADER,
+            [values_row(c) for c in chapters],
         )
-        screen.say(
-            "delta: the least L1 distance of two contexts in a row of transitions and rewards.\n"
-            "informed: the value if the context were known, an upper bound on every policy.\n"
-            "share: what Q-MDP, which must find the context out while it acts, earns of it.\n"
-            f"Picture: {out / FIGURE}"
-        )
+        for c in chapters:
+            screen.say(_in_words(c), c.name)
+        screen.say(str(out / PAGE), "The whole story with pictures:")
 
 
-def _row(c: "Comparison") -> tuple[str, ...]:
-    values = [
-        f"{v.mean:.3f}" + ("" if v.exact else f" ± {v.stderr:.3f}") for v in (c.random, c.qmdp)
-    ]
+def _in_words(c: "Chapter") -> str:
+    found = ", ".join(str(run.model.n_contexts) for run in c.runs)
+    number = f"found by the learner: {found}" if c.told == "auto" else "the learner was told"
+    belief = c.growth["filter with the true model"].mean(axis=0)
+    gap = "" if c.plan.gap is None else f", proved within {c.plan.gap:.2%} of optimal"
     return (
-        c.name,
-        f"{c.delta:.3f}",
-        *values,
-        f"{c.informed:.3f}",
-        f"{c.qmdp.mean / c.informed:.1%}",
+        f"{c.model.n_contexts} hidden contexts ({number}); "
+        f"belief in the true one grows from {belief[0]:.2f} to {belief[-1]:.2f} in an episode; "
+        f"the plan for the true model earns {c.best.mean:.3f}{gap}."
     )
 
 
-def _as_dict(c: "Comparison") -> dict[str, float]:
+def _as_dict(c: "Chapter") -> dict[str, Any]:
     return {
         "separation": c.delta,
         "random": c.random.mean,
-        "qmdp": c.qmdp.mean,
-        "qmdp_stderr": c.qmdp.stderr,
+        "memoryless": c.memoryless.mean,
+        "learned": [value.mean for value in c.learned],
+        "best": c.best.mean,
+        "best_stderr": c.best.stderr,
+        "lower": c.plan.lower,
+        "upper": c.plan.upper,
         "full_information": c.informed,
+        "contexts": c.model.n_contexts,
+        "found_contexts": [run.model.n_contexts for run in c.runs],
+        "belief": c.growth["filter with the true model"].mean(axis=0).tolist(),
     }

@@ -21,6 +21,9 @@ def command(
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the learned model here.")
     ] = None,
+    run_out: Annotated[
+        Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Go on from here if interrupted (.npz).")
     ] = None,
@@ -35,10 +38,14 @@ def command(
     Example: `latentmdp learn m.npz --episodes 3000 --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
+        from latentmdp.pipeline import Learned
+
         if out is not None:
             options.check_target(lm.AlphaVectorPolicy, out)
         if model_out is not None:
             options.check_target(lm.LatentMDP, model_out)
+        if run_out is not None:
+            options.check_target(Learned, run_out)
         world = options.load_model(model)
         learned = lm.learn(
             world,
@@ -52,6 +59,8 @@ def command(
             lm.save(learned.policy, out)
         if model_out is not None:
             lm.save(learned.model, model_out)
+        if run_out is not None:
+            learned.save(run_out)
         informed = lm.QMDP().plan(world)
         reference = lm.evaluate(world, informed.policy, episodes=20_000, rng=seed).mean
         trailing = learned.trailing_return()

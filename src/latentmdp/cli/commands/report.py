@@ -1,0 +1,50 @@
+"""`latentmdp report`: runs and models as one self-contained page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latentmdp.cli import options
+from latentmdp.cli.screen import session
+
+__all__ = ["command"]
+
+
+def command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Runs (.parquet of `lucrl`, .npz of `learn --run-out`) and models.",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The page (.html).")] = Path("report.html"),
+    truth: Annotated[
+        Path | None,
+        typer.Option("--truth", help="The true model, to compare with.", exists=True),
+    ] = None,
+    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Report",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Write one self-contained HTML page about runs: it opens offline, on a phone, on paper.
+
+    Settings and seeds, curves with their spread over runs, beliefs along an episode, where
+    contexts differ, which assumptions hold, the planner's bounds, and timing.
+
+    Example: `latentmdp report a.parquet b.parquet --out report.html`
+    """
+    with session(as_json, quiet, debug) as screen:
+        from latentmdp.report.runs import write_report
+
+        world = None if truth is None else options.load_model(truth)
+        with screen.progress() as progress:
+            progress.add_task("reading, planning and drawing", total=None)
+            write_report(runs, out, world, title)
+        screen.result(report=str(out), bytes=out.stat().st_size)
+        screen.say(f"{out} ({out.stat().st_size / 1024:.0f} KiB)", "report")
