@@ -10,6 +10,7 @@ __all__ = ["COMMANDS", "app"]
 COMMANDS = (
     "demo",
     "make",
+    "list",
     "info",
     "diagnose",
     "simulate",
@@ -23,7 +24,6 @@ COMMANDS = (
     "reproduce",
     "report",
     "convert",
-    "list",
 )
 """Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
 
