@@ -44,6 +44,18 @@ def _log_shares(cells, begin, end, first, P, W, shares):
     return highest + np.log(norm)
 
 
+@njit(cache=True, nogil=True)
+def _hand_up(cells, begin, deep, shallow, pending, by_cell):
+    """Give the shares pending at depths deep..shallow+1 to their cells and their parents."""
+    for d in range(deep, shallow, -1):
+        c = cells[begin + d - 1]
+        for m in range(pending.shape[1]):
+            share = pending[d, m]
+            by_cell[c, m] += share
+            pending[d - 1, m] += share
+            pending[d, m] = 0.0
+
+
 @cache
 def kernels(width):
     """The compiled passes for tables with exactly `width` contexts: (episodes, prefixes)."""
@@ -162,17 +174,6 @@ def kernels(width):
         for m in range(width):
             by_first[first[stop - 1], m] += pending[0, m]
         return shift
-
-    @njit(cache=True, nogil=True)
-    def _hand_up(cells, begin, deep, shallow, pending, by_cell):
-        """Give the shares pending at depths deep..shallow+1 to their cells and their parents."""
-        for d in range(deep, shallow, -1):
-            c = cells[begin + d - 1]
-            for m in range(width):
-                share = pending[d, m]
-                by_cell[c, m] += share
-                pending[d - 1, m] += share
-                pending[d, m] = 0.0
 
     return episodes, prefixes
 
