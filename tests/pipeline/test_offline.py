@@ -46,6 +46,14 @@ def test_solve_covers_the_truth_and_beats_the_logged_policy() -> None:
     assert solved.warnings == ()
 
 
+def test_rewards_may_depend_on_the_next_state() -> None:
+    world = random_model(0, contexts=2, states=3, horizon=8, form="next-state")
+    logs = lm.simulate(world, lm.UniformPolicy(), 300, rng=0).without_contexts()
+    solved = lm.solve(logs, 2, rng=0, bootstrap=2, reward_model="transition")
+    assert solved.model.rewards_depend_on_next_state
+    assert solved.value.low <= solved.value.mean <= solved.value.high
+
+
 def test_a_policy_that_leaves_the_data_is_reported() -> None:
     """One action is logged hardly ever, and the planner likes it."""
     world = lm.make("random", contexts=2, states=3, actions=2, horizon=6, rng=5)

@@ -62,6 +62,13 @@ def test_an_interrupted_run_ends_like_one_never_stopped(tmp_path, monkeypatch) -
         quick(small_world(), checkpoint=file, episodes=400)
 
 
+def test_rewards_may_depend_on_the_next_state() -> None:
+    world = lm.make("visitor")
+    learned = quick(world, n_contexts=2, episodes=120, reward_model="transition")
+    assert learned.model.rewards_depend_on_next_state
+    assert np.isfinite(learned.returns).all()
+
+
 def test_the_number_of_contexts_is_chosen() -> None:
     learned = quick(small_world(), n_contexts="auto", max_contexts=3)
     assert learned.model.n_contexts in (1, 2, 3)
@@ -98,6 +105,7 @@ def test_optimism_makes_the_unseen_attractive() -> None:
     ("settings", "message"),
     [
         ({"n_contexts": 0}, "n_contexts must be at least 1"),
+        ({"reward_model": "joint"}, "reward_model must be"),
         ({"growth": 1.0}, "growth must be above 1"),
         ({"bonus": -1.0}, "bonus must be finite and not negative"),
         ({"episodes": 0}, "episodes must be at least 1"),

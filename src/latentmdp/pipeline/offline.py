@@ -92,6 +92,7 @@ def solve(
     confidence: float = 0.95,
     bootstrap: int = 20,
     max_contexts: int = 10,
+    reward_model: Literal["state-action", "transition"] = "state-action",
     progress: bool = False,
 ) -> Solved:
     """Find the contexts in logs, plan, and estimate what the policy will earn.
@@ -108,6 +109,8 @@ def solve(
         Probabilities with which the logged actions were chosen; estimated by default.
     confidence
         Of the interval in `value`.
+    reward_model
+        Whether a reward depends on (s, a), or on (s, a, s').
     bootstrap
         Number of times the whole path is repeated on simulated logs to measure the uncertainty.
     """
@@ -121,7 +124,13 @@ def solve(
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
     planner = QMDP(smoothing=_acting_smoothing(logs)) if planner is None else planner
     fit = initialize(
-        None, logs, n_contexts, max_contexts=max_contexts, rng=generator, progress=progress
+        None,
+        logs,
+        n_contexts,
+        max_contexts=max_contexts,
+        reward_model=reward_model,
+        rng=generator,
+        progress=progress,
     )
     plan = planner.plan(fit.model)
     promised = _value(fit.model, plan.policy, generator)
@@ -159,7 +168,12 @@ def _bootstrap(
     """Value in the refitted model minus value in the fitted one, of the policy planned there."""
     seeds = rng.integers(0, 2**63, size=repeats)
     policy = MarkovPolicy(behaviour)
-    em = EM(fit.model.n_contexts, smoothing=fit.smoothing, threads=1)
+    em = EM(
+        fit.model.n_contexts,
+        smoothing=fit.smoothing,
+        reward_model="transition" if fit.model.rewards_depend_on_next_state else "state-action",
+        threads=1,
+    )
 
     def repeat(first: int, _: int) -> float:
         own = np.random.default_rng(int(seeds[first]))

@@ -111,6 +111,7 @@ def learn(
     restarts: int = 3,
     bonus: float = 0.2,
     max_contexts: int = 10,
+    reward_model: Literal["state-action", "transition"] = "state-action",
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -133,6 +134,8 @@ def learn(
         Fresh starts of each fit, beside the one from the fit before.
     bonus
         Optimism about rows that were seen: bonus / sqrt(N), at most what an episode can earn.
+    reward_model
+        Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables.
     planner
         Makes the final plan; HSVI to a gap of 1 % within 10 seconds by default. While learning,
         plans are Q-MDP's.
@@ -145,6 +148,10 @@ def learn(
     """
     if n_contexts != "auto":
         n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
+    if reward_model not in ("state-action", "transition"):
+        raise ValueError(
+            f'reward_model must be "state-action" or "transition", got {reward_model!r}'
+        )
     if not growth > 1.0:
         raise ValueError(f"growth must be above 1, got {growth}")
     if not (np.isfinite(bonus) and bonus >= 0.0):
@@ -157,6 +164,7 @@ def learn(
         "restarts": _arrays.positive_integer("restarts", restarts),
         "bonus": float(bonus),
         "max_contexts": _arrays.positive_integer("max_contexts", max_contexts),
+        "reward_model": reward_model,
         "seed": philox_key(rng),
     }
     final = planner if planner is not None else HSVI(gap=0.01, time_limit=10.0)
@@ -246,7 +254,12 @@ class _Learning:
             warnings.simplefilter("ignore", FitWarning)
             if number == "auto":
                 number = self.choose(previous, rng)
-            em = EM(number, restarts=self.settings["restarts"], smoothing=_POOLED_WEIGHT)
+            em = EM(
+                number,
+                restarts=self.settings["restarts"],
+                smoothing=_POOLED_WEIGHT,
+                reward_model=self.settings["reward_model"],
+            )
             start: Any = None
             if previous is not None and previous.n_contexts == number:
                 start = [previous, None]
@@ -258,7 +271,14 @@ class _Learning:
         if previous is not None and self.played < 2 * self.state.chosen_at:
             return previous.n_contexts
         most = self.settings["max_contexts"]
-        found = initialize(None, self.state.logs, "auto", max_contexts=most, rng=rng)
+        found = initialize(
+            None,
+            self.state.logs,
+            "auto",
+            max_contexts=most,
+            reward_model=self.settings["reward_model"],
+            rng=rng,
+        )
         self.state = self.state.chosen(self.played)
         return found.model.n_contexts
 
@@ -271,7 +291,11 @@ class _Learning:
         model = self.sized(fit.model)
         return model.replace(
             transitions=np.where(unseen[..., None], 0.0, model.transitions),
-            rewards=np.where(unseen[..., None], 0.0, model.reward_probs),
+            rewards=np.where(
+                unseen.reshape(unseen.shape + (1,) * (model.reward_probs.ndim - 3)),
+                0.0,
+                model.reward_probs,
+            ),
             bonus=np.where(unseen, reach, bonus),
             allow_unvisited=True,
         )
