@@ -45,8 +45,8 @@ class Fit:
         led to this estimate; it never falls.
     n_iter : int
         Number of passes over the data that the returned estimate took from its start.
-    smoothing : float
-        Pseudo-counts of the pooled model in every row.
+    smoothing, reward_smoothing : float
+        Pseudo-counts of the pooled model in every row of transitions and of rewards.
     n_parameters : int
         Number of free parameters.
     selection : learning.selection.ContextSelection or None
@@ -62,6 +62,7 @@ class Fit:
     history: tuple[float, ...] = ()
     n_iter: int = 0
     smoothing: float = 0.0
+    reward_smoothing: float = 0.0
     n_parameters: int = 0
     selection: Any = None
     seconds: float = field(default=0.0, compare=False)

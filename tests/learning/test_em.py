@@ -42,11 +42,12 @@ def test_log_likelihood_is_that_of_the_model_returned(form: str, shared: bool) -
         assert np.array_equal(fit.model.reward_probs[0], fit.model.reward_probs[1])
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 3.0])
+@pytest.mark.parametrize("smoothing", [(0.0, None), (3.0, None), (3.0, 0.2)])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_objective_never_falls(smoothing: float, seed: int) -> None:
+def test_the_objective_never_falls(smoothing: tuple[float, float | None], seed: int) -> None:
     model = random_model(seed, contexts=3, states=4, horizon=8)
-    em = lm.EM(3, smoothing=smoothing, restarts=2, initial="own", tolerance=1e-6)
+    k_T, k_R = smoothing
+    em = lm.EM(3, smoothing=k_T, reward_smoothing=k_R, restarts=2, initial="own", tolerance=1e-6)
     fit = em.fit(play(model, 400, seed), rng=seed)
     steps = np.diff(fit.history)
     assert len(fit.history) > 5
@@ -146,6 +147,27 @@ def test_the_same_seed_gives_the_same_fit_for_any_number_of_threads() -> None:
     assert fits[0].history == fits[1].history
 
 
+def test_each_kind_of_row_has_its_own_pseudo_counts() -> None:
+    """At the fixed point rows are (N_m + k pooled) / (sum N_m + k), k_T and k_R apart."""
+    model = random_model(8, contexts=2, states=3, horizon=10)
+    logs = play(model, 300)
+    em = lm.EM(2, smoothing=5.0, reward_smoothing=0.3, tolerance=1e-10)
+    fit = em.fit(logs, start=model)
+    states, actions, rewards = logs.as_arrays()
+    before, after = states[:, :-1], states[:, 1:]
+    for table, seen, k in (
+        (fit.model.transitions, after, 5.0),
+        (fit.model.reward_probs, rewards, 0.3),
+    ):
+        counts = np.zeros(table.shape)
+        for m in range(2):
+            shares = np.broadcast_to(fit.responsibilities[:, m, None], before.shape)
+            np.add.at(counts[m], (before, actions, seen), shares)
+        pooled = counts.sum(axis=0) / counts.sum(axis=(0, 3))[..., None]
+        rows = counts + k * pooled
+        assert np.allclose(table, rows / rows.sum(axis=-1, keepdims=True), atol=1e-5)
+
+
 def test_smoothing_shrinks_towards_the_pooled_model() -> None:
     model = random_model(9, contexts=2, states=3, horizon=10)
     logs = play(model, 200)
@@ -237,6 +259,10 @@ def test_arguments_are_checked() -> None:
         lm.EM(0)
     with pytest.raises(ValueError, match="smoothing"):
         lm.EM(2, smoothing=-1.0)
+    with pytest.raises(ValueError, match="reward_smoothing"):
+        lm.EM(2, smoothing=1.0, reward_smoothing=-1.0)
+    with pytest.raises(ValueError, match="goes with a number"):
+        lm.EM(2, reward_smoothing=1.0)
     with pytest.raises(ValueError, match="reward_model"):
         lm.EM(2, reward_model="both")
     with pytest.raises(ValueError, match="tolerance"):

@@ -23,6 +23,26 @@ def test_close_contexts_are_smoothed_more() -> None:
     assert near >= 4.0 * far
 
 
+def test_transitions_and_rewards_are_smoothed_apart() -> None:
+    """Contexts that share what the other strength governs ask for much of one and little of it."""
+    shared = lm.make("separated", contexts=2, states=5, actions=2, horizon=30, delta=1.0, rng=2)
+    rng = np.random.default_rng(0)
+    good = rng.uniform(size=(2, 5, 2))
+    own = lm.LatentMDP(
+        np.repeat(shared.transitions[:1], 2, axis=0),
+        np.stack([1.0 - good, good], axis=-1),
+        horizon=30,
+    )
+    strengths = []
+    for model in (shared, own):
+        logs = lm.simulate(model, lm.UniformPolicy(), 500, rng=0).without_contexts()
+        fit = lm.EM(2).fit(logs, start=model, rng=0)
+        strengths.append((fit.smoothing, fit.reward_smoothing))
+    (of_moves, of_shared_rewards), (of_shared_moves, of_rewards) = strengths
+    assert of_shared_rewards >= 4.0 * of_moves
+    assert of_shared_moves >= 16.0 * of_rewards
+
+
 def test_cross_validation_with_transitions_seen_once_stays_finite() -> None:
     rng = np.random.default_rng(0)
     states = rng.integers(30, size=(60, 7))

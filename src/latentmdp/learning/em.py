@@ -23,7 +23,7 @@ from latentmdp.fit import Fit, shares_of
 from latentmdp.learning.checks import check_data, is_word, known_initial, known_weights, warn
 from latentmdp.learning.encoding import checked_logs
 from latentmdp.learning.episodes import Episodes
-from latentmdp.learning.mixture import MixtureLikelihood, Parameters, Structure
+from latentmdp.learning.mixture import MixtureLikelihood, Parameters, Smoothing, Structure
 from latentmdp.learning.pairs import MAX_CELLS
 from latentmdp.learning.smoothing import choose_smoothing
 from latentmdp.learning.squarem import Ascent, squarem
@@ -57,8 +57,10 @@ class EM:
     restarts
         Number of starts; the one with the highest objective is kept.
     smoothing : "auto" or float
-        Pseudo-counts of the pooled model in every row; "auto" takes the strength that predicts
-        held-out episodes best.
+        Pseudo-counts of the pooled model in every row; "auto" takes the strengths, one for
+        transitions and one for rewards, that predict held-out episodes best.
+    reward_smoothing : None or float
+        Pseudo-counts in rows of rewards, if not those of `smoothing`.
     shared_rewards
         Whether all contexts have the same rewards. Rewards then say nothing about the context.
     reward_model : "state-action" or "transition"
@@ -82,6 +84,7 @@ class EM:
         *,
         restarts: int = 10,
         smoothing: float | Literal["auto"] = "auto",
+        reward_smoothing: float | None = None,
         shared_rewards: bool = False,
         reward_model: Literal["state-action", "transition"] = "state-action",
         weights: ArrayLike | None = None,
@@ -96,13 +99,19 @@ class EM:
         word = isinstance(smoothing, str)
         if (word and smoothing != "auto") or not (word or 0.0 <= float(smoothing) < np.inf):
             raise ValueError(f'smoothing must be "auto" or not negative, got {smoothing!r}')
+        if reward_smoothing is not None and (word or not 0.0 <= float(reward_smoothing) < np.inf):
+            raise ValueError(
+                "reward_smoothing must not be negative, and goes with a number as smoothing; got "
+                f"{reward_smoothing!r} with smoothing={smoothing!r}"
+            )
         if reward_model not in ("state-action", "transition"):
             raise ValueError(
                 f'reward_model must be "state-action" or "transition", got {reward_model!r}'
             )
         if not tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {tolerance}")
-        self.smoothing, self.tolerance, self.threads = smoothing, float(tolerance), threads
+        self.smoothing, self.reward_smoothing = smoothing, reward_smoothing
+        self.tolerance, self.threads = float(tolerance), threads
         self.shared_rewards, self.reward_model = bool(shared_rewards), reward_model
         self.weights = None if weights is None else known_weights(weights, self.n_contexts)
         self.initial = initial
@@ -136,9 +145,16 @@ class EM:
         with Team(self.threads) as team:
             problem = _Problem(self, parts, _models(start), team)
             check_data(problem.likelihood)
-            first = _smoothed(problem.likelihood, self.smoothing)
+            first = problem.likelihood.smoothed(self.first_smoothing())
             runs = [problem.climb(first, x, _LOOSE) for x in problem.starts(start, generator)]
             return problem.finish(runs, generator, began)
+
+    def first_smoothing(self) -> Smoothing:
+        """The strengths given, or those to begin with."""
+        if self.smoothing == "auto":
+            return Smoothing(_FIRST_SMOOTHING, _FIRST_SMOOTHING)
+        of_rewards = self.smoothing if self.reward_smoothing is None else self.reward_smoothing
+        return Smoothing(float(self.smoothing), float(of_rewards))
 
 
 class _Problem:
@@ -162,7 +178,7 @@ class _Problem:
             initial=known_initial(settings.initial, settings.n_contexts, S),
         )
         episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
-        self.likelihood = MixtureLikelihood(episodes, structure, 0.0, team)
+        self.likelihood = MixtureLikelihood(episodes, structure, Smoothing(0.0, 0.0), team)
 
     def starts(
         self, start: Start | Sequence[Start], rng: np.random.Generator
@@ -230,7 +246,7 @@ class _Problem:
         settings = self.settings
         best = max(runs, key=lambda run: run.objective)
         point, history = best.point, best.history
-        likelihood = _smoothed(self.likelihood, settings.smoothing)
+        likelihood = self.likelihood.smoothed(settings.first_smoothing())
         if settings.initial is None and likelihood.prefers_own_initial(point):
             likelihood, history = likelihood.with_own_initial(), []
             point = self.climb(likelihood, point, _LOOSE).point
@@ -265,7 +281,8 @@ class _Problem:
             converged=last.converged,
             history=tuple(history + last.history),
             n_iter=last.n_maps,
-            smoothing=likelihood.smoothing,
+            smoothing=likelihood.smoothing.transitions,
+            reward_smoothing=likelihood.smoothing.rewards,
             n_parameters=likelihood.n_parameters
             + (0 if self.shared is None else self.shared.n_parameters),
             seconds=time.perf_counter() - began,
@@ -286,9 +303,3 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
         if isinstance(one, LatentMDP | Fit):
             found.append(one.model if isinstance(one, Fit) else one)
     return found
-
-
-def _smoothed(
-    likelihood: MixtureLikelihood, smoothing: float | Literal["auto"]
-) -> MixtureLikelihood:
-    return likelihood.smoothed(_FIRST_SMOOTHING if smoothing == "auto" else float(smoothing))

@@ -7,10 +7,13 @@ With cells x = (s, a, s', z), an episode c_1..c_L that starts in s has
 (the policy's factors cancel: they do not depend on m). The parameters are blocks of rows that sum
 to one: T and R, or the joint P where a reward depends on the next state; T alone where rewards are
 shared by all contexts and therefore say nothing about m; then nu and w. One EM map multiplies the
-blocks into a table of cells, takes expected counts and normalises them, after adding `smoothing`
-pseudo-counts of the pooled row (that of one MDP for all episodes) to every row. It never lowers
+blocks into a table of cells, takes expected counts and normalises them, after adding k_T or k_R
+pseudo-counts of the pooled row (that of one MDP for all episodes) to every row of T or R. It never
+lowers
 
-    log-likelihood + smoothing * sum over rows and contexts of <pooled row, log row>.
+    log-likelihood + sum over rows and contexts of k <pooled row, log row>.
+
+Two strengths, since contexts may share their dynamics and not their rewards, or the reverse.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from numpy.typing import NDArray
 from latentmdp._threads import Team
 from latentmdp.learning.episodes import Episodes, ExpectedCounts
 
-__all__ = ["MixtureLikelihood", "Rows", "Structure"]
+__all__ = ["MixtureLikelihood", "Rows", "Smoothing", "Structure"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,6 +39,13 @@ _FLOOR = 1e-9
 episode of a context visits, and keep every observed episode possible."""
 
 _MIXED = 1e-6
+
+
+class Smoothing(NamedTuple):
+    """Pseudo-counts of the pooled row: k_T of transitions (or the joint rows), k_R of rewards."""
+
+    transitions: float
+    rewards: float
 
 
 @dataclass(frozen=True)
@@ -82,12 +92,11 @@ class MixtureLikelihood:
         self,
         episodes: Episodes,
         structure: Structure,
-        smoothing: float,
+        smoothing: Smoothing,
         team: Team | None = None,
     ) -> None:
         self.episodes, self.structure, self.team = episodes, structure, team
         self.smoothing = smoothing
-        self.strength = max(smoothing, _FLOOR)
         self.cell_counts = episodes.cell_counts()
         first = episodes.first_counts()
         self.pooled_first = first / first.sum()
@@ -104,11 +113,16 @@ class MixtureLikelihood:
             _rows(pair, pair * Z + z, self.cell_counts),
         ]
 
-    def smoothed(self, smoothing: float) -> MixtureLikelihood:
+    @property
+    def strengths(self) -> tuple[float, ...]:
+        """Pseudo-counts added to the rows of each block."""
+        return tuple(max(k, _FLOOR) for k in self.smoothing)[: len(self.rows)]
+
+    def smoothed(self, smoothing: Smoothing) -> MixtureLikelihood:
         """The same likelihood with another smoothing."""
         other = object.__new__(MixtureLikelihood)
         other.__dict__.update(self.__dict__)
-        other.smoothing, other.strength = smoothing, max(smoothing, _FLOOR)
+        other.smoothing = smoothing
         return other
 
     def with_own_initial(self) -> MixtureLikelihood:
@@ -154,8 +168,8 @@ class MixtureLikelihood:
     def maximised(self, by_cell: Floats, by_first: Floats) -> Parameters:
         """The M-step: parameters from expected counts."""
         blocks = [
-            block.normalised(block.incidence @ by_cell + self.strength * block.pooled[:, None])
-            for block in self.rows
+            block.normalised(block.incidence @ by_cell + strength * block.pooled[:, None])
+            for block, strength in zip(self.rows, self.strengths)
         ]
         return (*blocks, self._initial(by_first), self._weights(by_first))
 
@@ -165,7 +179,7 @@ class MixtureLikelihood:
             return np.ascontiguousarray(self.structure.initial.T)
         if self.structure.shared_initial:
             return np.repeat(self.pooled_first[:, None], M, axis=1)
-        counts = by_first + self.strength * self.pooled_first[:, None]
+        counts = by_first + self.strengths[0] * self.pooled_first[:, None]
         return counts / counts.sum(axis=0)
 
     def _weights(self, by_first: Floats) -> Floats:
@@ -181,11 +195,15 @@ class MixtureLikelihood:
         return self.maximised(expected.by_cell, expected.by_first), objective
 
     def prior(self, parameters: Parameters) -> float:
-        """Strength * sum over rows and contexts of <pooled row, log row>."""
-        total = sum(_cross(block.pooled, values) for block, values in zip(self.rows, parameters))
+        """The sum over rows and contexts of k <pooled row, log row>."""
+        strengths = self.strengths
+        total = sum(
+            strength * _cross(block.pooled, values)
+            for strength, block, values in zip(strengths, self.rows, parameters)
+        )
         if self.structure.initial is None and not self.structure.shared_initial:
-            total += _cross(self.pooled_first, parameters[-2])
-        return self.strength * total
+            total += strengths[0] * _cross(self.pooled_first, parameters[-2])
+        return total
 
     def repair(self, candidate: Parameters, valid: Parameters) -> Parameters:
         """Pull entries that left the simplex back towards a valid point, and renormalise."""

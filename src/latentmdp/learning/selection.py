@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from latentmdp._threads import Team
 from latentmdp.fit import shares_of
 from latentmdp.learning.episodes import Episodes
-from latentmdp.learning.mixture import MixtureLikelihood, Structure
+from latentmdp.learning.mixture import MixtureLikelihood, Smoothing, Structure
 from latentmdp.learning.pairs import MAX_CELLS, PairMoments
 from latentmdp.learning.smoothing import Fold, HeldOut
 from latentmdp.learning.squarem import squarem
@@ -157,9 +157,9 @@ def _candidate(
 ) -> _Candidate:
     """Fit the training episodes, with the smoothing that predicts the test episodes best."""
     train, test, everything = data
-    likelihood = MixtureLikelihood(train, structure, 1.0, team)
+    likelihood = MixtureLikelihood(train, structure, Smoothing(1.0, 1.0), team)
     if structure.n_contexts == 1:
-        smoothing, point = 0.0, likelihood.pooled()
+        smoothing, point = Smoothing(0.0, 0.0), likelihood.pooled()
     else:
         climbs = [
             squarem(likelihood.step, likelihood.repair, start, _TOLERANCE, _MAPS)

@@ -26,7 +26,15 @@ _PARTS = {
     "logs": ("trajectories",),
     "policy": ("alpha-vector-policy", "markov-policy", "uniform-policy"),
 }
-_FIT = ("log_likelihood", "converged", "n_iter", "smoothing", "n_parameters", "seconds")
+_FIT = (
+    "log_likelihood",
+    "converged",
+    "n_iter",
+    "smoothing",
+    "reward_smoothing",
+    "n_parameters",
+    "seconds",
+)
 _PLAN = ("lower", "upper", "converged", "n_iter", "seconds", "message")
 
 
