@@ -118,9 +118,8 @@ class LatentMDP:
             }
         except ValueError as error:
             raise ModelError(str(error)) from None
-        for name, array in fields.items():
-            self.__dict__[name] = None if array is None else _arrays.frozen(array)
-        self.__dict__.update(scalars)
+        _arrays.store(self, fields)
+        _arrays.store(self, scalars)
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -130,7 +129,7 @@ class LatentMDP:
         """
         self = cls.__new__(cls)
         self.__dict__.update({name: like.__dict__[name] for name in _FIELDS})
-        self.__dict__.update({name: _arrays.frozen(array) for name, array in fields.items()})
+        _arrays.store(self, fields)
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -300,7 +299,7 @@ class LatentMDP:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LatentMDP):
             return NotImplemented
-        return all(_same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
+        return all(_arrays.same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint())
@@ -309,8 +308,7 @@ class LatentMDP:
         return {name: self.__dict__[name] for name in _FIELDS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            self.__dict__[name] = _arrays.frozen(value) if isinstance(value, np.ndarray) else value
+        _arrays.store(self, state)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])
@@ -346,9 +344,3 @@ def _averaged(rows: Floats) -> Floats:
     """Scale each row of a weighted sum of distributions to sum to one, unless it is all zero."""
     sums = rows.sum(axis=-1, keepdims=True)
     return np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0.0)
-
-
-def _same(first: Any, second: Any) -> bool:
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second) if type(first) is type(second) else False
