@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.theory.information import kl_rate
-from latentmdp.theory.paths import MAX_ENTRIES
+from latentmdp.theory.paths import MAX_ENTRIES, table_entries
 from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.reachability import diameter, reach_probs
 
@@ -48,9 +48,8 @@ def hardest(reach: Floats) -> tuple[int, int] | None:
 
 def ranks(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> tuple[Floats, ...]:
     """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
-    S, M = model.n_states, model.n_contexts
-    if S * (model.n_actions * S * model.n_rewards) ** length * M > MAX_ENTRIES:
-        return tuple(np.full(S, np.nan) for _ in range(4))
+    if table_entries(model, length) > MAX_ENTRIES:
+        return tuple(np.full(model.n_states, np.nan) for _ in range(4))
     return (
         sigma_tau(model, length),
         sigma_h(model, policy, length),
