@@ -1,7 +1,7 @@
-"""Batches of episodes cut out of, gathered from and joined into flat arrays.
+"""Batches of episodes cut out of, gathered from, joined into and stacked from flat arrays.
 
-Functions return the fields of the new batch; fields not named stay as they are. All of them are
-valid by construction.
+`cut`, `gathered` and `joined` return the fields of the new batch, valid by construction; fields
+they do not name stay as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from latentmdp.errors import TrajectoryError
 if TYPE_CHECKING:
     from latentmdp.trajectories import Trajectories
 
-__all__ = ["cut", "gathered", "joined"]
+__all__ = ["cut", "gathered", "joined", "stacked"]
 
 
 def cut(logs: Trajectories, first: int, last: int) -> dict[str, Any]:
@@ -77,3 +77,16 @@ def joined(batches: list[Trajectories]) -> dict[str, Any]:
         "counts": np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
         "reward_values": values,
     }
+
+
+def stacked(logs: Trajectories) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
+    lengths = logs.lengths
+    if lengths.size and (lengths != lengths[0]).any():
+        odd = int(np.argmax(lengths != lengths[0]))
+        raise TrajectoryError(
+            f"as_arrays needs equal lengths: episode 0 has {lengths[0]} steps, "
+            f"episode {odd} has {lengths[odd]}"
+        )
+    N, L = len(logs), int(lengths[0]) if lengths.size else 0
+    return logs.states.reshape(N, L + 1), logs.actions.reshape(N, L), logs.rewards.reshape(N, L)

@@ -245,19 +245,7 @@ class Trajectories:
 
     def as_arrays(self) -> tuple[Integers, Integers, Integers]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
-        lengths = self.lengths
-        if lengths.size and (lengths != lengths[0]).any():
-            odd = int(np.argmax(lengths != lengths[0]))
-            raise TrajectoryError(
-                f"as_arrays needs equal lengths: episode 0 has {lengths[0]} steps, "
-                f"episode {odd} has {lengths[odd]}"
-            )
-        N, L = len(self), int(lengths[0]) if lengths.size else 0
-        return (
-            self.states.reshape(N, L + 1),
-            self.actions.reshape(N, L),
-            self.rewards.reshape(N, L),
-        )
+        return _trajectory_parts.stacked(self)
 
     def values(self) -> NDArray[np.float64]:
         """The rewards as values, one per step; indices themselves where no values are known."""
