@@ -21,7 +21,8 @@ LAYERS = (
         "_threads",
         "_version",
     },
-    {"model", "trajectories", "_tables", "belief", "policies", "sessions", "simulation", "metrics"}
+    {"_acting", "_model_contexts", "_tables", "_trajectory_checks", "_trajectory_parts"}
+    | {"model", "trajectories", "belief", "policies", "sessions", "simulation", "metrics"}
     | {"fit", "space"},
     {"instances", "planning", "learning", "spectral", "deterministic", "theory", "io", "envs"},
     {"pipeline", "experiments", "report", "testing"},

@@ -1,6 +1,6 @@
 """Validation of array arguments: bad input becomes an error that names the culprit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ __all__ = [
     "distributions",
     "frozen",
     "positive_integer",
+    "same",
+    "store",
     "to_array",
 ]
 
@@ -128,3 +130,16 @@ def distributions(
 def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
     """Index of the first True entry in C order."""
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
+
+
+def store(owner: object, fields: Mapping[str, Any]) -> None:
+    """Fill the fields of an immutable object; arrays become read-only."""
+    for name, value in fields.items():
+        owner.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two fields are equal arrays, or equal values of one type."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second) if type(first) is type(second) else False

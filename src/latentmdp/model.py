@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays, _model_checks
+from latentmdp import _arrays, _model_checks, _model_contexts
 from latentmdp.errors import ModelError
 
 __all__ = ["LatentMDP"]
@@ -118,9 +118,8 @@ class LatentMDP:
             }
         except ValueError as error:
             raise ModelError(str(error)) from None
-        for name, array in fields.items():
-            self.__dict__[name] = None if array is None else _arrays.frozen(array)
-        self.__dict__.update(scalars)
+        _arrays.store(self, fields)
+        _arrays.store(self, scalars)
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -130,7 +129,7 @@ class LatentMDP:
         """
         self = cls.__new__(cls)
         self.__dict__.update({name: like.__dict__[name] for name in _FIELDS})
-        self.__dict__.update({name: _arrays.frozen(array) for name, array in fields.items()})
+        _arrays.store(self, fields)
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -209,59 +208,18 @@ class LatentMDP:
 
     def subset(self, contexts: Iterable[int]) -> LatentMDP:
         """The latent MDP over some contexts, in the order given, weights renormalised."""
-        index = np.asarray(list(contexts))
-        M = self.n_contexts
-        if index.size == 0:
-            raise ValueError("contexts must name at least one context")
-        if index.ndim != 1 or index.dtype.kind not in "iu":
-            raise TypeError(f"contexts must be integers, got {index.tolist()}")
-        if index.min() < -M or index.max() >= M:
-            raise ValueError(f"contexts must lie in [0, {M}), got {index.tolist()}")
-        if np.unique(index % M).size < index.size:
-            raise ValueError(f"contexts must be distinct, got {index.tolist()}")
-        weights = self.weights[index]
-        total = float(weights.sum())
-        if total == 0.0:
-            raise ValueError(f"contexts {index.tolist()} have total weight zero")
-        names = self.context_names
-        return self.replace(
-            transitions=self.transitions[index],
-            rewards=self.reward_probs[index],
-            initial=self.initial[index],
-            weights=weights if index.size == M else weights / total,
-            bonus=None if self.bonus is None else self.bonus[index],
-            initial_bonus=None if self.initial_bonus is None else self.initial_bonus[index],
-            context_names=None if names is None else [names[i] for i in index],
-        )
+        return self.replace(**_model_contexts.subset(self, contexts))
 
     def mixture(self) -> LatentMDP:
         """The average MDP, as a latent MDP with one context: T, R and nu averaged over contexts.
 
         Where some contexts have an all-zero row, the others are averaged.
         """
-        T = _averaged(np.einsum("m,msan->san", self.weights, self.transitions))
-        rewards = np.einsum("m,m...->...", self.weights, self.reward_probs)
-        if self.rewards_depend_on_next_state:
-            rewards = np.einsum("m,msanz->sanz", self.weights, self.observation_probs())
-        bonus, first = self.bonus, self.initial_bonus
-        return self.replace(
-            transitions=T[None],
-            rewards=_averaged(rewards)[None],
-            initial=_averaged(self.weights @ self.initial)[None],
-            weights=[1.0],
-            bonus=None if bonus is None else np.einsum("m,msa->sa", self.weights, bonus)[None],
-            initial_bonus=None if first is None else [float(self.weights @ first)],
-            context_names=None,
-        )
+        return self.replace(**_model_contexts.mixture(self))
 
     def distances(self, other: LatentMDP) -> Floats:
         """sum_{s,a} ||P_m - P'_n||_1 for every pair of contexts (m of self, n of other)."""
-        require_same_space(self, other)
-        mine, theirs = self.observation_probs(), other.observation_probs()
-        cost = np.empty((self.n_contexts, other.n_contexts))
-        for m in range(self.n_contexts):
-            cost[m] = np.abs(mine[m] - theirs).sum(axis=(1, 2, 3, 4))
-        return cost
+        return _model_contexts.distances(self, other)
 
     def align(self, to: LatentMDP) -> LatentMDP:
         """Reorder the contexts so that they match those of `to` as closely as possible.
@@ -300,7 +258,7 @@ class LatentMDP:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LatentMDP):
             return NotImplemented
-        return all(_same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
+        return all(_arrays.same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint())
@@ -309,8 +267,7 @@ class LatentMDP:
         return {name: self.__dict__[name] for name in _FIELDS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            self.__dict__[name] = _arrays.frozen(value) if isinstance(value, np.ndarray) else value
+        _arrays.store(self, state)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])
@@ -326,29 +283,3 @@ class LatentMDP:
 
 _FIELDS = tuple(LatentMDP.__annotations__)
 _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in _FIELDS)
-
-
-def require_same_space(first: LatentMDP, second: LatentMDP) -> None:
-    """Raise unless both models share states, actions and reward values."""
-    for name in ("n_states", "n_actions"):
-        if getattr(first, name) != getattr(second, name):
-            raise ValueError(
-                f"the models differ in {name}: {getattr(first, name)} and {getattr(second, name)}"
-            )
-    if not np.array_equal(first.reward_values, second.reward_values):
-        raise ValueError(
-            "the models differ in reward_values: "
-            f"{first.reward_values.tolist()} and {second.reward_values.tolist()}"
-        )
-
-
-def _averaged(rows: Floats) -> Floats:
-    """Scale each row of a weighted sum of distributions to sum to one, unless it is all zero."""
-    sums = rows.sum(axis=-1, keepdims=True)
-    return np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0.0)
-
-
-def _same(first: Any, second: Any) -> bool:
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second) if type(first) is type(second) else False

@@ -10,13 +10,13 @@ vector per (t, s). Stochastic Markov policies are tables of probabilities. Any P
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays
+from latentmdp import _acting, _arrays
 from latentmdp._random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP
@@ -89,7 +89,9 @@ class UniformPolicy(Policy):
 
     def acting(self, model: LatentMDP) -> Acting:
         """See `Policy.acting`."""
-        return _stochastic(np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions))
+        return _acting.stochastic(
+            np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
+        )
 
     def __repr__(self) -> str:
         return "UniformPolicy()"
@@ -133,7 +135,7 @@ class MarkovPolicy(Policy):
 
     def action_probabilities(self, model: LatentMDP) -> Floats:
         """pi_t(a | s), shape (H or 1, S, A), checked against the model."""
-        _require_fit(self.n_layers, self.n_states, model)
+        _acting.require_fit(self.n_layers, self.n_states, model)
         A = model.n_actions
         if self.probabilities is not None:
             if self.probabilities.shape[-1] != A:
@@ -142,17 +144,17 @@ class MarkovPolicy(Policy):
                 )
             return self.probabilities
         assert self.actions is not None
-        _require_actions(self.actions, A)
+        _acting.require_actions(self.actions, A)
         return np.asarray(np.eye(A)[self.actions])
 
     def acting(self, model: LatentMDP) -> Acting:
         """See `Policy.acting`."""
         probabilities = self.action_probabilities(model)
         if self.actions is None:
-            return _stochastic(probabilities)
+            return _acting.stochastic(probabilities)
         labels = self.actions.ravel()
         offsets = np.arange(labels.size + 1, dtype=np.int64)
-        return _deterministic(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
+        return _acting.deterministic(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
 
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
@@ -209,7 +211,7 @@ class AlphaVectorPolicy(Policy):
         if (np.diff(self.offsets) < 1).any():
             group = int(np.argmax(np.diff(self.offsets) < 1))
             raise ValueError(f"time {group // S}, state {group % S} has no vector")
-        _require_actions(self.actions, model.n_actions)
+        _acting.require_actions(self.actions, model.n_actions)
 
     @classmethod
     def from_lanes(
@@ -225,7 +227,7 @@ class AlphaVectorPolicy(Policy):
         self.model, self.smoothing = model, smoothing
         self.n_layers = lanes.shape[1]
         groups = self.n_layers * model.n_states
-        self.actions, self.offsets = _one_vector_per_action(groups, model.n_actions)
+        self.actions, self.offsets = _acting.one_vector_per_action(groups, model.n_actions)
         self._lanes = lanes
         return self
 
@@ -259,75 +261,16 @@ class AlphaVectorPolicy(Policy):
 
     def acting(self, model: LatentMDP) -> Acting:
         """See `Policy.acting`."""
-        _require_fit(self.n_layers, self.model.n_states, model)
+        _acting.require_fit(self.n_layers, self.model.n_states, model)
         for name in ("n_actions", "n_rewards"):
             mine, theirs = getattr(self.model, name), getattr(model, name)
             if mine != theirs:
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
         filters = bool((np.diff(self.offsets) > 1).any())
-        base = _deterministic(self.n_layers, self.vectors, self.actions, self.offsets)
+        base = _acting.deterministic(self.n_layers, self.vectors, self.actions, self.offsets)
         table, prior, initial = self._tables
         return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
 
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
         return f"AlphaVectorPolicy({self.actions.size} vectors, {when}, {self.model!r})"
-
-
-def _stochastic(probabilities: Floats) -> Acting:
-    from latentmdp._kernels.alias import alias_tables
-
-    threshold, alias = alias_tables(probabilities)
-    blank = _deterministic(
-        len(probabilities), np.zeros((1, 1)), np.zeros(1, np.int32), np.arange(2)
-    )
-    return blank._replace(stochastic=True, action_threshold=threshold, action_alias=alias)
-
-
-def _deterministic(
-    n_layers: int,
-    vectors: Floats,
-    labels: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-) -> Acting:
-    from latentmdp._kernels.rollout import Acting
-
-    return Acting(
-        stochastic=False,
-        filters=False,
-        n_layers=n_layers,
-        action_threshold=np.zeros((1, 1)),
-        action_alias=np.zeros((1, 1), np.int32),
-        vectors=vectors,
-        labels=labels,
-        offsets=offsets,
-        likelihood=np.zeros((1, 1)),
-        prior=np.ones(1),
-        initial=np.ones((1, 1)),
-    )
-
-
-@lru_cache(maxsize=64)
-def _one_vector_per_action(
-    groups: int, n_actions: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    labels = np.tile(np.arange(n_actions, dtype=np.int32), groups)
-    offsets = np.arange(0, groups * n_actions + 1, n_actions, dtype=np.int64)
-    return _arrays.frozen(labels), _arrays.frozen(offsets)
-
-
-def _require_fit(n_layers: int, n_states: int, model: LatentMDP) -> None:
-    if n_states != model.n_states:
-        raise ValueError(f"the policy has {n_states} states, the model {model.n_states}")
-    if n_layers != 1 and n_layers < model.horizon:
-        raise ValueError(
-            f"the policy covers {n_layers} steps, the model's horizon is {model.horizon}"
-        )
-
-
-def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:
-    if int(labels.max()) >= n_actions:
-        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(labels)), labels.shape))
-        raise ValueError(
-            f"actions{list(where)} is {labels[where]}: must be below n_actions={n_actions}"
-        )

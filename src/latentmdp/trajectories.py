@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays, _model_checks
+from latentmdp import _arrays, _trajectory_checks, _trajectory_parts
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
@@ -78,34 +78,23 @@ class Trajectories:
         n_actions: int | None = None,
         reward_values: ArrayLike | None = None,
     ) -> None:
-        try:
-            fields: dict[str, Any] = {
-                "states": _arrays.as_integers("states", states, np.int32),
-                "actions": _arrays.as_integers("actions", actions, np.int32),
-                "rewards": _arrays.as_integers("rewards", rewards, np.int32),
-                "offsets": _arrays.as_integers("offsets", offsets, np.int64),
-                "contexts": None,
-                "counts": None,
-                "reward_values": None,
-            }
-            if contexts is not None:
-                fields["contexts"] = _arrays.as_integers("contexts", contexts, np.int32)
-            if counts is not None:
-                fields["counts"] = _arrays.as_integers("counts", counts, np.int64)
-            if reward_values is not None:
-                fields["reward_values"] = _model_checks.reward_values(reward_values)
-            _check_layout(fields)
-        except ValueError as error:
-            raise TrajectoryError(str(error)) from None
+        fields = _trajectory_checks.flat_fields(
+            reward_values,
+            states=states,
+            actions=actions,
+            rewards=rewards,
+            offsets=offsets,
+            contexts=contexts,
+            counts=counts,
+        )
         self._fill(fields, n_states, n_actions)
         if n_states is not None or n_actions is not None or reward_values is not None:
-            self._check_sizes(self.n_states, self.n_actions, self.n_rewards)
+            _trajectory_checks.check_sizes(self, self.n_states, self.n_actions, self.n_rewards)
 
     def _fill(self, fields: dict[str, Any], n_states: int | None, n_actions: int | None) -> None:
-        for name, array in fields.items():
-            self.__dict__[name] = None if array is None else _arrays.frozen(array)
-        self.__dict__["n_states"] = _size("n_states", n_states, self.states)
-        self.__dict__["n_actions"] = _size("n_actions", n_actions, self.actions)
+        _arrays.store(self, fields)
+        self.__dict__["n_states"] = _trajectory_checks.size("n_states", n_states, self.states)
+        self.__dict__["n_actions"] = _trajectory_checks.size("n_actions", n_actions, self.actions)
 
     @classmethod
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
@@ -124,15 +113,7 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of equal length L from arrays (N, L+1), (N, L) and (N, L)."""
-        named = {"states": states, "actions": actions, "rewards": rewards}
-        s, a, r = (_arrays.to_array(name, value) for name, value in named.items())
-        if a.ndim != 2 or r.shape != a.shape or s.shape != (a.shape[0], a.shape[1] + 1):
-            raise TrajectoryError(
-                "states, actions and rewards must have shapes (N, L+1), (N, L) and (N, L), got "
-                f"{s.shape}, {a.shape} and {r.shape}"
-            )
-        offsets = np.arange(a.shape[0] + 1, dtype=np.int64) * a.shape[1]
-        return cls(s.ravel(), a.ravel(), r.ravel(), offsets, contexts, **sizes)
+        return cls(*_trajectory_checks.flat_arrays(states, actions, rewards), contexts, **sizes)
 
     @classmethod
     def from_lists(
@@ -144,20 +125,7 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of any length from one list per episode; states are one longer than actions."""
-        if not len(states) == len(actions) == len(rewards):
-            raise TrajectoryError(
-                "states, actions and rewards must hold as many episodes, got "
-                f"{len(states)}, {len(actions)} and {len(rewards)}"
-            )
-        for i, (s, a, r) in enumerate(zip(states, actions, rewards)):
-            if len(s) != len(a) + 1 or len(r) != len(a):
-                raise TrajectoryError(
-                    f"episode {i} has {len(s)} states, {len(a)} actions and {len(r)} rewards: "
-                    "L actions need L rewards and L+1 states"
-                )
-        offsets = np.cumsum([0, *map(len, actions)], dtype=np.int64)
-        flat = [_flatten(part) for part in (states, actions, rewards)]
-        return cls(flat[0], flat[1], flat[2], offsets, contexts, **sizes)
+        return cls(*_trajectory_checks.flat_lists(states, actions, rewards), contexts, **sizes)
 
     @classmethod
     def from_table(cls, table: Mapping[str, ArrayLike], **sizes: Any) -> Trajectories:
@@ -215,11 +183,11 @@ class Trajectories:
                 raise IndexError(f"episode {key} of {len(self)}")
             return self._episode(int(key) % len(self))
         if isinstance(key, slice) and key.step in (None, 1):
-            return self._contiguous(*key.indices(len(self))[:2])
+            return self._with(**_trajectory_parts.cut(self, *key.indices(len(self))[:2]))
         index = np.arange(len(self))[key]
         if index.ndim != 1:
             raise IndexError(f"episodes are taken by a number, slice, mask or 1-d index, got {key}")
-        return self._gather(index)
+        return self._with(**_trajectory_parts.gathered(self, index))
 
     def _episode(self, i: int) -> Episode:
         start, stop = int(self.offsets[i]), int(self.offsets[i + 1])
@@ -229,34 +197,6 @@ class Trajectories:
             self.actions[start:stop],
             self.rewards[start:stop],
             context,
-        )
-
-    def _contiguous(self, first: int, last: int) -> Trajectories:
-        last = max(first, last)
-        start, stop = int(self.offsets[first]), int(self.offsets[last])
-        return self._with(
-            states=self.states[start + first : stop + last],
-            actions=self.actions[start:stop],
-            rewards=self.rewards[start:stop],
-            offsets=self.offsets[first : last + 1] - start,
-            contexts=None if self.contexts is None else self.contexts[first:last],
-            counts=None if self.counts is None else self.counts[first:last],
-        )
-
-    def _gather(self, index: NDArray[np.int64]) -> Trajectories:
-        lengths = self.lengths[index]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        shift = np.repeat(self.offsets[index] - offsets[:-1], lengths)
-        steps = np.arange(offsets[-1]) + shift
-        first_state = self.offsets[index] + index - offsets[:-1] - np.arange(index.size)
-        places = np.arange(offsets[-1] + index.size) + np.repeat(first_state, lengths + 1)
-        return self._with(
-            states=self.states[places],
-            actions=self.actions[steps],
-            rewards=self.rewards[steps],
-            offsets=offsets,
-            contexts=None if self.contexts is None else self.contexts[index],
-            counts=None if self.counts is None else self.counts[index],
         )
 
     def _with(self, **fields: Any) -> Trajectories:
@@ -277,30 +217,7 @@ class Trajectories:
     @classmethod
     def concat(cls, parts: Iterable[Trajectories]) -> Trajectories:
         """Join batches; sizes grow to the largest, reward values must agree."""
-        batches = list(parts)
-        if not batches:
-            raise ValueError("concat needs at least one batch")
-        values = batches[0].reward_values
-        for i, batch in enumerate(batches):
-            if not _same(values, batch.reward_values):
-                raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
-            if (batch.contexts is None) != (batches[0].contexts is None):
-                raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")
-        shifts = np.cumsum([0, *(b.n_steps for b in batches)])
-        offsets = [b.offsets[:-1] + shift for b, shift in zip(batches, shifts)]
-        weighted = any(b.counts is not None for b in batches)
-        contexts = [b.contexts for b in batches if b.contexts is not None]
-        return cls._trusted(
-            max(b.n_states for b in batches),
-            max(b.n_actions for b in batches),
-            states=np.concatenate([b.states for b in batches]),
-            actions=np.concatenate([b.actions for b in batches]),
-            rewards=np.concatenate([b.rewards for b in batches]),
-            offsets=np.concatenate([*offsets, shifts[-1:]]),
-            contexts=np.concatenate(contexts) if contexts else None,
-            counts=np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
-            reward_values=values,
-        )
+        return cls._trusted(**_trajectory_parts.joined(list(parts)))
 
     def multiplicities(self) -> NDArray[np.int64]:
         """`counts`, or ones where episodes are not counted."""
@@ -322,24 +239,13 @@ class Trajectories:
             self.states, self.actions, self.rewards, self.offsets, labels
         )
         counts = np.bincount(inverse, weights=self.multiplicities(), minlength=first.size)
-        merged = self._gather(first)._with(counts=np.rint(counts).astype(np.int64))
-        return merged, inverse
+        merged = _trajectory_parts.gathered(self, first)
+        merged["counts"] = np.rint(counts).astype(np.int64)
+        return self._with(**merged), inverse
 
     def as_arrays(self) -> tuple[Integers, Integers, Integers]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
-        lengths = self.lengths
-        if lengths.size and (lengths != lengths[0]).any():
-            odd = int(np.argmax(lengths != lengths[0]))
-            raise TrajectoryError(
-                f"as_arrays needs equal lengths: episode 0 has {lengths[0]} steps, "
-                f"episode {odd} has {lengths[odd]}"
-            )
-        N, L = len(self), int(lengths[0]) if lengths.size else 0
-        return (
-            self.states.reshape(N, L + 1),
-            self.actions.reshape(N, L),
-            self.rewards.reshape(N, L),
-        )
+        return _trajectory_parts.stacked(self)
 
     def values(self) -> NDArray[np.float64]:
         """The rewards as values, one per step; indices themselves where no values are known."""
@@ -357,32 +263,7 @@ class Trajectories:
 
     def validate(self, model: LatentMDP) -> None:
         """Raise `TrajectoryError` unless every index fits the model, naming episode and step."""
-        self._check_sizes(model.n_states, model.n_actions, model.n_rewards)
-        if self.contexts is not None and self.contexts.size:
-            worst = int(np.argmax(self.contexts >= model.n_contexts))
-            if self.contexts[worst] >= model.n_contexts:
-                raise TrajectoryError(
-                    f"episode {worst}: context {self.contexts[worst]} is not below the model's "
-                    f"n_contexts={model.n_contexts}"
-                )
-        known = self.reward_values
-        if known is not None and not np.array_equal(known, model.reward_values):
-            raise TrajectoryError(
-                f"the logs' reward_values {known.tolist()} are not the model's "
-                f"{model.reward_values.tolist()}"
-            )
-
-    def _check_sizes(self, n_states: int, n_actions: int, n_rewards: int) -> None:
-        bounds = (("state", n_states), ("action", n_actions), ("reward index", n_rewards))
-        for (what, limit), array in zip(bounds, (self.states, self.actions, self.rewards)):
-            if array.size and int(array.max()) >= limit:
-                place = int(np.argmax(array >= limit))
-                starts = self.offsets + (np.arange(len(self) + 1) if what == "state" else 0)
-                episode = int(np.searchsorted(starts, place, side="right")) - 1
-                raise TrajectoryError(
-                    f"episode {episode}, step {place - int(starts[episode])}: {what} "
-                    f"{array[place]} is out of range, must be below {limit}"
-                )
+        _trajectory_checks.check_model(self, model)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Trajectories are immutable")
@@ -391,14 +272,13 @@ class Trajectories:
         raise AttributeError("Trajectories are immutable")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            self.__dict__[name] = _arrays.frozen(value) if isinstance(value, np.ndarray) else value
+        _arrays.store(self, state)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trajectories):
             return NotImplemented
         return (self.n_states, self.n_actions) == (other.n_states, other.n_actions) and all(
-            _same(self.__dict__[name], other.__dict__[name]) for name in _ARRAYS
+            _arrays.same(self.__dict__[name], other.__dict__[name]) for name in _ARRAYS
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -415,38 +295,3 @@ class Trajectories:
 
 
 _ARRAYS = ("states", "actions", "rewards", "offsets", "contexts", "counts", "reward_values")
-
-
-def _same(first: NDArray[Any] | None, second: NDArray[Any] | None) -> bool:
-    if first is None or second is None:
-        return first is second
-    return np.array_equal(first, second)
-
-
-def _size(name: str, declared: int | None, array: Integers) -> int:
-    seen = int(array.max()) + 1 if array.size else 1
-    return seen if declared is None else _arrays.positive_integer(name, declared)
-
-
-def _flatten(parts: Sequence[Sequence[int]]) -> NDArray[Any]:
-    flat = [x for part in parts for x in part]
-    return np.asarray(flat if flat else np.zeros(0, dtype=np.int32))
-
-
-def _check_layout(fields: dict[str, Any]) -> None:
-    offsets = fields["offsets"]
-    if offsets.size == 0 or offsets[0] != 0:
-        raise ValueError("offsets must begin with 0")
-    falling = np.diff(offsets) < 0
-    if falling.any():
-        i = int(np.argmax(falling))
-        raise ValueError(f"offsets must not fall: episode {i} ends before it begins")
-    N, total = offsets.size - 1, int(offsets[-1])
-    expected = {"states": total + N, "actions": total, "rewards": total, "contexts": N, "counts": N}
-    for name, size in expected.items():
-        array = fields[name]
-        if array is not None and array.size != size:
-            raise ValueError(
-                f"{name} has {array.size} entries, but offsets describe {N} episodes with "
-                f"{total} steps, which need {size}"
-            )

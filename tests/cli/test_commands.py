@@ -1,33 +1,12 @@
 """Every command on files, as a user runs them; values agree with the library's own."""
 
-import json
-
 import numpy as np
 import pytest
+from command_line import run, run_json, runner
 from support import random_model
-from typer.testing import CliRunner
 
 import latentmdp as lm
 from latentmdp.cli.app import COMMANDS, app
-
-runner = CliRunner()
-
-
-def run(*arguments, code=0):
-    result = runner.invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def run_json(*arguments):
-    return json.loads(run(*arguments, "--json").stdout)
-
-
-@pytest.fixture
-def model(tmp_path):
-    path = tmp_path / "m.npz"
-    lm.save(random_model(), path)
-    return path
 
 
 def test_make_gives_what_the_library_gives(tmp_path):

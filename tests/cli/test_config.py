@@ -3,23 +3,10 @@
 import json
 
 import pytest
+from command_line import run, run_json
 from support import random_model
-from typer.testing import CliRunner
 
 import latentmdp as lm
-from latentmdp.cli.app import app
-
-runner = CliRunner()
-
-
-def run(*arguments, code=0):
-    result = runner.invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def run_json(*arguments):
-    return json.loads(run(*arguments, "--json").stdout)
 
 
 def said(result):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from command_line import runner
 
 from latentmdp.cli.app import COMMANDS, app
 from latentmdp.cli.commands.list import KINDS
 
-runner = CliRunner()
 LONG = {"learn", "lucrl", "solve", "fit", "plan", "simulate", "reproduce"}
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -1,20 +1,9 @@
 """`latentmdp diagnose` prints and gives what the library gives."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
+from command_line import run, run_json
 
 import latentmdp as lm
-from latentmdp.cli.app import app
-
-runner = CliRunner()
-
-
-def run(*arguments, code=0):
-    result = runner.invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result.stdout
 
 
 @pytest.fixture
@@ -27,27 +16,27 @@ def files(tmp_path):
 
 def test_a_model(files):
     model, folder = files
-    found = json.loads(run("diagnose", folder / "m.npz", "--episodes", 200, "--json"))
+    found = run_json("diagnose", folder / "m.npz", "--episodes", 200)
     d = lm.diagnose(model, rng=0, episodes=200)
     assert found["delta"] == d.delta
     assert found["sigma_h"] == d.sigma_h.tolist()
     assert found["diameter"] == d.diameter.tolist()
     assert [tuple(row) for row in found["rows"]] == d.rows()
-    assert "Assumption 3" in run("diagnose", folder / "m.npz", "--episodes", 200)
+    assert "Assumption 3" in run("diagnose", folder / "m.npz", "--episodes", 200).stdout
 
 
 def test_numbers_that_json_cannot_hold(tmp_path):
     lm.save(lm.make("lower-bound", rng=0), tmp_path / "hard.json")
-    found = json.loads(run("diagnose", tmp_path / "hard.json", "--episodes", 100, "--json"))
+    found = run_json("diagnose", tmp_path / "hard.json", "--episodes", 100)
     assert found["diameter"] == ["inf"] * 3
     assert None in found["sigma_h"]
 
 
 def test_logs(files):
     _, folder = files
-    found = json.loads(run("diagnose", folder / "logs.npz", "--json"))
+    found = run_json("diagnose", folder / "logs.npz")
     assert found["episodes"] == 2000
-    assert "coverage" in run("diagnose", folder / "logs.npz")
+    assert "coverage" in run("diagnose", folder / "logs.npz").stdout
 
 
 def test_a_file_that_is_neither(files):

@@ -1,13 +1,13 @@
 """`latentmdp lucrl` and `latentmdp reproduce`."""
 
 import numpy as np
-from test_commands import model, run, run_json  # noqa: F401
+from command_line import run, run_json
 
 import latentmdp as lm
 from latentmdp.learning import Run
 
 
-def test_lucrl_runs_what_the_library_runs(model, tmp_path):  # noqa: F811
+def test_lucrl_runs_what_the_library_runs(model, tmp_path):
     out = tmp_path / "run.parquet"
     found = run_json("lucrl", model, "--episodes", 40, "--seed", 3, "--out", out)
     expected = lm.LUCRL().run(lm.load(model), 40, rng=3)
@@ -15,7 +15,7 @@ def test_lucrl_runs_what_the_library_runs(model, tmp_path):  # noqa: F811
     assert found["trailing_return"] == expected.trailing_return()
 
 
-def test_lucrl_takes_a_start_and_a_checkpoint(model, tmp_path):  # noqa: F811
+def test_lucrl_takes_a_start_and_a_checkpoint(model, tmp_path):
     logs, checkpoint = tmp_path / "logs.npz", tmp_path / "c.npz"
     lm.save(lm.simulate(lm.load(model), lm.UniformPolicy(), 30, rng=0), logs)
     options = ("--contexts", "inferred", "--start", logs, "--checkpoint", checkpoint)

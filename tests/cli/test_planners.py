@@ -1,36 +1,18 @@
 """The commands around planners: plan with bounds, compare, convert."""
 
-import json
-
 import pytest
+from command_line import run, run_json
 from support import random_model
-from typer.testing import CliRunner
 
 import latentmdp as lm
-from latentmdp.cli.app import app
 from latentmdp.cli.choices import PLANNERS
 from latentmdp.cli.live import closing_bounds
 from latentmdp.cli.screen import Screen
 
-runner = CliRunner()
-
-
-def run(*arguments, code=0):
-    result = runner.invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
-@pytest.fixture
-def model(tmp_path):
-    path = tmp_path / "m.npz"
-    lm.save(random_model(), path)
-    return path
-
 
 @pytest.mark.parametrize("method", ["exact", "branch-and-bound", "mip", "cadp"])
 def test_plan_gives_what_the_library_gives(model, method) -> None:
-    found = json.loads(run("plan", model, "--method", method, "--json").stdout)
+    found = run_json("plan", model, "--method", method)
     world = random_model()
     plan = (lm.Exact() if method == "exact" else lm.Memoryless(method)).plan(world)
     assert (found["lower"], found["upper"]) == (plan.lower, plan.upper)
@@ -53,7 +35,7 @@ def test_plan_draws_the_bounds(model) -> None:
 
 
 def test_compare_runs_every_planner(model) -> None:
-    found = json.loads(run("compare", model, "--episodes", 2000, "--json").stdout)["plans"]
+    found = run_json("compare", model, "--episodes", 2000)["plans"]
     assert [row["method"] for row in found] == list(PLANNERS)
     rows = {row["method"]: row for row in found}
     best = rows["exact"]["lower"]
@@ -83,7 +65,7 @@ def test_compare_keeps_what_was_done_before_an_interrupt(model, monkeypatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lm.Exact, "plan", interrupted)
-    found = json.loads(run("compare", model, "--methods", "qmdp,exact,cadp", "--json").stdout)
+    found = run_json("compare", model, "--methods", "qmdp,exact,cadp")
     assert [row["method"] for row in found["plans"]] == ["qmdp"]
 
 
@@ -91,7 +73,7 @@ def test_compare_keeps_what_was_done_before_an_interrupt(model, monkeypatch) -> 
 def test_convert_there_and_back(model, suffix) -> None:
     there, back = model.with_name(f"there{suffix}"), model.with_name("back.npz")
     run("convert", model, there)
-    found = json.loads(run("convert", there, back, "--json").stdout)
+    found = run_json("convert", there, back)
     assert found["kind"] == "LatentMDP"
     assert lm.load(back) == random_model()
 

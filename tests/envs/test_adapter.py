@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from test_lucrl import small
+from small_worlds import small
 
 import latentmdp as lm
 from latentmdp.envs import LatentMDPEnv, MixtureEnv, adapt, tabular_model

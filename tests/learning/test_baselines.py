@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_lucrl import small
+from small_worlds import small
 
 import latentmdp as lm
 from latentmdp.experiments.starts import labelled_samples

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from test_lucrl import PlainQMDP, small
+from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
 from latentmdp.experiments.starts import unrelated_model

@@ -19,7 +19,7 @@ PAPER = lm.Bonus(scale=1.0, adaptive=False)
 
 
 def state_of(model, counts, bonus=PAPER, episodes=1_000):
-    from latentmdp._kernels.lucrl import replan
+    from latentmdp._kernels.optimism import replan
 
     space = Space.of(model)
     widths = bonus.widths(space, episodes)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from box import Box
+from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
 from latentmdp._random import philox_key
@@ -15,19 +16,6 @@ from latentmdp.space import Space
 from latentmdp.testing import random_model
 
 PAPER = lm.Bonus(scale=1e-3, adaptive=False)
-
-
-@dataclass(frozen=True)
-class PlainQMDP:
-    """Q-MDP that the learner does not recognise, so it takes the path of any planner."""
-
-    def plan(self, model):
-        return lm.QMDP().plan(model)
-
-
-def small(seed=0, **changes):
-    arguments = {"contexts": 3, "states": 5, "actions": 2, "horizon": 6, "concentration": 0.3}
-    return lm.make("random", rng=seed, reward_density=0.2, reward_low=0.5, **arguments | changes)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_lucrl import small
+from small_worlds import small
 
 import latentmdp as lm
 from latentmdp.learning import Run

@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.alpha import next_action
-from latentmdp._kernels.faces import split_value
-from latentmdp._kernels.plans import best_cells, best_plan
+from latentmdp._kernels.faces import Faces, split_value
+from latentmdp._kernels.plans import Plans, best_cells, best_plan
 
-__all__ = ["Points", "expand", "upper_backup"]
+__all__ = ["Ahead", "Points", "expand", "upper_backup"]
 
 _SAME = 1.0 - 1e-9  # a ratio from which on a point is at the belief itself
 _FAINT = 0.1  # contexts below this share of the largest mass may be exceeded
@@ -33,6 +33,16 @@ class Points(NamedTuple):
     uppers: np.ndarray  # (n,)
     gains: np.ndarray  # (n,): by how much the point improves on its best split
     least: np.ndarray  # (S, M): W
+
+
+class Ahead(NamedTuple):
+    """What is known of the next step, and how well it is searched."""
+
+    plans: Plans
+    points: Points
+    faces: Faces
+    close: float  # a relative gap that is good enough without a search for points
+    breadth: int  # cells searched; 0 means that there is no next step
 
 
 @njit(cache=True, nogil=True)
@@ -116,27 +126,14 @@ def _limit(mass, inverses, ratios):
 
 
 @njit(cache=True, nogil=True)
-def upper_backup(
-    table,
-    rewards,
-    discount,
-    following,
-    points,
-    faces,
-    close,
-    breadth,
-    states,
-    beliefs,
-    chosen,
-    limits,
-):
+def upper_backup(table, rewards, discount, ahead, states, beliefs, chosen, limits):
     """Lower the action bounds `limits` (n, A) of the chosen points, as far as it matters.
 
     The bound of a point is the largest of its action bounds, so an action below the largest one
-    is left alone. `breadth` 0 means that there is no next step. Successors whose relative gap is at
-    most `close` are good enough without a search for points.
+    is left alone.
     """
     S, A, _, Z, M = table.shape
+    following, points, faces, close, breadth = ahead
     mass, tried = np.empty(M), np.empty(A, np.bool_)
     cells, room = np.empty(breadth, np.int64), _room(M, following)
     for i in chosen:
@@ -162,26 +159,14 @@ def upper_backup(
 
 
 @njit(cache=True, nogil=True)
-def expand(
-    table,
-    following,
-    points,
-    faces,
-    close,
-    breadth,
-    states,
-    beliefs,
-    chosen,
-    weights,
-    actions,
-    faintest,
-):
+def expand(table, ahead, states, beliefs, chosen, weights, actions, faintest):
     """Successors of the chosen points under one action each, with weights and gaps.
 
     Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
     `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
     """
     S, _, _, Z, M = table.shape
+    following, points, faces, close, breadth = ahead
     n = chosen.shape[0] * S * Z
     out = (np.empty(n, np.int64), np.empty((n, M)), np.empty(n), np.empty(n))
     mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, following)

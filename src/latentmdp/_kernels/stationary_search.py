@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from latentmdp._kernels.memoryless import copy
 from latentmdp._kernels.memoryless_search import sort_down
 
-__all__ = ["Branches", "Priced", "new_branches", "root_bound", "search"]
+__all__ = ["Branches", "Priced", "begin", "new_branches", "search"]
 
 
 class Priced(NamedTuple):
@@ -60,7 +60,7 @@ def new_branches(n_states: int, n_actions: int, best: float, policy: NDArray[np.
 
 
 @njit(cache=True, nogil=True)
-def root_bound(priced, branches):
+def begin(priced, branches):
     """Put the search back to the root and return the root's bound."""
     for s in range(branches.fixed.shape[0]):
         branches.fixed[s] = -1

@@ -21,6 +21,7 @@ __all__ = [
     "ModelFile",
     "Plot",
     "PolicyName",
+    "PolicyOut",
     "Quiet",
     "Seed",
     "TimeLimit",
@@ -28,6 +29,7 @@ __all__ = [
     "contexts_of",
     "load_logs",
     "load_model",
+    "save",
 ]
 
 _READABLE = {"exists": True, "dir_okay": False, "readable": True}
@@ -78,6 +80,7 @@ Plot = Annotated[
     Path | None,
     typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf)."),
 ]
+PolicyOut = Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
@@ -110,8 +113,15 @@ def contexts_of(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
-def check_target(owner: type, path: Path) -> None:
+def check_target(owner: type, path: Path | None) -> None:
     """Refuse a path where an object of this type cannot be saved, before long work."""
-    from latentmdp import io
+    if path is not None:
+        from latentmdp import io
 
-    io.check_target(owner, path)
+        io.check_target(owner, path)
+
+
+def save(found: object, path: Path | None) -> None:
+    """Save what was found where the user asked for it, if anywhere."""
+    if path is not None:
+        lm.save(found, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,11 @@ class Screen:
 
             line = Text.assemble((subject, "bold"), " " if subject else "", text)
             Console().print(line, soft_wrap=True)
+
+    def warn(self, messages: Iterable[str]) -> None:
+        """Print each warning on a line of its own."""
+        for message in messages:
+            self.say(message, "warning")
 
     def table(
         self,

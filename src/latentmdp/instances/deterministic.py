@@ -7,8 +7,7 @@ few *distinguishing observations* split them.
 
 import numpy as np
 
-from latentmdp import _arrays
-from latentmdp.instances._parts import number
+from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -46,9 +45,7 @@ def deterministic(
     differ by 2. It is here for exploration by distinguishing observations, which
     needs about (S A)^M episodes and no separation.
     """
-    M = _arrays.positive_integer("contexts", contexts)
-    S = _arrays.positive_integer("states", states)
-    A = _arrays.positive_integer("actions", actions)
+    M, S, A = sizes(contexts=contexts, states=states, actions=actions)
     redrawn = round(number("variation", variation, 0.0, 1.0) * S * A)
     density = number("reward_density", reward_density, 0.0, 1.0)
     next_state = np.tile(rng.integers(S, size=S * A), (M, 1))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import _arrays
-from latentmdp.instances._parts import choice, number
+from latentmdp.instances._parts import choice, number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -61,8 +61,7 @@ def lower_bound(
     agree in most contexts. It is here to show that without assumptions learning needs about A^M
     episodes, whatever the algorithm.
     """
-    M = _arrays.positive_integer("contexts", contexts)
-    A = _arrays.positive_integer("actions", actions)
+    M, A = sizes(contexts=contexts, actions=actions)
     choice("variant", variant, ("plain", "amplified", "epsilon"))
     number("epsilon", epsilon, 0.0, 0.5, open_low=True)
     default = 2 if variant == "amplified" else 1

@@ -10,8 +10,7 @@ travelling to.
 
 import numpy as np
 
-from latentmdp import _arrays
-from latentmdp.instances._parts import number, sparse_means
+from latentmdp.instances._parts import number, sizes, sparse_means
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -57,9 +56,7 @@ def random(
     of planners; that of learners is contexts=7, states=15, actions=3, horizon=30,
     concentration=0.3, reward_density=4/45, reward_low=0.5.
     """
-    M = _arrays.positive_integer("contexts", contexts)
-    S = _arrays.positive_integer("states", states)
-    A = _arrays.positive_integer("actions", actions)
+    M, S, A = sizes(contexts=contexts, states=states, actions=actions)
     scale = number("concentration", concentration, 0.0, np.inf, open_low=True)
     T = rng.dirichlet(np.full(S, scale), size=(M, S, A))
     means = sparse_means(rng, (M, S, A), reward_density, reward_low, reward_high, rewards)

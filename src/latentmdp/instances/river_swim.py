@@ -14,8 +14,7 @@ is thrown back again and again, and resting at the left bank is the best station
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
-from latentmdp.instances._parts import number
+from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -56,8 +55,7 @@ def river_swim(
     a few times and then gives up; coordinate ascent finds 1.41. (Rewards must be negative
     somewhere for this: without, a memoryless policy is worth at least V*/M [kwon2021, Example 2].)
     """
-    M = _arrays.positive_integer("contexts", contexts)
-    S = _arrays.positive_integer("states", states)
+    M, S = sizes(contexts=contexts, states=states)
     forward = number("forward", forward, 0.0, 1.0)
     backward = number("backward", backward, 0.0, 1.0 - forward)
     rest_pay = number("rest_pay", rest_pay, 0.0, 1.0)

@@ -14,9 +14,8 @@ different corners, which a large delta needs; a falls after every batch of rejec
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
 from latentmdp.errors import LatentMDPError
-from latentmdp.instances._parts import number, sparse_means
+from latentmdp.instances._parts import number, sizes, sparse_means
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -70,9 +69,7 @@ def separated(
     The paper's own experiments are contexts=7, states=15, actions=3, horizon=30 and contexts=3,
     states=7, actions=2, with delta between 0.1 and 1.
     """
-    M = _arrays.positive_integer("contexts", contexts)
-    S = _arrays.positive_integer("states", states)
-    A = _arrays.positive_integer("actions", actions)
+    M, S, A = sizes(contexts=contexts, states=states, actions=actions)
     delta = number("delta", delta, 0.0, 2.0, open_low=True)
     if delta == 2.0 and M > 1:
         raise ValueError(

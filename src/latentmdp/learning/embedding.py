@@ -16,17 +16,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
-from latentmdp.fit import Fit
-from latentmdp.learning.em import EM
+from latentmdp.learning.clustering import ClusterThenEM, Labels
 from latentmdp.learning.profiles import Profiles, profiles
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["TrajectoryKMeans"]
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 _DIMENSIONS = 8
 _BEGINNINGS = 10
@@ -34,20 +31,11 @@ _ROUNDS = 100
 _PSEUDO_COUNTS = 1.0
 
 
-class TrajectoryKMeans:
+class TrajectoryKMeans(ClusterThenEM):
     """k-means on embedded trajectories and likelihood reassignment, with the interface of `EM`.
 
-    Parameters
-    ----------
-    n_contexts
-        M.
-    em
-        The EM that refines the clusters; by default `EM(n_contexts)`.
+    Parameters are those of `ClusterThenEM`.
     """
-
-    def __init__(self, n_contexts: int, *, em: EM | None = None) -> None:
-        self.n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
-        self.em = EM(self.n_contexts) if em is None else em
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Labels:
         """Labels of the trajectories before EM."""
@@ -57,11 +45,6 @@ class TrajectoryKMeans:
         pooled = _rows_normalised(np.asarray(counts.sum(axis=0), dtype=np.float64), seen)[0]
         labels = _k_means(_embedded(counts, pooled, seen), self.n_contexts, generator)
         return _reassigned(labels, counts, pooled, seen, self.n_contexts)
-
-    def fit(self, logs: Trajectories, *, rng: RNGLike = None) -> Fit:
-        """Cluster, then EM from the clusters."""
-        generator = as_generator(rng)
-        return self.em.fit(logs, start=self.cluster(logs, generator), rng=generator)
 
 
 def _rows_normalised(counts: Floats, seen: Profiles) -> Floats:

@@ -15,7 +15,8 @@ from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.space import Space
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.lucrl import Estimate, Plans
+    from latentmdp._kernels.empirical import Estimate
+    from latentmdp._kernels.optimism import Plans
 
 __all__ = ["NO_BONUS", "LearnerState", "optimistic_model"]
 
@@ -55,8 +56,9 @@ class LearnerState:
         learn_weights: bool,
     ) -> LearnerState:
         """The state before the first episode."""
+        from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Estimate, refresh
         from latentmdp._kernels.induction import padded_states
-        from latentmdp._kernels.lucrl import KNOWN, LEARNED, UNIFORM, Estimate, Plans, refresh
+        from latentmdp._kernels.optimism import Plans
 
         M, S, A, Z = space.n_contexts, space.n_states, space.n_actions, space.n_rewards
         n = A * padded_states(S)
@@ -111,7 +113,7 @@ class LearnerState:
 
     def set_counts(self, counts: Counts) -> None:
         """Replace the counts and derive everything from them again."""
-        from latentmdp._kernels.lucrl import refresh
+        from latentmdp._kernels.empirical import refresh
 
         e = self.estimate
         e.transition_counts[...] = _packed(counts.transitions, e.transition_counts.shape)

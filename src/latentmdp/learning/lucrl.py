@@ -201,7 +201,7 @@ class LUCRL(Learner):
 
     def _agent(self, session: Session) -> Agent:
         """The agent of the current plan, planning first if that is due."""
-        from latentmdp._kernels.lucrl import replan
+        from latentmdp._kernels.optimism import replan
 
         plans = session.state.plans
         memory = session.memory
@@ -221,7 +221,7 @@ class LUCRL(Learner):
         session.memory.update(plan=plan, agent=Agent(plan.policy, model))
 
     def _outcome(self, session: Session) -> tuple[Policy, float]:
-        from latentmdp._kernels.lucrl import replan
+        from latentmdp._kernels.optimism import replan
 
         state = session.state
         state.plans.due[0] = True  # the outcome is a plan for the final counts

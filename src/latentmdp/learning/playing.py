@@ -94,7 +94,7 @@ class Played(NamedTuple):
 def play_episode(session: Session, agent: Agent) -> Played:
     """Play the next episode, filtering with the learner's current estimate."""
     from latentmdp._kernels.belief import reset_belief
-    from latentmdp._kernels.lucrl import observe
+    from latentmdp._kernels.empirical import observe
     from latentmdp._kernels.philox import uniform_pair
 
     estimate, world = session.state.estimate, session.world

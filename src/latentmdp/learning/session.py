@@ -58,7 +58,7 @@ class Session:
 
     def record_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
-        from latentmdp._kernels.lucrl import distances
+        from latentmdp._kernels.empirical import distances
 
         place = int(np.searchsorted(self.points, self.done))
         truth, M = self.world.model, self.state.space.n_contexts
@@ -99,7 +99,7 @@ class Session:
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Go back to where `arrays` was taken."""
-        from latentmdp._kernels.lucrl import refresh
+        from latentmdp._kernels.empirical import refresh
 
         e, p, k = self.state.estimate, self.state.plans, int(arrays["done"])
         self.done = k

@@ -19,11 +19,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
 from latentmdp.errors import TrajectoryError
 from latentmdp.fit import Fit
-from latentmdp.learning.em import EM
+from latentmdp.learning.clustering import ClusterThenEM, Labels
 from latentmdp.learning.pairs import leading_eigenvectors
 from latentmdp.learning.profiles import Profiles, profiles
 from latentmdp.trajectories import Trajectories
@@ -31,7 +30,6 @@ from latentmdp.trajectories import Trajectories
 __all__ = ["SubspaceClustering"]
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 _MOST = 2000
 """Distances are needed between all pairs: at most this many trajectories are clustered."""
@@ -39,20 +37,11 @@ _MOST = 2000
 _CENTRINGS = 20
 
 
-class SubspaceClustering:
+class SubspaceClustering(ClusterThenEM):
     """The pipeline of Kausik, Tan and Tewari, with the interface of `EM`.
 
-    Parameters
-    ----------
-    n_contexts
-        M.
-    em
-        The EM that refines the clusters; by default `EM(n_contexts)`.
+    Parameters are those of `ClusterThenEM`.
     """
-
-    def __init__(self, n_contexts: int, *, em: EM | None = None) -> None:
-        self.n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
-        self.em = EM(self.n_contexts) if em is None else em
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Labels:
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
@@ -71,7 +60,7 @@ class SubspaceClustering:
         return labels
 
     def fit(self, logs: Trajectories, *, rng: RNGLike = None) -> Fit:
-        """Cluster, then EM from the clusters."""
+        """Cluster, then EM from the clusters; the rest begins without a label."""
         generator = as_generator(rng)
         labels = self.cluster(logs, generator)
         shares = np.zeros((len(logs), self.n_contexts))

@@ -133,10 +133,10 @@ class Bounds:
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
     ) -> tuple[Integers, Floats, Floats, Floats]:
         """Successors (states, beliefs, weights, gaps) of chosen points of time t."""
-        stage, (plans, points, *_) = self.stages[t], self.arranged[t + 1]
+        stage, ahead = self.stages[t], self._ahead(t, self.arranged[t + 1])
         return sawtooth.expand(
-            self.problem.table, plans, points, self.faces[t + 1], self.close, self.breadth,
-            stage.states, stage.beliefs, chosen, weights, actions, faintest,
+            self.problem.table, ahead, stage.states, stage.beliefs, chosen, weights, actions,
+            faintest,
         )  # fmt: skip
 
     def lower(self) -> float:
@@ -167,16 +167,19 @@ class Bounds:
         return vectors, labels
 
     def _upper_backup(self, t: int, visited: Integers, following: Arranged | None) -> None:
-        stage, problem = self.stages[t], self.problem
-        plans, points, *_ = following or self.arranged[t]
-        breadth = self.breadth if following else 0
-        faces = self.faces[min(t + 1, len(self.faces) - 1)]
+        stage, problem, ahead = self.stages[t], self.problem, self._ahead(t, following)
         for first in range(0, visited.size, BLOCK):
             self.check()
             sawtooth.upper_backup(
-                problem.table, problem.rewards, problem.discount, plans, points, faces, self.close,
-                breadth, stage.states, stage.beliefs, visited[first : first + BLOCK], stage.limits,
+                problem.table, problem.rewards, problem.discount, ahead, stage.states,
+                stage.beliefs, visited[first : first + BLOCK], stage.limits,
             )  # fmt: skip
+
+    def _ahead(self, t: int, following: Arranged | None) -> sawtooth.Ahead:
+        """The step after time t as kernels read it; nothing follows the last one."""
+        plans, points, *_ = following or self.arranged[t]
+        faces = self.faces[min(t + 1, len(self.faces) - 1)]
+        return sawtooth.Ahead(plans, points, faces, self.close, self.breadth if following else 0)
 
     def _arrange(self, t: int, vectors: Floats, labels: Integers) -> Arranged:
         """Put the vertices' plans and the stage's into search order."""

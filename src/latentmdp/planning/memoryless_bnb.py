@@ -15,7 +15,7 @@ optimum. Memory is one path.
 
 from __future__ import annotations
 
-from typing import Protocol
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,26 +36,38 @@ _FIRST_BUDGET = 1000
 _PRICING_SHARE = 0.5
 
 
-class _Search(Protocol):
-    """A depth-first search that can be left and resumed."""
+class _Search:
+    """A depth-first search that can be left and resumed: its kernels, its problem and its path."""
 
-    best: Floats
-    dropped: Floats
-    policy: NDArray[np.int32]
+    def __init__(
+        self,
+        kernels: ModuleType,
+        relaxed: memoryless_search.Relaxed | stationary_search.Priced,
+        path: memoryless_search.Path | stationary_search.Branches,
+        tolerance: float,
+    ) -> None:
+        self._kernels, self._relaxed, self._path = kernels, relaxed, path
+        self._tolerance = tolerance
+        self.best, self.dropped, self.policy = path.best, path.dropped, path.policy
 
-    def begin(self) -> float: ...
-    def run(self, target: float, budget: int) -> tuple[int, bool]: ...
+    def begin(self) -> float:
+        """Put the search back to the root and return the root's bound."""
+        return float(self._kernels.begin(self._relaxed, self._path))
+
+    def run(self, target: float, budget: int) -> tuple[int, bool]:
+        """Go on for at most `budget` nodes: how many were made, and whether it is finished."""
+        nodes, finished = self._kernels.search(
+            self._relaxed, self._path, target, self._tolerance, budget
+        )
+        return nodes, finished
 
 
 def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress: Progress) -> None:
     """Search until the incumbent is proven optimal or a limit is reached (`Stop`)."""
     prices, charges = _relax(problem, incumbent, progress)
     progress.check()
-    search: _Search
-    if problem.stationary:
-        search = _StationarySearch(problem, incumbent, prices, charges)
-    else:
-        search = _MarkovSearch(problem, incumbent, prices, charges)
+    build = _stationary_search if problem.stationary else _markov_search
+    search = build(problem, incumbent, prices, charges)
     incumbent.prove(search.begin())
     width = incumbent.upper - incumbent.lower
     for share in _SHARES:
@@ -116,66 +128,38 @@ def _take(problem: MemorylessProblem, search: _Search, incumbent: Incumbent) -> 
     search.best[0] = max(search.best[0], value)
 
 
-class _MarkovSearch:
+def _markov_search(
+    problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
+) -> _Search:
     """Over policies (H, S), forward in time."""
-
-    def __init__(
-        self, problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-    ) -> None:
-        H, _, A, _ = problem.sizes
-        charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
-        self._relaxed = memoryless_search.Relaxed(
-            problem.transitions,
-            problem.rewards,
-            problem.discount,
-            values=np.stack([_priced_values(problem, prices), problem.values]),
-            tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
-        )
-        self._tolerance = problem.tolerance()
-        self._path = memoryless_search.new_path(
-            problem.start, H, A, incumbent.lower, incumbent.policy
-        )
-        self.best, self.dropped = self._path.best, self._path.dropped
-        self.policy = self._path.policy
-
-    def begin(self) -> float:
-        return float(memoryless_search.begin(self._relaxed, self._path))
-
-    def run(self, target: float, budget: int) -> tuple[int, bool]:
-        nodes, finished = memoryless_search.search(
-            self._relaxed, self._path, target, self._tolerance, budget
-        )
-        return nodes, finished
+    H, _, A, _ = problem.sizes
+    charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
+    relaxed = memoryless_search.Relaxed(
+        problem.transitions,
+        problem.rewards,
+        problem.discount,
+        values=np.stack([_priced_values(problem, prices), problem.values]),
+        tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
+    )
+    path = memoryless_search.new_path(problem.start, H, A, incumbent.lower, incumbent.policy)
+    return _Search(memoryless_search, relaxed, path, problem.tolerance())
 
 
-class _StationarySearch:
+def _stationary_search(
+    problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
+) -> _Search:
     """Over policies (1, S), state by state."""
-
-    def __init__(
-        self, problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-    ) -> None:
-        H, S, A, M = problem.sizes
-        own = np.broadcast_to(problem.rewards, (H, S, A, M))
-        self._priced = stationary_search.Priced(
-            problem.transitions,
-            rewards=np.stack([own, problem.rewards - prices]),
-            discount=problem.discount,
-            constants=np.stack([np.zeros((S, A)), charges.sum(axis=0)]),
-            start=problem.start,
-        )
-        self._tolerance = problem.tolerance()
-        self._branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
-        self.best, self.dropped = self._branches.best, self._branches.dropped
-        self.policy = self._branches.policy
-
-    def begin(self) -> float:
-        return float(stationary_search.root_bound(self._priced, self._branches))
-
-    def run(self, target: float, budget: int) -> tuple[int, bool]:
-        nodes, finished = stationary_search.search(
-            self._priced, self._branches, target, self._tolerance, budget
-        )
-        return nodes, finished
+    H, S, A, M = problem.sizes
+    own = np.broadcast_to(problem.rewards, (H, S, A, M))
+    priced = stationary_search.Priced(
+        problem.transitions,
+        rewards=np.stack([own, problem.rewards - prices]),
+        discount=problem.discount,
+        constants=np.stack([np.zeros((S, A)), charges.sum(axis=0)]),
+        start=problem.start,
+    )
+    branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
+    return _Search(stationary_search, priced, branches, problem.tolerance())
 
 
 def _priced_values(problem: MemorylessProblem, prices: Floats) -> Floats:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from latentmdp import _threads
 from latentmdp._kernels.psr import BARE, filter_states, sequence_value
+from latentmdp._trajectory_checks import check_sizes
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.policies import History
 from latentmdp.trajectories import Trajectories
@@ -136,7 +137,7 @@ class PSR:
         ImpossibleObservationError
             Without safeguards: an observation has probability zero, or a state was never visited.
         """
-        logs._check_sizes(*self.sizes)
+        check_sizes(logs, *self.sizes)
         if not self.safeguards:
             self._require_visited(logs.states)
         out = np.empty((logs.states.size, self.rank))
@@ -161,7 +162,7 @@ class PSR:
         """The normalised PSR state after a history of (states, actions, reward indices)."""
         states, actions, rewards = history
         logs = Trajectories.from_lists([states], [actions], [rewards])
-        logs._check_sizes(*self.sizes)
+        check_sizes(logs, *self.sizes)
         self._require_visited(logs.states[-1:])
         return self.filter(logs, threads=1)[0][-1]
 
@@ -199,7 +200,7 @@ class PSR:
         An estimated PSR may give values slightly outside [0, 1].
         """
         logs = Trajectories.from_lists([states], [actions], [rewards])
-        logs._check_sizes(*self.sizes)
+        check_sizes(logs, *self.sizes)
         first = self.starts[int(states[0])]
         operators, normalisers = self._tables[0], self._tables[2]
         arrays = (logs.states, logs.actions, logs.rewards)

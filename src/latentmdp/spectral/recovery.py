@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
+from latentmdp._trajectory_checks import check_sizes
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.metrics import model_error
@@ -263,7 +264,7 @@ def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, r
         raise ValueError(
             f"n_contexts={M} needs a PSR of at least that rank, this one has rank {psr.rank}"
         )
-    logs._check_sizes(*psr.sizes)
+    check_sizes(logs, *psr.sizes)
     if len(logs) == 0:
         raise TrajectoryError("the logs hold no episodes")
     short = int(logs.lengths.min())

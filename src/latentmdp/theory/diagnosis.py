@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,14 @@ from latentmdp import _arrays
 from latentmdp._random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory import sample_size
+from latentmdp.theory import measures, sample_size
 from latentmdp.theory.information import (
     Revelation,
     WellSeparated,
-    kl_rate,
     revelation,
     well_separated,
 )
-from latentmdp.theory.paths import MAX_ENTRIES
-from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
-from latentmdp.theory.reachability import connectivity, diameter, reach_probs
+from latentmdp.theory.reachability import connectivity
 from latentmdp.theory.requirements import (
     Requirement,
     needed_clustering_episodes,
@@ -44,12 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Diagnosis", "diagnose"]
 
 Floats = NDArray[np.float64]
-
-MOST_DIAMETER_WORK = 2e10
-"""M S^4 up to which diameters are computed, some ten seconds."""
-
-ROUNDING = 1e-12
-"""Singular values up to this are taken for zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +134,9 @@ class Diagnosis:
             self.n_states,
             self.n_actions,
             self.horizon,
-            sigma_tau=_smallest(self.sigma_tau),
-            sigma_h=_smallest(self.sigma_joint),
-            end_state_prob=_smallest(self.end_state_probs),
+            sigma_tau=measures.smallest(self.sigma_tau),
+            sigma_h=measures.smallest(self.sigma_joint),
+            end_state_prob=measures.smallest(self.end_state_probs),
             alpha_2=self.alpha_2,
             alpha_3=float(self.alpha_3.min()),
             accuracy=sample_size.prediction_accuracy(min(self.delta, 2.0), accuracy),
@@ -186,17 +177,22 @@ class Diagnosis:
         return self.table()
 
 
+class Settings(TypedDict, total=False):
+    """The keyword arguments of `diagnose`, for its overloads."""
+
+    episodes: int
+    total_steps: float | None
+    failure_probability: float
+    requirements: bool
+
+
 @overload
 def diagnose(
     model_or_logs: LatentMDP,
     policy: Policy | HistoryPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
-    *,
-    episodes: int = 4000,
-    total_steps: float | None = None,
-    failure_probability: float = 0.05,
-    requirements: bool = False,
+    **settings: Unpack[Settings],
 ) -> Diagnosis: ...
 @overload
 def diagnose(
@@ -204,11 +200,7 @@ def diagnose(
     policy: Policy | HistoryPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
-    *,
-    episodes: int = 4000,
-    total_steps: float | None = None,
-    failure_probability: float = 0.05,
-    requirements: bool = False,
+    **settings: Unpack[Settings],
 ) -> LogDiagnosis: ...
 def diagnose(
     model_or_logs: LatentMDP | Trajectories,
@@ -260,8 +252,8 @@ def diagnose(
     model, policy = model_or_logs, policy or UniformPolicy()
     generator = as_generator(rng)
     many = model.n_contexts > 1
-    reach, rate = _follow(model, policy)
-    tau, history, joint, ends = _ranks(model, policy, length)
+    reach, rate = measures.follow(model, policy)
+    tau, history, joint, ends = measures.ranks(model, policy, length)
     alpha_3 = connectivity(model)
     return Diagnosis(
         delta=separation(model),
@@ -271,10 +263,10 @@ def diagnose(
         sigma_joint=joint,
         end_state_probs=ends,
         alpha_2=float(reach.min()),
-        hardest=_where(reach),
+        hardest=measures.hardest(reach),
         alpha_3=alpha_3,
         connected=alpha_3 > 0.0,
-        diameter=_diameter(model),
+        diameter=measures.diameters(model),
         kl_rate=rate,
         revelation=revelation(model, policy, episodes=episodes, rng=generator) if many else None,
         well_separated=(
@@ -294,45 +286,3 @@ def diagnose(
         steps=10_000.0 * model.horizon if total_steps is None else float(total_steps),
         failure_probability=failure_probability,
     )
-
-
-def _follow(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats, Floats]:
-    """Reach probabilities and KL rates; NaN where the policy cannot be followed exactly."""
-    from latentmdp.planning.enumeration import TooManyHistoriesError
-
-    M, S = model.n_contexts, model.n_states
-    try:
-        return reach_probs(model, policy), kl_rate(model, policy)
-    except TooManyHistoriesError:
-        return np.full((M, S), np.nan), np.full((M, M), np.nan)
-
-
-def _ranks(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> tuple[Floats, ...]:
-    """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
-    S, M = model.n_states, model.n_contexts
-    if S * (model.n_actions * S * model.n_rewards) ** length * M > MAX_ENTRIES:
-        return tuple(np.full(S, np.nan) for _ in range(4))
-    return (
-        sigma_tau(model, length),
-        sigma_h(model, policy, length),
-        joint_sigma(model, policy, length),
-        end_state_probs(model, policy, length),
-    )
-
-
-def _diameter(model: LatentMDP) -> Floats:
-    M, S = model.n_contexts, model.n_states
-    return diameter(model) if M * S**4 <= MOST_DIAMETER_WORK else np.full(M, np.nan)
-
-
-def _where(reach: Floats) -> tuple[int, int] | None:
-    if np.isnan(reach).any():
-        return None
-    m, s = np.unravel_index(int(np.argmin(reach)), reach.shape)
-    return int(m), int(s)
-
-
-def _smallest(values: Floats) -> float:
-    """The smallest over states; 0 where some state has none or it is zero up to rounding."""
-    smallest = float(np.nan_to_num(values, nan=0.0).min())
-    return smallest if smallest > ROUNDING else 0.0

@@ -15,12 +15,18 @@ from numpy.typing import NDArray
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 
-__all__ = ["action_table", "histories", "occupancy"]
+__all__ = ["action_table", "histories", "occupancy", "table_entries"]
 
 Floats = NDArray[np.float64]
 
 MAX_HISTORIES = 50_000
 MAX_ENTRIES = 50_000_000
+
+
+def table_entries(model: LatentMDP, length: int) -> int:
+    """S (A S Z)^l M: numbers that describe all tests, or all histories, of l transitions."""
+    S, A, Z, M = model.n_states, model.n_actions, model.n_rewards, model.n_contexts
+    return S * (A * S * Z) ** length * M
 
 
 def action_table(policy: Policy | HistoryPolicy, model: LatentMDP) -> Floats | None:
@@ -64,8 +70,8 @@ def histories(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> 
 
 
 def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floats]:
-    S, A, Z, M = model.n_states, model.n_actions, model.n_rewards, model.n_contexts
-    if S * (A * S * Z) ** length * M > MAX_ENTRIES:
+    S, M = model.n_states, model.n_contexts
+    if table_entries(model, length) > MAX_ENTRIES:
         raise ValueError(f"there are S (A S Z)^{length} histories of length {length}: too many")
     steps = model.packed()
     masses = model.initial.T[None]  # (history before its last state, last state, context)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from latentmdp import _arrays
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory.paths import MAX_ENTRIES, histories
+from latentmdp.theory.paths import MAX_ENTRIES, histories, table_entries
 
 __all__ = [
     "end_state_probs",
@@ -46,7 +46,7 @@ def prediction_matrices(model: LatentMDP, length: int = 1) -> Floats:
     """
     length = _arrays.positive_integer("length", length)
     S, A, Z, M = model.n_states, model.n_actions, model.n_rewards, model.n_contexts
-    if S * (A * S * Z) ** length * M > MAX_ENTRIES:
+    if table_entries(model, length) > MAX_ENTRIES:
         raise ValueError(f"there are (A S Z)^{length} = {(A * S * Z) ** length} tests: too many")
     steps = model.packed()
     tests = np.ones((S, 1, M))

@@ -34,16 +34,14 @@ def command(
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        if out is not None:
-            options.check_target(lm.LatentMDP, out)
+        options.check_target(lm.LatentMDP, out)
         number = options.contexts_of(contexts)
         data = options.load_logs(logs)
         with warnings.catch_warnings(record=True) as caught, screen.progress() as progress:
             warnings.simplefilter("always")
             progress.add_task(f"fitting {len(data)} episodes", total=None)
             fit = lm.initialize(None, data, number, max_contexts=max_contexts, rng=seed)
-        if out is not None:
-            lm.save(fit.model, out)
+        options.save(fit.model, out)
         _show(screen, logs, data, fit, [str(w.message) for w in caught], out)
 
 
@@ -95,5 +93,4 @@ def _show(
     )
     if fit.selection is not None:
         screen.say(fit.selection.statement, "number of contexts")
-    for message in messages:
-        screen.say(message, "warning")
+    screen.warn(messages)

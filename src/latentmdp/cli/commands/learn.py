@@ -17,7 +17,7 @@ def command(
     model: options.ModelFile,
     contexts: options.Contexts = "auto",
     episodes: options.Episodes = 3_000,
-    out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
+    out: options.PolicyOut = None,
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the learned model here.")
     ] = None,
@@ -40,12 +40,9 @@ def command(
     with session(as_json, quiet, debug) as screen:
         from latentmdp.pipeline import Learned
 
-        if out is not None:
-            options.check_target(lm.AlphaVectorPolicy, out)
-        if model_out is not None:
-            options.check_target(lm.LatentMDP, model_out)
-        if run_out is not None:
-            options.check_target(Learned, run_out)
+        options.check_target(lm.AlphaVectorPolicy, out)
+        options.check_target(lm.LatentMDP, model_out)
+        options.check_target(Learned, run_out)
         world = options.load_model(model)
         learned = lm.learn(
             world,
@@ -55,10 +52,8 @@ def command(
             checkpoint=checkpoint,
             progress=screen.talks,
         )
-        if out is not None:
-            lm.save(learned.policy, out)
-        if model_out is not None:
-            lm.save(learned.model, model_out)
+        options.save(learned.policy, out)
+        options.save(learned.model, model_out)
         if run_out is not None:
             learned.save(run_out)
         informed = lm.QMDP().plan(world)

@@ -46,11 +46,9 @@ def command(
         if name is None or name.startswith("-"):
             raise typer.BadParameter("give the name of an instance first; --list shows them")
         arguments = parse_extra(context.args)
-        if out is not None:
-            options.check_target(lm.LatentMDP, out)
+        options.check_target(lm.LatentMDP, out)
         model = lm.make(name, rng=seed, **arguments)
-        if out is not None:
-            lm.save(model, out)
+        options.save(model, out)
         screen.result(
             instance=name, arguments=arguments, seed=seed, out=None if out is None else str(out)
         )

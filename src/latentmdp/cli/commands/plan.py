@@ -24,7 +24,7 @@ def command(
         float | None, typer.Option("--gap", min=0.0, help="Stop at this (upper - lower) / lower.")
     ] = None,
     time_limit: options.TimeLimit = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
+    out: options.PolicyOut = None,
     plot: options.Plot = None,
     config: Config = None,
     as_json: options.Json = False,
@@ -39,14 +39,12 @@ def command(
     Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        if out is not None:
-            options.check_target(lm.AlphaVectorPolicy, out)
+        options.check_target(lm.AlphaVectorPolicy, out)
         given = {"gap": gap, "time_limit": time_limit}
         more = {name: value for name, value in given.items() if value is not None}
         chosen = planner(method, **more, **extra_of(context) | parse_extra(context.args))
         plan = _watched(screen, method, chosen, options.load_model(model))
-        if out is not None:
-            lm.save(plan.policy, out)
+        options.save(plan.policy, out)
         if plot is not None:
             _draw(plot, {method: plan.history})
         _report(screen, model, method, plan, out)

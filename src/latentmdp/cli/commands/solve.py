@@ -17,7 +17,7 @@ __all__ = ["command"]
 def command(
     logs: options.LogsFile,
     contexts: options.Contexts = "auto",
-    out: Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")] = None,
+    out: options.PolicyOut = None,
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the fitted model here.")
     ] = None,
@@ -35,20 +35,16 @@ def command(
     Example: `latentmdp solve logs.parquet --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        if out is not None:
-            options.check_target(lm.AlphaVectorPolicy, out)
-        if model_out is not None:
-            options.check_target(lm.LatentMDP, model_out)
+        options.check_target(lm.AlphaVectorPolicy, out)
+        options.check_target(lm.LatentMDP, model_out)
         number = options.contexts_of(contexts)
         data = options.load_logs(logs)
         with warnings.catch_warnings(), screen.progress() as progress:
             warnings.simplefilter("ignore")
             progress.add_task(f"solving from {len(data)} episodes", total=None)
             solved = lm.solve(data, number, rng=seed, bootstrap=bootstrap)
-        if out is not None:
-            lm.save(solved.policy, out)
-        if model_out is not None:
-            lm.save(solved.model, model_out)
+        options.save(solved.policy, out)
+        options.save(solved.model, model_out)
         logged_return = float(data.returns().mean())
         screen.result(
             logs=str(logs),
@@ -79,8 +75,7 @@ def command(
                 "steps with hardly any data behind them": f"{solved.unsupported:.1%}",
             },
         )
-        for message in solved.warnings:
-            screen.say(message, "warning")
+        screen.warn(solved.warnings)
 
 
 def _finite(x: float) -> float | None:

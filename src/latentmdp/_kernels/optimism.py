@@ -1,0 +1,105 @@
+"""Q-MDP in the optimistic model of L-UCRL [kwon2021, Prop. 3.2].
+
+Only contexts whose counts changed are planned again: the numbers are those of starting afresh.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from latentmdp._kernels.belief import AWAKE
+from latentmdp._kernels.induction import context_q_values
+
+__all__ = ["Plans", "greedy_action", "replan"]
+
+
+class Plans(NamedTuple):
+    """Q-values of each context in the optimistic model, and when they are due.
+
+    With n visits, N = max(1, n), the bonus is
+    min(reach, reach (1 - n)^+ + spread min(1, sqrt(width / N))).
+    """
+
+    reach: float
+    width: float
+    lowest: float  # the least an episode can earn, at most 0
+    adaptive: bool  # whether `spread` follows the values of the last plan
+
+    growth: float  # replan when a count exceeds growth times what it was; 0: always
+    discount: float
+    values: NDArray[np.float64]  # (M, H, A W), in lanes
+    bonus: NDArray[np.float64]  # (M, A W) of the last plan
+    rewards: NDArray[np.float64]  # (M, A W): means plus bonus
+    spread: NDArray[np.float64]  # (M,)
+    planned_visits: NDArray[np.float64]  # (S A, M) at the last plan
+    stale: NDArray[np.bool_]  # (M,): whether counts changed since the last plan
+    due: NDArray[np.bool_]  # (1,)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _add_bonus(estimate, plans, m):
+    """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
+    S, A, _ = estimate.sizes
+    width = plans.bonus.shape[1] // A
+    for row in range(S * A):
+        visits = estimate.visits[row, m]
+        column = row % A * width + row // A
+        missing = max(0.0, 1.0 - visits)
+        share = min(1.0, math.sqrt(plans.width / max(1.0, visits)))
+        bonus = min(plans.reach, plans.reach * missing + plans.spread[m] * share)
+        plans.bonus[m, column] = bonus
+        plans.rewards[m, column] = estimate.means[m, column] + bonus
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _largest_value(estimate, plans, m):
+    """The largest first-step value of a state that context m has been seen in, from 0 to reach."""
+    S, A, _ = estimate.sizes
+    width = plans.bonus.shape[1] // A
+    largest, seen = 0.0, False
+    for s in range(S):
+        visited = False
+        for a in range(A):
+            visited |= estimate.visits[s * A + a, m] >= 1.0
+        if visited:
+            seen = True
+            for a in range(A):
+                largest = max(largest, plans.values[m, 0, a * width + s])
+    return min(largest, plans.reach + plans.lowest) if seen else plans.reach + plans.lowest
+
+
+@njit(cache=True, nogil=True, inline="always")
+def replan(estimate, plans):
+    """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
+    if not plans.due[0]:
+        return False
+    A = estimate.sizes[1]
+    for m in range(plans.stale.shape[0]):
+        if plans.stale[m]:
+            _add_bonus(estimate, plans, m)
+            context_q_values(
+                estimate.transitions, plans.rewards, m, A, plans.discount, plans.values
+            )
+            if plans.adaptive:
+                plans.spread[m] = _largest_value(estimate, plans, m) - plans.lowest
+            plans.stale[m] = False
+            plans.planned_visits[:, m] = estimate.visits[:, m]
+    plans.due[0] = plans.growth == 0.0
+    return True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def greedy_action(values, n_actions, t, s, belief):
+    """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones."""
+    best, winner = -np.inf, 0
+    width = values.shape[2] // n_actions
+    for a in range(n_actions):
+        value = 0.0
+        for m in range(values.shape[0]):
+            value += values[m, t, a * width + s] * belief[AWAKE, m]
+        if value > best:
+            best, winner = value, a
+    return winner
