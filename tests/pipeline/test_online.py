@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from models import random_model
 
 import latentmdp as lm
 from latentmdp.learning import CheckpointError
@@ -80,25 +79,6 @@ def test_it_learns_in_a_gymnasium_environment() -> None:
     learned = quick(env, episodes=120)
     assert learned.logs.lengths.tolist() == [12] * 120
     assert learned.model.n_states == 4
-
-
-def test_optimism_makes_the_unseen_attractive() -> None:
-    """A state-action pair without data has no future but the most an episode can earn."""
-    world = random_model(0, contexts=2, states=3, actions=2, horizon=5)
-    run = online_module._Learning(
-        online_module.as_world(world), {"bonus": 0.2, "seed": 0}, None, False
-    )
-    logs = lm.Trajectories.from_lists(
-        [[0, 1]], [[0]], [[1]], n_states=3, n_actions=2, reward_values=world.reward_values
-    )
-    run.state = run.state.extended(logs, online_module.Phase(0, 1, 0, 0.0, 0.0, 0.0), None)
-    fit = lm.Fit(world, np.array([[1.0, 0.0]]), 0.0, converged=True)
-    optimistic = run.optimistic(fit)
-    assert optimistic.bonus[0, 0, 0] == pytest.approx(0.2)
-    assert (optimistic.bonus[0, 1:] == 5.0).all()
-    assert (optimistic.bonus[1] == 5.0).all()
-    np.testing.assert_allclose(optimistic.transitions[0, 0, 0].sum(), 1.0)
-    assert (optimistic.transitions[1] == 0.0).all()
 
 
 @pytest.mark.parametrize(

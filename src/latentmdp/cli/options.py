@@ -23,6 +23,7 @@ __all__ = [
     "PolicyName",
     "PolicyOut",
     "Quiet",
+    "RewardModel",
     "Seed",
     "TimeLimit",
     "check_target",
@@ -48,6 +49,21 @@ LogsFile = Annotated[
 ]
 Contexts = Annotated[
     str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
+]
+
+
+def _reward_models(incomplete: str) -> list[str]:
+    known = ("auto", "state-action", "transition")
+    return [name for name in known if name.startswith(incomplete)]
+
+
+RewardModel = Annotated[
+    str,
+    typer.Option(
+        "--reward-model",
+        help="What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
+        autocompletion=_reward_models,
+    ),
 ]
 
 

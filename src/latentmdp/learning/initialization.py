@@ -25,13 +25,19 @@ from latentmdp._threads import Team
 from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.learning.em import EM
 from latentmdp.learning.encoding import checked_logs, sizes_of
+from latentmdp.learning.reward_form import (
+    RewardForm,
+    preferred_reward_form,
+    require_reward_form,
+)
 from latentmdp.learning.selection import ContextSelection, select_contexts
 from latentmdp.learning.tables import SharedRewards
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["initialize"]
+__all__ = ["choose_contexts", "initialize"]
 
 _STARTS = 4
+_FEW_CONTEXTS = 2
 
 
 def initialize(
@@ -41,7 +47,7 @@ def initialize(
     *,
     method: Literal["likelihood", "psr"] = "likelihood",
     shared_rewards: bool | Literal["auto"] = "auto",
-    reward_model: Literal["state-action", "transition"] = "state-action",
+    reward_model: Literal["state-action", "transition", "auto"] = "auto",
     max_contexts: int = 8,
     rng: RNGLike = None,
     threads: int | None = None,
@@ -62,7 +68,7 @@ def initialize(
     shared_rewards
         Whether all contexts have the same rewards; "auto" decides by BIC.
     reward_model
-        Whether a reward depends on (s, a), or on (s, a, s').
+        Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     max_contexts
         The largest number "auto" tries.
     progress
@@ -75,15 +81,16 @@ def initialize(
     """
     if method not in ("likelihood", "psr"):
         raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+    require_reward_form(reward_model)
     if n_contexts != "auto":
         n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
     began = time.perf_counter()
     logs = checked_logs([long] if short is None else [short, long], minimum=2)
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
-    work = _Initialisation(logs, long, reward_model, threads, as_generator(rng), progress)
-    if shared_rewards == "auto":
-        shared_rewards = work.rewards_are_shared(2 if n_contexts == "auto" else n_contexts)
+    work = _Initialisation(logs, long, threads, as_generator(rng), progress)
+    few = _FEW_CONTEXTS if n_contexts == "auto" else n_contexts
+    shared_rewards = work.settle_rewards(few, reward_model, shared_rewards)
     selection = None
     if n_contexts == "auto":
         most = _arrays.positive_integer("max_contexts", max_contexts)
@@ -91,6 +98,15 @@ def initialize(
         n_contexts = selection.n_contexts
     fit = work.fit(n_contexts, shared_rewards)
     return dataclasses.replace(fit, selection=selection, seconds=time.perf_counter() - began)
+
+
+def choose_contexts(
+    logs: Trajectories, max_contexts: int, reward_model: RewardForm, rng: RNGLike = None
+) -> ContextSelection:
+    """The number of contexts in logs, with the evidence, and no more than that."""
+    work = _Initialisation([logs], logs, None, as_generator(rng), False)
+    shared = work.settle_rewards(_FEW_CONTEXTS, reward_model, "auto")
+    return work.choose(max_contexts, shared)
 
 
 def _spectral(
@@ -111,14 +127,13 @@ class _Initialisation:
         self,
         logs: list[Trajectories],
         long: Trajectories,
-        reward_model: Literal["state-action", "transition"],
         threads: int | None,
         rng: np.random.Generator,
         progress: bool,
     ) -> None:
-        self.logs, self.long = logs, long
-        self.reward_model, self.threads = reward_model, threads
+        self.logs, self.long, self.threads = logs, long, threads
         self.rng, self.progress = rng, progress
+        self.reward_model: RewardForm = "state-action"
 
     def say(self, message: str) -> None:
         if self.progress:
@@ -136,15 +151,35 @@ class _Initialisation:
         self.say(f"log-likelihood {fit.log_likelihood:.1f}, smoothing {fit.smoothing:g}")
         return dataclasses.replace(fit, responsibilities=shares_of(fit.model, self.long))
 
-    def rewards_are_shared(self, n_contexts: int) -> bool:
-        """Whether BIC prefers one table of rewards to one for each context."""
-        if n_contexts == 1 or max(part.n_rewards for part in self.logs) == 1:
-            return True
+    def quick_fit(self, n_contexts: int, shared: bool, start: Fit | None = None) -> Fit:
+        """Good enough to decide between forms of the model."""
         quick = {"restarts": 2, "smoothing": 1.0, "tolerance": 0.1}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)
-            own = self.em(n_contexts, False, **quick).fit(self.logs, rng=self.rng, start="pairs")
-            one = self.em(n_contexts, True, **quick).fit(self.logs, rng=self.rng, start=own)
+            return self.em(n_contexts, shared, **quick).fit(self.logs, rng=self.rng, start=start)
+
+    def settle_rewards(
+        self, n_contexts: int, reward_model: str, shared: bool | Literal["auto"]
+    ) -> bool:
+        """Settle what rewards depend on; return whether all contexts share them."""
+        if reward_model == "transition":
+            self.reward_model = "transition"
+        if max(part.n_rewards for part in self.logs) == 1:
+            return True
+        own = None
+        if reward_model == "auto":
+            own = self.quick_fit(n_contexts, False)
+            self.reward_model = preferred_reward_form(self.logs, own.responsibilities)
+            self.say(f"rewards depend on the {self.reward_model.replace('-', ' and ')}")
+        if shared == "auto":
+            return n_contexts == 1 or self.rewards_are_shared(n_contexts, own)
+        return shared
+
+    def rewards_are_shared(self, n_contexts: int, own: Fit | None) -> bool:
+        """Whether BIC prefers one table of rewards to one for each context."""
+        if own is None or self.reward_model == "transition":
+            own = self.quick_fit(n_contexts, False, own)
+        one = self.quick_fit(n_contexts, True, own)
         price = 0.5 * np.log(sum(part.n_episodes for part in self.logs))
         gain = own.log_likelihood - one.log_likelihood
         shared = gain <= price * (own.n_parameters - one.n_parameters)

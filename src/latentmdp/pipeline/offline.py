@@ -92,7 +92,7 @@ def solve(
     confidence: float = 0.95,
     bootstrap: int = 20,
     max_contexts: int = 10,
-    reward_model: Literal["state-action", "transition"] = "state-action",
+    reward_model: Literal["state-action", "transition", "auto"] = "auto",
     progress: bool = False,
 ) -> Solved:
     """Find the contexts in logs, plan, and estimate what the policy will earn.
@@ -110,7 +110,7 @@ def solve(
     confidence
         Of the interval in `value`.
     reward_model
-        Whether a reward depends on (s, a), or on (s, a, s').
+        Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     bootstrap
         Number of times the whole path is repeated on simulated logs to measure the uncertainty.
     """
@@ -171,6 +171,7 @@ def _bootstrap(
     em = EM(
         fit.model.n_contexts,
         smoothing=fit.smoothing,
+        reward_smoothing=fit.reward_smoothing,
         reward_model="transition" if fit.model.rewards_depend_on_next_state else "state-action",
         threads=1,
     )

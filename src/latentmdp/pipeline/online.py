@@ -3,20 +3,21 @@
     explore a little with uniformly random actions
     repeat, at growing intervals:
         fit a latent MDP to all episodes so far by maximum likelihood, from several starts
-        plan in the fitted model, optimistically: rows seen less than once have no future but the
-            most an episode can earn, others a bonus of `bonus` / sqrt(N_m(s, a))
+            (`refitting`)
+        plan in the fitted model, optimistic where few observations support it (`optimism`)
         play that policy, whose filter infers the context within each episode
 
 Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
 never takes a wrong label back; it needs a good start. Refitting on the whole history relabels
-every episode, so early mistakes do not stay.
+every episode, so early mistakes do not stay. And since every fit is smoothed towards the pooled
+model as strongly as predicts held-out episodes best, what one context shows of the world serves
+the others, which counts kept apart by true labels cannot do.
 """
 
 from __future__ import annotations
 
 import os
 import time
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,17 +27,19 @@ from numpy.typing import NDArray
 from latentmdp import _arrays, io, metrics
 from latentmdp._random import RNGLike, philox_key
 from latentmdp.errors import FormatError
-from latentmdp.fit import Fit, FitWarning
+from latentmdp.fit import Fit
 from latentmdp.io.lock import one_writer
-from latentmdp.learning.em import EM
-from latentmdp.learning.initialization import initialize
+from latentmdp.learning.reward_form import require_reward_form
 from latentmdp.learning.worlds import World, as_world
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline.counting import visit_counts
+from latentmdp.pipeline.optimism import optimistic_model
+from latentmdp.pipeline.planners import acting_policy, certified_plan
 from latentmdp.pipeline.playing import play_batch
 from latentmdp.pipeline.progress import Progress
+from latentmdp.pipeline.refitting import refit
 from latentmdp.pipeline.saving import Phase, Saved, read_progress, write_progress
-from latentmdp.planning import HSVI, QMDP, Plan, Planner
+from latentmdp.planning import Plan, Planner
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories
 
@@ -44,9 +47,7 @@ __all__ = ["Learned", "Phase", "learn"]
 
 Floats = NDArray[np.float64]
 
-_ACTING_SMOOTHING = 1e-3
-_POOLED_WEIGHT = 2.0
-_FEWEST = 25
+_FEWEST = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +107,12 @@ def learn(
     episodes: int = 10_000,
     rng: RNGLike = None,
     *,
-    explore: int = 50,
+    explore: int = 20,
     growth: float = 1.15,
     restarts: int = 3,
-    bonus: float = 0.2,
+    bonus: float = 0.15,
     max_contexts: int = 10,
-    reward_model: Literal["state-action", "transition"] = "state-action",
+    reward_model: Literal["state-action", "transition", "auto"] = "auto",
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -133,12 +134,13 @@ def learn(
     restarts
         Fresh starts of each fit, beside the one from the fit before.
     bonus
-        Optimism about rows that were seen: bonus / sqrt(N), at most what an episode can earn.
+        Optimism about rows that few observations support, in ranges of the rewards.
     reward_model
-        Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables.
+        Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables; "auto"
+        decides by BIC, again each time the data have doubled.
     planner
         Makes the final plan; HSVI to a gap of 1 % within 10 seconds by default. While learning,
-        plans are Q-MDP's.
+        plans are Q-MDP's, or PBVI's where Q-MDP falls short of its own bound.
     checkpoint
         A file to go on from after an interruption; the result is the same to the bit.
 
@@ -148,10 +150,7 @@ def learn(
     """
     if n_contexts != "auto":
         n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
-    if reward_model not in ("state-action", "transition"):
-        raise ValueError(
-            f'reward_model must be "state-action" or "transition", got {reward_model!r}'
-        )
+    require_reward_form(reward_model)
     if not growth > 1.0:
         raise ValueError(f"growth must be above 1, got {growth}")
     if not (np.isfinite(bonus) and bonus >= 0.0):
@@ -167,9 +166,8 @@ def learn(
         "reward_model": reward_model,
         "seed": philox_key(rng),
     }
-    final = planner if planner is not None else HSVI(gap=0.01, time_limit=10.0)
     with one_writer(checkpoint):
-        return _Learning(as_world(world), settings, checkpoint, progress).run(final)
+        return _Learning(as_world(world), settings, checkpoint, progress).run(planner)
 
 
 class _Learning:
@@ -192,7 +190,7 @@ class _Learning:
     def played(self) -> int:
         return len(self.state.logs)
 
-    def run(self, planner: Planner) -> Learned:
+    def run(self, planner: Planner | None) -> Learned:
         episodes = self.settings["episodes"]
         if self.checkpoint is not None:
             self.state = read_progress(self.checkpoint, self.identity(), self.world.space)
@@ -204,14 +202,14 @@ class _Learning:
                 bar.update(self.played, self.state.phases)
                 fit = self.refit()
                 believed = self.optimistic(fit)
-                policy = QMDP(smoothing=_ACTING_SMOOTHING).plan(believed).policy
+                policy = acting_policy(self.sized(fit.model), believed)
                 longer = int(self.played * (self.settings["growth"] - 1.0))
                 length = min(max(_FEWEST, longer), episodes - self.played)
                 self.play(policy, believed, length)
             bar.update(self.played, self.state.phases)
             fit = self.refit()
         model = self.sized(fit.model)
-        plan = planner.plan(model)
+        plan = certified_plan(model) if planner is None else planner.plan(model)
         logs = self.state.logs
         return Learned(
             returns=logs.returns(self.world.space.discount),
@@ -240,64 +238,24 @@ class _Learning:
             model_error=self.error(),
             mean_return=float(new.returns(self.world.space.discount).mean()),
         )
-        model = None if self.fit is None else self.fit.model
-        self.state = self.state.extended(new, phase, model)
+        self.state = self.state.extended(new, phase)
         if self.checkpoint is not None:
             write_progress(self.checkpoint, self.identity(), self.state)
 
     def refit(self) -> Fit:
-        """Maximum likelihood on all episodes: the previous estimate and fresh starts compete."""
-        number = self.settings["n_contexts"]
+        """Fit all episodes so far."""
         rng = np.random.default_rng([self.settings["seed"], len(self.state.phases)])
-        previous = self.state.model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)
-            if number == "auto":
-                number = self.choose(previous, rng)
-            em = EM(
-                number,
-                restarts=self.settings["restarts"],
-                smoothing=_POOLED_WEIGHT,
-                reward_model=self.settings["reward_model"],
-            )
-            start: Any = None
-            if previous is not None and previous.n_contexts == number:
-                start = [previous, None]
-            self.fit = em.fit(self.state.logs, start=start, rng=rng)
+        state = self.state
+        self.fit, settled = refit(state.logs, state.model, state.settled, self.settings, rng)
+        self.state = state.fitted(self.fit.model, settled)
         return self.fit
-
-    def choose(self, previous: LatentMDP | None, rng: np.random.Generator) -> int:
-        """The number of contexts, looked at again whenever the data have doubled."""
-        if previous is not None and self.played < 2 * self.state.chosen_at:
-            return previous.n_contexts
-        most = self.settings["max_contexts"]
-        found = initialize(
-            None,
-            self.state.logs,
-            "auto",
-            max_contexts=most,
-            reward_model=self.settings["reward_model"],
-            rng=rng,
-        )
-        self.state = self.state.chosen(self.played)
-        return found.model.n_contexts
 
     def optimistic(self, fit: Fit) -> LatentMDP:
         """The fitted model with what it does not know made attractive."""
-        visits = visit_counts(self.state.logs, fit.responsibilities, self.world.space)
-        reach = self.world.space.largest_return
-        unseen = visits < 1.0
-        bonus = np.minimum(reach, self.settings["bonus"] / np.sqrt(np.maximum(visits, 1.0)))
-        model = self.sized(fit.model)
-        return model.replace(
-            transitions=np.where(unseen[..., None], 0.0, model.transitions),
-            rewards=np.where(
-                unseen.reshape(unseen.shape + (1,) * (model.reward_probs.ndim - 3)),
-                0.0,
-                model.reward_probs,
-            ),
-            bonus=np.where(unseen, reach, bonus),
-            allow_unvisited=True,
+        space = self.world.space
+        visits = visit_counts(self.state.logs, fit.responsibilities, space)
+        return optimistic_model(
+            self.sized(fit.model), visits, fit, self.settings["bonus"], space.largest_return
         )
 
     def sized(self, model: LatentMDP) -> LatentMDP:

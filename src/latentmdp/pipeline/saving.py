@@ -14,6 +14,7 @@ import numpy as np
 
 from latentmdp.learning.checkpoint import read_checkpoint, write_checkpoint
 from latentmdp.model import LatentMDP
+from latentmdp.pipeline.refitting import Settled
 from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
 
@@ -41,28 +42,29 @@ class Saved:
     logs: Trajectories
     phases: tuple[Phase, ...]
     model: LatentMDP | None
-    chosen_at: int
+    settled: Settled | None
 
     @classmethod
     def fresh(cls, space: Space) -> Saved:
         """Nothing played yet."""
-        return cls(_logs(space, [], [], [], [0]), (), None, 0)
+        return cls(_logs(space, [], [], [], [0]), (), None, None)
 
-    def extended(self, new: Trajectories, phase: Phase, model: LatentMDP | None) -> Saved:
-        """After one more phase, played on the grounds of `model`."""
+    def extended(self, new: Trajectories, phase: Phase) -> Saved:
+        """After one more phase."""
         logs = Trajectories.concat([self.logs, new])
-        return Saved(logs, (*self.phases, phase), model, self.chosen_at)
+        return replace(self, logs=logs, phases=(*self.phases, phase))
 
-    def chosen(self, episodes: int) -> Saved:
-        """The number of contexts was chosen with this many episodes."""
-        return replace(self, chosen_at=episodes)
+    def fitted(self, model: LatentMDP, settled: Settled) -> Saved:
+        """After a fit."""
+        return replace(self, model=model, settled=settled)
 
 
 def write_progress(path: str | os.PathLike[str], identity: dict[str, Any], saved: Saved) -> None:
     """Replace the file at `path`."""
     arrays = {name: getattr(saved.logs, name) for name in _LOGS}
     arrays["phases"] = np.array(saved.phases, dtype=np.float64)
-    arrays["chosen_at"] = np.array(saved.chosen_at)
+    if saved.settled is not None:
+        arrays["settled"] = np.array(saved.settled, dtype=np.float64)
     if saved.model is not None:
         arrays |= {f"model_{name}": getattr(saved.model, name) for name in _MODEL}
     write_checkpoint(path, identity, arrays)
@@ -83,8 +85,12 @@ def read_progress(path: str | os.PathLike[str], identity: dict[str, Any], space:
         Phase(int(first), int(count), int(M), *map(float, rest))
         for first, count, M, *rest in arrays["phases"]
     )
+    settled = None
+    if "settled" in arrays:
+        episodes, M, by_next_state, k_T, k_R = arrays["settled"]
+        settled = Settled(int(episodes), int(M), bool(by_next_state), float(k_T), float(k_R))
     logs = _logs(space, *(arrays[name] for name in _LOGS))
-    return Saved(logs, phases, model, int(arrays["chosen_at"]))
+    return Saved(logs, phases, model, settled)
 
 
 def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:

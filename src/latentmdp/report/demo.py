@@ -132,23 +132,11 @@ def tell(name: str, sizes: Sizes, seed: int, report: Report) -> Chapter:
     assert informed is not None, "Q-MDP always gives its informed bound"
     report(f"{name}: the best policy without memory")
     memoryless = Memoryless(method="cadp").plan(model).policy
-    form: Literal["transition", "state-action"] = (
-        "transition" if model.rewards_depend_on_next_state else "state-action"
-    )
     runs = []
     for k in range(sizes.seeds):
         report(f"{name}: learning from nothing, {sizes.episodes:,} episodes, run {k + 1}")
         planner = HSVI(gap=0.01, time_limit=sizes.plan_seconds)
-        runs.append(
-            learn(
-                model,
-                sizes.contexts,
-                sizes.episodes,
-                rng=seed + k,
-                reward_model=form,
-                planner=planner,
-            )
-        )
+        runs.append(learn(model, sizes.contexts, sizes.episodes, rng=seed + k, planner=planner))
     report(f"{name}: watching beliefs and counting returns")
 
     def worth(policy: Policy) -> Value:

@@ -17,6 +17,7 @@ __all__ = ["command"]
 def command(
     logs: options.LogsFile,
     contexts: options.Contexts = "auto",
+    reward_model: options.RewardModel = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", help="Save the model here (.npz or .json).")
     ] = None,
@@ -40,7 +41,14 @@ def command(
         with warnings.catch_warnings(record=True) as caught, screen.progress() as progress:
             warnings.simplefilter("always")
             progress.add_task(f"fitting {len(data)} episodes", total=None)
-            fit = lm.initialize(None, data, number, max_contexts=max_contexts, rng=seed)
+            fit = lm.initialize(
+                None,
+                data,
+                number,
+                max_contexts=max_contexts,
+                reward_model=reward_model,  # type: ignore[arg-type]
+                rng=seed,
+            )
         options.save(fit.model, out)
         _show(screen, logs, data, fit, [str(w.message) for w in caught], out)
 

@@ -16,6 +16,7 @@ __all__ = ["command"]
 def command(
     model: options.ModelFile,
     contexts: options.Contexts = "auto",
+    reward_model: options.RewardModel = "auto",
     episodes: options.Episodes = 3_000,
     out: options.PolicyOut = None,
     model_out: Annotated[
@@ -49,6 +50,7 @@ def command(
             options.contexts_of(contexts),
             episodes,
             rng=seed,
+            reward_model=reward_model,  # type: ignore[arg-type]
             checkpoint=checkpoint,
             progress=screen.talks,
         )

@@ -17,6 +17,7 @@ __all__ = ["command"]
 def command(
     logs: options.LogsFile,
     contexts: options.Contexts = "auto",
+    reward_model: options.RewardModel = "auto",
     out: options.PolicyOut = None,
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the fitted model here.")
@@ -42,7 +43,13 @@ def command(
         with warnings.catch_warnings(), screen.progress() as progress:
             warnings.simplefilter("ignore")
             progress.add_task(f"solving from {len(data)} episodes", total=None)
-            solved = lm.solve(data, number, rng=seed, bootstrap=bootstrap)
+            solved = lm.solve(
+                data,
+                number,
+                rng=seed,
+                bootstrap=bootstrap,
+                reward_model=reward_model,  # type: ignore[arg-type]
+            )
         options.save(solved.policy, out)
         options.save(solved.model, model_out)
         logged_return = float(data.returns().mean())
