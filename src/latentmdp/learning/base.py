@@ -86,7 +86,8 @@ class Learner:
             if checkpoint is not None:
                 saved = read_checkpoint(checkpoint, settings, session.fixed_arrays())
                 if saved is not None:
-                    session.restore(saved)
+                    session.restore(saved.arrays)
+                    session.earlier = saved.seconds
             with _progress(session, progress) as tick:
                 self._play(session, settings, checkpoint, tick)
         return self._result(session, settings)
@@ -113,7 +114,7 @@ class Learner:
             tick()
             last = session.done == session.episodes
             if checkpoint is not None and (last or now - saved > CHECKPOINT_SECONDS):
-                write_checkpoint(checkpoint, settings, session.arrays())
+                write_checkpoint(checkpoint, settings, session.arrays(), session.seconds())
                 saved = time.monotonic()
 
     def _run_settings(self, session: Session) -> dict[str, Any]:
@@ -142,6 +143,7 @@ class Learner:
             optimistic_value=value,
             space=state.space,
             settings=settings,
+            seconds=session.seconds(),
         )
 
 

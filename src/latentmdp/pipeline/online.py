@@ -196,6 +196,7 @@ class _Learning:
         episodes = self.settings["episodes"]
         if self.checkpoint is not None:
             self.state = read_progress(self.checkpoint, self.identity(), self.world.space)
+            self.began -= self.state.seconds
         with Progress(episodes, shown=self.progress) as bar:
             if self.played == 0:
                 blank = self.world.space.uniform_model()
@@ -243,7 +244,8 @@ class _Learning:
         model = None if self.fit is None else self.fit.model
         self.state = self.state.extended(new, phase, model)
         if self.checkpoint is not None:
-            write_progress(self.checkpoint, self.identity(), self.state)
+            taken = time.perf_counter() - self.began
+            write_progress(self.checkpoint, self.identity(), self.state, taken)
 
     def refit(self) -> Fit:
         """Maximum likelihood on all episodes: the previous estimate and fresh starts compete."""

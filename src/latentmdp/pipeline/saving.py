@@ -36,12 +36,13 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Saved:
-    """What a run carries from phase to phase."""
+    """What a run carries from phase to phase, and the seconds it took before it was stopped."""
 
     logs: Trajectories
     phases: tuple[Phase, ...]
     model: LatentMDP | None
     chosen_at: int
+    seconds: float = 0.0
 
     @classmethod
     def fresh(cls, space: Space) -> Saved:
@@ -51,28 +52,31 @@ class Saved:
     def extended(self, new: Trajectories, phase: Phase, model: LatentMDP | None) -> Saved:
         """After one more phase, played on the grounds of `model`."""
         logs = Trajectories.concat([self.logs, new])
-        return Saved(logs, (*self.phases, phase), model, self.chosen_at)
+        return replace(self, logs=logs, phases=(*self.phases, phase), model=model)
 
     def chosen(self, episodes: int) -> Saved:
         """The number of contexts was chosen with this many episodes."""
         return replace(self, chosen_at=episodes)
 
 
-def write_progress(path: str | os.PathLike[str], identity: dict[str, Any], saved: Saved) -> None:
-    """Replace the file at `path`."""
+def write_progress(
+    path: str | os.PathLike[str], identity: dict[str, Any], saved: Saved, seconds: float
+) -> None:
+    """Replace the file at `path`; `seconds` is what the run has taken in all."""
     arrays = {name: getattr(saved.logs, name) for name in _LOGS}
     arrays["phases"] = np.array(saved.phases, dtype=np.float64)
     arrays["chosen_at"] = np.array(saved.chosen_at)
     if saved.model is not None:
         arrays |= {f"model_{name}": getattr(saved.model, name) for name in _MODEL}
-    write_checkpoint(path, identity, arrays)
+    write_checkpoint(path, identity, arrays, seconds)
 
 
 def read_progress(path: str | os.PathLike[str], identity: dict[str, Any], space: Space) -> Saved:
     """What the file at `path` holds, or a fresh start; a foreign file is refused."""
-    arrays = read_checkpoint(path, identity, {})
-    if arrays is None:
+    found = read_checkpoint(path, identity, {})
+    if found is None:
         return Saved.fresh(space)
+    arrays = found.arrays
     model = None
     if "model_transitions" in arrays:
         T, R, nu, w = (arrays[f"model_{name}"] for name in _MODEL)
@@ -84,7 +88,7 @@ def read_progress(path: str | os.PathLike[str], identity: dict[str, Any], space:
         for first, count, M, *rest in arrays["phases"]
     )
     logs = _logs(space, *(arrays[name] for name in _LOGS))
-    return Saved(logs, phases, model, int(arrays["chosen_at"]))
+    return Saved(logs, phases, model, int(arrays["chosen_at"]), found.seconds)
 
 
 def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:
