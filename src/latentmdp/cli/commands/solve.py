@@ -21,6 +21,9 @@ def command(
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the fitted model here.")
     ] = None,
+    run_out: Annotated[
+        Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
+    ] = None,
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
     ] = 20,
@@ -35,8 +38,11 @@ def command(
     Example: `latentmdp solve logs.parquet --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
+        from latentmdp.pipeline import Solved
+
         options.check_target(lm.AlphaVectorPolicy, out)
         options.check_target(lm.LatentMDP, model_out)
+        options.check_target(Solved, run_out)
         number = options.contexts_of(contexts)
         data = options.load_logs(logs)
         with warnings.catch_warnings(), screen.progress() as progress:
@@ -45,6 +51,7 @@ def command(
             solved = lm.solve(data, number, rng=seed, bootstrap=bootstrap)
         options.save(solved.policy, out)
         options.save(solved.model, model_out)
+        options.save(solved, run_out)
         logged_return = float(data.returns().mean())
         screen.result(
             logs=str(logs),
