@@ -12,7 +12,7 @@ from typing import Any
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, philox_key
 from latentmdp.io.lock import one_writer
-from latentmdp.learning.checkpoint import read_checkpoint, write_checkpoint
+from latentmdp.learning.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp.learning.estimate import LearnerState
 from latentmdp.learning.results import Curve, Run
 from latentmdp.learning.session import Session
@@ -86,7 +86,8 @@ class Learner:
             if checkpoint is not None:
                 saved = read_checkpoint(checkpoint, settings, session.fixed_arrays())
                 if saved is not None:
-                    session.restore(saved.arrays)
+                    with whole(checkpoint):
+                        session.restore(saved.arrays)
                     session.earlier = saved.seconds
             with _progress(session, progress) as tick:
                 self._play(session, settings, checkpoint, tick)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +24,7 @@ from latentmdp.io import digest, values
 from latentmdp.io.atomic import atomic_write
 from latentmdp.io.npz import read_arrays
 
-__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint", "write_checkpoint"]
+__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint", "whole", "write_checkpoint"]
 
 SCHEMA = 2
 _HEADER = "header"
@@ -94,6 +96,15 @@ def read_checkpoint(
         if name not in arrays or arrays[name].shape != array.shape:
             raise _damaged(path, f"array {name!r} is missing or has another shape")
     return Checkpoint(arrays, seconds)
+
+
+@contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Where the arrays of a checkpoint are used: whatever does not fit is reported as damage."""
+    try:
+        yield
+    except Exception as error:
+        raise _damaged(path, error) from None
 
 
 def _damaged(path: str | os.PathLike[str], reason: object) -> CheckpointError:

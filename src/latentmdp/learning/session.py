@@ -111,6 +111,8 @@ class Session:
         from latentmdp._kernels.empirical import refresh
 
         e, p, k = self.state.estimate, self.state.plans, int(arrays["done"])
+        if not 0 <= k <= self.episodes:
+            raise ValueError(f"{k} of {self.episodes} episodes are done")
         self.done = k
         for record in (self.returns, self.beliefs, self.contexts):
             record[k:] = -1 if record.dtype.kind == "i" else np.nan

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from latentmdp.learning.checkpoint import read_checkpoint, write_checkpoint
+from latentmdp.learning.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp.model import LatentMDP
 from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
@@ -76,19 +77,25 @@ def read_progress(path: str | os.PathLike[str], identity: dict[str, Any], space:
     found = read_checkpoint(path, identity, {})
     if found is None:
         return Saved.fresh(space)
-    arrays = found.arrays
+    with whole(path):
+        return _decode(found.arrays, found.seconds, space)
+
+
+def _decode(arrays: dict[str, NDArray[Any]], seconds: float, space: Space) -> Saved:
     model = None
     if "model_transitions" in arrays:
         T, R, nu, w = (arrays[f"model_{name}"] for name in _MODEL)
         model = LatentMDP(
             T, R, initial=nu, weights=w, horizon=space.horizon, reward_values=space.rewards
         )
+        if (model.n_states, model.n_actions) != (space.n_states, space.n_actions):
+            raise ValueError("the model has other sizes than the world")
     phases = tuple(
         Phase(int(first), int(count), int(M), *map(float, rest))
         for first, count, M, *rest in arrays["phases"]
     )
     logs = _logs(space, *(arrays[name] for name in _LOGS))
-    return Saved(logs, phases, model, int(arrays["chosen_at"]), found.seconds)
+    return Saved(logs, phases, model, int(arrays["chosen_at"]), seconds)
 
 
 def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:
