@@ -25,7 +25,7 @@ def test_lucrl_takes_a_start_and_a_checkpoint(model, tmp_path):
     assert "belongs to another run" in failed.output
 
 
-def test_solve_keeps_its_outcome(model, tmp_path):  # noqa: F811
+def test_solve_keeps_its_outcome(model, tmp_path):
     logs, out = tmp_path / "logs.npz", tmp_path / "solved.npz"
     played = lm.simulate(lm.load(model), lm.UniformPolicy(), 60, rng=0)
     lm.save(played.without_contexts(), logs)

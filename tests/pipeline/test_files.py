@@ -116,6 +116,15 @@ def changed(path, change, array=None):
                     np.save(out, replaced)
 
 
+def test_a_field_that_came_later_keeps_its_default(outcome, tmp_path):
+    file = tmp_path / "o.npz"
+    outcome.save(file)
+    changed(file, lambda record: record["fit"].pop("reward_smoothing"))
+    again = lm.load(file)
+    assert again.fit.reward_smoothing == 0.0
+    assert again.fit.smoothing == outcome.fit.smoothing
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -21,9 +21,7 @@ def command(
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the fitted model here.")
     ] = None,
-    run_out: Annotated[
-        Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
-    ] = None,
+    run_out: options.RunOut = None,
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
     ] = 20,
