@@ -126,9 +126,9 @@ def _panel(arms: dict[str, Runs], slopes: dict[str, Exponent]) -> Panel:
     return Panel(
         "One sequence in A^M pays",
         "Episodes until the sequence that pays is found: medians, with bars from the luckiest to "
-        "the unluckiest seed. No way of searching may stay below the line, or grow more slowly; "
-        "both axes are logarithmic, so an exponent is a slope. A triangle is a median of runs that "
-        "were stopped first: the true one lies above.",
+        "the unluckiest seed. On average no way of searching can stay below the line or grow more "
+        "slowly, though a few lucky seeds may; both axes are logarithmic, so an exponent is a "
+        "slope. A triangle is a median of runs that were stopped first: the true one lies above.",
         "action sequences A^M",
         "episodes needed",
         (*lines, Line("A^M, the lower bound", ends, ends)),
