@@ -1,10 +1,12 @@
 """Mutated files into every loader: only clean errors, no crash, no hang, memory below 1 GiB.
 
-    python benchmarks/fuzz_loaders.py [files per loader, default 10000]
+    python benchmarks/fuzz_loaders.py [files per loader, default 10000] [loader ...]
 
 A file is loaded, or refused with an error of the library that says why. Mutations change bytes,
 cut, repeat and splice them, and, where a checksum would catch that, change the parts inside and
-pack them again: members of an archive, tokens of a text, metadata of a Parquet file.
+pack them again: members of an archive, tokens of a text, metadata of a Parquet file, and values of
+the JSON texts within them. Where a file carries a digest, every other file is read as if its digest
+were right, as that of one who changes a file on purpose would be.
 Seeds are fixed. Every loader has a process of its own, so a crash is seen and memory is its own.
 """
 
@@ -31,11 +33,17 @@ TOKENS = [
     *(b"0 1 -1 -7 3.5 1e999 1e-400 9999999999999999999 NaN null true [] {} [[]] <a/> \xff".split()),
     b"", b'""', b'"x"', b"\x00" * 8, b"<!DOCTYPE a>", b"&x;", b"9" * 400, b"\n",
 ]  # fmt: skip
+JUNK = [
+    *(None, True, 0, -1, 3, 2**40, 10**400, 0.5, -1.5, 1e308, float("nan"), float("inf")),
+    *("", "x", "-", "model", "xy", "\u0000", [], [None], [[1.0]], [1, "2"], {}, {"a": 1}),
+]
 
 
 def loaders():
     """Name to (file name, how to write a good one, how to read it)."""
     import latentmdp as lm
+    from latentmdp.experiments.manifest import FILE, Experiment, read_experiment, write_experiment
+    from latentmdp.experiments.results import read_result, write_result
     from latentmdp.learning import Run
     from latentmdp.testing import random_model
 
@@ -55,6 +63,18 @@ def loaders():
             warnings.simplefilter("ignore")
             return lm.learn(model, 2, 8, rng=0, checkpoint=path, **quick)
 
+    def solve():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return lm.solve(logs, 2, rng=0, bootstrap=2, planner=lm.HSVI(gap=0.1))
+
+    def result(path):
+        columns = {"quantity": ["a", "b"], "value": [0.5, float("nan")], "late": [True, False]}
+        write_result(path, "toy/0", {"seed": 0, "arm": "a"}, columns, 1.5)
+
+    def manifest(path):
+        write_experiment(path.parent, Experiment("toy", True, *_findings()))
+
     return {
         "model npz": ("m.npz", saved(model), lm.load),
         "model json": ("m.json", saved(model), lm.load),
@@ -66,7 +86,24 @@ def loaders():
         "run parquet": ("r.parquet", lambda p: lm.LUCRL().run(model, 6, rng=0).save(p), Run.load),
         "lucrl checkpoint": ("c.npz", lucrl, lucrl),
         "learn checkpoint": ("k.npz", learn, learn),
+        "learn outcome": ("o.npz", lambda path: lm.save(learn(None), path), lm.load),
+        "solve outcome": ("s.npz", lambda path: lm.save(solve(), path), lm.load),
+        "experiment result": ("e.parquet", result, read_result),
+        "experiment": (FILE, manifest, lambda path: read_experiment(path.parent)),
     }
+
+
+def _findings():
+    """A figure with a line, points and a gap, claims of every verdict, and two runs."""
+    from latentmdp.experiments.findings import Claim, Findings, Line, Panel
+    from latentmdp.experiments.manifest import FinishedRun
+
+    line = Line("a", (1.0, 2.0), (0.5, float("nan")), (0.4, 0.2), (0.6, 0.3), 1, "--")
+    points = Line("b", (1.0,), (2.0,), (1.0,), (3.0,), None, "o", (True,))
+    claims = tuple(Claim("said", "seen", held) for held in (True, False, None))
+    runs = tuple(FinishedRun(f"toy/{k}", {"seed": k}, f"{k}.parquet", 1.5 * k) for k in (0, 1))
+    panels = (Panel("p", "caption", "x", "y", (line, points), "xy"),)
+    return Findings("title", "description", panels, claims), runs
 
 
 def mutated(good, suffix, rng):
@@ -75,6 +112,8 @@ def mutated(good, suffix, rng):
         return _archive(good, rng)
     if suffix == ".parquet" and rng.random() < 0.7:
         return _table(good, rng)
+    if suffix == ".json" and rng.random() < 0.5:
+        return json.dumps(_value(json.loads(good), rng)).encode()
     if suffix not in (".npz", ".parquet") and rng.random() < 0.7:
         return _tokens(good, rng)
     return _bytes(good, rng)
@@ -122,9 +161,13 @@ def _archive(data, rng):
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [(i.filename, archive.read(i)) for i in archive.infolist()]
     i = rng.integers(len(members))
+    if rng.random() < 0.3:
+        i = [name for name, _ in members].index("header.npy")
     name, content = members[i]
     kind = rng.integers(5)
-    if kind == 0:
+    if name == "header.npy" and rng.random() < 0.7:
+        members[i] = (name, _header(content, rng))
+    elif kind == 0:
         del members[i]
     elif kind == 1:
         members[i] = (name, members[rng.integers(len(members))][1])
@@ -139,6 +182,34 @@ def _archive(data, rng):
         for member, written in members:
             archive.writestr(member, written)
     return out.getvalue()
+
+
+def _header(content, rng):
+    """A JSON text in an array of text or of bytes, with another value at some place."""
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    text = str(array) if array.dtype.kind == "U" else array.tobytes().decode()
+    changed = json.dumps(_value(json.loads(text), rng))
+    written = np.array(changed)
+    if array.dtype.kind != "U":
+        written = np.frombuffer(changed.encode(), np.uint8)
+    out = io.BytesIO()
+    np.save(out, written)
+    return out.getvalue()
+
+
+def _value(value, rng):
+    """A JSON value with one of its parts replaced, renamed or left out, JSON texts opened."""
+    if isinstance(value, str) and value.startswith("{"):
+        return json.dumps(_value(json.loads(value), rng))
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = list(value)[rng.integers(len(value))]
+        if rng.random() < 0.1:
+            return {name: part for name, part in value.items() if name != key}
+        return {**value, key: _value(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        i = rng.integers(len(value))
+        return [*value[:i], _value(value[i], rng), *value[i + 1 :]]
+    return JUNK[rng.integers(len(JUNK))]
 
 
 def _array(content, rng):
@@ -178,7 +249,11 @@ def _table(data, rng):
     kind = rng.integers(5)
     if kind == 0 and metadata:
         key = list(metadata)[rng.integers(len(metadata))]
-        metadata[key] = (_tokens if rng.random() < 0.7 else _bytes)(metadata[key], rng)
+        if rng.random() < 0.5 and metadata.get(b"latentmdp"):
+            told = json.loads(metadata[b"latentmdp"])
+            metadata[b"latentmdp"] = json.dumps(_value(told, rng)).encode()
+        else:
+            metadata[key] = (_tokens if rng.random() < 0.7 else _bytes)(metadata[key], rng)
     elif kind == 1 and metadata:
         del metadata[list(metadata)[rng.integers(len(metadata))]]
     else:
@@ -200,15 +275,21 @@ def _table(data, rng):
 def fuzz(name, files, folder):
     """Feed one loader; counts of files loaded and refused, the first faults, the slowest load."""
     from latentmdp.errors import LatentMDPError
+    from latentmdp.io import digest
 
     file_name, write, read = loaders()[name]
     path = Path(folder) / file_name
-    write(path)
-    good = path.read_bytes()
-    read(path)
+    digests = (digest.digest_of, lambda *_: "always right")
+    goods = []
+    for digest.digest_of in digests:
+        path.unlink(missing_ok=True)
+        write(path)
+        goods.append(path.read_bytes())
+        read(path)
     loaded, refused, faults, slowest = 0, 0, [], 0.0
     signal.signal(signal.SIGALRM, _too_slow)
     for seed in range(files):
+        digest.digest_of, good = digests[seed % 2], goods[seed % 2]
         path.write_bytes(mutated(good, path.suffix, np.random.default_rng(seed)))
         start = time.perf_counter()
         signal.alarm(SECONDS)
@@ -224,6 +305,7 @@ def fuzz(name, files, folder):
         finally:
             signal.alarm(0)
         slowest = max(slowest, time.perf_counter() - start)
+    digest.digest_of = digests[0]
     return {"loaded": loaded, "refused": refused, "faults": faults[:10], "slowest": slowest}
 
 
@@ -240,11 +322,11 @@ def _child(name, files):
     print(json.dumps(found))
 
 
-def main(files):
+def main(files, names):
     print(f"{files} mutated files for each loader")
     print(f"{'loader':18}{'loaded':>8}{'refused':>9}{'faults':>8}{'slowest':>10}{'memory':>10}")
     bad = False
-    for name in loaders():
+    for name in names or loaders():
         command = [sys.executable, __file__, "--one", name, str(files)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -266,4 +348,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         _child(sys.argv[2], int(sys.argv[3]))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else FILES)
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else FILES, sys.argv[2:])

@@ -1,4 +1,4 @@
-"""`latentmdp lucrl` and `latentmdp reproduce`."""
+"""`latentmdp lucrl`, `solve --run-out` and `reproduce`."""
 
 import numpy as np
 from command_line import run, run_json
@@ -23,6 +23,18 @@ def test_lucrl_takes_a_start_and_a_checkpoint(model, tmp_path):
     assert checkpoint.exists()
     failed = run("lucrl", model, "--episodes", 30, *options, code=2)
     assert "belongs to another run" in failed.output
+
+
+def test_solve_keeps_its_outcome(model, tmp_path):
+    logs, out = tmp_path / "logs.npz", tmp_path / "solved.npz"
+    played = lm.simulate(lm.load(model), lm.UniformPolicy(), 60, rng=0)
+    lm.save(played.without_contexts(), logs)
+    options = ("--contexts", 2, "--bootstrap", 2, "--seed", 5)
+    found = run_json("solve", logs, *options, "--run-out", out)
+    solved = lm.load(out)
+    assert solved.value._asdict() == found["value"]
+    assert solved.settings["seed"] == 5
+    assert "is saved as .npz" in run("solve", logs, *options, "--run-out", "s.json", code=2).output
 
 
 def test_reproduce_says_what_held(tmp_path):

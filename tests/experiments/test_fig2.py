@@ -7,7 +7,9 @@ import pytest
 from latentmdp.experiments.fig2.analysis import analyse, summarise
 from latentmdp.experiments.fig2.run import METHODS, work
 from latentmdp.experiments.fig2.settings import sweep
+from latentmdp.experiments.manifest import Experiment, read_experiment, write_experiment
 from latentmdp.experiments.runner import run_sweep
+from latentmdp.report.experiments import experiment_section
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +50,21 @@ def test_failures_are_counted_apart():
 
 def test_findings_have_four_panels_and_claims(table):
     findings = analyse(table, quick=True)
-    panels = findings.figure.axes
-    assert len(panels) == 4
-    assert all(axes.lines for axes in panels)
+    assert [len(panel.lines) for panel in findings.panels] == [1, 1, 1, len(METHODS)]
+    assert all(line.x == (0.5, 1.0) for panel in findings.panels for line in panel.lines)
     assert len(findings.claims) == 4
     assert findings.claims[0].held
     assert findings.claims[1].held
+    assert findings.claims[2].held is None  # the small version has no small delta
+
+
+def test_every_panel_is_a_picture_of_a_report(table, tmp_path):
+    findings = analyse(table, quick=True)
+    write_experiment(tmp_path, Experiment("fig2", True, findings, ()))
+    section = experiment_section("fig2", read_experiment(tmp_path))
+    assert len(section.pictures) == 4
+    for picture in section.pictures:
+        (axes,) = picture.figure.axes
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()
+        assert len(picture.caption) > 40

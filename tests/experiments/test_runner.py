@@ -85,10 +85,12 @@ def test_quick_figures(name, tmp_path):
     for claim in found.claims:
         assert claim.paper in page
         assert claim.measured in page
-    assert page.count("It held here.") == sum(claim.held for claim in found.claims)
+    assert page.count("**Held** here.") == sum(claim.held is True for claim in found.claims)
+    written = found.manifest.read_text()
     before = {path: path.stat().st_mtime_ns for path in (found.folder / "runs").iterdir()}
     reproduce(name, quick=True, out=tmp_path, seeds=2, jobs=1)
     assert before == {path: path.stat().st_mtime_ns for path in (found.folder / "runs").iterdir()}
+    assert found.manifest.read_text() == written
 
 
 def test_unknown_experiments_are_named():

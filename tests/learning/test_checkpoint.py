@@ -76,6 +76,20 @@ def test_resuming_again_and_again(learner, stopping, tmp_path):
     same(learner.run(model, 60, rng=3, checkpoint=path), whole)
 
 
+def test_seconds_add_up_over_resumptions(stopping, monkeypatch, tmp_path):
+    """Two processes that took a hundred seconds each before they were stopped."""
+    path = tmp_path / "run.npz"
+    stopping(True)
+    stop = learning_base.write_checkpoint
+    monkeypatch.setattr(learning_base, "write_checkpoint", lambda *a: stop(*a[:3], a[3] + 100.0))
+    for _ in range(2):
+        with pytest.raises(StoppedError):
+            lm.LUCRL().run(small(), 60, rng=3, checkpoint=path)
+    stopping(False)
+    again = lm.LUCRL().run(small(), 60, rng=3, checkpoint=path)
+    assert 200.0 < again.seconds < 250.0
+
+
 def test_killed_three_times(tmp_path):
     paths = [str(tmp_path / name) for name in ("c.npz", "r.parquet", "c0.npz", "r0.parquet")]
     for pause in (0.15, 0.05, 0.3):

@@ -61,6 +61,22 @@ def test_an_interrupted_run_ends_like_one_never_stopped(tmp_path, monkeypatch) -
         quick(small_world(), checkpoint=file, episodes=400)
 
 
+def test_seconds_add_up_over_resumptions(tmp_path, monkeypatch) -> None:
+    """A first process that took a hundred seconds before it was stopped."""
+    write = online_module.write_progress
+
+    def late_and_stopped(path, identity, saved, seconds):
+        write(path, identity, saved, seconds + 100.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(online_module, "write_progress", late_and_stopped)
+    file = tmp_path / "progress.npz"
+    with pytest.raises(KeyboardInterrupt):
+        quick(small_world(), checkpoint=file)
+    monkeypatch.setattr(online_module, "write_progress", write)
+    assert 100.0 < quick(small_world(), checkpoint=file).seconds < 150.0
+
+
 def test_rewards_may_depend_on_the_next_state() -> None:
     world = lm.make("visitor")
     learned = quick(world, n_contexts=2, episodes=120, reward_model="transition")

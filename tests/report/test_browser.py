@@ -76,7 +76,7 @@ def test_every_picture_is_there(opened):
     sizes = page.eval_on_selector_all(
         "figure svg", "all => all.map(e => [e.clientWidth, e.clientHeight])"
     )
-    assert len(sizes) >= 12
+    assert len(sizes) >= 19
     assert all(width > 200 and height > 100 for width, height in sizes)
     captions = page.eval_on_selector_all(
         ".pictures figure .caption", "all => all.map(e => e.innerText)"

@@ -136,6 +136,8 @@ def test_the_page_is_self_contained_and_escaped(tmp_path):
     links = re.findall(r"""(?:src|href)=["']([^"']+)["']""", text)
     assert all(link.startswith(("#", "data:")) for link in links)
     assert not re.findall(r"url\((?!#)", text)
+    for part in ("From logs to a policy", "Figure 1a", "Theorem 3.1", "What the paper claims"):
+        assert part in text
     for part in ("Runs and seeds", "Settings", "Which assumptions", "Certificates", "Wall-clock"):
         assert part in text
     seeds = re.findall(r"<td[^>]*>(\d{15,})</td>", text)

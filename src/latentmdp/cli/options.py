@@ -24,6 +24,7 @@ __all__ = [
     "PolicyOut",
     "Quiet",
     "RewardModel",
+    "RunOut",
     "Seed",
     "TimeLimit",
     "check_target",
@@ -97,6 +98,9 @@ Plot = Annotated[
     typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf)."),
 ]
 PolicyOut = Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")]
+RunOut = Annotated[
+    Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
+]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]

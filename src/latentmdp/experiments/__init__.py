@@ -1,5 +1,16 @@
 """The experiments of the paper, one package each; see `latentmdp.experiments.runner`."""
 
-from latentmdp.experiments.runner import Claim, Findings, Outputs, Setting, reproduce, run_sweep
+from latentmdp.experiments.findings import Claim, Findings
+from latentmdp.experiments.manifest import Experiment, read_experiment
+from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
 
-__all__ = ["Claim", "Findings", "Outputs", "Setting", "reproduce", "run_sweep"]
+__all__ = [
+    "Claim",
+    "Experiment",
+    "Findings",
+    "Outputs",
+    "Setting",
+    "read_experiment",
+    "reproduce",
+    "run_sweep",
+]

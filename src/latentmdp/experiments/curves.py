@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from latentmdp.experiments.findings import Line, Panel
 from latentmdp.learning import Run
 from latentmdp.model import LatentMDP
 from latentmdp.planning import QMDP, evaluate
 
-__all__ = ["Curves", "curves_of_run", "final", "group_curves", "two_panels"]
+__all__ = ["Curves", "curve_panels", "curves_of_run", "final", "group_curves"]
 
 Floats = NDArray[np.float64]
 
@@ -78,26 +77,46 @@ def final(values: Floats) -> tuple[float, float]:
     return float(last.mean()), float(error)
 
 
-def two_panels(arms: Mapping[str, Curves], title: str) -> Figure:
-    """Model error (left) and return (right) against episodes, mean and spread over seeds."""
-    figure = Figure(figsize=(10.0, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for name, curves in arms.items():
-        _draw(left, curves.episodes, curves.error, name)
-        _draw(right, curves.episodes, curves.share, name)
-    right.axhline(1.0, color="black", linewidth=1.0, linestyle="--", label="Q-MDP on the truth")
-    left.set_yscale("log")
-    for axes, label in ((left, "model error"), (right, "return / Q-MDP on the truth")):
-        axes.set_xscale("log")
-        axes.set_xlabel("episodes")
-        axes.set_ylabel(label)
-    right.legend(frameon=False, fontsize="small")
-    figure.suptitle(title)
-    return figure
+def curve_panels(
+    arms: Mapping[str, Curves], looks: Sequence[tuple[int, str]]
+) -> tuple[Panel, Panel]:
+    """Model error and return against episodes, mean and spread over seeds.
+
+    `looks` gives the colour and the style of each arm.
+    """
+    drawn = [(name, curves, look) for (name, curves), look in zip(arms.items(), looks)]
+    first = next(iter(arms.values()))
+    whole = (float(first.episodes[0]), float(first.episodes[-1]))
+    spread = f" Lines are means over {len(first.error)} instances, bands one standard deviation."
+    error = Panel(
+        "Model error",
+        "Sum over contexts, states and actions of the L1 distance between the estimated and the "
+        "true distribution of what follows, up to relabelling. A line that falls steadily is a "
+        "model being learned; one that levels off is stuck." + spread,
+        "episodes played",
+        "model error (sum of L1 distances)",
+        tuple(_line(name, c.episodes, c.error, *look) for name, c, look in drawn),
+        log="xy",
+    )
+    share = Panel(
+        "Return",
+        f"Mean return of the last {TRAILING:,} episodes, as a share of what Q-MDP earns on the "
+        "true model. At the dashed line the learner acts as well as if it had been given the "
+        "model; the first points are means of few episodes, and noisy." + spread,
+        "episodes played",
+        "return / Q-MDP on the truth",
+        (
+            *(_line(name, c.episodes, c.share, *look) for name, c, look in drawn),
+            Line("Q-MDP on the truth", whole, (1.0, 1.0), style="--"),
+        ),
+        log="x",
+    )
+    return error, share
 
 
-def _draw(axes: Axes, episodes: NDArray[np.int64], values: Floats, name: str) -> None:
+def _line(name: str, episodes: NDArray[np.int64], values: Floats, colour: int, style: str) -> Line:
     mean, spread = values.mean(axis=0), values.std(axis=0)
-    (line,) = axes.plot(episodes, mean, label=name)
+    # A logarithmic axis has no room for a band that reaches zero.
     low = np.maximum(mean - spread, 0.05 * mean)
-    axes.fill_between(episodes, low, mean + spread, alpha=0.2, color=line.get_color(), linewidth=0)
+    x, y, below, above = (tuple(map(float, part)) for part in (episodes, mean, low, mean + spread))
+    return Line(name, x, y, below, above, colour, style)

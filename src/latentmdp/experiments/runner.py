@@ -4,10 +4,11 @@ An experiment is a package `latentmdp.experiments.NAME` with three modules:
 
     settings.py   sweep(quick, seeds) -> list of `Setting`, each with a stable id
     run.py        work(setting) -> columns of numbers, in one process, from the setting alone
-    analysis.py   analyse(table, quick) -> `Findings`: figure, and claims held against the numbers
+    analysis.py   analyse(table, quick) -> `Findings`: panels, and claims held against the numbers
 
 `reproduce` runs every setting that has no result yet, in parallel processes, and writes the
-figure (SVG and PNG), all numbers (Parquet) and a page of text.
+figure (SVG and PNG), all numbers (Parquet), a page of text, and a manifest that `latentmdp report`
+reads.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -24,21 +26,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
 from latentmdp import _threads
-from latentmdp._version import __version__
+from latentmdp.experiments.drawing import figure_of
+from latentmdp.experiments.findings import Claim
+from latentmdp.experiments.manifest import FILE as MANIFEST
+from latentmdp.experiments.manifest import Experiment, FinishedRun, write_experiment
+from latentmdp.experiments.results import Columns, read_result, write_result
 from latentmdp.io.atomic import atomic_write
 from latentmdp.io.lock import one_writer
 
-__all__ = ["Claim", "Findings", "Outputs", "Setting", "reproduce", "run_sweep"]
+__all__ = ["Outputs", "Setting", "reproduce", "run_sweep"]
 
-Columns = Mapping[str, ArrayLike]
 Work = Callable[["Setting"], Columns]
 
 
@@ -68,25 +70,6 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What the paper says, what was measured here, and whether the one supports the other."""
-
-    paper: str
-    measured: str
-    held: bool
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What an analysis gives: a title, the figure, claims and a description of what was run."""
-
-    title: str
-    description: str
-    figure: Figure
-    claims: tuple[Claim, ...]
-
-
-@dataclass(frozen=True)
 class Outputs:
     """The files of an experiment, and its claims."""
 
@@ -94,6 +77,7 @@ class Outputs:
     figures: tuple[Path, ...]
     numbers: Path
     page: Path
+    manifest: Path
     claims: tuple[Claim, ...]
 
 
@@ -137,7 +121,8 @@ def reproduce(
         settings, parts["run"].work, folder / "runs", jobs, progress=progress, executor=executor
     )
     findings = parts["analysis"].analyse(table, quick)
-    return _write(package, folder, table, settings, findings)
+    runs = tuple(_finished(folder / "runs", setting) for setting in settings)
+    return _write(Experiment(package, quick, findings, runs), folder, table)
 
 
 _PARTS = ("settings", "run", "analysis")
@@ -197,15 +182,15 @@ def _run_missing(
 
 
 def _run_one(work: Work, setting: Setting, folder: str) -> None:
-    columns = {name: np.asarray(column) for name, column in work(setting).items()}
-    header = {"id": setting.id, "values": dict(setting.values), "version": __version__}
-    table = pa.table(columns).replace_schema_metadata({b"latentmdp": json.dumps(header).encode()})
-    with atomic_write(Path(folder) / setting.file_name) as stream:
-        pq.write_table(table, stream)
+    began = time.perf_counter()
+    columns = work(setting)
+    seconds = time.perf_counter() - began
+    path = Path(folder) / setting.file_name
+    write_result(path, setting.id, setting.values, columns, seconds)
 
 
 def _read(folder: Path, setting: Setting) -> pa.Table:
-    table = pq.read_table(folder / setting.file_name).replace_schema_metadata(None)
+    table = read_result(folder / setting.file_name).table
     for name, value in {"id": setting.id, **setting.values}.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.array([value] * table.num_rows))
@@ -245,28 +230,35 @@ def _ticker(total: int, done: int, shown: bool) -> Iterator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
-def _write(
-    name: str, folder: Path, table: pa.Table, settings: Sequence[Setting], findings: Findings
-) -> Outputs:
+def _write(experiment: Experiment, folder: Path, table: pa.Table) -> Outputs:
+    name, findings = experiment.name, experiment.findings
     figures = tuple(folder / f"{name}.{suffix}" for suffix in ("svg", "png"))
-    FigureCanvasAgg(findings.figure)
+    figure = figure_of(findings.panels, findings.title)
+    FigureCanvasAgg(figure)
     for path in figures:
         with atomic_write(path) as stream:
-            findings.figure.savefig(stream, format=path.suffix.removeprefix("."), dpi=150)
+            figure.savefig(stream, format=path.suffix.removeprefix("."), dpi=150)
     numbers, page = folder / f"{name}.parquet", folder / f"{name}.md"
     with atomic_write(numbers) as stream:
         pq.write_table(table, stream)
     with atomic_write(page) as stream:
-        stream.write(_page(name, settings, findings).encode())
-    return Outputs(folder, figures, numbers, page, findings.claims)
+        stream.write(_page(experiment).encode())
+    write_experiment(folder, experiment)
+    return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
 
 
-def _page(name: str, settings: Sequence[Setting], findings: Findings) -> str:
+def _finished(folder: Path, setting: Setting) -> FinishedRun:
+    seconds = read_result(folder / setting.file_name).seconds
+    return FinishedRun(setting.id, dict(setting.values), setting.file_name, seconds)
+
+
+def _page(experiment: Experiment) -> str:
+    name, findings = experiment.name, experiment.findings
     lines = [f"# {findings.title}", "", findings.description, ""]
-    lines += [f"latentmdp {__version__}, {len(settings)} runs.", ""]
+    lines += [f"latentmdp {experiment.version}, {len(experiment.runs)} runs.", ""]
     for claim in findings.claims:
-        verdict = "It held here." if claim.held else "It did **not** hold here."
-        lines += [f"- The paper: {claim.paper}", f"  Measured: {claim.measured} {verdict}"]
+        lines += [f"- The paper: {claim.paper}", f"  Measured: {claim.measured}"]
+        lines += [f"  **{claim.verdict.capitalize()}** here."]
     lines += ["", f"![{findings.title}]({name}.svg)", ""]
     lines += [f"Every number is in `{name}.parquet`; each run's own in `runs/`.", ""]
     return "\n".join(lines)

@@ -25,12 +25,12 @@ _FORMATS = {
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
-    """Write a model, logs or a policy to a file; the suffix chooses the format.
+    """Write a model, logs, a policy or an outcome to a file; the suffix chooses the format.
 
     Parameters
     ----------
-    obj : LatentMDP, Trajectories or a policy
-        A model goes to .npz, .json, .pomdp or .pomdpx, logs to .npz or .parquet, a policy to .npz.
+    obj : LatentMDP, Trajectories, a policy, or what `learn` or `solve` returned
+        A model goes to .npz, .json, .pomdp or .pomdpx, logs to .npz or .parquet, others to .npz.
     path
         Where to. An existing file is replaced at once, when the new one is complete.
 
@@ -73,7 +73,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    LatentMDP, Trajectories or a policy
+    LatentMDP, Trajectories, a policy, or the outcome of `learn` or `solve`
         Equal to what was saved.
 
     Raises

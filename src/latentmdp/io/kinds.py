@@ -5,13 +5,15 @@ object into them and back. Each format (npz, JSON) writes any kind, so a new kin
 
     register(Kind("model", LatentMDP, encode=..., decode=..., arrays={...}, values={...}))
 
-The entries are in `latentmdp.io.schemas`.
+The entries are in `latentmdp.io.schemas`; kinds that parts above this one own are registered by the
+modules named in `ELSEWHERE`, imported when a file of such a kind is met.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,9 @@ class Kind:
 
 _KINDS: dict[str, Kind] = {}
 
+ELSEWHERE = {"learned": "latentmdp.pipeline", "solved": "latentmdp.pipeline"}
+"""Kinds that are registered by importing a module: a file chooses a name here, and no other."""
+
 
 def register(kind: Kind) -> None:
     """Make `save` and `load` know a kind."""
@@ -96,8 +101,11 @@ def register(kind: Kind) -> None:
 
 def by_name(name: object) -> Kind:
     """The kind that a file calls `name`."""
+    if isinstance(name, str) and name in ELSEWHERE:
+        import_module(ELSEWHERE[name])
     if not isinstance(name, str) or name not in _KINDS:
-        raise FormatError(f"unknown kind {name!r}; known: {', '.join(sorted(_KINDS))}")
+        known = sorted({*_KINDS, *ELSEWHERE})
+        raise FormatError(f"unknown kind {name!r}; known: {', '.join(known)}")
     return _KINDS[name]
 
 

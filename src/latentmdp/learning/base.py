@@ -12,7 +12,7 @@ from typing import Any
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, philox_key
 from latentmdp.io.lock import one_writer
-from latentmdp.learning.checkpoint import read_checkpoint, write_checkpoint
+from latentmdp.learning.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp.learning.estimate import LearnerState
 from latentmdp.learning.results import Curve, Run
 from latentmdp.learning.session import Session
@@ -86,7 +86,9 @@ class Learner:
             if checkpoint is not None:
                 saved = read_checkpoint(checkpoint, settings, session.fixed_arrays())
                 if saved is not None:
-                    session.restore(saved)
+                    with whole(checkpoint):
+                        session.restore(saved.arrays)
+                    session.earlier = saved.seconds
             with _progress(session, progress) as tick:
                 self._play(session, settings, checkpoint, tick)
         return self._result(session, settings)
@@ -113,7 +115,7 @@ class Learner:
             tick()
             last = session.done == session.episodes
             if checkpoint is not None and (last or now - saved > CHECKPOINT_SECONDS):
-                write_checkpoint(checkpoint, settings, session.arrays())
+                write_checkpoint(checkpoint, settings, session.arrays(), session.seconds())
                 saved = time.monotonic()
 
     def _run_settings(self, session: Session) -> dict[str, Any]:
@@ -142,6 +144,7 @@ class Learner:
             optimistic_value=value,
             space=state.space,
             settings=settings,
+            seconds=session.seconds(),
         )
 
 

@@ -3,25 +3,28 @@
 A checkpoint is a .npz file, written beside its final place and moved there once it is whole, so a
 run killed at any moment leaves the previous checkpoint or the new one. It names the run it belongs
 to: learner, world, seed and number of episodes; and it carries a digest of its arrays. One of
-another run, or one whose arrays are not those that were written, is refused.
+another run, or one whose arrays are not those that were written, is refused. Beside them it holds
+the wall-clock seconds the run has taken, which no comparison looks at.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp.errors import LatentMDPError
+from latentmdp.io import digest, values
 from latentmdp.io.atomic import atomic_write
 from latentmdp.io.npz import read_arrays
 
-__all__ = ["CheckpointError", "read_checkpoint", "write_checkpoint"]
+__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint", "whole", "write_checkpoint"]
 
 SCHEMA = 2
 _HEADER = "header"
@@ -33,11 +36,23 @@ class CheckpointError(LatentMDPError, ValueError):
     """A checkpoint is damaged or belongs to another run."""
 
 
+class Checkpoint(NamedTuple):
+    """The arrays of a run in progress, and the seconds it has taken so far."""
+
+    arrays: Arrays
+    seconds: float
+
+
 def write_checkpoint(
-    path: str | os.PathLike[str], settings: dict[str, Any], arrays: Arrays
+    path: str | os.PathLike[str], settings: dict[str, Any], arrays: Arrays, seconds: float
 ) -> None:
     """Replace the checkpoint at `path`, all or nothing."""
-    described = {"schema": SCHEMA, "settings": settings, "digest": _digest(arrays)}
+    described = {
+        "schema": SCHEMA,
+        "settings": settings,
+        "digest": digest.digest_of(arrays),
+        "seconds": seconds,
+    }
     header = json.dumps(described, sort_keys=True)
     with atomic_write(path) as stream:
         everything: dict[str, Any] = {_HEADER: np.frombuffer(header.encode(), np.uint8), **arrays}
@@ -46,8 +61,8 @@ def write_checkpoint(
 
 def read_checkpoint(
     path: str | os.PathLike[str], settings: dict[str, Any], expected: Arrays
-) -> Arrays | None:
-    """The arrays of the checkpoint at `path`; None if there is none.
+) -> Checkpoint | None:
+    """What the checkpoint at `path` holds; None if there is none.
 
     Raises
     ------
@@ -61,7 +76,8 @@ def read_checkpoint(
             arrays = read_arrays(stream)
             header = json.loads(arrays.pop(_HEADER).tobytes())
             schema, found = header["schema"], dict(header["settings"])
-            whole = schema != SCHEMA or header["digest"] == _digest(arrays)
+            whole = schema != SCHEMA or header["digest"] == digest.digest_of(arrays)
+            seconds = values.seconds(header.get("seconds", 0.0))
         # A damaged or hostile file can make any parser beneath raise anything.
         except Exception as error:
             raise _damaged(path, error) from None
@@ -79,16 +95,16 @@ def read_checkpoint(
     for name, array in expected.items():
         if name not in arrays or arrays[name].shape != array.shape:
             raise _damaged(path, f"array {name!r} is missing or has another shape")
-    return arrays
+    return Checkpoint(arrays, seconds)
 
 
-def _digest(arrays: Arrays) -> str:
-    """Of names, types, shapes and bytes."""
-    found = hashlib.blake2b(digest_size=16)
-    for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+@contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Where the arrays of a checkpoint are used: whatever does not fit is reported as damage."""
+    try:
+        yield
+    except Exception as error:
+        raise _damaged(path, error) from None
 
 
 def _damaged(path: str | os.PathLike[str], reason: object) -> CheckpointError:

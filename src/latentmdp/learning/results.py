@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +80,8 @@ class Run:
         Sizes, reward values, horizon and discount, as the learner knew them.
     settings
         What was run: learner, seed, episodes, world.
+    seconds
+        Wall-clock time of the run, over all its resumptions; None where a file does not tell.
     """
 
     returns: Floats
@@ -92,6 +94,7 @@ class Run:
     optimistic_value: float
     space: Space
     settings: dict[str, Any]
+    seconds: float | None = field(default=None, compare=False)
 
     @property
     def n_episodes(self) -> int:

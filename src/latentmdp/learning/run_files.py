@@ -5,6 +5,10 @@ One row per episode: `episode`, `return`, `belief` (in the true context, NaN whe
 counts, policy and settings, lies in the file's metadata: under the key `latentmdp` a JSON object
 with plain values and the type and shape of each array, and the bytes of the array NAME under
 `latentmdp.array.NAME`. Reading gives back every array bit for bit.
+
+The object also holds `seconds`, the wall-clock time of the run, and `digest`, of everything but
+`seconds`: two runs with the same outcome have the same digest, and a file whose digest is not that
+of its contents is refused. Files from before there were these two fields are read without.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from latentmdp._arrays import frozen
-from latentmdp.errors import LatentMDPError
+from latentmdp.errors import FormatError
+from latentmdp.io import digest, values
 from latentmdp.io.atomic import atomic_write
 from latentmdp.io.limits import file_size
 from latentmdp.io.parquet import check_table
@@ -40,8 +45,8 @@ _COLUMNS = {"return": "f", "belief": "f", "context": "i"}
 Arrays = dict[str, NDArray[Any]]
 
 
-class RunFileError(LatentMDPError, ValueError):
-    """The file does not hold a run."""
+class RunFileError(FormatError):
+    """The file does not hold a run, or is damaged."""
 
 
 def write_run(run: Run, path: str | os.PathLike[str]) -> None:
@@ -65,15 +70,15 @@ def write_run(run: Run, path: str | os.PathLike[str]) -> None:
         "policy": {"kind": kind, **policy_values},
         "arrays": {name: [a.dtype.str, list(a.shape)] for name, a in arrays.items()},
     }
-    metadata = {KEY: json.dumps(header).encode()}
+    columns: Arrays = {"return": run.returns, "belief": run.beliefs, "context": run.contexts}
+    signed = {**header, "digest": _digest(header, arrays, columns), "seconds": run.seconds}
+    metadata = {KEY: json.dumps(signed).encode()}
     for name, array in arrays.items():
         metadata[KEY + b".array." + name.encode()] = np.ascontiguousarray(array).tobytes()
     table = pa.table(
         {
             "episode": pa.array(np.arange(run.n_episodes)),
-            "return": pa.array(run.returns, from_pandas=False),
-            "belief": pa.array(run.beliefs, from_pandas=False),
-            "context": pa.array(run.contexts),
+            **{name: pa.array(column, from_pandas=False) for name, column in columns.items()},
         }
     )
     with atomic_write(path) as stream:
@@ -112,6 +117,8 @@ def _assemble(table: pa.Table, header: dict[str, Any], arrays: Arrays) -> Run:
     if counts.transitions.shape != expected:
         raise ValueError(f"counts have shape {counts.transitions.shape}, sizes say {expected}")
     columns = {name: _column(table, name, kind) for name, kind in _COLUMNS.items()}
+    if "digest" in header and header["digest"] != _digest(header, arrays, columns):
+        raise ValueError("it is damaged: its contents are not those that were written")
     if arrays["curve_episodes"].shape != arrays["curve_errors"].shape:
         raise ValueError("the two arrays of the error curve differ in shape")
     return Run(
@@ -124,8 +131,16 @@ def _assemble(table: pa.Table, header: dict[str, Any], arrays: Arrays) -> Run:
         policy=_policy(header["policy"], arrays, counts, space),
         optimistic_value=float.fromhex(header["optimistic_value"]),
         space=space,
-        settings=header["settings"],
+        settings=dict(header["settings"]),
+        seconds=None if header.get("seconds") is None else values.seconds(header["seconds"]),
     )
+
+
+def _digest(header: dict[str, Any], arrays: Arrays, columns: Arrays) -> str:
+    """Of everything but the digest itself and the time the run took."""
+    told = {name: v for name, v in header.items() if name not in ("digest", "seconds")}
+    every = arrays | {f"column {name}": column for name, column in columns.items()}
+    return digest.digest_of(every, json.dumps(told, sort_keys=True))
 
 
 def _column(table: pa.Table, name: str, kind: str) -> NDArray[Any]:

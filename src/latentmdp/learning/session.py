@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ class Session:
         The counts at the last plan, for planners whose policy must be found again on resuming.
     memory
         What a learner keeps between episodes: the current plan and the agent that executes it.
+    earlier
+        Seconds that the run took before it was interrupted.
     """
 
     world: World
@@ -44,6 +47,8 @@ class Session:
     done: int = 0
     planned: Counts | None = None
     memory: dict[str, Any] = field(default_factory=dict)
+    earlier: float = 0.0
+    began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.returns = np.full(self.episodes, np.nan)
@@ -51,6 +56,10 @@ class Session:
         self.contexts = np.full(self.episodes, -1, np.int32)
         self.points = milestones(self.episodes)
         self.errors = np.full(self.points.size, np.nan)
+
+    def seconds(self) -> float:
+        """Wall-clock time of the run so far, interruptions left out."""
+        return self.earlier + time.perf_counter() - self.began
 
     def next_point(self) -> int:
         """The first milestone not reached yet."""
@@ -102,6 +111,8 @@ class Session:
         from latentmdp._kernels.empirical import refresh
 
         e, p, k = self.state.estimate, self.state.plans, int(arrays["done"])
+        if not 0 <= k <= self.episodes:
+            raise ValueError(f"{k} of {self.episodes} episodes are done")
         self.done = k
         for record in (self.returns, self.beliefs, self.contexts):
             record[k:] = -1 if record.dtype.kind == "i" else np.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from latentmdp import _arrays
+from latentmdp import _arrays, io
 from latentmdp._random import RNGLike, as_generator
 from latentmdp._threads import run_blocks
+from latentmdp.errors import FormatError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.learning.em import EM
 from latentmdp.learning.initialization import initialize
@@ -67,6 +69,8 @@ class Solved:
         Share of the policy's steps in the fitted model at (m, s, a) seen fewer than 5 times.
     warnings
         What a user should know before relying on it.
+    settings
+        What `solve` was asked; `seed` is None where it was not a number.
     """
 
     policy: Policy
@@ -80,6 +84,19 @@ class Solved:
     unsupported: float
     warnings: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
+        io.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Solved:
+        """Read what `save` wrote."""
+        found = io.load(path)
+        if not isinstance(found, cls):
+            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `solve`")
+        return found
 
 
 def solve(
@@ -154,6 +171,17 @@ def solve(
         unsupported=unsupported,
         warnings=found,
         seconds=time.perf_counter() - began,
+        settings={
+            "episodes": logs.n_episodes,
+            "n_contexts": n_contexts,
+            "planner": repr(planner),
+            "behaviour": "estimated" if behaviour is None else "given",
+            "confidence": float(confidence),
+            "bootstrap": bootstrap,
+            "max_contexts": max_contexts,
+            "reward_model": reward_model,
+            "seed": int(rng) if isinstance(rng, int | np.integer) else None,
+        },
     )
 
 

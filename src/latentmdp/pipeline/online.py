@@ -194,6 +194,7 @@ class _Learning:
         episodes = self.settings["episodes"]
         if self.checkpoint is not None:
             self.state = read_progress(self.checkpoint, self.identity(), self.world.space)
+            self.began -= self.state.seconds
         with Progress(episodes, shown=self.progress) as bar:
             if self.played == 0:
                 blank = self.world.space.uniform_model()
@@ -240,7 +241,8 @@ class _Learning:
         )
         self.state = self.state.extended(new, phase)
         if self.checkpoint is not None:
-            write_progress(self.checkpoint, self.identity(), self.state)
+            taken = time.perf_counter() - self.began
+            write_progress(self.checkpoint, self.identity(), self.state, taken)
 
     def refit(self) -> Fit:
         """Fit all episodes so far."""

@@ -1,4 +1,4 @@
-"""Runs of any learner in one form, as a report needs them."""
+"""What a report is made of: runs of any learner in one form, and whatever else it can read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from latentmdp import io
 from latentmdp.errors import FormatError
+from latentmdp.experiments.manifest import Experiment, read_experiment
 from latentmdp.learning import Run
 from latentmdp.model import LatentMDP
-from latentmdp.pipeline import Learned
+from latentmdp.pipeline import Learned, Solved
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
 
@@ -56,17 +57,25 @@ class Record:
     seconds: float | None
 
 
-def read(path: str | os.PathLike[str]) -> Record | LatentMDP:
-    """A run (.parquet of `Run.save`, .npz of `Learned.save`) or a model."""
+def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentMDP:
+    """A run (.parquet of `Run.save`, .npz of `Learned.save`), what `solve` found, or a model.
+
+    A folder is that of an experiment.
+    """
     source = Path(path)
+    if source.is_dir():
+        return read_experiment(source)
     if source.suffix.lower() == ".parquet":
         return record_of(source.stem, Run.load(source))
     found = io.load(source)
     if isinstance(found, Learned):
         return record_of(source.stem, found)
-    if isinstance(found, LatentMDP):
+    if isinstance(found, LatentMDP | Solved):
         return found
-    raise FormatError(f"{source} holds a {type(found).__name__}: a report needs runs or models")
+    raise FormatError(
+        f"{source} holds a {type(found).__name__}: a report needs runs, outcomes of `learn` or "
+        "`solve`, folders of experiments, or models"
+    )
 
 
 def record_of(name: str, run: Run | Learned) -> Record:
@@ -83,7 +92,7 @@ def record_of(name: str, run: Run | Learned) -> Record:
             plan=None,
             settings=run.settings,
             seed=run.settings.get("key", 0),
-            seconds=None,
+            seconds=run.seconds,
         )
     played = np.array([phase.first_episode for phase in run.phases])
     return Record(
@@ -95,7 +104,7 @@ def record_of(name: str, run: Run | Learned) -> Record:
         policy=run.policy,
         plan=run.plan,
         settings=run.settings,
-        seed=run.settings["seed"],
+        seed=run.settings.get("seed", 0),
         seconds=run.seconds,
     )
 

@@ -22,9 +22,7 @@ def command(
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the learned model here.")
     ] = None,
-    run_out: Annotated[
-        Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
-    ] = None,
+    run_out: options.RunOut = None,
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Go on from here if interrupted (.npz).")
     ] = None,
@@ -56,8 +54,7 @@ def command(
         )
         options.save(learned.policy, out)
         options.save(learned.model, model_out)
-        if run_out is not None:
-            learned.save(run_out)
+        options.save(learned, run_out)
         informed = lm.QMDP().plan(world)
         reference = lm.evaluate(world, informed.policy, episodes=20_000, rng=seed).mean
         trailing = learned.trailing_return()

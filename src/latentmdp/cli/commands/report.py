@@ -1,4 +1,4 @@
-"""`latentmdp report`: runs and models as one self-contained page."""
+"""`latentmdp report`: runs, outcomes, experiments and models as one self-contained page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,9 +16,9 @@ def command(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="Runs (.parquet of `lucrl`, .npz of `learn --run-out`) and models.",
+            help="Runs (.parquet of `lucrl`, .npz of `learn --run-out`), outcomes (.npz of `solve "
+            "--run-out`), folders of `reproduce`, and models.",
             exists=True,
-            dir_okay=False,
             readable=True,
         ),
     ],
@@ -35,7 +35,8 @@ def command(
     """Write one self-contained HTML page about runs: it opens offline, on a phone, on paper.
 
     Settings and seeds, curves with their spread over runs, beliefs along an episode, where
-    contexts differ, which assumptions hold, the planner's bounds, and timing.
+    contexts differ, which assumptions hold, the planner's bounds, what a policy found in logs will
+    earn, which claims of the paper held, and timing.
 
     Example: `latentmdp report a.parquet b.parquet --out report.html`
     """

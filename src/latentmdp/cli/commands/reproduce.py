@@ -47,6 +47,5 @@ def command(
             ],
         )
         for claim in found.claims:
-            verdict = "held:" if claim.held else "did not hold:"
-            screen.say(f"{claim.paper} {claim.measured}", verdict)
+            screen.say(f"{claim.paper} {claim.measured}", f"{claim.verdict}:")
         screen.say(f"See {found.page}")

@@ -22,6 +22,7 @@ def command(
     model_out: Annotated[
         Path | None, typer.Option("--model-out", help="Save the fitted model here.")
     ] = None,
+    run_out: options.RunOut = None,
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
     ] = 20,
@@ -36,8 +37,11 @@ def command(
     Example: `latentmdp solve logs.parquet --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
+        from latentmdp.pipeline import Solved
+
         options.check_target(lm.AlphaVectorPolicy, out)
         options.check_target(lm.LatentMDP, model_out)
+        options.check_target(Solved, run_out)
         number = options.contexts_of(contexts)
         data = options.load_logs(logs)
         with warnings.catch_warnings(), screen.progress() as progress:
@@ -52,6 +56,7 @@ def command(
             )
         options.save(solved.policy, out)
         options.save(solved.model, model_out)
+        options.save(solved, run_out)
         logged_return = float(data.returns().mean())
         screen.result(
             logs=str(logs),

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from latentmdp.experiments.curves import Curves, final, group_curves, two_panels
+from latentmdp.experiments.curves import Curves, curve_panels, final, group_curves
 from latentmdp.experiments.fig1a.settings import ARMS
-from latentmdp.experiments.runner import Claim, Findings
+from latentmdp.experiments.findings import Claim, Findings, sizes_in_words
 
 __all__ = ["analyse"]
 
@@ -18,17 +18,20 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
     sizes = {name: table[name][0].as_py() for name in ("contexts", "states", "actions", "horizon")}
     first = arms["revealed"]
     description = (
-        f"L-UCRL with Q-MDP on {first.error.shape[0]} random instances with {sizes}, for "
-        f"{int(first.episodes[-1]):,} episodes. Rows of T from Dirichlet(0.3), about one in eleven "
-        "state-action pairs rewarded. The good start is 10 labelled samples of every (m, s, a); "
-        "the random start is an unrelated model whose rows weigh 10 visits. Returns are means of "
-        "the last 1,000 episodes over Q-MDP's value on the true model."
+        f"L-UCRL with Q-MDP on {first.error.shape[0]} random instances with "
+        f"{sizes_in_words(sizes)}, for {int(first.episodes[-1]):,} episodes. Rows of T from "
+        "Dirichlet(0.3), about one in eleven state-action pairs rewarded. The good start is "
+        "10 labelled samples of every (m, s, a); the random start is an unrelated model whose rows "
+        "weigh 10 visits. Returns are means of the last 1,000 episodes over Q-MDP's value on the "
+        "true model."
         + (" A small version of the experiment: its claims are not the paper's." if quick else "")
     )
     return Findings(
         title="Figure 1a: contexts revealed or inferred",
         description=description,
-        figure=two_panels({ARMS[arm]: arms[arm] for arm in ARMS}, "True contexts and EM"),
+        panels=curve_panels(
+            {ARMS[arm]: arms[arm] for arm in ARMS}, [(i, "-") for i in range(len(ARMS))]
+        ),
         claims=_claims(arms["revealed"], arms["good"], arms["random"]),
     )
 

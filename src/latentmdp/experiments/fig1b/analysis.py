@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from latentmdp.experiments.curves import Curves, final, group_curves, two_panels
-from latentmdp.experiments.runner import Claim, Findings
+from latentmdp.experiments.curves import Curves, curve_panels, final, group_curves
+from latentmdp.experiments.findings import Claim, Findings, sizes_in_words
 
 __all__ = ["analyse"]
 
 OPTIMAL = 0.95
+STYLES = (":", "--", "-")
+"""By horizon, from short to long; the colour tells delta."""
 
 Arms = dict[tuple[float, int], Curves]
 
@@ -25,18 +27,24 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
     sizes = {name: table[name][0].as_py() for name in ("contexts", "states", "actions")}
     description = (
         f"L-UCRL with Q-MDP and inferred contexts on {first.error.shape[0]} instances for each "
-        f"separation and horizon, {sizes}, {int(first.episodes[-1]):,} episodes, started from 10 "
-        "labelled samples of every (m, s, a). Contexts share their rewards and differ by delta to "
-        "2 delta in every row of T."
+        f"separation and horizon, {sizes_in_words(sizes)}, "
+        f"{int(first.episodes[-1]):,} episodes, started from 10 labelled samples of every "
+        "(m, s, a). Contexts share their rewards and differ by delta to 2 delta in every row of T."
         + (" A small version of the experiment: its claims are not the paper's." if quick else "")
     )
     names = {f"delta={delta:g}, H={horizon}": arms[delta, horizon] for delta, horizon in arms}
     return Findings(
         title="Figure 1b: separation and horizon",
         description=description,
-        figure=two_panels(names, "EM and L-UCRL with good initialisation"),
+        panels=curve_panels(names, _looks(arms)),
         claims=_claims(arms),
     )
+
+
+def _looks(arms: Arms) -> list[tuple[int, str]]:
+    deltas, horizons = (sorted({arm[axis] for arm in arms}) for axis in (0, 1))
+    styles = STYLES[-len(horizons) :]
+    return [(deltas.index(delta), styles[horizons.index(horizon)]) for delta, horizon in arms]
 
 
 def _claims(arms: Arms) -> tuple[Claim, ...]:

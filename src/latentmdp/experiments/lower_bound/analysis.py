@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from latentmdp.experiments.findings import Claim, Findings, Line, Panel
 from latentmdp.experiments.lower_bound.settings import ARMS
-from latentmdp.experiments.runner import Claim, Findings
 
 __all__ = ["Exponent", "Runs", "analyse", "fit", "medians"]
-
-COLOURS = {"exploration": "#0072b2", "blind": "#8c8c8c", "lucrl": "#e69f00"}
 
 Row = tuple[int, float, float, float, bool]
 
@@ -61,7 +58,7 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
             "stopped after 200 M A^M episodes (triangles)."
             + (" A small version of the experiment." if quick else "")
         ),
-        figure=_figure(arms, slopes),
+        panels=(_panel(arms, slopes),),
         claims=tuple(_claim(arm, arms[arm], slopes[arm]) for arm in ARMS),
     )
 
@@ -118,21 +115,22 @@ def _claim(arm: str, runs: Runs, slope: Exponent) -> Claim:
     )
 
 
-def _figure(arms: dict[str, Runs], slopes: dict[str, Exponent]) -> Figure:
-    figure = Figure(figsize=(6.0, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for arm, runs in arms.items():
-        x, y, low, high, late = (np.array(column) for column in zip(*medians(runs)))
-        label = f"{ARMS[arm]}: exponent {slopes[arm]}"
-        colour = COLOURS[arm]
-        axes.errorbar(x, y, (y - low, high - y), fmt="o", color=colour, label=label, markersize=4)
-        axes.plot(x[late], y[late], "^", color=colour, markersize=8, fillstyle="none")
-    ends = arms["exploration"].sequences.min(), arms["exploration"].sequences.max()
-    axes.plot(ends, ends, color="black", linewidth=0.8, label="A^M, the lower bound")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("action sequences A^M")
-    axes.set_ylabel("episodes needed (median, all seeds)")
-    axes.set_title("One sequence in A^M pays: what it costs to find it")
-    axes.legend(frameon=False, fontsize=8)
-    return figure
+def _panel(arms: dict[str, Runs], slopes: dict[str, Exponent]) -> Panel:
+    sizes = arms["exploration"].sequences
+    ends = (float(sizes.min()), float(sizes.max()))
+    lines = []
+    for i, (arm, runs) in enumerate(arms.items()):
+        x, median, low, high, late = zip(*medians(runs))
+        name = f"{ARMS[arm]}: exponent {slopes[arm]}"
+        lines.append(Line(name, x, median, low, high, i, "o", late))
+    return Panel(
+        "One sequence in A^M pays",
+        "Episodes until the sequence that pays is found: medians, with bars from the luckiest to "
+        "the unluckiest seed. On average no way of searching can stay below the line or grow more "
+        "slowly, though a few lucky seeds may; both axes are logarithmic, so an exponent is a "
+        "slope. A triangle is a median of runs that were stopped first: the true one lies above.",
+        "action sequences A^M",
+        "episodes needed",
+        (*lines, Line("A^M, the lower bound", ends, ends)),
+        log="xy",
+    )

@@ -1,0 +1,95 @@
+"""What an experiment of the paper found: claims and verdicts, panels, settings and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from latentmdp.experiments.drawing import draw_panel
+from latentmdp.experiments.findings import Claim, Panel
+from latentmdp.experiments.manifest import Experiment
+from latentmdp.report.drawing import COLOURS, INK, MUTED, canvas, legend
+from latentmdp.report.page import Picture, Section, Table
+
+__all__ = ["experiment_section", "panel_figure", "settings_table", "timing_table"]
+
+_LONG_NAME = 26
+_LINE_HEIGHT = 0.2
+_FEW = 12
+
+Experiments = Mapping[str, Experiment]
+
+
+def experiment_section(name: str, experiment: Experiment) -> Section:
+    """The claims of the paper beside what was measured, and the figure, a panel at a time."""
+    findings = experiment.findings
+    claims = Table(
+        "What the paper claims, and what was measured",
+        ("verdict", "the paper", "measured here"),
+        [(c.verdict, c.paper, c.measured) for c in findings.claims],
+        _count(findings.claims),
+        words=("the paper", "measured here"),
+    )
+    pictures = [Picture(p.title, panel_figure(p), p.caption) for p in findings.panels]
+    return Section(f"{findings.title} ({name})", findings.description, [claims], pictures)
+
+
+def _count(claims: Sequence[Claim]) -> str:
+    held, judged = (sum(c.held in kept for c in claims) for kept in ((True,), (True, False)))
+    return f"{held} of {judged} claims held, judged by the numbers of these runs alone."
+
+
+def panel_figure(panel: Panel) -> Figure:
+    """A panel in the width and the colours of a page."""
+    columns = 1 if any(len(line.name) > _LONG_NAME for line in panel.lines) else 2
+    rows = -(-len(panel.lines) // columns)
+    figure, (axes,) = canvas(3.6 + _LINE_HEIGHT * rows)
+    draw_panel(axes, panel, (*COLOURS, INK), MUTED)
+    legend(figure, columns)
+    return figure
+
+
+def settings_table(name: str, experiment: Experiment) -> Table:
+    """What the runs have in common, and what they run through."""
+    found: dict[str, list[Any]] = {}
+    for run in experiment.runs:
+        for key, value in run.values.items():
+            if value not in found.setdefault(key, []):
+                found[key].append(value)
+    rows = [("runs", str(len(experiment.runs))), ("latentmdp", experiment.version)]
+    rows += [(key, _range(listed)) for key, listed in found.items()]
+    return Table(
+        f"Settings: {name}",
+        ("setting", "value"),
+        rows,
+        "Several values: there are runs for each. A seed fixes the instance and every random "
+        "choice of a run.",
+        words=("value",),
+    )
+
+
+def _range(listed: Sequence[Any]) -> str:
+    """Values in words: consecutive integers by their ends."""
+    whole = all(type(value) is int for value in listed)
+    if whole and len(listed) > 2 and sorted(listed) == list(range(min(listed), max(listed) + 1)):
+        return f"{min(listed)} to {max(listed)} ({len(listed)} of them)"
+    shown = ", ".join(str(value) for value in listed[:_FEW])
+    return shown + (f", ... ({len(listed)} of them)" if len(listed) > _FEW else "")
+
+
+def timing_table(experiments: Experiments) -> Table:
+    """Seconds of the runs of each experiment."""
+    rows = []
+    for name, experiment in experiments.items():
+        known = [run.seconds for run in experiment.runs if run.seconds is not None]
+        shown = [f"{f(known):.2f}" if known else "-" for f in (sum, median, max)]
+        rows.append((name, str(len(experiment.runs)), str(len(known)), *shown))
+    return Table(
+        "Wall-clock time of experiments",
+        ("experiment", "runs", "timed", "seconds in all", "median run", "slowest run"),
+        rows,
+        "Added up over runs, which may have gone side by side. A dash: not recorded.",
+    )

@@ -1,0 +1,141 @@
+"""What `solve` made of logs: what the policy will earn, by two estimates, and what to doubt."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from latentmdp.model import LatentMDP
+from latentmdp.pipeline import Solved
+from latentmdp.planning import evaluate
+from latentmdp.report.drawing import COLOURS, INK, canvas, legend
+from latentmdp.report.page import Picture, Section, Table
+
+__all__ = ["effective_figure", "estimates_figure", "solved_section", "solved_settings"]
+
+_STDERRS = 2.0
+
+
+def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) -> Section:
+    """The estimates side by side, the warnings, and how far the logs reach."""
+    true = None if truth is None else evaluate(truth, solved.policy, rng=0).mean
+    text = "\n\n".join(f"Warning: {message}." for message in solved.warnings)
+    return Section(
+        f"From logs to a policy: {name}",
+        text or "Nothing was found that speaks against relying on these estimates.",
+        [_estimates_table(solved, true)],
+        _pictures(solved, true),
+    )
+
+
+def _estimates_table(solved: Solved, true: float | None) -> Table:
+    logged, value = solved.logged, solved.value
+    first = f"first {logged.steps} steps"
+    rows = [
+        ("contexts found", str(solved.model.n_contexts)),
+        ("the policy will earn", f"{value.mean:.4g} per episode"),
+        (_interval(solved), f"{value.low:.4g} to {value.high:.4g}"),
+        ("taken off as flattery", f"{solved.flattery:.3g}"),
+    ]
+    if logged.steps:
+        rows += [
+            (f"{first}, from the logs", f"{logged.mean:.4g} ± {logged.stderr:.2g}"),
+            (f"{first}, by the model", f"{solved.model_first_steps:.4g}"),
+        ]
+    rows.append(("steps with hardly any data", f"{solved.unsupported:.1%}"))
+    if true is not None:
+        inside = "inside" if value.low <= true <= value.high else "outside"
+        rows.append(("in the true model", f"{true:.4g}, {inside} the interval"))
+    return Table(
+        "What the policy will earn",
+        ("what", "estimate"),
+        rows,
+        "The first estimate is the value in the fitted model, less the flattery of having been "
+        "planned there, measured by repeating the whole path on simulated logs. The estimate from "
+        "the logs is importance sampling and needs no model, but only reaches as far as logged "
+        "episodes agree with the policy.",
+        words=("estimate",),
+    )
+
+
+def _interval(solved: Solved) -> str:
+    confidence = solved.settings.get("confidence")
+    known = isinstance(confidence, float)
+    return f"with confidence {confidence:.0%}" if known else "with confidence, between"
+
+
+def _pictures(solved: Solved, true: float | None) -> list[Picture]:
+    found = [
+        Picture(
+            "Two estimates side by side",
+            estimates_figure(solved, true),
+            "Points are estimates; bars are two standard errors for importance sampling and the "
+            "interval for the whole episode. The upper two are of the same first steps, one from "
+            "the logs alone and one from the fitted model: if the model's lies far outside the "
+            "bar, do not trust it."
+            if solved.logged.steps
+            else "The point is the estimate, the bar its interval. No logged episode agrees with "
+            "the policy long enough for an estimate without the model.",
+        )
+    ]
+    if solved.logged.steps:
+        found.append(
+            Picture(
+                "How far the logs reach",
+                effective_figure(solved),
+                "Effective number of logged episodes that still agree with the policy after each "
+                f"step. It falls as the episode goes on; {_reach(solved)}.",
+            )
+        )
+    return found
+
+
+def _reach(solved: Solved) -> str:
+    steps, horizon = solved.logged.steps, solved.model.horizon
+    if steps == horizon:
+        return f"the logs reach the end of the episode, {steps} steps"
+    return f"after step {steps} of {horizon} too few are left for an estimate"
+
+
+def estimates_figure(solved: Solved, true: float | None = None) -> Figure:
+    """Importance sampling and the fitted model on the first steps, and the whole episode."""
+    figure, (axes,) = canvas(2.6)
+    value, logged = solved.value, solved.logged
+    rows: list[tuple[str, float, float, float]] = []
+    if logged.steps:
+        wide = _STDERRS * logged.stderr
+        first, by_model = f"first {logged.steps} steps,\n", solved.model_first_steps
+        rows.append((f"{first}from the logs", logged.mean, logged.mean - wide, logged.mean + wide))
+        rows.append((f"{first}by the model", by_model, by_model, by_model))
+    rows.append(("whole episode", *value))
+    for place, (_, mean, low, high) in enumerate(rows):
+        colour = COLOURS[place % len(COLOURS)]
+        axes.errorbar(mean, -place, xerr=[[mean - low], [high - mean]], fmt="o", color=colour)
+    if true is not None:
+        axes.axvline(
+            true, color=INK, linestyle="--", linewidth=1.2, label="whole episode, in the true model"
+        )
+        legend(figure)
+    axes.set_yticks([-place for place in range(len(rows))], [row[0] for row in rows])
+    axes.set_ylim(-len(rows) + 0.5, 0.5)
+    axes.set_xlabel("sum of rewards per episode")
+    axes.set_ylabel("what is estimated")
+    return figure
+
+
+def effective_figure(solved: Solved) -> Figure:
+    """Effective number of episodes against steps."""
+    figure, (axes,) = canvas(2.8)
+    sizes = solved.logged.effective_size
+    axes.plot(range(1, sizes.size + 1), sizes, color=COLOURS[0], marker="o")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("steps of the episode")
+    axes.set_ylabel("effective episodes")
+    return figure
+
+
+def solved_settings(name: str, solved: Solved) -> Table:
+    """What `solve` was asked."""
+    rows = [(key, str(value)) for key, value in solved.settings.items()]
+    return Table(f"Settings: {name}", ("setting", "value"), rows, words=("value",))
