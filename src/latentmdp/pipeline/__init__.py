@@ -1,9 +1,12 @@
 """The whole path: an environment or logs in, a policy with what is known of it out."""
 
 from latentmdp.pipeline import files  # noqa: F401 (it makes `save` and `load` know outcomes)
+from latentmdp.pipeline.learned import Learned
 from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
 from latentmdp.pipeline.offline import Solved, SolveWarning, solve
-from latentmdp.pipeline.online import Learned, Phase, learn
+from latentmdp.pipeline.online import learn
+from latentmdp.pipeline.saving import Phase
+from latentmdp.pipeline.spectral_start import learn_from_psr
 
 __all__ = [
     "Interval",
@@ -13,5 +16,6 @@ __all__ = [
     "SolveWarning",
     "Solved",
     "learn",
+    "learn_from_psr",
     "solve",
 ]

@@ -19,9 +19,9 @@ from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.io import kinds, schemas, values  # noqa: F401 (schemas registers the parts)
 from latentmdp.io.kinds import Document, Fields, Kind
+from latentmdp.pipeline.learned import Learned
 from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
 from latentmdp.pipeline.offline import Solved
-from latentmdp.pipeline.online import Learned
 from latentmdp.pipeline.saving import Phase
 from latentmdp.planning import Plan
 
@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 
 _KINDS_OF = {
     "model": ("model",),
+    "fitted": ("model",),
     "logs": ("trajectories",),
     "policy": ("alpha-vector-policy", "markov-policy", "uniform-policy"),
 }
@@ -66,7 +67,12 @@ _PLAN: dict[str, Callable[[Any, str], Any]] = {
 
 def _encode_learned(learned: Learned) -> Fields:
     return {
-        **_encode_parts(model=learned.model, logs=learned.logs, policy=learned.policy),
+        **_encode_parts(
+            model=learned.model,
+            fitted=learned.fit.model,
+            logs=learned.logs,
+            policy=learned.policy,
+        ),
         **_encode_estimate(learned.fit, learned.plan),
         "returns": learned.returns,
         "phases": np.array(learned.phases, dtype=np.float64).reshape(-1, len(Phase._fields)),
@@ -79,14 +85,15 @@ def _decode_learned(fields: Fields) -> Learned:
     model, logs, policy = (_part(fields, prefix) for prefix in ("model", "logs", "policy"))
     phases = _rows(fields, "phases", len(Phase._fields))
     returns = _floats(fields, "returns")
-    if returns.shape != (len(logs),):
+    if returns.ndim != 1 or returns.size < len(logs):
         raise FormatError(f"'returns' has shape {returns.shape}, there are {len(logs)} episodes")
+    fitted = _part(fields, "fitted")
     return Learned(
         returns=returns,
         policy=policy,
         plan=_plan(fields, record, policy),
         model=model,
-        fit=_fit(fields, record, model),
+        fit=_fit(fields, record, fitted),
         phases=tuple(Phase(*map(int, p[:3]), *map(float, p[3:])) for p in phases),
         logs=logs,
         settings=record["settings"],
@@ -272,7 +279,7 @@ kinds.register(
         "learned",
         Learned,
         (_encode_learned, _decode_learned),
-        ("model", "logs", "policy"),
+        ("model", "fitted", "logs", "policy"),
         ("returns", "phases", *_ESTIMATE),
     )
 )

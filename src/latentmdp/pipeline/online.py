@@ -18,87 +18,35 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays, io, metrics
+from latentmdp import _arrays, metrics
 from latentmdp._random import RNGLike, philox_key
-from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.io.lock import one_writer
 from latentmdp.learning.reward_form import require_reward_form
 from latentmdp.learning.worlds import World, as_world
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline.counting import visit_counts
+from latentmdp.pipeline.learned import Learned
 from latentmdp.pipeline.optimism import optimistic_model
 from latentmdp.pipeline.planners import acting_policy, certified_plan
 from latentmdp.pipeline.playing import play_batch
 from latentmdp.pipeline.progress import Progress
 from latentmdp.pipeline.refitting import refit
 from latentmdp.pipeline.saving import Phase, Saved, read_progress, write_progress
-from latentmdp.planning import Plan, Planner
+from latentmdp.pipeline.spectral_start import learn_from_psr
+from latentmdp.planning import Planner
 from latentmdp.policies import Policy, UniformPolicy
-from latentmdp.trajectories import Trajectories
 
-__all__ = ["Learned", "Phase", "learn"]
+__all__ = ["learn"]
 
 Floats = NDArray[np.float64]
 
 _FEWEST = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """The outcome of `learn`.
-
-    Attributes
-    ----------
-    returns : (K,)
-        The return of each episode, exploration included.
-    policy, plan
-        The policy for the episodes to come and its certificate in the fitted model.
-    model, fit
-        The latent MDP fitted to all episodes.
-    phases
-        How the estimate and the return moved; `model_error` is NaN where the truth is unknown.
-    logs
-        All episodes played.
-    """
-
-    returns: Floats
-    policy: Policy
-    plan: Plan
-    model: LatentMDP
-    fit: Fit
-    phases: tuple[Phase, ...]
-    logs: Trajectories
-    settings: dict[str, Any]
-    seconds: float = field(default=0.0, compare=False)
-
-    def trailing_return(self, window: int = 1_000) -> float:
-        """Mean return of the last `window` episodes."""
-        return float(self.returns[-window:].mean())
-
-    def regret(self, reference: Plan) -> Floats:
-        """Cumulative regret, exploration included, against a plan of the true model."""
-        if reference.upper is None:
-            raise ValueError("reference: the plan has no upper bound on V*")
-        return metrics.regret(self.returns, reference.upper, reference.guarantee)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
-        io.save(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Learned:
-        """Read what `save` wrote."""
-        found = io.load(path)
-        if not isinstance(found, cls):
-            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `learn`")
-        return found
 
 
 def learn(
@@ -107,6 +55,7 @@ def learn(
     episodes: int = 10_000,
     rng: RNGLike = None,
     *,
+    method: Literal["likelihood", "psr"] = "likelihood",
     explore: int = 20,
     growth: float = 1.15,
     restarts: int = 3,
@@ -127,6 +76,11 @@ def learn(
         M; "auto" chooses it by held-out likelihood, again each time the data have doubled.
     episodes
         K, exploration included.
+    method
+        "likelihood" refits on all episodes at growing intervals. "psr" is the path of [kwon2021,
+        Thm. 3.5]: a PSR from short random episodes, recovery by clustering, then L-UCRL with
+        inferred contexts; it needs `n_contexts`, and of what follows it takes `planner` and
+        `checkpoint` (`latentmdp.pipeline.spectral_start` has its own settings).
     explore
         Episodes of uniformly random actions at the beginning.
     growth
@@ -151,6 +105,20 @@ def learn(
     if n_contexts != "auto":
         n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
     require_reward_form(reward_model)
+    if method not in ("likelihood", "psr"):
+        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+    if method == "psr":
+        if n_contexts == "auto":
+            raise ValueError('method="psr" needs a known n_contexts')
+        return learn_from_psr(
+            world,
+            n_contexts,
+            episodes,
+            rng,
+            planner=planner,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
     if not growth > 1.0:
         raise ValueError(f"growth must be above 1, got {growth}")
     if not (np.isfinite(bonus) and bonus >= 0.0):

@@ -21,12 +21,13 @@ def play_batch(
     Parameters
     ----------
     believed
-        A model of the world's sizes, by whose horizon the policy acts.
+        A model of the world's sizes. Episodes end at its horizon, by which the policy acts.
     seed
         What happens in an episode depends on the seed, its number and the policy alone.
     """
     if isinstance(world, ModelWorld) and world.model is not None:
-        return simulate(world.model, policy, episodes, seed, first).without_contexts()
+        timed = world.model.replace(horizon=believed.horizon)
+        return simulate(timed, policy, episodes, seed, first).without_contexts()
     played = [_play_one(world, policy, believed, seed, first + k) for k in range(episodes)]
     return Trajectories.from_lists(
         [p.states for p in played],
@@ -44,7 +45,7 @@ def _play_one(
     session = policy.session(believed, np.random.SeedSequence((seed, episode)))
     states, actions, rewards = [world.begin(seed, episode)], list[int](), list[int]()
     session.observe(states[0])
-    for _ in range(world.space.horizon):
+    for _ in range(believed.horizon):
         actions.append(session.act())
         following, z, cut = world.step(actions[-1])
         session.observe(following, world.space.reward_values[z])

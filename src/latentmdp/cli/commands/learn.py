@@ -17,6 +17,14 @@ def command(
     model: options.ModelFile,
     contexts: options.Contexts = "auto",
     reward_model: options.RewardModel = "auto",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="`likelihood`, or `psr` for the paper's path: PSR, clustering, L-UCRL.",
+            autocompletion=lambda: ["likelihood", "psr"],
+        ),
+    ] = "likelihood",
     episodes: options.Episodes = 3_000,
     out: options.PolicyOut = None,
     model_out: Annotated[
@@ -48,6 +56,7 @@ def command(
             options.contexts_of(contexts),
             episodes,
             rng=seed,
+            method=method,  # type: ignore[arg-type]
             reward_model=reward_model,  # type: ignore[arg-type]
             checkpoint=checkpoint,
             progress=screen.talks,

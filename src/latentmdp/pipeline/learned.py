@@ -1,0 +1,75 @@
+"""What learning by acting gives back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp import io, metrics
+from latentmdp.errors import FormatError
+from latentmdp.fit import Fit
+from latentmdp.model import LatentMDP
+from latentmdp.pipeline.saving import Phase
+from latentmdp.planning import Plan
+from latentmdp.policies import Policy
+from latentmdp.trajectories import Trajectories
+
+__all__ = ["Learned"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The outcome of `learn`.
+
+    Attributes
+    ----------
+    returns : (K,)
+        The return of each episode, exploration included.
+    policy, plan
+        The policy for the episodes to come and its certificate in the fitted model.
+    model, fit
+        The latent MDP fitted to all episodes; with method="psr" the estimate of L-UCRL, and the
+        fit it started from.
+    phases
+        How the estimate and the return moved; `model_error` is NaN where the truth is unknown.
+    logs
+        All episodes played; with method="psr" those of the exploration.
+    """
+
+    returns: Floats
+    policy: Policy
+    plan: Plan
+    model: LatentMDP
+    fit: Fit
+    phases: tuple[Phase, ...]
+    logs: Trajectories
+    settings: dict[str, Any]
+    seconds: float = field(default=0.0, compare=False)
+
+    def trailing_return(self, window: int = 1_000) -> float:
+        """Mean return of the last `window` episodes."""
+        return float(self.returns[-window:].mean())
+
+    def regret(self, reference: Plan) -> Floats:
+        """Cumulative regret, exploration included, against a plan of the true model."""
+        if reference.upper is None:
+            raise ValueError("reference: the plan has no upper bound on V*")
+        return metrics.regret(self.returns, reference.upper, reference.guarantee)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
+        io.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Learned:
+        """Read what `save` wrote."""
+        found = io.load(path)
+        if not isinstance(found, cls):
+            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `learn`")
+        return found
