@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
-    from latentmdp import deterministic, envs, testing, theory
+    from latentmdp import (
+        deterministic,
+        envs,
+        experiments,
+        instances,
+        io,
+        learning,
+        pipeline,
+        planning,
+        spectral,
+        testing,
+        theory,
+    )
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError, RecoveryError
     from latentmdp.fit import Fit
@@ -58,11 +70,17 @@ __all__ = [
     "diagnose",
     "envs",
     "evaluate",
+    "experiments",
     "initialize",
+    "instances",
+    "io",
     "learn",
+    "learning",
     "load",
     "make",
     "model_error",
+    "pipeline",
+    "planning",
     "posterior",
     "recover",
     "regret",
@@ -70,6 +88,7 @@ __all__ = [
     "separation",
     "simulate",
     "solve",
+    "spectral",
     "testing",
     "theory",
 ]
@@ -111,7 +130,19 @@ _HOMES = {
     "simulate": "simulation",
     "solve": "pipeline",
 }
-_SUBPACKAGES = ("deterministic", "envs", "testing", "theory")
+_SUBPACKAGES = (
+    "deterministic",
+    "envs",
+    "experiments",
+    "instances",
+    "io",
+    "learning",
+    "pipeline",
+    "planning",
+    "spectral",
+    "testing",
+    "theory",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ from latentmdp.trajectories import Trajectories
 
 __all__ = ["choose_contexts", "initialize"]
 
-_STARTS = 4
+_FEWEST_STARTS, _STARTS_PER_CONTEXT = 4, 2
 _FEW_CONTEXTS = 2
 
 
@@ -146,8 +146,9 @@ class _Initialisation:
         return EM(n_contexts, threads=self.threads, **{**common, **settings})  # type: ignore[arg-type]
 
     def fit(self, n_contexts: int, shared: bool) -> Fit:
-        self.say(f"EM with {n_contexts} contexts from {_STARTS} starts")
-        fit = self.em(n_contexts, shared, restarts=_STARTS).fit(self.logs, rng=self.rng)
+        starts = max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
+        self.say(f"EM with {n_contexts} contexts from {starts} starts")
+        fit = self.em(n_contexts, shared, restarts=starts).fit(self.logs, rng=self.rng)
         self.say(f"log-likelihood {fit.log_likelihood:.1f}, smoothing {fit.smoothing:g}")
         return dataclasses.replace(fit, responsibilities=shares_of(fit.model, self.long))
 

@@ -1,11 +1,10 @@
 """The whole path: an environment or logs in, a policy with what is known of it out."""
 
 from latentmdp.pipeline import files  # noqa: F401 (it makes `save` and `load` know outcomes)
-from latentmdp.pipeline.learned import Learned
+from latentmdp.pipeline.learned import Learned, Phase
 from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
 from latentmdp.pipeline.offline import Solved, SolveWarning, solve
 from latentmdp.pipeline.online import learn
-from latentmdp.pipeline.saving import Phase
 from latentmdp.pipeline.spectral_start import learn_from_psr
 
 __all__ = [

@@ -19,10 +19,9 @@ from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.io import kinds, schemas, values  # noqa: F401 (schemas registers the parts)
 from latentmdp.io.kinds import Document, Fields, Kind
-from latentmdp.pipeline.learned import Learned
+from latentmdp.pipeline.learned import Learned, Phase
 from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
 from latentmdp.pipeline.offline import Solved
-from latentmdp.pipeline.saving import Phase
 from latentmdp.planning import Plan
 
 __all__: list[str] = []

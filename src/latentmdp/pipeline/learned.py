@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,24 @@ from latentmdp import io, metrics
 from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
-from latentmdp.pipeline.saving import Phase
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Learned"]
+__all__ = ["Learned", "Phase"]
 
 Floats = NDArray[np.float64]
+
+
+class Phase(NamedTuple):
+    """What was known when a policy was made, and what it earned."""
+
+    first_episode: int
+    episodes: int
+    n_contexts: int
+    log_likelihood: float
+    model_error: float
+    mean_return: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,13 +31,13 @@ from latentmdp.learning.reward_form import require_reward_form
 from latentmdp.learning.worlds import World, as_world
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline.counting import visit_counts
-from latentmdp.pipeline.learned import Learned
+from latentmdp.pipeline.learned import Learned, Phase
 from latentmdp.pipeline.optimism import optimistic_model
 from latentmdp.pipeline.planners import acting_policy, certified_plan
 from latentmdp.pipeline.playing import play_batch
 from latentmdp.pipeline.progress import Progress
 from latentmdp.pipeline.refitting import refit
-from latentmdp.pipeline.saving import Phase, Saved, read_progress, write_progress
+from latentmdp.pipeline.saving import Saved, read_progress, write_progress
 from latentmdp.pipeline.spectral_start import learn_from_psr
 from latentmdp.planning import Planner
 from latentmdp.policies import Policy, UniformPolicy

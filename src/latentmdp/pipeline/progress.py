@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latentmdp.pipeline.saving import Phase
+    from latentmdp.pipeline.learned import Phase
 
 __all__ = ["Progress"]
 

@@ -8,32 +8,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp.learning.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp.model import LatentMDP
+from latentmdp.pipeline.learned import Phase
 from latentmdp.pipeline.refitting import Settled
 from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Phase", "Saved", "read_progress", "write_progress"]
+__all__ = ["Saved", "read_progress", "write_progress"]
 
 _LOGS = ("states", "actions", "rewards", "offsets")
 _MODEL = ("transitions", "reward_probs", "initial", "weights")
-
-
-class Phase(NamedTuple):
-    """What was known when a policy was made, and what it earned."""
-
-    first_episode: int
-    episodes: int
-    n_contexts: int
-    log_likelihood: float
-    model_error: float
-    mean_return: float
 
 
 @dataclass(frozen=True)

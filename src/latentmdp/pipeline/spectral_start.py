@@ -22,10 +22,9 @@ from latentmdp.fit import Fit
 from latentmdp.learning.lucrl import LUCRL
 from latentmdp.learning.results import Run
 from latentmdp.learning.worlds import World, as_world
-from latentmdp.pipeline.learned import Learned
+from latentmdp.pipeline.learned import Learned, Phase
 from latentmdp.pipeline.planners import certified_plan
 from latentmdp.pipeline.playing import play_batch
-from latentmdp.pipeline.saving import Phase
 from latentmdp.planning import Planner
 from latentmdp.policies import UniformPolicy
 from latentmdp.spectral import SpectralPSR, recover
