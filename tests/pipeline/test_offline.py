@@ -44,6 +44,21 @@ def test_solve_covers_the_truth_and_beats_the_logged_policy() -> None:
     assert truth.mean > logs.returns().mean()
     assert solved.model.n_contexts == 2
     assert solved.warnings == ()
+    assert solved.diagnosis.delta == pytest.approx(lm.separation(solved.model))
+
+
+def test_evidence_is_not_counted_twice_where_the_next_state_is_the_reward() -> None:
+    """Rewards that repeat the next state tell nothing more, and the interval covers the truth."""
+    T = np.empty((2, 2, 2, 2))
+    for m, a in np.ndindex(2, 2):
+        T[m, :, a] = (0.4, 0.6) if a == m else (0.9, 0.1)
+    R = np.broadcast_to(np.eye(2), (2, 2, 2, 2, 2))
+    world = lm.LatentMDP(T, R, initial=0, horizon=10)
+    logs = lm.simulate(world, lm.UniformPolicy(), 600, rng=0).without_contexts()
+    solved = lm.solve(logs, 2, rng=0, bootstrap=10)
+    assert solved.model.rewards_depend_on_next_state
+    truth = lm.evaluate(world, solved.policy, 50_000, rng=1)
+    assert solved.value.low < truth.mean < solved.value.high
 
 
 def test_rewards_may_depend_on_the_next_state() -> None:

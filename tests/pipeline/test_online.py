@@ -33,6 +33,18 @@ def test_it_learns_the_model_and_earns_what_q_mdp_earns() -> None:
     assert learned.logs.contexts is None
 
 
+def test_what_was_found_is_diagnosed_and_its_regret_counted() -> None:
+    world = small_world()
+    learned = quick(world)
+    assert learned.diagnosis.delta == pytest.approx(lm.separation(learned.model))
+    reference = lm.HSVI(gap=0.01).plan(world)
+    regret = learned.regret(reference)
+    assert regret.size == 300
+    rho1, rho2 = reference.guarantee or (1.0, 0.0)
+    asked = rho1 * reference.upper - rho2
+    assert regret[-1] == pytest.approx(300 * asked - learned.returns.sum())
+
+
 def test_a_seed_gives_one_run() -> None:
     first, second = quick(small_world()), quick(small_world())
     assert first.logs == second.logs

@@ -89,3 +89,12 @@ def test_bad_arguments():
         lm.diagnose([1, 2])
     with pytest.raises(ValueError, match="length"):
         lm.diagnose(random_model(0), length=0)
+
+
+def test_contexts_that_one_observation_can_tell_apart_are_said_to_be():
+    """Disjoint supports: the rates are infinite, and no number of nats is printed."""
+    T = np.zeros((2, 3, 1, 3))
+    T[0, :, 0, 1] = T[1, :, 0, 2] = 1.0
+    words = str(lm.diagnose(lm.LatentMDP(T, np.zeros((2, 3, 1)), horizon=4), rng=0))
+    assert "rule one of the two out" in words
+    assert "inf nats" not in words

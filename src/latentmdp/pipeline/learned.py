@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
+from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Learned", "Phase"]
@@ -71,6 +73,11 @@ class Learned:
         if reference.upper is None:
             raise ValueError("reference: the plan has no upper bound on V*")
         return metrics.regret(self.returns, reference.upper, reference.guarantee)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The assumptions of the theory, measured on the model found."""
+        return diagnose(self.model)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""

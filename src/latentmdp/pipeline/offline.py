@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from latentmdp.errors import FormatError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.learning.em import EM
 from latentmdp.learning.initialization import initialize
+from latentmdp.learning.reward_form import RewardForm
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline.counting import visit_counts
 from latentmdp.pipeline.off_policy import (
@@ -31,6 +33,7 @@ from latentmdp.planning import QMDP, Plan, Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
 from latentmdp.space import Space
+from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["SolveWarning", "Solved", "solve"]
@@ -40,6 +43,7 @@ Floats = NDArray[np.float64]
 _EPISODES = 20_000
 _FEW_VISITS = 5.0
 _LEFT_THE_DATA = 0.05
+_SMOOTHING_STEP = 2.0
 
 
 class SolveWarning(UserWarning):
@@ -86,6 +90,11 @@ class Solved:
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The assumptions of the theory, measured on the model found."""
+        return diagnose(self.model)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
         io.save(self, path)
@@ -107,7 +116,7 @@ def solve(
     planner: Planner | None = None,
     behaviour: ArrayLike | None = None,
     confidence: float = 0.95,
-    bootstrap: int = 20,
+    bootstrap: int = 30,
     max_contexts: int = 10,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     progress: bool = False,
@@ -193,20 +202,26 @@ def _bootstrap(
     repeats: int,
     rng: np.random.Generator,
 ) -> Floats:
-    """Value in the refitted model minus value in the fitted one, of the policy planned there."""
+    """Value in the refitted model minus value in the fitted one, of the policy planned there.
+
+    The strengths of smoothing were chosen from data, so each repetition draws its own: those of
+    the fit, or a step of the grid they were chosen from away.
+    """
     seeds = rng.integers(0, 2**63, size=repeats)
     policy = MarkovPolicy(behaviour)
-    em = EM(
-        fit.model.n_contexts,
-        smoothing=fit.smoothing,
-        reward_smoothing=fit.reward_smoothing,
-        reward_model="transition" if fit.model.rewards_depend_on_next_state else "state-action",
-        threads=1,
-    )
+    form: RewardForm = "transition" if fit.model.rewards_depend_on_next_state else "state-action"
 
     def repeat(first: int, _: int) -> float:
         own = np.random.default_rng(int(seeds[first]))
         drawn = simulate(fit.model, policy, logs.n_episodes, own, threads=1)
+        step = _SMOOTHING_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
+        em = EM(
+            fit.model.n_contexts,
+            smoothing=fit.smoothing * step[0],
+            reward_smoothing=fit.reward_smoothing * step[1],
+            reward_model=form,
+            threads=1,
+        )
         again = em.fit(drawn.without_contexts(), start=fit.model, rng=own)
         planned = planner.plan(again.model).policy
         return _value(again.model, planned, own) - _value(fit.model, planned, own)

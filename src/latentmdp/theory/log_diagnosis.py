@@ -67,7 +67,7 @@ class LogDiagnosis:
     @property
     def n_contexts_seen(self) -> int:
         """The largest number of contexts that is visible in any state: a lower bound on M."""
-        return int(self.visible_contexts.max())
+        return max(1, int(self.visible_contexts.max()))
 
     def rows(self) -> list[tuple[str, str, str]]:
         """(what, number, verdict)."""

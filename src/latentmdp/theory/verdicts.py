@@ -80,8 +80,15 @@ def _revelation(d: Diagnosis) -> Row:
         name,
         shown,
         f"median / 90%; within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of "
-        f"episodes; slowest pair {slowest:.3g} nats a step",
+        f"episodes; {_pace(slowest)}",
     )
+
+
+def _pace(slowest: float) -> str:
+    """How fast evidence grows between the two contexts that are hardest to tell apart."""
+    if math.isinf(slowest):
+        return "every pair has observations that rule one of the two out"
+    return f"slowest pair {slowest:.3g} nats a step"
 
 
 def _steps(value: float, longest: int) -> str:

@@ -25,7 +25,7 @@ def command(
     run_out: options.RunOut = None,
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
-    ] = 20,
+    ] = 30,
     seed: options.Seed = 0,
     config: Config = None,
     as_json: options.Json = False,
