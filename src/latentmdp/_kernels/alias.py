@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["alias_draw", "alias_tables"]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def alias_draw(uniform, threshold, alias, row):
     """Outcome that a uniform number in [0, 1) selects from one row of 2-d tables."""
     n = threshold.shape[1]

@@ -21,7 +21,7 @@ _FAINT = 2.0**-_SLEEP_BITS
 _NEVER = -(2**62)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def update_belief(belief, table, row):
     """Condition on the likelihoods in one row of a (rows, M) table, in place.
 
@@ -102,7 +102,7 @@ def _write_belief(belief, out):
             out[m] = math.ldexp(belief[MANTISSA, m], -_LEVEL_BITS * int(belief[LEVEL, m]))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def cell(s, a, following, z, sizes):
     """Row of the transition (s, a, s', z) in a packed table; `sizes` is (S, A, Z)."""
     S, A, Z = sizes

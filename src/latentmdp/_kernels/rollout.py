@@ -49,7 +49,7 @@ class Acting(NamedTuple):
     initial: NDArray[np.float64]  # (S, M)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def best_action(vectors, labels, begin, end, belief):
     """Label of the vector in begin..end-1 with the largest product with the belief."""
     best, winner = -np.inf, begin
@@ -64,7 +64,7 @@ def best_action(vectors, labels, begin, end, belief):
     return np.int64(labels[winner])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _observe(world, uniform, m, s, a):
     S, A, Z = world.sizes
     outcome = alias_draw(uniform, world.outcome_threshold, world.outcome_alias, (m * S + s) * A + a)
