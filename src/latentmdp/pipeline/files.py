@@ -114,6 +114,7 @@ def _encode_solved(solved: Solved) -> Fields:
             value=solved.value,
             logged=(logged.mean, logged.stderr),
             warnings=solved.warnings,
+            final_states=solved.final_states,
             **{name: getattr(solved, name) for name in _SOLVED},
         ),
     }
@@ -137,6 +138,10 @@ def _decode_solved(fields: Fields) -> Solved:
         value=Interval(*(_any_number(x, "value") for x in _list(record, "value", 3))),
         logged=LoggedEstimate(mean, stderr, effective.size, effective),
         warnings=tuple(values.text(message, "warnings") for message in _list(record, "warnings")),
+        final_states=tuple(
+            values.integer(state, "final_states")
+            for state in _list({"final_states": [], **record}, "final_states")
+        ),
         settings=record["settings"],
         seconds=values.seconds(record["seconds"]),
         **{name: _any_number(record[name], name) for name in _SOLVED},

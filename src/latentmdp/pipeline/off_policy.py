@@ -82,9 +82,15 @@ def logged_estimate(
     model: LatentMDP,
     behaviour: Floats,
     rng: np.random.Generator,
+    final: NDArray[np.bool_] | None = None,
 ) -> LoggedEstimate:
-    """Weighted per-decision importance sampling of a policy from logs of a behaviour (S, A)."""
-    ratios, rewards = _ratios(logs, policy, model, behaviour)
+    """Weighted per-decision importance sampling of a policy from logs of a behaviour (S, A).
+
+    In states that are `final` (S,) nothing is chosen and nothing earned: an episode that reached
+    one keeps its weight. One that is cut short elsewhere loses it.
+    """
+    final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
+    ratios, rewards = _ratios(logs, policy, model, behaviour, final)
     counts = logs.multiplicities().astype(np.float64)
     weighted = ratios * counts[:, None]
     total = weighted.sum(axis=0)
@@ -102,9 +108,13 @@ def logged_estimate(
 
 
 def _ratios(
-    logs: Trajectories, policy: Policy, model: LatentMDP, behaviour: Floats
+    logs: Trajectories,
+    policy: Policy,
+    model: LatentMDP,
+    behaviour: Floats,
+    final: NDArray[np.bool_],
 ) -> tuple[Floats, Floats]:
-    """Importance ratios rho (N, L) and rewards (N, L); zero beyond the end of an episode."""
+    """Importance ratios rho (N, L) and rewards (N, L); zero where an episode is cut short."""
     lengths = logs.lengths
     longest = min(int(lengths.max()), model.horizon)
     ratios, rewards = np.zeros((len(logs), longest)), np.zeros((len(logs), longest))
@@ -116,8 +126,10 @@ def _ratios(
         session.observe(states[:, 0])
         running = np.ones(chosen.size)
         for t in range(min(int(length), longest)):
-            agrees = session.act() == actions[:, t]
-            running = running * agrees / behaviour[states[:, t], actions[:, t]]
+            ratio = (session.act() == actions[:, t]) / behaviour[states[:, t], actions[:, t]]
+            running = running * np.where(final[states[:, t]], 1.0, ratio)
             ratios[chosen, t], rewards[chosen, t] = running, values[:, t]
             session.observe(states[:, t + 1], values[:, t], actions[:, t])
+        over = final[states[:, -1]]
+        ratios[chosen[over], length:] = running[over, None]
     return ratios, rewards

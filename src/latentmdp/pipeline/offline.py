@@ -29,6 +29,13 @@ from latentmdp.pipeline.off_policy import (
     behaviour_policy,
     logged_estimate,
 )
+from latentmdp.pipeline.support import (
+    continued,
+    cut_short,
+    final_states,
+    forbidding,
+    last_states,
+)
 from latentmdp.planning import QMDP, Plan, Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
@@ -39,11 +46,13 @@ from latentmdp.trajectories import Trajectories
 __all__ = ["SolveWarning", "Solved", "solve"]
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 _EPISODES = 20_000
 _FEW_VISITS = 5.0
 _LEFT_THE_DATA = 0.05
 _SMOOTHING_STEP = 2.0
+_MANY_REWARDS = 20
 
 
 class SolveWarning(UserWarning):
@@ -57,7 +66,8 @@ class Solved:
     Attributes
     ----------
     policy, plan
-        The policy and its certificate in the fitted model.
+        The policy and its certificate in the fitted model. An action that was never logged in a
+        state is not taken there.
     model, fit
         The fitted latent MDP.
     value : Interval
@@ -71,6 +81,8 @@ class Solved:
         The fitted model's value of those same steps.
     unsupported
         Share of the policy's steps in the fitted model at (m, s, a) seen fewer than 5 times.
+    final_states
+        States in which logged episodes ended: nothing is earned after them.
     warnings
         What a user should know before relying on it.
     settings
@@ -86,6 +98,7 @@ class Solved:
     logged: LoggedEstimate
     model_first_steps: float
     unsupported: float
+    final_states: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -126,7 +139,10 @@ def solve(
     Parameters
     ----------
     logs
-        Episodes of individuals of unknown context; the horizon is that of the longest.
+        Episodes of individuals of unknown context; the horizon is that of the longest. A shorter
+        one that ends in a state where no action was ever logged has ended for good: that state is
+        final, and nothing is earned after it. Any other shorter one was cut short, and nothing is
+        assumed of the rest.
     n_contexts
         M; "auto" chooses it (`fit.selection` tells how).
     planner
@@ -140,6 +156,11 @@ def solve(
     bootstrap
         Number of times the whole path is repeated on simulated logs to measure the uncertainty.
     """
+    if not isinstance(logs, Trajectories):
+        raise TypeError(
+            f"logs must be Trajectories, got {type(logs).__name__}: read a file with load(path), "
+            "or columns with Trajectories.from_table(table)"
+        )
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
     bootstrap = _arrays.positive_integer("bootstrap", bootstrap)
@@ -148,24 +169,26 @@ def solve(
     began = time.perf_counter()
     generator = as_generator(rng)
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
-    planner = QMDP(smoothing=_acting_smoothing(logs)) if planner is None else planner
+    final = final_states(logs)
+    whole = continued(logs, final) if final.any() else logs
+    planner = QMDP(smoothing=_acting_smoothing(whole)) if planner is None else planner
     fit = initialize(
         None,
-        logs,
+        whole,
         n_contexts,
         max_contexts=max_contexts,
         reward_model=reward_model,
         rng=generator,
         progress=progress,
     )
-    plan = planner.plan(fit.model)
+    plan = planner.plan(forbidding(fit.model, whole))
     promised = _value(fit.model, plan.policy, generator)
-    differences = _bootstrap(logs, fit, planner, known, bootstrap, generator)
+    differences = _bootstrap(whole, fit, planner, known, final, bootstrap, generator)
     value = _corrected(promised, differences, confidence)
-    logged = logged_estimate(logs, plan.policy, fit.model, known, generator)
+    logged = logged_estimate(whole, plan.policy, fit.model, known, generator, final)
     first_steps = _first_steps(fit.model, plan.policy, logged.steps, generator)
-    unsupported = _unsupported(logs, fit, plan.policy, generator)
-    found = _warnings(logged, first_steps, unsupported)
+    unsupported = _unsupported(whole, fit, plan.policy, final, generator)
+    found = (*_warnings(logged, first_steps, unsupported), *_doubts(logs, final))
     for message in found:
         warnings.warn(message, SolveWarning, stacklevel=2)
     return Solved(
@@ -178,6 +201,7 @@ def solve(
         logged=logged,
         model_first_steps=first_steps,
         unsupported=unsupported,
+        final_states=tuple(np.flatnonzero(final).tolist()),
         warnings=found,
         seconds=time.perf_counter() - began,
         settings={
@@ -199,21 +223,26 @@ def _bootstrap(
     fit: Fit,
     planner: Planner,
     behaviour: Floats,
+    final: Flags,
     repeats: int,
     rng: np.random.Generator,
 ) -> Floats:
     """Value in the refitted model minus value in the fitted one, of the policy planned there.
 
     The strengths of smoothing were chosen from data, so each repetition draws its own: those of
-    the fit, or a step of the grid they were chosen from away.
+    the fit, or a step of the grid they were chosen from away. Simulated episodes are cut where
+    logged ones were; one that ended for good, ends by itself.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
     policy = MarkovPolicy(behaviour)
     form: RewardForm = "transition" if fit.model.rewards_depend_on_next_state else "state-action"
+    lengths = np.where(final[last_states(logs)], fit.model.horizon, logs.lengths)
+    lengths = np.repeat(lengths, logs.multiplicities())
 
     def repeat(first: int, _: int) -> float:
         own = np.random.default_rng(int(seeds[first]))
         drawn = simulate(fit.model, policy, logs.n_episodes, own, threads=1)
+        drawn = cut_short(drawn.without_contexts(), lengths)
         step = _SMOOTHING_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
         em = EM(
             fit.model.n_contexts,
@@ -222,8 +251,8 @@ def _bootstrap(
             reward_model=form,
             threads=1,
         )
-        again = em.fit(drawn.without_contexts(), start=fit.model, rng=own)
-        planned = planner.plan(again.model).policy
+        again = em.fit(drawn, start=fit.model, rng=own)
+        planned = planner.plan(forbidding(again.model, drawn)).policy
         return _value(again.model, planned, own) - _value(fit.model, planned, own)
 
     with warnings.catch_warnings():
@@ -257,13 +286,16 @@ def _first_steps(model: LatentMDP, policy: Policy, steps: int, rng: np.random.Ge
     return float((earned @ model.discount ** np.arange(steps)).mean())
 
 
-def _unsupported(logs: Trajectories, fit: Fit, policy: Policy, rng: np.random.Generator) -> float:
+def _unsupported(
+    logs: Trajectories, fit: Fit, policy: Policy, final: Flags, rng: np.random.Generator
+) -> float:
     """Share of the policy's steps at (m, s, a) with hardly any data behind them."""
     visits = visit_counts(logs, fit.responsibilities, Space.of(fit.model))
     played = simulate(fit.model, policy, _EPISODES, rng)
     states, actions, _ = played.as_arrays()
     assert played.contexts is not None
-    return float((visits[played.contexts[:, None], states[:, :-1], actions] < _FEW_VISITS).mean())
+    few = visits[played.contexts[:, None], states[:, :-1], actions] < _FEW_VISITS
+    return float((few & ~final[states[:, :-1]]).mean())
 
 
 def _warnings(logged: LoggedEstimate, first_steps: float, unsupported: float) -> tuple[str, ...]:
@@ -279,6 +311,32 @@ def _warnings(logged: LoggedEstimate, first_steps: float, unsupported: float) ->
         found.append(
             f"the logs and the model disagree on the first {logged.steps} steps: "
             f"{logged.mean:.4g} ± {logged.stderr:.2g} and {first_steps:.4g}"
+        )
+    return tuple(found)
+
+
+def _doubts(logs: Trajectories, final: Flags) -> tuple[str, ...]:
+    """Where the logs themselves may not be what they were taken for."""
+    found = []
+    early = last_states(logs)[logs.lengths < logs.lengths.max()]
+    elsewhere = int((~final[early]).sum())
+    if final.any() and elsewhere:
+        names = ", ".join(map(str, np.flatnonzero(final)))
+        found.append(
+            f"no action is logged in state {names}, where {early.size - elsewhere} of the "
+            f"{early.size} short episodes end: taken as final, with nothing earned after; the "
+            f"other {elsewhere} are taken as cut short"
+        )
+    absent = np.setdiff1d(np.arange(logs.n_states), logs.states)
+    if absent.size:
+        found.append(
+            f"{absent.size} of {logs.n_states} states never occur, the first is {absent[0]}: "
+            "number states 0, 1, 2, ... without gaps"
+        )
+    if logs.n_rewards > max(_MANY_REWARDS, logs.n_steps / _FEW_VISITS):
+        found.append(
+            f"{logs.n_rewards} different rewards in {logs.n_steps} steps: rewards must be few "
+            "values, each seen often; round them, or sort them into classes"
         )
     return tuple(found)
 

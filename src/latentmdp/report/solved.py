@@ -43,6 +43,8 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
             (f"{first}, by the model", f"{solved.model_first_steps:.4g}"),
         ]
     rows.append(("steps with hardly any data", f"{solved.unsupported:.1%}"))
+    if solved.final_states:
+        rows.append(("states in which episodes end", ", ".join(map(str, solved.final_states))))
     if true is not None:
         inside = "inside" if value.low <= true <= value.high else "outside"
         rows.append(("in the true model", f"{true:.4g}, {inside} the interval"))

@@ -57,7 +57,8 @@ def command(
         options.save(solved.policy, out)
         options.save(solved.model, model_out)
         options.save(solved, run_out)
-        logged_return = float(data.returns().mean())
+        counts = data.multiplicities()
+        logged_return = float((data.returns() * counts).sum() / counts.sum())
         screen.result(
             logs=str(logs),
             contexts=solved.model.n_contexts,
@@ -70,6 +71,7 @@ def command(
                 "model": _finite(solved.model_first_steps),
             },
             unsupported=solved.unsupported,
+            final_states=list(solved.final_states),
             warnings=list(solved.warnings),
             seconds=solved.seconds,
         )
@@ -85,9 +87,14 @@ def command(
                 ),
                 f"first {steps} steps, by the model": f"{solved.model_first_steps:.4g}",
                 "steps with hardly any data behind them": f"{solved.unsupported:.1%}",
+                **_ends(solved.final_states),
             },
         )
         screen.warn(solved.warnings)
+
+
+def _ends(states: tuple[int, ...]) -> dict[str, str]:
+    return {"states in which episodes end": ", ".join(map(str, states))} if states else {}
 
 
 def _finite(x: float) -> float | None:
