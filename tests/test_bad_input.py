@@ -284,6 +284,31 @@ CALLS = {
         ValueError,
         "smoothing must lie",
     ),
+    "arguments swapped": (
+        lambda m: lm.evaluate(lm.UniformPolicy(), m),
+        TypeError,
+        "model must be a LatentMDP, got UniformPolicy",
+    ),
+    "no model to play in": (
+        lambda m: lm.simulate(m.transitions, lm.UniformPolicy(), 5),
+        TypeError,
+        "model must be a LatentMDP, got ndarray",
+    ),
+    **{
+        f"{type(planner).__name__} of arrays": (
+            lambda m, planner=planner: planner.plan(m.transitions),
+            TypeError,
+            "model must be a LatentMDP, got ndarray",
+        )
+        for planner in (lm.QMDP(), lm.PBVI(), lm.HSVI(), lm.Exact(), lm.Memoryless())
+    },
+    "states numbered in millions": (
+        lambda m: lm.initialize(
+            None, lm.Trajectories.from_arrays([[10**6, 0, 7]] * 3, [[0, 0]] * 3, [[0, 0]] * 3), 2
+        ),
+        TrajectoryError,
+        "states are numbered up to 1000000 and 3 of them occur",
+    ),
 }
 
 

@@ -70,3 +70,5 @@ def test_misuse_is_refused_and_loses_nothing() -> None:
     session.observe(0, 1.0)
     with pytest.raises(SessionError, match="the horizon is 1 steps"):
         session.act()
+    with pytest.raises(SessionError, match="the horizon is 1 steps"):
+        session.observe(0, 1.0, action=0)

@@ -46,7 +46,8 @@ def rewards(value: ArrayLike, values: Floats, T: Floats, allow_unvisited: bool) 
         if (R < 0).any() or (R > 1).any():
             where = _arrays.first_index((R < 0) | (R > 1))
             raise ValueError(
-                f"rewards{list(where)} is {R[where]:.12g}: a Bernoulli mean is in [0, 1]"
+                f"rewards{list(where)} is {R[where]:.12g}: a Bernoulli mean is in [0, 1]; give "
+                "other rewards as probabilities over reward_values, shape (M, S, A, Z)"
             )
         return np.stack([1.0 - R, R], axis=-1)
     if R.shape == (M, S, A, Z):

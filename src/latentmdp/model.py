@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp import _arrays, _model_checks, _model_contexts
 from latentmdp.errors import ModelError
 
-__all__ = ["LatentMDP"]
+__all__ = ["LatentMDP", "require_model"]
 
 Floats = NDArray[np.float64]
 
@@ -283,3 +283,9 @@ class LatentMDP:
 
 _FIELDS = tuple(LatentMDP.__annotations__)
 _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in _FIELDS)
+
+
+def require_model(value: object) -> None:
+    """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
+    if not isinstance(value, LatentMDP):
+        raise TypeError(f"model must be a LatentMDP, got {type(value).__name__}")

@@ -89,6 +89,7 @@ class BatchSession:
                 raise SessionError("the first observation is a state alone: no reward came before")
             observe_first(self._acting, self._beliefs, seen)
         else:
+            self._require_time_left()
             taken = self._actions if actions is None else self._checked("actions", actions)
             if taken is None:
                 raise SessionError("act() before the next observation, or say which actions=")
@@ -114,14 +115,17 @@ class BatchSession:
 
         if self._states is None:
             raise SessionError("observe() the first states before acting")
-        if self.t >= self.model.horizon:
-            raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
+        self._require_time_left()
         if self._actions is None:
             actions = np.empty(self.individuals, np.int32)
             n_states = self.model.n_states
             decide(self._acting, n_states, self.t, self._key, self._beliefs, self._states, actions)
             self._actions = _arrays.frozen(actions)
         return self._actions
+
+    def _require_time_left(self) -> None:
+        if self.t >= self.model.horizon:
+            raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
 
     def _checked(self, name: str, values: ArrayLike) -> NDArray[np.int32]:
         """`states` or `actions`, one for every individual and within the model's range."""

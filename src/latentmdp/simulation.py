@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from latentmdp import _arrays, _threads
 from latentmdp._random import RNGLike, philox_key
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.policies import History, HistoryPolicy, Policy
 from latentmdp.trajectories import Trajectories
 
@@ -52,6 +52,7 @@ def simulate(
     Trajectories
         With the true contexts.
     """
+    require_model(model)
     episodes = _arrays.positive_integer("episodes", episodes)
     if first_episode < 0:
         raise ValueError(f"first_episode must not be negative, got {first_episode}")

@@ -7,6 +7,7 @@ from support import random_model
 
 import latentmdp as lm
 from latentmdp.cli.app import COMMANDS, app
+from latentmdp.learning import Run
 
 
 def test_make_gives_what_the_library_gives(tmp_path):
@@ -118,6 +119,54 @@ def test_info_of_logs_counts_multiplicities(tmp_path):
     assert (found["episodes"], found["stored_episodes"], found["steps"]) == (4, 2, 3)
     assert found["mean_return"] == pytest.approx(0.75)
     assert found["lengths"] == [1, 2]
+    assert "1 to 2" in run("info", tmp_path / "logs.parquet").stdout
+
+
+def test_info_of_what_was_learned_is_short(model, tmp_path):
+    learned, solved, logs, lucrl = (tmp_path / f for f in ("l.npz", "s.npz", "e.npz", "r.parquet"))
+    run("learn", model, "--episodes", 40, "--contexts", 3, "--run-out", learned)
+    run("simulate", model, "--episodes", 60, "--out", logs)
+    run("solve", logs, "--contexts", 2, "--bootstrap", 2, "--run-out", solved)
+    run("lucrl", model, "--episodes", 40, "--out", lucrl)
+    assert run_json("info", learned)["episodes"] == 40
+    assert run_json("info", lucrl)["mean_return"] == pytest.approx(Run.load(lucrl).returns.mean())
+    value = lm.load(solved).value
+    facts = run_json("info", solved)
+    assert (facts["low"], facts["will_earn"], facts["high"]) == (value.low, value.mean, value.high)
+    for file in (learned, solved, lucrl):
+        assert len(run("info", file).stdout.splitlines()) < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "MODEL", "--bogus", 3), "qmdp takes no option --bogus"),
+        (("plan", "MODEL", "--method", "mip", "--gap", 0.1), "mip takes no option --gap"),
+        (("evaluate", "MODEL", "--policy", "none.npz"), "there is no file 'none.npz'"),
+        (("solve", "EMPTY"), "holds no episode"),
+        (("report", "EMPTY"), "does not hold a run"),
+        (("reproduce", "fig9"), "known: fig1a"),
+    ],
+)
+def test_errors_name_the_culprit(model, tmp_path, arguments, message):
+    logs = lm.simulate(lm.load(model), lm.UniformPolicy(), 3, rng=0)
+    lm.save(logs[:0], tmp_path / "empty.parquet")
+    given = {"MODEL": model, "EMPTY": tmp_path / "empty.parquet"}
+    failed = run(*(given.get(word, word) for word in arguments), code=2)
+    assert message in " ".join(failed.output.replace("│", " ").split())
+
+
+def test_an_interruption_says_how_to_go_on(model, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lm, "learn", stop)
+    (tmp_path / "c.npz").touch()
+    kept = run("learn", model, "--checkpoint", tmp_path / "c.npz", code=130)
+    assert kept.stderr.startswith("interrupted; the same command goes on from")
+    assert (
+        run("learn", model, "--checkpoint", tmp_path / "d.npz", code=130).stderr == "interrupted\n"
+    )
 
 
 @pytest.mark.parametrize(

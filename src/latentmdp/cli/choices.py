@@ -33,7 +33,17 @@ def planner(method: str, **options: Any) -> Any:
     if method not in PLANNERS:
         raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
     owner, arguments = PLANNERS[method]
+    for option in options:
+        if option in arguments or not takes(method, option):
+            known = ", ".join(_shown(f.name) for f in fields(getattr(lm, owner)) if f.init)
+            raise typer.BadParameter(
+                f"{method} takes no option {_shown(option)}; its own are: {known}"
+            )
     return getattr(lm, owner)(**arguments, **options)
+
+
+def _shown(option: str) -> str:
+    return "--" + option.replace("_", "-")
 
 
 def takes(method: str, option: str) -> bool:
@@ -49,6 +59,8 @@ def policy(name: str, model: lm.LatentMDP) -> Any:
         return planner(name).plan(model).policy
     if Path(name).is_file():
         return _policy_in(name)
+    if Path(name).suffix:
+        raise typer.BadParameter(f"there is no file {name!r} with a policy")
     known = ", ".join(["uniform", *PLANNERS])
     raise typer.BadParameter(f"unknown policy {name!r}; known: {known}, or a policy's file")
 

@@ -121,6 +121,8 @@ def load_logs(path: Path) -> lm.Trajectories:
     logs = lm.load(path)
     if not isinstance(logs, lm.Trajectories):
         raise typer.BadParameter(f"{path} holds {type(logs).__name__}, not logs")
+    if not len(logs):
+        raise typer.BadParameter(f"{path} holds no episode")
     return logs
 
 

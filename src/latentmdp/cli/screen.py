@@ -14,6 +14,8 @@ import typer
 from latentmdp.errors import LatentMDPError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress
 
 __all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "Screen", "session"]
@@ -29,6 +31,8 @@ class Screen:
     def __init__(self, as_json: bool, quiet: bool) -> None:
         self.as_json = as_json
         self.talks = not (as_json or quiet)
+        self.checkpoint: Path | None = None
+        """Where the work goes on after an interruption."""
 
     def result(self, **values: Any) -> None:
         """Print the result as one JSON object, if that was asked for."""
@@ -100,10 +104,12 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
 
     Bad input ends with code 2, Ctrl-C with 130, and what nobody foresaw with 1.
     """
+    screen = None
     try:
-        yield Screen(as_json, quiet)
+        screen = Screen(as_json, quiet)
+        yield screen
     except KeyboardInterrupt:
-        typer.secho("interrupted", err=True)
+        typer.secho(f"interrupted{_way_on(screen)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         # The reader of a pipe has gone; keep the interpreter from complaining as it flushes.
@@ -122,6 +128,12 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
         told = f"{type(error).__name__}: {error} (--debug shows where)"
         typer.secho(f"error: unexpected {told}", err=True, fg="red")
         raise typer.Exit(FAILED) from None
+
+
+def _way_on(screen: Screen | None) -> str:
+    if screen is None or screen.checkpoint is None or not screen.checkpoint.is_file():
+        return ""
+    return f"; the same command goes on from {screen.checkpoint}"
 
 
 def _reason(error: Exception) -> str:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pyarrow as pa
@@ -114,7 +115,10 @@ def reproduce(
     except ModuleNotFoundError as error:
         if not str(error.name).startswith(f"{__package__}.{package}"):
             raise
-        raise ValueError(f"there is no experiment {name!r}") from None
+        known = [
+            m.name.replace("_", "-") for m in iter_modules([str(Path(__file__).parent)]) if m.ispkg
+        ]
+        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(known)}") from None
     folder = Path(out) / (f"{package}-quick" if quick else package)
     settings = parts["settings"].sweep(quick=quick, seeds=seeds)
     table = run_sweep(

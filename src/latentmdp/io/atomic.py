@@ -22,7 +22,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
-    handle = os.open(temporary, flags, 0o666)
+    try:
+        handle = os.open(temporary, flags, 0o666)
+    except OSError as error:
+        error.filename = os.fspath(path)  # the name the caller knows
+        raise
     try:
         with os.fdopen(handle, "w+b") as stream:
             yield stream

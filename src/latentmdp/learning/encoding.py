@@ -27,6 +27,7 @@ Integers = NDArray[np.int64]
 _KEY_BITS = 62.0
 _DIRECT_KEYS = 1 << 23
 _BLOCK_WORK = 1 << 17
+_LARGEST_TABLE = 10**9
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,18 @@ class Encoder:
         return Group(cells, offsets, keys.astype(np.int32), counts, common)
 
 
+def _check_size(parts: Sequence[Trajectories]) -> None:
+    """Refuse numbers of states whose table of transitions no machine holds."""
+    S, A = max(part.n_states for part in parts), max(part.n_actions for part in parts)
+    if S * S * A > _LARGEST_TABLE:
+        occur = np.unique(np.concatenate([np.unique(part.states) for part in parts])).size
+        raise TrajectoryError(
+            f"states are numbered up to {S - 1} and {occur} of them occur: a table of transitions "
+            f"would have {S * S * A:.1e} entries for each context; number states 0, 1, 2, ... "
+            "without gaps"
+        )
+
+
 def checked_logs(
     logs: Trajectories | Sequence[Trajectories], minimum: int = 1
 ) -> list[Trajectories]:
@@ -136,6 +149,7 @@ def checked_logs(
             raise TrajectoryError(
                 f"the logs differ in reward_values: {known[0].tolist()} and {values.tolist()}"
             )
+    _check_size(parts)
     if known and max(part.n_rewards for part in parts) > known[0].size:
         raise TrajectoryError(
             f"a log without reward_values has reward indices beyond {known[0].tolist()}"

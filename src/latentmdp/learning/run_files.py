@@ -95,6 +95,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             check_table(file, list(_COLUMNS), size)
             table = file.read(columns=list(_COLUMNS))
             metadata = table.schema.metadata or {}
+            if KEY not in metadata:
+                raise ValueError("its table has no header of a run")
             header = json.loads(metadata[KEY])
             if header["kind"] != "run" or header["schema"] != SCHEMA:
                 raise ValueError(f"it holds {header['kind']!r} of schema {header['schema']!r}")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from latentmdp import _arrays
 from latentmdp._random import RNGLike, philox_key
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.enumeration import enumerated_value
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
@@ -68,6 +68,7 @@ def evaluate(
     max_histories
         Enumeration of more histories at one time step than this is refused.
     """
+    require_model(model)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     markov = _as_markov(policy, model)

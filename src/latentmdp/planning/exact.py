@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from latentmdp import _arrays
 from latentmdp.errors import LatentMDPError
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -69,6 +69,7 @@ class Exact:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `lower` equals `upper`. Raises `TooManyBeliefsError` if the model is too large."""
+        require_model(model)
         began = time.perf_counter()
         layers, chances = _expand(model, self.max_beliefs)
         vectors, actions = _induce(model, layers)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import Progress, Stop, limit
 
@@ -85,6 +85,7 @@ class HSVI:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         from latentmdp.planning.alpha_policy import alpha_policy
 
+        require_model(model)
         progress = Progress(self.time_limit, self.memory_limit, self.on_progress)
         search = _Search(model, progress)
         try:

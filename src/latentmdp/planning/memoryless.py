@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from latentmdp._random import RNGLike, as_generator
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import Progress, Stop, limit
 from latentmdp.policies import MarkovPolicy
@@ -76,6 +76,7 @@ class Memoryless:
         from latentmdp.planning.memoryless_mip import mixed_integer_program
         from latentmdp.planning.memoryless_problem import MemorylessProblem
 
+        require_model(model)
         prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
         progress = Progress(self.time_limit, self.memory_limit, self.on_progress)
         problem = MemorylessProblem.of(model, self.stationary)

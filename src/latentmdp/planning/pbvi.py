@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import _arrays
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, Progress, Stop, limit
 
@@ -76,6 +76,7 @@ class PBVI:
         from latentmdp.planning.bounds import Bounds
         from latentmdp.planning.problem import prepare
 
+        require_model(model)
         progress = Progress(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
         bounds = Bounds(prepare(model), exact=True, check=progress.check)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._kernels import induction
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -38,6 +38,7 @@ class QMDP:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan by backward induction in each context; `upper` is the informed bound."""
+        require_model(model)
         start = time.perf_counter()
         values = _lane_values(model)
         return Plan(

@@ -73,7 +73,7 @@ def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentM
     if isinstance(found, LatentMDP | Solved):
         return found
     raise FormatError(
-        f"{source} holds a {type(found).__name__}: a report needs runs, outcomes of `learn` or "
+        f"{source} holds {type(found).__name__}: a report needs runs, outcomes of `learn` or "
         "`solve`, folders of experiments, or models"
     )
 

@@ -51,7 +51,7 @@ def command(
             elif isinstance(found, lm.Trajectories):
                 diagnosis = lm.diagnose(found, None, length, seed)
             else:
-                raise typer.BadParameter(f"{file} holds a {type(found).__name__}")
+                raise typer.BadParameter(f"{file} holds {type(found).__name__}")
         rows = diagnosis.rows()
         screen.result(file=str(file), rows=[list(row) for row in rows], **_fields(diagnosis))
         screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import session
+from latentmdp.errors import FormatError
+
+if TYPE_CHECKING:
+    from latentmdp.learning import Run
+    from latentmdp.pipeline import Learned, Solved
 
 __all__ = ["command"]
+
+_RANGES = {"lengths", "mean_reward_range"}
+"""Facts that are a least and a greatest number."""
 
 
 def command(
@@ -17,20 +28,38 @@ def command(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Say what a file holds: sizes, separation, rewards; or the episodes of logs.
+    """Say what a file holds: the sizes of a model, the episodes of logs, what was learned.
 
     Example: `latentmdp info m.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        found = lm.load(file)
+        found = _load(file)
         if isinstance(found, lm.LatentMDP):
             facts = _model_facts(found)
         elif isinstance(found, lm.Trajectories):
             facts = _log_facts(found)
+        elif type(found).__name__ in _OUTCOMES:
+            facts = _OUTCOMES[type(found).__name__](found)
         else:
             facts = {"kind": type(found).__name__, "summary": repr(found)}
         screen.result(file=str(file), **facts)
-        screen.facts(str(file), {k.replace("_", " "): _shown(v) for k, v in facts.items()})
+        shown = {name.replace("_", " "): _shown(fact) for name, fact in facts.items()}
+        for name in _RANGES & facts.keys():
+            shown[name.replace("_", " ")] = " to ".join(map(_shown, facts[name]))
+        screen.facts(str(file), shown)
+
+
+def _load(file: Path) -> Any:
+    """What the file holds; a run of `lucrl` is Parquet too, and not for `load`."""
+    try:
+        return lm.load(file)
+    except FormatError:
+        if file.suffix.lower() == ".parquet":
+            from latentmdp.learning import Run
+
+            with suppress(FormatError):
+                return Run.load(file)
+        raise
 
 
 def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:
@@ -76,9 +105,57 @@ def _log_facts(logs: lm.Trajectories) -> dict[str, Any]:
     return facts
 
 
+def _learned_facts(learned: Learned) -> dict[str, Any]:
+    return {
+        "kind": "outcome of learn",
+        "episodes": int(learned.returns.size),
+        "contexts": learned.model.n_contexts,
+        "mean_return": float(learned.returns.mean()),
+        "return_at_the_end": learned.trailing_return(),
+        "lower": learned.plan.lower,
+        "upper": learned.plan.upper,
+        "seconds": learned.seconds,
+        "model": repr(learned.model),
+    }
+
+
+def _run_facts(run: Run) -> dict[str, Any]:
+    return {
+        "kind": "run of lucrl",
+        "episodes": int(run.returns.size),
+        "contexts": run.model.n_contexts,
+        "mean_return": float(run.returns.mean()),
+        "return_at_the_end": run.trailing_return(),
+        "seconds": run.seconds,
+        "model": repr(run.model),
+    }
+
+
+def _solved_facts(solved: Solved) -> dict[str, Any]:
+    return {
+        "kind": "outcome of solve",
+        "contexts": solved.model.n_contexts,
+        "will_earn": solved.value.mean,
+        "low": solved.value.low,
+        "high": solved.value.high,
+        "final_states": list(solved.final_states),
+        "warnings": list(solved.warnings),
+        "seconds": solved.seconds,
+        "model": repr(solved.model),
+    }
+
+
+_OUTCOMES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "Learned": _learned_facts,
+    "Run": _run_facts,
+    "Solved": _solved_facts,
+}
+"""Outcomes by the name of their class, which is not loaded before it is met."""
+
+
 def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return ", ".join(_shown(item) for item in value)
+        return ", ".join(_shown(item) for item in value) or "none"
     return str(value)

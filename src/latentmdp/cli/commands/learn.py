@@ -51,6 +51,7 @@ def command(
         options.check_target(lm.LatentMDP, model_out)
         options.check_target(Learned, run_out)
         world = options.load_model(model)
+        screen.checkpoint = checkpoint
         learned = lm.learn(
             world,
             options.contexts_of(contexts),

@@ -41,6 +41,7 @@ def command(
         world = options.load_model(model)
         known = None if start is None else lm.load(start)
         learner = lm.LUCRL(contexts=contexts, start=known)
+        screen.checkpoint = checkpoint
         run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
         if out is not None:
             run.save(out)
