@@ -13,6 +13,7 @@ from latentmdp.report import sections
 from latentmdp.report.beliefs import growth
 from latentmdp.report.curves import trailing
 from latentmdp.report.differences import difference_maps
+from latentmdp.report.page import Section, Table, render
 from latentmdp.report.records import filled, group_records, record_of
 from latentmdp.report.runs import write_report
 
@@ -127,6 +128,23 @@ def test_every_figure_has_axes_and_a_caption(learned):
         shown = [axes for axes in picture.figure.axes if axes.axison]
         assert all(axes.get_xlabel() for axes in shown)
         assert not shown or shown[0].get_ylabel()
+
+
+def test_a_curve_is_held_against_what_can_be_earned(learned):
+    """Not against a bound that no policy reaches."""
+    groups = group_records([record_of(str(k), r) for k, r in enumerate(learned)])
+    lines = {"context known (bound)": 3.0, "the best plan": 2.0, "random actions": 1.0}
+    caption = sections.curves_section(groups, lines).pictures[0].caption
+    assert "near the line of: the best plan." in caption
+
+
+def test_a_table_of_many_columns_is_stacked_on_a_phone():
+    wide, narrow = ("abcde", "abc")
+    tables = [Table(header, tuple(header), [tuple(header)]) for header in (wide, narrow)]
+    text = render("Title", "Lead", [Section("One", "", tables)])
+    assert text.count('<table class="stack">') == 1
+    assert text.index('aria-label="abcde"') < text.index('<table class="stack">')
+    assert text.index('<table class="stack">') < text.index('aria-label="abc"')
 
 
 def test_the_page_is_self_contained_and_escaped(tmp_path):

@@ -42,8 +42,8 @@ Groups = Mapping[str, Sequence[Record]]
 _PLAN_SECONDS = 10.0
 
 
-def runs_section(groups: Groups) -> Section:
-    """One row per run."""
+def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
+    """One row per run, with what its group is called."""
     rows = [
         (
             r.name,
@@ -57,14 +57,14 @@ def runs_section(groups: Groups) -> Section:
         for name, records in groups.items()
         for r in records
     ]
-    header = ("run", "method", "episodes", "seed", "return at the end", "mean return", "seconds")
+    header = ("run", grouped_by, "episodes", "seed", "return at the end", "mean return", "seconds")
     table = Table(
         "Runs",
         header,
         rows,
         "Returns are per episode; at the end: over the last tenth of the episodes, 1,000 at most. "
         "The seed fixes every random choice of a run.",
-        words=("method",),
+        words=(grouped_by,),
     )
     return Section("Runs and seeds", "", [table])
 
@@ -82,6 +82,12 @@ def settings_tables(groups: Groups) -> list[Table]:
     ]
 
 
+def _goal(references: Mapping[str, float]) -> str:
+    """What a curve should come near: the best of what can be earned, which a bound need not be."""
+    earned = [name for name in references if "bound" not in name]
+    return f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
+
+
 def curves_section(groups: Groups, references: Mapping[str, float] | None = None) -> Section:
     """Return and, where the truth was known, model error over episodes."""
     spread = (
@@ -94,7 +100,7 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
             "Return over episodes",
             returns_figure({n: [r.returns for r in rs] for n, rs in groups.items()}, references),
             "Mean return of the last tenth of the episodes so far, 1,000 at most. It should climb "
-            "and flatten" + (" towards the highest dashed line." if references else ".") + spread,
+            f"and flatten{_goal(references or {})}.{spread}",
         )
     ]
     errors = {n: [r.error for r in rs] for n, rs in groups.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline import Solved
@@ -131,6 +131,8 @@ def effective_figure(solved: Solved) -> Figure:
     sizes = solved.logged.effective_size
     axes.plot(range(1, sizes.size + 1), sizes, color=COLOURS[0], marker="o")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(LogFormatter())
+    axes.yaxis.set_minor_formatter(LogFormatter())
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("steps of the episode")
     axes.set_ylabel("effective episodes")

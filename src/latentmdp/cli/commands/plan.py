@@ -86,4 +86,6 @@ def _report(screen: Screen, model: Path, method: str, plan: "lm.Plan", out: Path
         k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
         for k, v in facts.items()
     }
+    if plan.guarantee is not None:
+        shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)
     screen.facts(f"plan for {model}", shown)

@@ -60,4 +60,5 @@ def command(
             mean_return=mean,
             out=str(out),
         )
-        screen.say(f"{logs!r}, mean return {mean:.4g}, saved to {out}")
+        kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
+        screen.say(f"{logs!r}, {kind} {mean:.4g}, saved to {out}")
