@@ -132,6 +132,7 @@ def test_short_episodes_of_both_kinds_are_said() -> None:
         assert lm.solve(logs, 2, rng=0, bootstrap=2).final_states == (LEFT,)
 
 
+@pytest.mark.filterwarnings("ignore:no episode visits", "ignore:no logged episode")
 def test_gaps_in_the_numbers_and_rewards_without_end_are_said() -> None:
     table = dict(lm.simulate(customers(), lm.UniformPolicy(), 60, rng=0).to_table())
     spread = {**table, "state": table["state"] * 2, "next_state": table["next_state"] * 2}

@@ -88,5 +88,5 @@ class Learned:
         """Read what `save` wrote."""
         found = io.load(path)
         if not isinstance(found, cls):
-            raise FormatError(f"{path} holds {type(found).__name__}, not the outcome of `learn`")
+            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `learn`")
         return found

@@ -117,7 +117,7 @@ class Solved:
         """Read what `save` wrote."""
         found = io.load(path)
         if not isinstance(found, cls):
-            raise FormatError(f"{path} holds {type(found).__name__}, not the outcome of `solve`")
+            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `solve`")
         return found
 
 
