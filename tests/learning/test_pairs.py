@@ -61,3 +61,16 @@ def test_points_of_the_contexts() -> None:
     pooled = model.replace(transitions=np.repeat(model.mixture().transitions, 3, axis=0))
     assert lm.model_error(model, estimate) < 0.5 * lm.model_error(model, pooled)
     np.testing.assert_allclose(found.weights[0].sum(), 1.0)
+
+
+def test_a_row_without_a_visit_in_the_training_episodes_counts_as_nothing() -> None:
+    """Moments and factors stay finite where the training episodes never see a state."""
+    usual = [[0, 1, 0, 1, 0]] * 12
+    logs = lm.Trajectories.from_lists(
+        [*usual, [0, 1, 2, 2, 2]], [[0, 1, 0, 1]] * 13, [[0, 1, 0, 1]] * 13
+    )
+    episodes = Episodes([logs], use_rewards=True)
+    for train, _ in episodes.folds(13, np.random.default_rng(0)):
+        moments = PairMoments(train)
+        assert np.isfinite(moments.whitened).all()
+        assert np.isfinite(moments.factor(1)).all()

@@ -62,7 +62,8 @@ class PairMoments:
         _, self.row = np.unique(pair, return_inverse=True)
         self.n_rows = int(self.row[-1]) + 1
         totals = np.bincount(self.row, weights=counts)
-        self.root = np.sqrt(counts / totals[self.row])
+        # A fold may hold no visit of a row that other episodes visit.
+        self.root = np.sqrt(counts / np.maximum(totals, 1e-300)[self.row])
         moments = episodes.pair_counts()
         member: Any = sp.csr_matrix(
             (np.ones(counts.size), (self.row, np.arange(counts.size))),
