@@ -144,3 +144,16 @@ def test_rewards_can_be_left_out() -> None:
         merged, np.searchsorted(without.cells, with_rewards.cells // Z), with_rewards.cell_counts()
     )
     np.testing.assert_allclose(merged, without.cell_counts())
+
+
+def test_no_training_fold_is_empty() -> None:
+    """Two episodes fall into the same of three folds in a third of all draws."""
+    logs = lm.Trajectories.from_lists([[0, 1], [1, 0]], [[0], [0]], [[0], [1]])
+    episodes = Episodes([logs], use_rewards=True)
+    for seed in range(20):
+        for train, test in episodes.folds(3, np.random.default_rng(seed)):
+            inside, outside = (
+                sum(group.counts.sum() for group in part.groups) for part in (train, test)
+            )
+            assert inside >= 1.0
+            assert inside + outside == 2.0

@@ -1,5 +1,7 @@
 """`initialize`: as good as EM from the truth, whatever is shared, and any number of contexts."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,13 @@ def test_progress_goes_to_the_error_stream(capsys: pytest.CaptureFixture[str]) -
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "rewards are shared" in captured.err
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hardly_any_data_are_no_failure(seed: int) -> None:
+    """One cell has no room for two directions, and a held-out fold of few episodes may be empty."""
+    logs = lm.Trajectories.from_lists([[0] * 4] * 3, [[0] * 3] * 3, [[0] * 3] * 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert lm.initialize(None, logs, 3, rng=seed).model.n_contexts == 3
+        assert lm.initialize(None, logs, "auto", rng=seed).model.n_contexts == 1

@@ -154,11 +154,16 @@ class Episodes:
         return other
 
     def folds(self, number: int, rng: np.random.Generator) -> list[tuple[Episodes, Episodes]]:
-        """Random (training, held-out) partitions of the episodes, one pair per fold."""
-        shares = [
-            rng.multinomial(np.rint(g.counts).astype(np.int64), np.full(number, 1.0 / number))
-            for g in self.groups
-        ]
+        """Random (training, held-out) partitions of the episodes, one pair per fold.
+
+        No training part is empty, unless there is but one episode.
+        """
+        counts = [np.rint(g.counts).astype(np.int64) for g in self.groups]
+        every, chances = sum(int(c.sum()) for c in counts), np.full(number, 1.0 / number)
+        while True:
+            shares = [rng.multinomial(c, chances) for c in counts]
+            if every < 2 or sum(s.sum(axis=0) for s in shares).max() < every:
+                break
         held = [self.thinned([s[:, k].astype(np.float64) for s in shares]) for k in range(number)]
         rest = [
             self.thinned([g.counts - s[:, k] for g, s in zip(self.groups, shares)])

@@ -178,8 +178,10 @@ def _candidate(
 
 
 def _gain(less: Floats, more: Floats, counts: Floats) -> tuple[float, float]:
-    """Total gain over the test episodes and its standard error."""
+    """Total gain over the test episodes and its standard error; none without test episodes."""
     kept = counts > 0.0
+    if not kept.any():
+        return 0.0, 0.0
     weights, difference = counts[kept], (more - less)[kept]
     mean = float(weights @ difference / weights.sum())
     return mean * float(weights.sum()), float(np.sqrt(weights @ (difference - mean) ** 2))

@@ -21,9 +21,12 @@ def own_starts(
 def pair_starts(
     likelihood: MixtureLikelihood, most: int, rng: np.random.Generator
 ) -> list[Parameters]:
-    """The distinct solutions of the mixture in R^(M-1), best first; none with too many cells."""
+    """The distinct solutions of the mixture in R^(M-1), best first.
+
+    There are none with too many cells, nor with fewer cells than directions.
+    """
     episodes, M = likelihood.episodes, likelihood.structure.n_contexts
-    if episodes.cells.size > MAX_CELLS:
+    if not M - 1 <= episodes.cells.size <= MAX_CELLS:
         return []
     moments = PairMoments(episodes)
     F = moments.factor(M - 1)
