@@ -167,3 +167,8 @@ def test_arrays_that_do_not_fit_are_refused(learned, tmp_path, array, value, mes
     changed(file, lambda record: None, {f"{array}.npy": value})
     with pytest.raises(FormatError, match=message):
         lm.load(file)
+
+
+def test_an_outcome_says_in_a_line_what_it_is(learned, solved):
+    assert repr(learned).startswith("Learned(40 episodes, 2 contexts, ")
+    assert repr(solved).startswith(f"Solved(2 contexts, {solved.value} per episode")

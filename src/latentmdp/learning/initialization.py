@@ -31,6 +31,7 @@ from latentmdp.learning.reward_form import (
     require_reward_form,
 )
 from latentmdp.learning.selection import ContextSelection, select_contexts
+from latentmdp.learning.support import continued, final_states
 from latentmdp.learning.tables import SharedRewards
 from latentmdp.trajectories import Trajectories
 
@@ -60,7 +61,8 @@ def initialize(
     short : Trajectories or None
         Many short episodes (at least 3 steps for method="psr"); None if there are none.
     long : Trajectories
-        Episodes long enough to tell contexts apart.
+        Episodes long enough to tell contexts apart. A state where episodes ended before the longest
+        did, and where no action was ever logged, is final: absorbing, and without reward.
     n_contexts : int or "auto"
         M; "auto" chooses it and reports the evidence in `Fit.selection`.
     method
@@ -88,7 +90,9 @@ def initialize(
     logs = checked_logs([long] if short is None else [short, long], minimum=2)
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
-    work = _Initialisation(logs, long, threads, as_generator(rng), progress)
+    final = final_states(logs)
+    whole = [continued(part, final) for part in logs]
+    work = _Initialisation(whole, whole[-1], threads, as_generator(rng), progress)
     few = _FEW_CONTEXTS if n_contexts == "auto" else n_contexts
     shared_rewards = work.settle_rewards(few, reward_model, shared_rewards)
     selection = None

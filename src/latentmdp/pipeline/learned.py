@@ -64,6 +64,12 @@ class Learned:
     settings: dict[str, Any]
     seconds: float = field(default=0.0, compare=False)
 
+    def __repr__(self) -> str:
+        return (
+            f"Learned({self.returns.size} episodes, {self.model.n_contexts} contexts, "
+            f"{self.trailing_return():.4g} per episode at the end)"
+        )
+
     def trailing_return(self, window: int = 1_000) -> float:
         """Mean return of the last `window` episodes."""
         return float(self.returns[-window:].mean())

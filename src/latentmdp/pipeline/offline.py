@@ -21,6 +21,13 @@ from latentmdp.fit import Fit, FitWarning
 from latentmdp.learning.em import EM
 from latentmdp.learning.initialization import initialize
 from latentmdp.learning.reward_form import RewardForm
+from latentmdp.learning.support import (
+    continued,
+    cut_short,
+    final_states,
+    forbidding,
+    last_states,
+)
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline.counting import visit_counts
 from latentmdp.pipeline.off_policy import (
@@ -28,13 +35,6 @@ from latentmdp.pipeline.off_policy import (
     LoggedEstimate,
     behaviour_policy,
     logged_estimate,
-)
-from latentmdp.pipeline.support import (
-    continued,
-    cut_short,
-    final_states,
-    forbidding,
-    last_states,
 )
 from latentmdp.planning import QMDP, Plan, Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
@@ -103,6 +103,12 @@ class Solved:
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return (
+            f"Solved({self.model.n_contexts} contexts, {self.value} per episode"
+            f"{f', {len(self.warnings)} warnings' if self.warnings else ''})"
+        )
+
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """The assumptions of the theory, measured on the model found."""
@@ -170,7 +176,7 @@ def solve(
     generator = as_generator(rng)
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
     final = final_states(logs)
-    whole = continued(logs, final) if final.any() else logs
+    whole = continued(logs, final)
     planner = QMDP(smoothing=_acting_smoothing(whole)) if planner is None else planner
     fit = initialize(
         None,

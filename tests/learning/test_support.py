@@ -1,17 +1,19 @@
 """Episodes that end for good, and actions never tried, against models in which both are known."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.pipeline import SolveWarning
-from latentmdp.pipeline.support import (
+from latentmdp.learning.support import (
     continued,
     cut_short,
     final_states,
     forbidding,
     tried_pairs,
 )
+from latentmdp.pipeline import SolveWarning
 
 LEFT = 3
 """The state in which a customer is gone."""
@@ -146,3 +148,23 @@ def test_gaps_in_the_numbers_and_rewards_without_end_are_said() -> None:
 def test_logs_must_be_logs() -> None:
     with pytest.raises(TypeError, match=r"logs must be Trajectories, got str: read a file with"):
         lm.solve("logs.parquet", 2)  # type: ignore[arg-type]
+
+
+def test_a_fitted_model_ends_where_the_logs_end() -> None:
+    """`initialize` on logs of unequal lengths: the final state is absorbing and pays nothing."""
+    logs = as_logged(lm.simulate(customers(), lm.UniformPolicy(), 1_500, rng=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = lm.initialize(None, logs, 2, rng=0)
+    assert fit.responsibilities.shape == (1_500, 2)
+    np.testing.assert_allclose(fit.model.transitions[:, LEFT, :, LEFT], 1.0, atol=1e-6)
+    np.testing.assert_allclose(fit.model.mean_rewards()[:, LEFT], 0.0, atol=1e-6)
+    assert lm.model_error(customers(), fit.model, per_cell=True) < 0.25
+
+
+def test_short_episodes_do_not_make_states_final() -> None:
+    """Episodes that are short by design end early everywhere, but in states that go on."""
+    model = lm.make("separated", contexts=2, states=4, horizon=20, delta=1.0, rng=0)
+    short = lm.simulate(model.replace(horizon=3), lm.UniformPolicy(), 500, rng=0)
+    long = lm.simulate(model, lm.UniformPolicy(), 200, rng=1)
+    assert not final_states([short, long]).any()

@@ -12,6 +12,8 @@ than anything it could lead to; where a state has no tried action there is nothi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,13 +39,16 @@ def tried_pairs(logs: Trajectories) -> Flags:
     return tried
 
 
-def final_states(logs: Trajectories) -> Flags:
-    """Which states are final, shape (S,)."""
-    final = np.zeros(logs.n_states, dtype=np.bool_)
-    if len(logs):
-        early = logs.lengths < logs.lengths.max()
-        final[last_states(logs)[early]] = True
-    return final & ~tried_pairs(logs).any(axis=1)
+def final_states(logs: Trajectories | Sequence[Trajectories]) -> Flags:
+    """Which states are final, shape (S,), in one log or in several of the same world."""
+    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
+    final = np.zeros(max(part.n_states for part in parts), dtype=np.bool_)
+    acted_in = np.zeros_like(final)
+    for part in parts:
+        early = part.lengths < part.lengths.max(initial=0)
+        final[last_states(part)[early]] = True
+        acted_in[: part.n_states] |= tried_pairs(part).any(axis=1)
+    return final & ~acted_in
 
 
 def continued(logs: Trajectories, final: Flags) -> Trajectories:
@@ -53,6 +58,8 @@ def continued(logs: Trajectories, final: Flags) -> Trajectories:
     0 joins the reward values if it is not among them.
     """
     values = logs.reward_values
+    if not final.any() or len(logs) == 0:
+        return logs
     rewards, nothing = logs.rewards, 0
     if values is not None:
         known = values
