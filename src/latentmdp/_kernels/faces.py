@@ -26,6 +26,8 @@ __all__ = [
     "triangle_value",
 ]
 
+_FAINTEST = 1e-300  # less mass than this is not divided by: the quotient might overflow
+
 
 class Faces(NamedTuple):
     """Bounds of one time step; `triangles` is (1, 1, 1, 1) if there are none."""
@@ -85,6 +87,9 @@ def _interpolated(triangles, s, rank, u, v, w):
     if total <= 0.0:
         return 0.0
     n = triangles.shape[2] - 1
+    if total < _FAINTEST:
+        corners = triangles[s, rank]
+        return u * corners[0, 0] + v * corners[n, 0] + w * corners[n, n]
     scale = n / total
     x, y = (v + w) * scale, w * scale
     a, b = min(int(x), n - 1), min(int(y), n - 1)
@@ -155,8 +160,11 @@ def _star(vertices, edges, s, mass, centre):
     for m in range(M):
         if m != centre:
             rest += mass[m]
-    if rest <= 0.0:
-        return mass[centre] * vertices[s, centre]
+    if rest < _FAINTEST:
+        value = 0.0
+        for m in range(M):
+            value += mass[m] * vertices[s, m]
+        return value
     value, share = 0.0, mass[centre] / rest
     for m in range(M):
         if m != centre and mass[m] > 0.0:
