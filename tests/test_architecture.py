@@ -125,7 +125,7 @@ def test_public_names_resolve():
         latentmdp.mkae  # noqa: B018
 
 
-@pytest.mark.parametrize("name", (*latentmdp._SUBPACKAGES, *latentmdp._UNLISTED))
+@pytest.mark.parametrize("name", [*latentmdp._SUBPACKAGES, *latentmdp._UNLISTED])
 def test_modules_need_no_import_of_their_own(name):
     alone = f"import latentmdp; print(latentmdp.{name}.__name__)"
     done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)

@@ -105,14 +105,16 @@ def test_where_nothing_was_visited_the_bonus_is_all() -> None:
         allow_unvisited=True,
     )
     plan = lm.HSVI().plan(model)
-    assert plan.lower == pytest.approx(4.0) and plan.upper == pytest.approx(4.0)
+    assert plan.lower == pytest.approx(4.0)
+    assert plan.upper == pytest.approx(4.0)
 
 
 @pytest.mark.filterwarnings("error")
 def test_beliefs_too_small_to_divide_by() -> None:
     model = dense_model(0, 3, 3, 2, 3).replace(weights=[1.0, 1e-310, 0.0])
     plan, best = lm.HSVI(gap=0.0).plan(model), testing.optimal_value(model)
-    assert plan.lower == pytest.approx(best) and plan.upper == pytest.approx(best)
+    assert plan.lower == pytest.approx(best)
+    assert plan.upper == pytest.approx(best)
 
 
 def test_stops_at_an_absolute_gap() -> None:

@@ -116,7 +116,7 @@ def _expected_times(moves: Floats, ends: Floats) -> Floats:
     """
     n = ends.size
     try:
-        times = np.linalg.solve(np.eye(n) - moves, np.ones(n))
+        times: Floats = np.asarray(np.linalg.solve(np.eye(n) - moves, np.ones(n)), np.float64)
         if times.min() >= 0.5 and times.max() <= _WELL_CONDITIONED:
             return times
     except np.linalg.LinAlgError:
