@@ -26,7 +26,7 @@ __all__ = [
     "triangle_value",
 ]
 
-_FAINTEST = 1e-300  # less mass than this is not divided by: the quotient might overflow
+_FAINTEST = 1e-300  # mass below this is left out: dividing by it might overflow, it adds nothing
 
 
 class Faces(NamedTuple):
@@ -84,12 +84,9 @@ def triangle_value(triangles, s, i, j, k, M, u, v, w):
 @njit(cache=True, nogil=True)
 def _interpolated(triangles, s, rank, u, v, w):
     total = u + v + w
-    if total <= 0.0:
+    if total < _FAINTEST:
         return 0.0
     n = triangles.shape[2] - 1
-    if total < _FAINTEST:
-        corners = triangles[s, rank]
-        return u * corners[0, 0] + v * corners[n, 0] + w * corners[n, n]
     scale = n / total
     x, y = (v + w) * scale, w * scale
     a, b = min(int(x), n - 1), min(int(y), n - 1)
@@ -161,10 +158,7 @@ def _star(vertices, edges, s, mass, centre):
         if m != centre:
             rest += mass[m]
     if rest < _FAINTEST:
-        value = 0.0
-        for m in range(M):
-            value += mass[m] * vertices[s, m]
-        return value
+        return mass[centre] * vertices[s, centre]
     value, share = 0.0, mass[centre] / rest
     for m in range(M):
         if m != centre and mass[m] > 0.0:
