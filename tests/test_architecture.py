@@ -1,6 +1,8 @@
 """Imports point one way (DESIGN, "The one data flow"), read from the source of every module."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from types import FunctionType
 
@@ -117,8 +119,17 @@ def test_public_names_resolve():
     known = {"__version__", *latentmdp._HOMES, *latentmdp._SUBPACKAGES}
     assert set(latentmdp.__all__) == known
     assert sorted(latentmdp.__all__) == dir(latentmdp)
+    homes = {home.split(".")[0] for home in latentmdp._HOMES.values()} - {"errors", "fit"}
+    assert homes <= {*latentmdp._SUBPACKAGES, *latentmdp._UNLISTED}
     with pytest.raises(AttributeError, match="no attribute 'mkae'"):
         latentmdp.mkae  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [*latentmdp._SUBPACKAGES, *latentmdp._UNLISTED])
+def test_modules_need_no_import_of_their_own(name):
+    alone = f"import latentmdp; print(latentmdp.{name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"latentmdp.{name}"
 
 
 def test_no_module_shares_its_name_with_a_public_function():

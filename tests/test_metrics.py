@@ -45,6 +45,23 @@ def test_clustering_accuracy_is_the_best_matching(pairs: list[tuple[int, int]]) 
     assert lm.clustering_accuracy(contexts, labels) == pytest.approx(best)
 
 
+@pytest.mark.parametrize(
+    ("contexts", "labels", "message"),
+    [
+        ([0, -1], [0, 0], r"contexts\[1\] is -1"),  # a run's contexts that are not known
+        ([0, 1], [0.0, 1.0], "labels must hold integers"),
+        ([0, 1], [0], "equally long"),
+        ([], [], "must not be empty"),
+        ([[0, 1]], [[0, 1]], "one-dimensional"),
+    ],
+)
+def test_clustering_accuracy_refuses_what_are_no_labels(
+    contexts: object, labels: object, message: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        lm.clustering_accuracy(contexts, labels)
+
+
 def test_regret_is_measured_against_the_oracle_guarantee() -> None:
     np.testing.assert_allclose(lm.regret([1.0, 2.0], 3.0), [2.0, 3.0])
     np.testing.assert_allclose(lm.regret([1.0, 2.0], 3.0, (0.5, 0.25)), [0.25, -0.5])

@@ -97,6 +97,21 @@ def test_rows_within_the_tolerance_are_renormalised():
     assert model.replace() == model
 
 
+def test_rows_of_single_precision_are_renormalised():
+    rng = np.random.default_rng(0)
+    T = rng.dirichlet(np.ones(7), size=(2, 7, 3)).astype(np.float32)
+    R = rng.dirichlet(np.ones(3), size=(2, 7, 3)).astype(np.float32)
+    w, nu = np.float32([0.1, 0.9]), rng.dirichlet(np.ones(7), size=2).astype(np.float32)
+    assert np.abs(T.sum(axis=-1, dtype=float) - 1.0).max() > 1e-9
+    model = LatentMDP(T, R, initial=nu, weights=w, horizon=3, reward_values=(0, 1, 2))
+    np.testing.assert_allclose(model.transitions.sum(axis=-1), 1.0, atol=1e-14)
+    np.testing.assert_allclose(model.transitions, T, atol=1e-6)
+    np.testing.assert_allclose(model.reward_probs, R, atol=1e-6)
+    T[1, 6, 2] *= 1.0 + 1e-5
+    with pytest.raises(ModelError, match="context 1, state 6, action 2"):
+        LatentMDP(T, R, horizon=3, reward_values=(0, 1, 2))
+
+
 def test_replace_takes_every_form_of_rewards():
     model = LatentMDP(T, R, horizon=4)
     given_next = np.broadcast_to(model.reward_probs[:, :, :, None, :], (2, 3, 2, 3, 2))

@@ -39,8 +39,9 @@ def test_markov_policy_forms_agree() -> None:
     model = random_model(3, horizon=4)
     actions = np.random.default_rng(0).integers(2, size=(4, 3))
     one_hot = np.eye(2)[actions]
-    values = [lm.evaluate(model, lm.MarkovPolicy(form)).mean for form in (actions, one_hot)]
-    assert values[0] == values[1]
+    forms = (actions, one_hot, one_hot.astype(int), one_hot.astype(bool), one_hot.tolist())
+    values = [lm.evaluate(model, lm.MarkovPolicy(form)).mean for form in forms]
+    assert len(set(values)) == 1
     assert lm.MarkovPolicy(actions[0]).stationary
     assert not lm.MarkovPolicy(actions).stationary
 
@@ -48,7 +49,8 @@ def test_markov_policy_forms_agree() -> None:
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        (np.zeros((2, 2, 2), int), "integers of shape"),
+        (np.zeros((2, 2, 2), int), "sums to 0"),
+        (np.zeros((1, 2, 2, 2)), "integers of shape"),
         (np.zeros(3), "integers of shape"),
         (np.full((3, 2), 0.4), "sums to 0.8"),
         ([0, -1, 0], "must not be negative"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
+from latentmdp import testing
 
 LONG = 100_000
 
@@ -81,6 +82,41 @@ def test_weights_next_to_nothing(tiny):
     assert bounds.lower <= bounds.upper + 1e-12
     value = lm.evaluate(model, plan.policy, 500, rng=0)
     assert np.isfinite(value.mean)
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5, 1e-300), (1.0, 1e-200, 5e-324), (1.0, 1e-310, 0)])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_every_planner_bears_weights_next_to_nothing(weights):
+    model = sparse_model(3, 2, 2, horizon=3, weights=weights).replace(initial=0)
+    best, memoryless = testing.optimal_value(model), testing.optimal_memoryless_value(model)
+    for planner in (lm.HSVI(gap=0.0, time_limit=1), lm.PBVI(), lm.PBVI(spacing=0.3), lm.Exact()):
+        plan = planner.plan(model)
+        assert plan.lower <= best + 1e-12
+        assert plan.upper >= best - 1e-12
+    for method in ("branch-and-bound", "mip", "cadp"):
+        plan = lm.Memoryless(method=method).plan(model)
+        assert plan.lower == pytest.approx(memoryless)
+        assert plan.upper >= memoryless - 1e-12
+
+
+@pytest.mark.parametrize("tiny", [1e-300, 1e-310])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_transitions_next_to_nothing(tiny):
+    T = np.zeros((2, 2, 2, 2))
+    T[..., 0], T[..., 1] = tiny, 1.0
+    means = np.array([[[0.1, 0.9], [0.8, 0.2]], [[0.3, 0.4], [0.5, 0.6]]])
+    model = lm.LatentMDP(T, means, initial=1, horizon=3)
+    best = testing.optimal_value(model)
+    for planner in (lm.HSVI(gap=1e-6), lm.PBVI(), lm.Exact(), lm.Memoryless()):
+        plan = planner.plan(model)
+        assert plan.lower == pytest.approx(best, rel=0.1)
+        assert plan.upper >= plan.lower
+    diagnosis = lm.diagnose(model, episodes=100)
+    np.testing.assert_allclose(diagnosis.diameter, 1.0 / tiny)
+    psr = lm.SpectralPSR(rank=2).from_model(model)
+    episode = ([1, 1, 1], [0, 1], [1, 0])
+    expected = testing.trajectory_probability(model, *episode)
+    assert psr.sequence_probability(*episode) == pytest.approx(expected)
 
 
 def test_probabilities_next_to_nothing():

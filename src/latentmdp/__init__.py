@@ -143,12 +143,23 @@ _SUBPACKAGES = (
     "testing",
     "theory",
 )
+_UNLISTED = (
+    "belief",
+    "metrics",
+    "model",
+    "policies",
+    "report",
+    "sessions",
+    "simulation",
+    "trajectories",
+)
+"""Modules that are there too: `lm.metrics`, `lm.policies`, ..."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(f"latentmdp.{_HOMES[name]}"), name)
-    elif name in _SUBPACKAGES:
+    elif name in _SUBPACKAGES or name in _UNLISTED:
         value = import_module(f"latentmdp.{name}")
     else:
         raise AttributeError(f"module 'latentmdp' has no attribute {name!r}")

@@ -13,6 +13,7 @@ __all__ = [
     "distributions",
     "frozen",
     "positive_integer",
+    "row_tolerance",
     "same",
     "store",
     "to_array",
@@ -80,12 +81,21 @@ def positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
+def row_tolerance(value: ArrayLike) -> float:
+    """How far rows of `value` may be from summing to one: more where it has less precision."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or array.ndim == 0:
+        return ROW_TOLERANCE
+    return max(ROW_TOLERANCE, max(4, array.shape[-1]) * float(np.finfo(array.dtype).eps))
+
+
 def distributions(
     name: str,
     array: Floats,
     axes: Sequence[str],
     *,
     optional: NDArray[np.bool_] | None = None,
+    tolerance: float = ROW_TOLERANCE,
 ) -> Floats:
     """Check that every last-axis row of `array` is a distribution, and renormalise it in place.
 
@@ -95,18 +105,20 @@ def distributions(
         How the array and its leading axes are called in an error message.
     optional
         Rows that may also be all zero (a row never visited), as a mask over the leading axes.
+    tolerance
+        How far a row may be from summing to one.
 
     Notes
     -----
     Rows within rounding of one are left as they are, so that a second pass changes nothing and
     a saved array is read back bit for bit.
     """
-    if (array < 0).any() or (array > 1 + ROW_TOLERANCE).any():
-        where = first_index((array < 0) | (array > 1 + ROW_TOLERANCE))
+    if (array < 0).any() or (array > 1 + tolerance).any():
+        where = first_index((array < 0) | (array > 1 + tolerance))
         raise ValueError(f"{name}{list(where)} is {array[where]:.12g}: probabilities lie in [0, 1]")
     sums = array.sum(axis=-1)
     off = np.abs(sums - 1.0)
-    wrong = off > ROW_TOLERANCE
+    wrong = off > tolerance
     if optional is not None:
         empty = optional & (sums == 0.0)
         wrong &= ~empty
@@ -118,7 +130,7 @@ def distributions(
         others = f" ({int(wrong.sum())} of {sums.size} rows are wrong)" if place else ""
         raise ValueError(
             f"{name}: {row}sums to {total:.12g}, off by {total - 1.0:+.3g}; must sum to 1 within "
-            f"{ROW_TOLERANCE:g}{others}"
+            f"{tolerance:g}{others}"
         )
     rounding = max(4, array.shape[-1]) * np.finfo(np.float64).eps
     inexact = np.asarray((off > rounding) & (sums > 0.0))

@@ -18,7 +18,11 @@ def transitions(value: ArrayLike, allow_unvisited: bool) -> Floats:
         raise ValueError(f"transitions must not be empty, got shape {T.shape}")
     optional = np.full(T.shape[:-1], True) if allow_unvisited else None
     return _arrays.distributions(
-        "transitions", T, ("context", "state", "action"), optional=optional
+        "transitions",
+        T,
+        ("context", "state", "action"),
+        optional=optional,
+        tolerance=_arrays.row_tolerance(value),
     )
 
 
@@ -51,10 +55,18 @@ def rewards(value: ArrayLike, values: Floats, T: Floats, allow_unvisited: bool) 
             )
         return np.stack([1.0 - R, R], axis=-1)
     if R.shape == (M, S, A, Z):
-        return _arrays.distributions("rewards", R, axes, optional=unvisited)
+        return _arrays.distributions(
+            "rewards", R, axes, optional=unvisited, tolerance=_arrays.row_tolerance(value)
+        )
     if R.shape == (M, S, A, S, Z):
         impossible = T == 0.0
-        return _arrays.distributions("rewards", R, (*axes, "next state"), optional=impossible)
+        return _arrays.distributions(
+            "rewards",
+            R,
+            (*axes, "next state"),
+            optional=impossible,
+            tolerance=_arrays.row_tolerance(value),
+        )
     raise ValueError(
         f"rewards must have shape {(M, S, A)}, {(M, S, A, Z)} or {(M, S, A, S, Z)} to fit "
         f"transitions {T.shape} and {Z} reward values, got {R.shape}"
@@ -76,7 +88,9 @@ def initial(value: ArrayLike | None, M: int, S: int, allow_unvisited: bool) -> F
     if nu.shape != (M, S):
         raise ValueError(f"initial must have shape {(S,)} or {(M, S)}, got {nu.shape}")
     optional = np.full(M, True) if allow_unvisited else None
-    return _arrays.distributions("initial", nu, ("context",), optional=optional)
+    return _arrays.distributions(
+        "initial", nu, ("context",), optional=optional, tolerance=_arrays.row_tolerance(value)
+    )
 
 
 def weights(value: ArrayLike | None, M: int) -> Floats:
@@ -85,7 +99,7 @@ def weights(value: ArrayLike | None, M: int) -> Floats:
     weights = _arrays.as_floats("weights", value)
     if weights.shape != (M,):
         raise ValueError(f"weights must have shape {(M,)}, got {weights.shape}")
-    return _arrays.distributions("weights", weights, ())
+    return _arrays.distributions("weights", weights, (), tolerance=_arrays.row_tolerance(value))
 
 
 def bonus(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats | None:

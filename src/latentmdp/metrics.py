@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
+from latentmdp import _arrays
 from latentmdp.model import LatentMDP
 
 __all__ = ["clustering_accuracy", "model_error", "regret"]
@@ -37,8 +38,9 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
 
 def clustering_accuracy(contexts: ArrayLike, labels: ArrayLike) -> float:
     """Share of episodes whose label is right under the best matching of labels to contexts."""
-    truth, found = np.asarray(contexts), np.asarray(labels)
-    if truth.ndim != 1 or truth.shape != found.shape:
+    truth = _arrays.as_integers("contexts", contexts, np.int64)
+    found = _arrays.as_integers("labels", labels, np.int64)
+    if truth.shape != found.shape:
         raise ValueError(
             f"contexts and labels must be equally long, got shapes {truth.shape} and {found.shape}"
         )

@@ -117,9 +117,10 @@ class MarkovPolicy(Policy):
             layers = np.atleast_2d(array)
             flat = _arrays.as_integers("actions", layers.ravel(), np.int32)
             self.actions, self.probabilities = _arrays.frozen(flat.reshape(layers.shape)), None
-        elif array.dtype.kind == "f" and array.ndim in (2, 3):
+        elif (array.dtype.kind == "f" and array.ndim == 2) or array.ndim == 3:
             rows = _arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
-            rows = _arrays.distributions("actions", rows, ("time", "state"))
+            tolerance = _arrays.row_tolerance(array)
+            rows = _arrays.distributions("actions", rows, ("time", "state"), tolerance=tolerance)
             self.actions, self.probabilities = None, _arrays.frozen(rows)
         else:
             raise ValueError(

@@ -97,10 +97,42 @@ def test_contexts_that_are_not_told_are_missed():
         lm.LUCRL().run(adapt(Corridor(tell=False), **options()), 5, rng=0)
 
 
+@pytest.mark.parametrize("contexts", ["revealed", "inferred"])
+def test_a_learner_may_be_told_the_number_of_contexts_in_place_of_the_adapter(contexts):
+    start = {} if contexts == "revealed" else {"start": adapt(Corridor(), **options()).space}
+    if start:
+        model = start["start"].uniform_model()
+        T = model.transitions.copy()
+        T[1] = T[1] * 0.5 + 0.5 * np.eye(3)[:, None]
+        start["start"] = model.replace(transitions=T)
+    told = lm.LUCRL(contexts=contexts, **start).run(adapt(Corridor(), **options()), 40, rng=0)
+    world = adapt(Corridor(), **options(n_contexts=None))
+    found = lm.LUCRL(contexts=contexts, n_contexts=2, **start).run(world, 40, rng=0)
+    np.testing.assert_array_equal(found.returns, told.returns)
+    np.testing.assert_array_equal(found.counts.transitions, told.counts.transitions)
+
+
+def test_learning_from_nothing_needs_no_number_of_contexts():
+    told = lm.learn(adapt(Corridor(), **options()), n_contexts=2, episodes=60, rng=0)
+    world = adapt(Corridor(), **options(n_contexts=None))
+    found = lm.learn(world, n_contexts=2, episodes=60, rng=0)
+    np.testing.assert_array_equal(found.returns, told.returns)
+    lake = lm.learn(gymnasium.make("FrozenLake-v1"), episodes=30, rng=0)
+    assert lake.returns.shape == (30,)
+    assert lake.model.horizon == 100
+
+
+def test_a_time_limit_is_a_horizon():
+    limited = gymnasium.wrappers.TimeLimit(Corridor(), 7)
+    assert adapt(limited, reward_values=(0, 1)).space.horizon == 7
+    outer = gymnasium.wrappers.OrderEnforcing(limited)
+    assert adapt(outer, reward_values=(0, 1)).space.horizon == 7
+
+
 def test_what_an_environment_does_not_tell_must_be_given():
     env = Corridor()
     with pytest.raises(ValueError, match="n_contexts: the environment"):
-        adapt(env, horizon=5, reward_values=(0, 1))
+        lm.LUCRL().run(adapt(env, horizon=5, reward_values=(0, 1)), 5, rng=0)
     with pytest.raises(ValueError, match="horizon: the environment"):
         adapt(env, n_contexts=2, reward_values=(0, 1))
     with pytest.raises(ValueError, match="reward_values: the environment"):

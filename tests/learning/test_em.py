@@ -253,6 +253,28 @@ def test_too_little_data_warns_and_stays_finite() -> None:
         lm.EM(2, restarts=2).fit(play(model, 100, horizon=2), rng=0)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("seed", range(6))
+def test_two_episodes_are_enough_for_two_contexts(seed: int) -> None:
+    logs = play(random_model(seed, contexts=2, horizon=4), 2, seed=seed)
+    for fit in (lm.EM(2).fit(logs, rng=seed), lm.initialize(None, logs, 2, rng=seed)):
+        expected = sum(np.log(trajectory_probability(fit.model, s, a, z)) for s, a, z, _ in logs)
+        assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("contexts", [3, 5])
+def test_more_contexts_than_kinds_of_transitions(contexts: int) -> None:
+    """A coin of random bias, one state and one action: two kinds of transitions in all."""
+    coins = np.array([0.1, 0.5, 0.9]).reshape(3, 1, 1)
+    model = lm.LatentMDP(np.ones((3, 1, 1, 1)), coins, horizon=6)
+    logs = play(model, 200)
+    fit = lm.EM(contexts, smoothing=0.5).fit(logs.without_contexts(), rng=0)
+    expected = sum(np.log(trajectory_probability(fit.model, s, a, z)) for s, a, z, _ in logs)
+    assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
+    chosen = lm.initialize(None, logs.without_contexts(), n_contexts="auto", rng=0)
+    assert chosen.model.n_contexts in (2, 3)
+
+
 def test_arguments_are_checked() -> None:
     logs = play(random_model(13, horizon=4), 20)
     with pytest.raises(ValueError, match="n_contexts"):

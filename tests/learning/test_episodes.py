@@ -123,6 +123,19 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     assert alone.log_likelihood == together.log_likelihood
 
 
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_no_fold_is_without_episodes(number: int) -> None:
+    model = random_model(0, contexts=2, horizon=4)
+    logs = lm.simulate(model, lm.UniformPolicy(), number, rng=0)
+    for seed in range(30):
+        folds = Episodes([logs]).folds(5, np.random.default_rng(seed))
+        assert folds
+        for train, test in folds:
+            assert train.n_episodes >= 1
+            assert test.n_episodes >= 1
+            assert train.n_episodes + test.n_episodes == number
+
+
 def test_folds_partition_the_episodes() -> None:
     model = random_model(4, states=3, horizon=3)
     episodes = Episodes(mixed_logs(model))

@@ -22,6 +22,26 @@ def test_innovations_sum_to_zero_in_every_row() -> None:
     np.testing.assert_allclose(U, U.T, atol=1e-8)
 
 
+def test_rows_of_which_all_episodes_are_held_out() -> None:
+    """One episode stays in a state that no other visits; in one fold it is left out."""
+    T = np.zeros((2, 3, 2, 3))
+    T[:, :2, :, :2] = np.array([[0.3, 0.7], [0.8, 0.2]])[:, None, None]
+    T[:, 2, :, 2] = 1.0
+    model = lm.LatentMDP(T, np.full((2, 3, 2), 0.5), initial=[0.5, 0.5, 0.0], horizon=8)
+    usual = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
+    odd = lm.simulate(model.replace(initial=2), lm.UniformPolicy(), 1, rng=0)
+    logs = lm.Trajectories.concat([usual, odd]).without_contexts()
+    folds = Episodes([logs], use_rewards=False).folds(5, np.random.default_rng(0))
+    (train,) = [train for train, _ in folds if (train.cell_counts() == 0.0).any()]
+    moments, counts = PairMoments(train), train.cell_counts()
+    totals = np.bincount(moments.row, counts)
+    np.testing.assert_allclose(np.bincount(moments.row, moments.root**2), totals > 0.0)
+    found = context_points(train, moments.factor(1), np.random.default_rng(0))
+    assert np.isfinite(found.points).all()
+    chosen = lm.initialize(None, logs, n_contexts="auto", rng=0)
+    assert chosen.model.n_contexts == 2
+
+
 def test_one_mdp_leaves_only_noise() -> None:
     """The largest eigenvalue of a 42-dimensional noise matrix exceeds 1.5 edges with p < 1e-6."""
     model = lm.make("separated", contexts=2, states=7, actions=1, horizon=20, delta=0.5, rng=0)

@@ -99,6 +99,13 @@ def with_header(path, header):
     pq.write_table(table.replace_schema_metadata(metadata), path)
 
 
+def test_a_run_is_not_taken_for_logs(tmp_path):
+    path = tmp_path / "run.parquet"
+    lm.LUCRL().run(small(), episodes=5, rng=0).save(path)
+    with pytest.raises(FormatError, match=r"holds a run of a learner: read it with .*Run\.load"):
+        lm.load(path)
+
+
 def test_the_digest_is_of_the_outcome_and_not_of_the_time_it_took(tmp_path):
     for k in (0, 1):
         lm.LUCRL().run(small(), 30, rng=0).save(tmp_path / f"{k}.parquet")

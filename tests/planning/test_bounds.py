@@ -83,6 +83,15 @@ def test_inclusion_probabilities_sum_to_the_count() -> None:
     np.testing.assert_array_equal(inclusion(np.array([0.0, 2.0, 1.0]), 5.0), [0.0, 1.0, 1.0])
 
 
+@pytest.mark.filterwarnings("error")
+def test_inclusion_probabilities_of_tiny_excesses() -> None:
+    excess = np.array([5.0, 1.0, 2.0, 2.0])
+    expected = inclusion(excess, 2.0)
+    np.testing.assert_allclose(inclusion(excess * 1e-310, 2.0), expected)
+    np.testing.assert_allclose(inclusion(np.append(excess, [1e-310] * 3), 2.0)[:4], expected)
+    np.testing.assert_array_equal(inclusion(np.array([1.0, 1e-310, 1e-310]), 2.0), [1.0, 0.0, 0.0])
+
+
 def test_systematic_sampling_has_its_inclusion_probabilities() -> None:
     # 4 standard errors of 20,000 draws, nine entries: false alarm below 1e-3.
     probabilities = np.array([1.0, 0.5, 0.25, 0.05, 0.2, 0.75, 0.0, 0.9, 0.35])

@@ -95,6 +95,28 @@ def test_an_unvisited_row_has_no_future_but_its_bonus() -> None:
     assert testing.policy_value(partial, plan.policy) >= plan.lower - 1e-9
 
 
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_was_visited_the_bonus_is_all() -> None:
+    model = lm.LatentMDP(
+        np.zeros((2, 3, 2, 3)),
+        np.zeros((2, 3, 2, 2)),
+        horizon=4,
+        bonus=np.full((2, 3, 2), 4.0),
+        allow_unvisited=True,
+    )
+    plan = lm.HSVI().plan(model)
+    assert plan.lower == pytest.approx(4.0)
+    assert plan.upper == pytest.approx(4.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_beliefs_too_small_to_divide_by() -> None:
+    model = dense_model(0, 3, 3, 2, 3).replace(weights=[1.0, 1e-310, 0.0])
+    plan, best = lm.HSVI(gap=0.0).plan(model), testing.optimal_value(model)
+    assert plan.lower == pytest.approx(best)
+    assert plan.upper == pytest.approx(best)
+
+
 def test_stops_at_an_absolute_gap() -> None:
     model = dense_model(0, 3, 5, 2, 8)
     plan = lm.HSVI(gap=0.0, absolute_gap=0.05, time_limit=None).plan(model)

@@ -115,6 +115,25 @@ def test_hitting_times_and_diameter(seed):
         assert theory.diameter(model)[m] == pytest.approx(expected.max(), rel=1e-9)
 
 
+@pytest.mark.parametrize("chance", [1e-3, 1e-12, 1e-17, 1e-100, 1e-300, 1e-310])
+@pytest.mark.filterwarnings("error")
+def test_hitting_times_of_chances_that_round_away(chance):
+    """A line of states, each left forwards by chance: steps to the k-th are k / chance."""
+    T = np.zeros((4, 2, 4))
+    for s in range(4):
+        T[s, 0, s] = 1.0 - chance
+        T[s, 0, (s + 1) % 4] = chance
+        T[s, 1, s] = 1.0  # never leaves
+    times = theory.hitting_times(T)
+    with np.errstate(over="ignore"):
+        unit = 1.0 / np.float64(chance)
+    np.testing.assert_allclose(times[0], [0.0, unit, 2.0 * unit, 3.0 * unit])
+    one_way = np.full((3, 1, 3), chance / 2)
+    one_way[np.arange(3), 0, np.arange(3)] = 1.0 - chance
+    found = theory.hitting_times(one_way)
+    np.testing.assert_allclose(found[0, 1:], 2.0 * unit)
+
+
 def test_hitting_times_avoid_traps():
     # action 0 is quick but may fall into a trap; only action 1 reaches the goal for sure
     T = np.zeros((3, 2, 3))

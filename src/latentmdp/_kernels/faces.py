@@ -26,6 +26,8 @@ __all__ = [
     "triangle_value",
 ]
 
+_FAINTEST = 1e-300  # mass below this is left out: dividing by it might overflow, it adds nothing
+
 
 class Faces(NamedTuple):
     """Bounds of one time step; `triangles` is (1, 1, 1, 1) if there are none."""
@@ -82,7 +84,7 @@ def triangle_value(triangles, s, i, j, k, M, u, v, w):
 @njit(cache=True, nogil=True)
 def _interpolated(triangles, s, rank, u, v, w):
     total = u + v + w
-    if total <= 0.0:
+    if total < _FAINTEST:
         return 0.0
     n = triangles.shape[2] - 1
     scale = n / total
@@ -155,7 +157,7 @@ def _star(vertices, edges, s, mass, centre):
     for m in range(M):
         if m != centre:
             rest += mass[m]
-    if rest <= 0.0:
+    if rest < _FAINTEST:
         return mass[centre] * vertices[s, centre]
     value, share = 0.0, mass[centre] / rest
     for m in range(M):

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from numpy.typing import ArrayLike
 
 from latentmdp import _arrays
@@ -29,10 +31,16 @@ __all__ = ["AdaptedEnv", "adapt"]
 
 
 class AdaptedEnv:
-    """An environment as a learner sees it; made by `adapt`."""
+    """An environment as a learner sees it; made by `adapt`.
 
-    def __init__(self, env: Any, space: Space, model: LatentMDP | None) -> None:
+    `tells_contexts` says whether the number of contexts in `space` is known, or 1 for want of it.
+    """
+
+    def __init__(
+        self, env: Any, space: Space, model: LatentMDP | None, tells_contexts: bool = True
+    ) -> None:
         self.env, self.space, self.model = env, space, model
+        self.tells_contexts = tells_contexts
         self._index = {value: z for z, value in enumerate(space.reward_values)}
         self._first_state = int(env.observation_space.start)
         self._first_action = int(env.action_space.start)
@@ -89,7 +97,8 @@ def adapt(
     env
         With Discrete observations and actions.
     n_contexts
-        M; by default the environment's own attribute `n_contexts`, as `MixtureEnv` has it.
+        M; by default the environment's own attribute `n_contexts`, as `MixtureEnv` has it. A
+        learner that is told how many to assume, or finds out, does not need it.
     horizon
         H; by default the environment's attribute `horizon`, or its time limit.
     reward_values
@@ -102,23 +111,30 @@ def adapt(
         if not isinstance(getattr(env, name, None), spaces.Discrete):
             raise TypeError(f"env must have a Discrete {name}, got {getattr(env, name, None)}")
     base = env.unwrapped
-    limit = getattr(env.spec, "max_episode_steps", None)
     M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
-    H = horizon if horizon is not None else getattr(base, "horizon", None) or limit
-    for name, found in (("n_contexts", M), ("horizon", H)):
-        if found is None:
-            raise ValueError(f"{name}: the environment does not tell it, give adapt(env, {name}=)")
+    H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
+    if H is None:
+        raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
     if not 0.0 < discount <= 1.0:
         raise ValueError(f"discount must lie in (0, 1], got {discount}")
     space = Space(
-        _arrays.positive_integer("n_contexts", M),
+        1 if M is None else _arrays.positive_integer("n_contexts", M),
         int(env.observation_space.n),
         int(env.action_space.n),
         _rewards(base, reward_values),
         _arrays.positive_integer("horizon", H),
         float(discount),
     )
-    return AdaptedEnv(env, space, _true_model(base, space))
+    return AdaptedEnv(env, space, _true_model(base, space), tells_contexts=M is not None)
+
+
+def _time_limit(env: Any) -> int | None:
+    """The limit that the environment was registered with, or that a wrapper sets."""
+    limit: int | None = getattr(env.spec, "max_episode_steps", None)
+    while limit is None and isinstance(env, gymnasium.Wrapper):
+        limit = env._max_episode_steps if isinstance(env, TimeLimit) else None
+        env = env.env
+    return limit
 
 
 def _rewards(base: Any, given: ArrayLike | None) -> tuple[float, ...]:

@@ -83,11 +83,11 @@ def read(stream: BinaryIO) -> Trajectories:
     if len(schema.names) > MAX_COLUMNS:
         raise FormatError(f"has {len(schema.names)} columns, at most {MAX_COLUMNS} are expected")
     names = [name for name in (*REQUIRED, *OPTIONAL) if name in schema.names]
+    sizes = _sizes(schema.metadata or {})
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise FormatError(f"has no column {missing[0]!r}; logs need {', '.join(REQUIRED)}")
     check_table(file, names, size)
-    sizes = _sizes(schema.metadata or {})
     table = file.read(columns=names)
     return Trajectories(
         **columns_to_fields({name: _column(name, table[name]) for name in names}, **sizes)
@@ -106,6 +106,8 @@ def _sizes(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     if KEY not in metadata:
         return {}
     header = parse(metadata[KEY].decode("utf-8"))
+    if isinstance(header, dict) and header.get("kind") == "run":
+        raise FormatError("holds a run of a learner: read it with latentmdp.learning.Run.load")
     if kinds.check_header(header).name != "trajectories":
         raise FormatError(f"holds a {header['kind']}, not logs")
     for name in ("n_states", "n_actions", "reward_values"):

@@ -156,20 +156,22 @@ class Episodes:
     def folds(self, number: int, rng: np.random.Generator) -> list[tuple[Episodes, Episodes]]:
         """Random (training, held-out) partitions of the episodes, one pair per fold.
 
-        No training part is empty, unless there is but one episode.
+        Folds that hold out nothing, or everything, are left out, unless there is but one episode.
         """
         counts = [np.rint(g.counts).astype(np.int64) for g in self.groups]
         every, chances = sum(int(c.sum()) for c in counts), np.full(number, 1.0 / number)
         while True:
             shares = [rng.multinomial(c, chances) for c in counts]
-            if every < 2 or sum(s.sum(axis=0) for s in shares).max() < every:
+            sizes = np.array([s.sum(axis=0) for s in shares]).sum(axis=0)
+            parted = np.flatnonzero((sizes > 0) & (sizes < every))
+            if parted.size or every < 2:
                 break
-        held = [self.thinned([s[:, k].astype(np.float64) for s in shares]) for k in range(number)]
-        rest = [
-            self.thinned([g.counts - s[:, k] for g, s in zip(self.groups, shares)])
-            for k in range(number)
-        ]
-        return list(zip(rest, held))
+        kept = parted if parted.size else np.arange(number)
+        return [self._fold([s[:, k].astype(np.float64) for s in shares]) for k in kept]
+
+    def _fold(self, held: list[Floats]) -> tuple[Episodes, Episodes]:
+        rest = [g.counts - out for g, out in zip(self.groups, held)]
+        return self.thinned(rest), self.thinned(held)
 
     def shares_by_cell(self, logs: Sequence[Trajectories], shares: Floats) -> tuple[Floats, Floats]:
         """Shares (N, M) of the original episodes, added up per cell and per first state."""

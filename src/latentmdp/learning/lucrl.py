@@ -127,8 +127,11 @@ class LUCRL(Learner):
         if assumed is None and self.contexts == "inferred" and self.start is not None:
             model = getattr(self.start, "model", self.start)
             assumed = getattr(model, "n_contexts", None)
+        told = getattr(world, "tells_contexts", True)
+        if assumed is None and not told:
+            raise ValueError("n_contexts: the environment does not tell it, give n_contexts=")
         if assumed is not None and assumed != space.n_contexts:
-            if self.contexts == "revealed":
+            if self.contexts == "revealed" and told:
                 raise ValueError(
                     f"n_contexts={assumed}, but the world reveals {space.n_contexts} contexts"
                 )

@@ -198,7 +198,7 @@ class Bounds:
         gains = np.concatenate([np.zeros(S * M), stage.splits]) - uppers
         gains[: S * M] = 0.0
         masses = np.ascontiguousarray(beliefs[order].T)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             inverses = 1.0 / masses
         points = sawtooth.Points(
             masses, inverses, uppers[order], gains[order], self.problem.least[t]

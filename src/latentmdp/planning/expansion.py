@@ -22,6 +22,7 @@ Integers = NDArray[np.int64]
 
 FAINTEST = 1e-12
 """Successors less likely than this are left to the bounds as they are."""
+_NEGLIGIBLE = 1e-200
 
 
 def walk(
@@ -77,7 +78,13 @@ def walk(
 
 
 def inclusion(excess: Floats, count: float) -> Floats:
-    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive."""
+    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive.
+
+    An excess of less than 1e-200 of the largest counts as none.
+    """
+    _, exponent = np.frexp(excess.max(initial=0.0))
+    excess = np.ldexp(excess, -exponent)
+    excess[excess < _NEGLIGIBLE] = 0.0
     positive = excess > 0.0
     if positive.sum() <= count:
         return positive.astype(np.float64)

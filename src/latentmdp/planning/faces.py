@@ -39,7 +39,8 @@ def small_faces(
         Called between time steps; it may raise to stop.
     """
     H, S, _, M = problem.q.shape
-    values = min(work / np.count_nonzero(problem.table.any(axis=-1)), memory / (16.0 * S)) / H
+    transitions = max(1, int(np.count_nonzero(problem.table.any(axis=-1))))
+    values = min(work / transitions, memory / (16.0 * S)) / H
     n = _finest(_EDGE_POINTS, lambda n: math.comb(M, 2) * (n + 1), values)
     k = _finest(_TRIANGLE_POINTS, lambda k: math.comb(M, 3) * math.comb(k + 2, 2), values)
     if n == 0:

@@ -40,6 +40,7 @@ Floats = NDArray[np.float64]
 Actions = NDArray[np.int32]
 
 _SOLVED = 0
+_FAINT = 1e-30
 _BYTES_PER_ENTRY = 400.0
 
 
@@ -56,7 +57,8 @@ class Program:
     coupling
         Inequalities x - pi <= 0, one for each x.
     reach
-        U, shape (H, S, M), with 1 for what no policy reaches.
+        U, shape (H, S, M), with 1 for what no policy reaches but by a chance below 1e-30. Nothing
+        flows on from there: it is beyond the solver's precision.
     """
 
     objective: Floats
@@ -77,7 +79,8 @@ class Program:
         pi = n_x + np.arange(layers * S * A).reshape(layers, S, A)
         rows = np.arange(n_flow).reshape(H, S, M)
         simplex = n_flow + np.arange(layers * S).reshape(layers, S, 1)
-        reach = _reach(problem)
+        most = _reach(problem)
+        reach = np.where(most > 0.0, most, 1.0)
         width = n_x + pi.size
         flow = _stack(
             (rows[:, :, None, :], x, 1.0),
@@ -86,7 +89,7 @@ class Program:
                 x[:-1, :, :, None, :],
                 -problem.discount
                 * problem.transitions
-                * reach[:-1, :, None, None, :]
+                * most[:-1, :, None, None, :]
                 / reach[1:, None, None],
             ),
             (simplex, pi, 1.0),
@@ -164,14 +167,14 @@ def in_background(call: Callable[[], Any]) -> Any:
 
 
 def _reach(problem: MemorylessProblem) -> Floats:
-    """U_t(s, m): the most that any policy can bring to s at time t in context m, or 1 if 0."""
+    """U_t(s, m): the most that any policy can bring to s at time t in context m; 0 if faint."""
     H, S, _, M = problem.sizes
     steps = np.broadcast_to(np.eye(S)[:, :, None], (S, S, M))
     reach = np.empty((H, S, M))
     for t in range(H):
         reach[t] = problem.discount**t * np.einsum("sm,sgm->gm", problem.start, steps)
         steps = np.einsum("sanm,ngm->sagm", problem.transitions, steps).max(axis=1)
-    return np.where(reach > 0.0, reach, 1.0)
+    return np.where(reach > _FAINT, reach, 0.0)
 
 
 def _stack(*parts: tuple[Any, Any, Any]) -> tuple[Floats, tuple[NDArray[Any], NDArray[Any]]]:

@@ -37,6 +37,8 @@ __all__ = ["SpectralPSR"]
 Floats = NDArray[np.float64]
 AnyMoments = Moments | PopulationMoments
 
+_FAINTEST = 1e-300  # a singular value below this is not divided by: the quotient might overflow
+
 
 class Basis(NamedTuple):
     """Projections at one state: tests (|T|, k), histories (|H_s|, k), with E^T P_{T,H_s} G = I."""
@@ -175,7 +177,8 @@ class SpectralPSR:
             if moments.lengths[0] > 0:  # summaries are not probabilities, and k of them suffice
                 columns = inverse_roots(_row_sums(joint.T))
         u, d, vt = leading_triplets(joint * rows[:, None] * columns[None, :], k)
-        real = int((d[:k] > max(joint.shape) * np.finfo(np.float64).eps * d[0]).sum())
+        least = max(max(joint.shape) * np.finfo(np.float64).eps * d[0], _FAINTEST)
+        real = int((d[:k] > least).sum())
         left, right = np.zeros((joint.shape[0], k)), np.zeros((joint.shape[1], k))
         left[:, :real] = rows[:, None] * u[:, :real]
         right[:, :real] = columns[:, None] * vt[:real].T / d[:real]

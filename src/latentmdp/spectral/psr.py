@@ -29,11 +29,12 @@ from latentmdp._kernels.psr import BARE, filter_states, sequence_value
 from latentmdp._trajectory_checks import check_sizes
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.policies import History
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Episode, Trajectories
 
 __all__ = ["GATE", "PSR", "TRUSTED_RATIO"]
 
 Floats = NDArray[np.float64]
+AnyHistory = History | Episode | Sequence[Sequence[int]]
 
 GATE = 5.0
 """How far, as a factor, a step's predicted probability may be from the pooled one."""
@@ -158,21 +159,19 @@ class PSR:
                 )
         return out, sum(part[0] for part in parts)
 
-    def state(self, history: History | Sequence[Sequence[int]]) -> Floats:
-        """The normalised PSR state after a history of (states, actions, reward indices)."""
-        states, actions, rewards = history
+    def state(self, history: AnyHistory) -> Floats:
+        """The normalised PSR state after (states, actions, reward indices), or an `Episode`."""
+        states, actions, rewards = (list(part) for part in history[:3])
         logs = Trajectories.from_lists([states], [actions], [rewards])
         check_sizes(logs, *self.sizes)
         self._require_visited(logs.states[-1:])
         return self.filter(logs, threads=1)[0][-1]
 
-    def predict(self, history: History | Sequence[Sequence[int]], action: int) -> Floats:
+    def predict(self, history: AnyHistory, action: int) -> Floats:
         """P(s', r | history || do action), shape (S, Z)."""
         return self.predict_tests(history, [action])
 
-    def predict_tests(
-        self, history: History | Sequence[Sequence[int]], actions: Sequence[int]
-    ) -> Floats:
+    def predict_tests(self, history: AnyHistory, actions: Sequence[int]) -> Floats:
         """P(o_1 .. o_L | history || do a_1 .. a_L) of every sequence, shape (S, Z) L times."""
         self._require_actions(actions)
         states = self.state(history)[None]

@@ -21,6 +21,8 @@ __all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachabi
 
 Floats = NDArray[np.float64]
 
+_WELL_CONDITIONED = 1e8
+
 
 def reach_probs(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
     """P_m^pi(s_{H-1} = s), shape (M, S); with a horizon of 1 the first state is meant."""
@@ -90,17 +92,48 @@ def _times_to(T: Floats, goal: int) -> Floats:
     within = T[others][:, :, others]
     chosen = policy[others]
     rows = np.arange(others.size)
+    ends = T[others][:, :, goal]
     while True:
-        system = np.eye(others.size) - within[rows, chosen]
-        current = np.linalg.solve(system, np.ones(others.size))
-        options = np.where(safe, 1.0 + within @ current, np.inf)
+        current = _expected_times(within[rows, chosen], ends[rows, chosen])
+        endless = np.isinf(current)
+        with np.errstate(over="ignore"):
+            options = 1.0 + within @ np.where(endless, 0.0, current)
+        options[~safe | (within[:, :, endless] > 0.0).any(axis=2)] = np.inf
         better = options.argmin(axis=1)
-        gain = current - options[rows, better]
-        improve = gain > 1e-12 * current
+        improve = options[rows, better] < current * (1.0 - 1e-12)
         if not improve.any():
             times[others] = current
             return times
         chosen = np.where(improve, better, chosen)
+
+
+def _expected_times(moves: Floats, ends: Floats) -> Floats:
+    """Expected steps to the end of a chain with transitions (n, n) that ends with (n,).
+
+    Times beyond the reach of the equations I - moves, which round away what is small, come from
+    elimination without subtraction [grassmann1985], exact for chances of any size; times that
+    no double holds are infinite.
+    """
+    n = ends.size
+    try:
+        times: Floats = np.asarray(np.linalg.solve(np.eye(n) - moves, np.ones(n)), np.float64)
+        if times.min() >= 0.5 and times.max() <= _WELL_CONDITIONED:
+            return times
+    except np.linalg.LinAlgError:
+        pass
+    moves, ends, steps, out = moves.copy(), ends.copy(), np.ones(n), np.empty(n)
+    with np.errstate(over="ignore", divide="ignore"):
+        for k in range(n - 1, -1, -1):
+            out[k] = max(moves[k, :k].sum() + ends[k], np.finfo(np.float64).smallest_subnormal)
+            share = moves[:k, k] / out[k]
+            moves[:k, :k] += np.outer(share, moves[k, :k])
+            ends[:k] += share * ends[k]
+            steps[:k] += share * steps[k]
+        times = np.empty(n)
+        for k in range(n):
+            after = moves[k, :k] > 0.0
+            times[k] = (steps[k] + moves[k, :k][after] @ times[:k][after]) / out[k]
+    return times
 
 
 def _proper_policy(T: Floats, goal: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
