@@ -335,3 +335,30 @@ def test_every_error_of_the_library_is_a_latentmdp_error():
     for error in (ModelError, TrajectoryError, FormatError):
         assert issubclass(error, LatentMDPError)
         assert issubclass(error, ValueError)
+
+
+def test_things_of_another_kind_are_named() -> None:
+    """Swapped or wrong arguments: a TypeError that says which one and what it was."""
+    model = random_model(0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 5, rng=0)
+    psr = lm.SpectralPSR(rank=1).from_model(model)
+    plan = lm.QMDP().plan(model)
+    run = lm.LUCRL().run(model, 3, rng=0)
+    calls = {
+        "model must be a LatentMDP, got Trajectories": lambda: lm.posterior(logs, model),
+        "logs must be Trajectories, got LatentMDP": lambda: lm.posterior(model, model),
+        "estimate must be a LatentMDP, got Fit": lambda: lm.model_error(model, lm.EM(1).fit(logs)),
+        "model must be a LatentMDP, got int": lambda: lm.separation(3),
+        "psr must be a PSR, got Trajectories": lambda: lm.recover(logs, psr),
+        "logs must be Trajectories, got PSR": lambda: lm.recover(psr, psr),
+        "logs must be Trajectories, got str": lambda: lm.SpectralPSR(rank=1).fit("x"),
+        "model must be a LatentMDP, got str": lambda: lm.SpectralPSR(rank=1).from_model("x"),
+        "batch 1 must be Trajectories, got list": lambda: lm.Trajectories.concat([logs, []]),
+        "reference must be a Plan, got float": lambda: run.regret(3.0),
+        "model must be a LatentMDP, got Plan": lambda: lm.AlphaVectorPolicy(
+            [[0.0]], [0], [0], plan
+        ),
+    }
+    for message, call in calls.items():
+        with pytest.raises(TypeError, match=message):
+            call()

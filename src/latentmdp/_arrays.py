@@ -72,6 +72,13 @@ def as_integers(name: str, value: ArrayLike, dtype: type[np.integer[Any]]) -> ND
     return np.array(array, dtype=dtype, order="C")
 
 
+def require_instance(name: str, value: object, kind: type) -> None:
+    """Raise `TypeError` unless `value` is of this kind, as where arguments are swapped."""
+    if not isinstance(value, kind):
+        article = "" if kind.__name__.endswith("s") else "a "
+        raise TypeError(f"{name} must be {article}{kind.__name__}, got {type(value).__name__}")
+
+
 def positive_integer(name: str, value: Any) -> int:
     """Return `value` as an int of at least one."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

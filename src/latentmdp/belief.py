@@ -12,9 +12,9 @@ state is taken to carry no information.
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _threads
+from latentmdp import _arrays, _threads
 from latentmdp.errors import ImpossibleObservationError
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["check_smoothing", "filter_tables", "posterior"]
@@ -53,6 +53,8 @@ def posterior(
     """
     from latentmdp._kernels.belief import posteriors
 
+    require_model(model)
+    _arrays.require_instance("logs", logs, Trajectories)
     logs.validate(model)
     table, prior, initial = filter_tables(model, smoothing)
     sizes = (model.n_states, model.n_actions, model.n_rewards)

@@ -26,6 +26,8 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
     per_cell
         Divide by M S A: the mean L1 distance of one row, in [0, 2].
     """
+    for name, model in (("true", true), ("estimate", estimate)):
+        _arrays.require_instance(name, model, LatentMDP)
     if true.n_contexts != estimate.n_contexts:
         raise ValueError(
             f"the models differ in n_contexts: {true.n_contexts} and {estimate.n_contexts}"

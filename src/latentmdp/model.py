@@ -287,5 +287,4 @@ _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in 
 
 def require_model(value: object) -> None:
     """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
-    if not isinstance(value, LatentMDP):
-        raise TypeError(f"model must be a LatentMDP, got {type(value).__name__}")
+    _arrays.require_instance("model", value, LatentMDP)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp import _acting, _arrays
 from latentmdp._random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 
 if TYPE_CHECKING:
     from latentmdp._kernels.rollout import Acting
@@ -192,6 +192,7 @@ class AlphaVectorPolicy(Policy):
         model: LatentMDP,
         smoothing: float = 0.0,
     ) -> None:
+        require_model(model)
         check_smoothing(model, smoothing)
         self.__dict__["vectors"] = _arrays.frozen(_arrays.as_floats("vectors", vectors))
         self.actions = _arrays.frozen(_arrays.as_integers("actions", actions, np.int32))

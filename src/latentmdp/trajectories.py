@@ -217,7 +217,10 @@ class Trajectories:
     @classmethod
     def concat(cls, parts: Iterable[Trajectories]) -> Trajectories:
         """Join batches; sizes grow to the largest, reward values must agree."""
-        return cls._trusted(**_trajectory_parts.joined(list(parts)))
+        batches = list(parts)
+        for i, batch in enumerate(batches):
+            _arrays.require_instance(f"batch {i}", batch, Trajectories)
+        return cls._trusted(**_trajectory_parts.joined(batches))
 
     def multiplicities(self) -> NDArray[np.int64]:
         """`counts`, or ones where episodes are not counted."""

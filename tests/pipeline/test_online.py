@@ -122,3 +122,22 @@ def test_it_learns_in_a_gymnasium_environment() -> None:
 def test_bad_settings_are_refused_before_any_episode(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quick(small_world(), **settings)
+
+
+def test_the_smallest_worlds_are_learned() -> None:
+    """One step, one state, one episode: nothing to tell apart, and no reason to fail."""
+    bandit = lm.LatentMDP(np.ones((1, 1, 2, 1)), [[[0.2, 0.8]]], horizon=1)
+    for number in (1, "auto"):
+        learned = quick(bandit, n_contexts=number, episodes=60)
+        assert learned.model.n_contexts == 1
+        assert learned.policy.session().observe(0) is None
+    assert quick(small_world(), n_contexts="auto", episodes=1).returns.size == 1
+    with pytest.raises(ValueError, match="episodes of one step cannot show n_contexts=2"):
+        quick(small_world().replace(horizon=1))
+    with pytest.raises(ValueError, match="episodes=1 cannot show n_contexts=2"):
+        quick(small_world(), episodes=1)
+
+
+def test_more_contexts_than_exploring_episodes() -> None:
+    learned = quick(small_world(), n_contexts=5, explore=2, episodes=30)
+    assert learned.phases[0].episodes == 5

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Literal
 
@@ -35,7 +36,7 @@ from latentmdp.learning.support import continued, final_states
 from latentmdp.learning.tables import SharedRewards
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["choose_contexts", "initialize"]
+__all__ = ["choose_contexts", "initialize", "may_show_contexts"]
 
 _FEWEST_STARTS, _STARTS_PER_CONTEXT = 4, 2
 _FEW_CONTEXTS = 2
@@ -44,7 +45,7 @@ _FEW_CONTEXTS = 2
 def initialize(
     short: Trajectories | None,
     long: Trajectories,
-    n_contexts: int | Literal["auto"],
+    n_contexts: int | Literal["auto"] = "auto",
     *,
     method: Literal["likelihood", "psr"] = "likelihood",
     shared_rewards: bool | Literal["auto"] = "auto",
@@ -87,9 +88,11 @@ def initialize(
     if n_contexts != "auto":
         n_contexts = _arrays.positive_integer("n_contexts", n_contexts)
     began = time.perf_counter()
-    logs = checked_logs([long] if short is None else [short, long], minimum=2)
+    logs = checked_logs([long] if short is None else [short, long])
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
+    if n_contexts == "auto" and not may_show_contexts(logs):
+        n_contexts = 1
     final = final_states(logs)
     whole = [continued(part, final) for part in logs]
     work = _Initialisation(whole, whole[-1], threads, as_generator(rng), progress)
@@ -102,6 +105,12 @@ def initialize(
         n_contexts = selection.n_contexts
     fit = work.fit(n_contexts, shared_rewards)
     return dataclasses.replace(fit, selection=selection, seconds=time.perf_counter() - began)
+
+
+def may_show_contexts(logs: Sequence[Trajectories]) -> bool:
+    """Whether there are two episodes, one of them of two steps: with less, all look alike."""
+    episodes = sum(part.n_episodes for part in logs)
+    return episodes > 1 and any(part.lengths.max(initial=0) > 1 for part in logs)
 
 
 def choose_contexts(

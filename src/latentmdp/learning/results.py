@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import metrics
+from latentmdp import _arrays, metrics
 from latentmdp.learning.counts import Counts
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan
@@ -113,6 +113,7 @@ class Run:
         reference
             A plan with an upper bound; its `guarantee` gives (rho1, rho2), (1, 0) by default.
         """
+        _arrays.require_instance("reference", reference, Plan)
         if reference.upper is None:
             raise ValueError("reference: the plan has no upper bound on V*")
         lower = reference.lower

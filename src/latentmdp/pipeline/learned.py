@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import io, metrics
+from latentmdp import _arrays, io, metrics
 from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
@@ -76,6 +76,7 @@ class Learned:
 
     def regret(self, reference: Plan) -> Floats:
         """Cumulative regret, exploration included, against a plan of the true model."""
+        _arrays.require_instance("reference", reference, Plan)
         if reference.upper is None:
             raise ValueError("reference: the plan has no upper bound on V*")
         return metrics.regret(self.returns, reference.upper, reference.guarantee)

@@ -41,6 +41,7 @@ from latentmdp.pipeline.saving import Saved, read_progress, write_progress
 from latentmdp.pipeline.spectral_start import learn_from_psr
 from latentmdp.planning import Planner
 from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.space import Space
 
 __all__ = ["learn"]
 
@@ -119,8 +120,8 @@ def learn(
             checkpoint=checkpoint,
             progress=progress,
         )
-    if not growth > 1.0:
-        raise ValueError(f"growth must be above 1, got {growth}")
+    if not 1.0 < growth < np.inf:
+        raise ValueError(f"growth must be above 1 and finite, got {growth}")
     if not (np.isfinite(bonus) and bonus >= 0.0):
         raise ValueError(f"bonus must be finite and not negative, got {bonus}")
     settings = {
@@ -134,8 +135,20 @@ def learn(
         "reward_model": reward_model,
         "seed": philox_key(rng),
     }
+    place = as_world(world)
+    _require_enough(place.space, n_contexts, episodes)
     with one_writer(checkpoint):
-        return _Learning(as_world(world), settings, checkpoint, progress).run(planner)
+        return _Learning(place, settings, checkpoint, progress).run(planner)
+
+
+def _require_enough(space: Space, n_contexts: int | str, episodes: int) -> None:
+    """Refuse what no fit could do, before any episode is played."""
+    if n_contexts in (1, "auto"):
+        return
+    if space.horizon < 2:
+        raise ValueError(f"episodes of one step cannot show n_contexts={n_contexts}")
+    if episodes < int(n_contexts):
+        raise ValueError(f"episodes={episodes} cannot show n_contexts={n_contexts}")
 
 
 class _Learning:
@@ -166,7 +179,7 @@ class _Learning:
         with Progress(episodes, shown=self.progress) as bar:
             if self.played == 0:
                 blank = self.world.space.uniform_model()
-                self.play(UniformPolicy(), blank, min(self.settings["explore"], episodes))
+                self.play(UniformPolicy(), blank, min(self.exploration(), episodes))
             while self.played < episodes:
                 bar.update(self.played, self.state.phases)
                 fit = self.refit()
@@ -191,6 +204,11 @@ class _Learning:
             settings=self.identity(),
             seconds=time.perf_counter() - self.began,
         )
+
+    def exploration(self) -> int:
+        """Episodes before the first fit: as many as asked for, and one for each context."""
+        number = self.settings["n_contexts"]
+        return max(int(self.settings["explore"]), 1 if number == "auto" else int(number))
 
     def identity(self) -> dict[str, Any]:
         """What tells this run from others."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.learning.em import EM
-from latentmdp.learning.initialization import choose_contexts
+from latentmdp.learning.initialization import choose_contexts, may_show_contexts
 from latentmdp.learning.reward_form import RewardForm, preferred_reward_form
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
@@ -105,7 +105,9 @@ def _fitted(
 ) -> Fit:
     number = settings["n_contexts"]
     if number == "auto":
-        number = choose_contexts(logs, settings["max_contexts"], form, rng).n_contexts
+        number = 1
+        if may_show_contexts([logs]):
+            number = choose_contexts(logs, settings["max_contexts"], form, rng).n_contexts
     em = EM(number, restarts=settings["restarts"], reward_model=form)
     return em.fit(logs, start=_starts(previous, number), rng=rng)
 

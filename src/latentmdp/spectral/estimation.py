@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import _arrays
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.moments import (
     Moments,
     count_moments,
@@ -113,6 +113,7 @@ class SpectralPSR:
             if self.refinements:
                 raise ValueError("refinements need the logs themselves, not their moments")
             return self._build(logs, self.safeguards)
+        _arrays.require_instance("logs", logs, Trajectories)
         self._require_rank((logs.n_states, logs.n_actions, logs.n_rewards))
         moments = count_moments(logs, self.length, policy, offsets=self.offsets)
         psr = self._build(moments, self.safeguards)
@@ -131,6 +132,7 @@ class SpectralPSR:
 
     def from_model(self, model: LatentMDP, policy: SamplingPolicy = None) -> PSR:
         """The exact PSR, from the population moments of histories under `policy`."""
+        require_model(model)
         self._require_rank((model.n_states, model.n_actions, model.n_rewards))
         moments = population_moments(model, self.length, policy, offsets=self.offsets)
         return self._build(moments, safeguards=False)

@@ -256,6 +256,8 @@ def _one_by_one(logs: Trajectories) -> Trajectories:
 
 
 def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, repeats: int) -> int:
+    _arrays.require_instance("psr", psr, PSR)
+    _arrays.require_instance("logs", logs, Trajectories)
     M = psr.rank if n_contexts is None else _arrays.positive_integer("n_contexts", n_contexts)
     _arrays.positive_integer("repeats", repeats)
     if variant not in ("paper", "practical"):

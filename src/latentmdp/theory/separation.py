@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_model
 
 __all__ = ["Closest", "closest_contexts", "separation"]
 
@@ -33,6 +33,7 @@ def separation(model: LatentMDP) -> float:
 
     With a single context there is nothing to tell apart and the value is infinity.
     """
+    require_model(model)
     return min((float(d.min()) for _, _, d in _distances(model)), default=float("inf"))
 
 
