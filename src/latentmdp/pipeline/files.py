@@ -21,7 +21,7 @@ from latentmdp.io import kinds, schemas, values  # noqa: F401 (schemas registers
 from latentmdp.io.kinds import Document, Fields, Kind
 from latentmdp.pipeline.learned import Learned, Phase
 from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
-from latentmdp.pipeline.offline import Solved
+from latentmdp.pipeline.solved import Solved
 from latentmdp.planning import Plan
 
 __all__: list[str] = []
