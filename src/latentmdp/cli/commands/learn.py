@@ -67,7 +67,7 @@ def command(
         options.save(learned, run_out)
         informed = lm.QMDP().plan(world)
         reference = lm.evaluate(world, informed.policy, episodes=20_000, rng=seed).mean
-        trailing = learned.trailing_return()
+        trailing = learned.trailing_return(min(1_000, max(1, episodes // 3)))
         screen.result(
             model=str(model),
             episodes=episodes,
