@@ -62,6 +62,15 @@ def test_l_ucrl_goes_on_from_its_checkpoint(learned, tmp_path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:recovery is unreliable")
+def test_l_ucrl_is_told_what_rewards_depend_on() -> None:
+    for form, by_next_state in (("auto", False), ("state-action", False), ("transition", True)):
+        found = lm.learn(
+            world(), 2, 2_000, rng=0, method="psr", planner=lm.QMDP(), reward_model=form
+        )
+        assert found.model.rewards_depend_on_next_state == by_next_state
+
+
+@pytest.mark.filterwarnings("ignore:recovery is unreliable")
 def test_it_learns_in_a_gymnasium_environment() -> None:
     env = lm.envs.LatentMDPEnv(world())
     found = learn_from_psr(env, 2, 1_600, rng=0, short=1_200, long=300, planner=lm.QMDP())

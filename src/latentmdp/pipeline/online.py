@@ -27,6 +27,7 @@ from latentmdp import _arrays, metrics
 from latentmdp._random import RNGLike, philox_key
 from latentmdp.fit import Fit
 from latentmdp.io.lock import one_writer
+from latentmdp.learning.lucrl import LUCRL
 from latentmdp.learning.reward_form import require_reward_form
 from latentmdp.learning.worlds import World, as_world
 from latentmdp.model import LatentMDP
@@ -80,8 +81,8 @@ def learn(
     method
         "likelihood" refits on all episodes at growing intervals. "psr" is the path of [kwon2021,
         Thm. 3.5]: a PSR from short random episodes, recovery by clustering, then L-UCRL with
-        inferred contexts; it needs `n_contexts`, and of what follows it takes `planner` and
-        `checkpoint` (`latentmdp.pipeline.spectral_start` has its own settings).
+        inferred contexts; it needs `n_contexts`, and of what follows it takes `reward_model`
+        (for L-UCRL), `planner` and `checkpoint`; `pipeline.learn_from_psr` has settings of its own.
     explore
         Episodes of uniformly random actions at the beginning.
     growth
@@ -116,6 +117,7 @@ def learn(
             n_contexts,
             episodes,
             rng,
+            learner=None if reward_model == "auto" else LUCRL(reward_model=reward_model),
             planner=planner,
             checkpoint=checkpoint,
             progress=progress,
