@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _model_checks
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.errors import TrajectoryError
 
 if TYPE_CHECKING:
@@ -84,15 +85,14 @@ def fields_to_columns(logs: Trajectories) -> dict[str, NDArray[Any]]:
             f"episode {int(np.argmax(lengths == 0))} has no steps, and a table holds one row per "
             "step: drop such episodes (logs[logs.lengths > 0]), or save the logs as .npz"
         )
-    episode = np.repeat(np.arange(len(logs)), lengths)
-    place = np.arange(logs.n_steps) + episode
+    episode, before, after = steps_of(logs)
     columns: dict[str, NDArray[Any]] = {
         "episode": episode,
         "t": np.arange(logs.n_steps) - logs.offsets[episode],
-        "state": logs.states[place],
+        "state": before,
         "action": logs.actions,
         "reward": logs.rewards if logs.reward_values is None else logs.values(),
-        "next_state": logs.states[place + 1],
+        "next_state": after,
     }
     if logs.contexts is not None:
         columns["context"] = logs.contexts[episode]

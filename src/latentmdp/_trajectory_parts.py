@@ -1,12 +1,12 @@
 """Batches of episodes cut out of, gathered from, joined into and stacked from flat arrays.
 
 `cut`, `gathered` and `joined` return the fields of the new batch, valid by construction; fields
-they do not name stay as they are.
+they do not name stay as they are. `steps_of` lists all steps of all episodes one by one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,22 @@ from latentmdp.errors import TrajectoryError
 if TYPE_CHECKING:
     from latentmdp.trajectories import Trajectories
 
-__all__ = ["cut", "gathered", "joined", "stacked"]
+__all__ = ["Steps", "cut", "gathered", "joined", "stacked", "steps_of"]
+
+
+class Steps(NamedTuple):
+    """The episode of each step, and the states before and after it, in the order of `actions`."""
+
+    episode: NDArray[np.int64]
+    before: NDArray[np.int32]
+    after: NDArray[np.int32]
+
+
+def steps_of(logs: Trajectories) -> Steps:
+    """All steps of all episodes."""
+    episode = np.repeat(np.arange(len(logs)), logs.lengths)
+    place = np.arange(logs.n_steps) + episode
+    return Steps(episode, logs.states[place], logs.states[place + 1])
 
 
 def cut(logs: Trajectories, first: int, last: int) -> dict[str, Any]:

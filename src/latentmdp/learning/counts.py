@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._arrays import frozen
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.model import LatentMDP
 from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
@@ -130,11 +131,9 @@ def _counts_of_logs(logs: Trajectories, space: Space, by_next_state: bool) -> Co
             )
     counts = Counts.zero(space, by_next_state)
     T, R, nu = (a.copy() for a in (counts.transitions, counts.rewards, counts.initial))
-    episode = np.repeat(np.arange(len(logs)), logs.lengths)
+    episode, s, following = steps_of(logs)
     weight = logs.multiplicities().astype(np.float64)
     m = logs.contexts[episode]
-    place = np.arange(logs.n_steps) + episode
-    s, following = logs.states[place], logs.states[place + 1]
     np.add.at(T, (m, s, logs.actions, following), weight[episode])
     where = (m, s, logs.actions, following) if by_next_state else (m, s, logs.actions)
     np.add.at(R, (*where, logs.rewards), weight[episode])

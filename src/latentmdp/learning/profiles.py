@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Profiles", "profiles"]
@@ -27,12 +28,9 @@ class Profiles(NamedTuple):
 
 def profiles(logs: Trajectories) -> Profiles:
     """Count transitions in the first and the second half of every episode."""
-    index = np.arange(len(logs))
-    before = np.delete(logs.states, logs.offsets[1:] + index).astype(np.int64)
-    after = np.delete(logs.states, logs.offsets[:-1] + index)
-    codes = (before * logs.n_actions + logs.actions) * logs.n_states + after
+    episode, before, after = steps_of(logs)
+    codes = (before.astype(np.int64) * logs.n_actions + logs.actions) * logs.n_states + after
     cells, column = np.unique(codes, return_inverse=True)
-    episode = np.repeat(index, logs.lengths)
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]
     shape = (len(logs), cells.size)
     halves = [

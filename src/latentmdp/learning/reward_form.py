@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["RewardForm", "preferred_reward_form", "require_reward_form"]
@@ -58,12 +59,9 @@ def _shared_out(
     S, A, Z = sizes
     cells, episodes, first = [], [], 0
     for part in parts:
-        episode = np.repeat(np.arange(len(part)), part.lengths)
-        place = np.arange(part.n_steps) + episode
-        states = part.states.astype(np.int64)
-        cells.append(
-            ((states[place] * A + part.actions) * S + states[place + 1]) * Z + part.rewards
-        )
+        episode, before, after = steps_of(part)
+        pairs = before.astype(np.int64) * A + part.actions
+        cells.append((pairs * S + after) * Z + part.rewards)
         episodes.append(first + episode)
         first += len(part)
     weights = np.concatenate([part.multiplicities() for part in parts])[:, None] * responsibilities

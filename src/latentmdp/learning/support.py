@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
 
@@ -34,8 +35,7 @@ def last_states(logs: Trajectories) -> Integers:
 def tried_pairs(logs: Trajectories) -> Flags:
     """Which actions were tried in which states, shape (S, A)."""
     tried = np.zeros((logs.n_states, logs.n_actions), dtype=np.bool_)
-    episode = np.repeat(np.arange(len(logs)), logs.lengths)
-    tried[logs.states[np.arange(logs.n_steps) + episode], logs.actions] = True
+    tried[steps_of(logs).before, logs.actions] = True
     return tried
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.learning.mixture import MixtureLikelihood, Parameters
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
@@ -36,11 +37,11 @@ class SharedRewards:
         n_rows = S * A * S if by_next_state else S * A
         counts = np.zeros(n_rows * Z)
         for part in logs:
-            ends = part.offsets[1:] + np.arange(len(part))
-            row = np.delete(part.states, ends).astype(np.int64) * A + part.actions
+            episode, before, after = steps_of(part)
+            row = before.astype(np.int64) * A + part.actions
             if by_next_state:
-                row = row * S + np.delete(part.states, ends - part.lengths)
-            weights = np.repeat(part.multiplicities(), part.lengths)
+                row = row * S + after
+            weights = part.multiplicities()[episode]
             counts += np.bincount(row * Z + part.rewards, weights=weights, minlength=n_rows * Z)
         self.counts = counts.reshape(n_rows, Z)
         self.shape = (S, A, S, Z) if by_next_state else (S, A, Z)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.space import Space
 from latentmdp.trajectories import Trajectories
 
@@ -14,9 +15,8 @@ Floats = NDArray[np.float64]
 def visit_counts(logs: Trajectories, responsibilities: Floats, space: Space) -> Floats:
     """Sum over episodes of p(m | episode) times its visits of (s, a), shape (M, S, A)."""
     cells = space.n_states * space.n_actions
-    episode = np.repeat(np.arange(len(logs)), logs.lengths)
-    states = logs.states[np.arange(logs.n_steps) + episode].astype(np.int64)
-    pair = states * space.n_actions + logs.actions
+    episode, before, _ = steps_of(logs)
+    pair = before.astype(np.int64) * space.n_actions + logs.actions
     shares = responsibilities * logs.multiplicities()[:, None]
     counts = [np.bincount(pair, weights=share[episode], minlength=cells) for share in shares.T]
     return np.asarray(np.stack(counts).reshape(-1, space.n_states, space.n_actions), np.float64)

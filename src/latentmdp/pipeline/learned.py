@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays, io, metrics
-from latentmdp.errors import FormatError
+from latentmdp import _arrays, metrics
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
+from latentmdp.pipeline.outcome import Outcome
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
-from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Learned", "Phase"]
@@ -36,7 +33,7 @@ class Phase(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(Outcome):
     """The outcome of `learn`.
 
     Attributes
@@ -53,6 +50,8 @@ class Learned:
     logs
         All episodes played; with method="psr" those of the exploration.
     """
+
+    _of: ClassVar[str] = "learn"
 
     returns: Floats
     policy: Policy
@@ -80,20 +79,3 @@ class Learned:
         if reference.upper is None:
             raise ValueError("reference: the plan has no upper bound on V*")
         return metrics.regret(self.returns, reference.upper, reference.guarantee)
-
-    @cached_property
-    def diagnosis(self) -> Diagnosis:
-        """The assumptions of the theory, measured on the model found."""
-        return diagnose(self.model)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
-        io.save(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Learned:
-        """Read what `save` wrote."""
-        found = io.load(path)
-        if not isinstance(found, cls):
-            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `learn`")
-        return found

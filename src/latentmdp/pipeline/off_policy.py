@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
 from latentmdp.trajectories import Trajectories
@@ -68,8 +69,8 @@ class LoggedEstimate(NamedTuple):
 def behaviour_policy(logs: Trajectories) -> Floats:
     """How often each action was taken in each state, shape (S, A); uniform where never seen."""
     S, A = logs.n_states, logs.n_actions
-    episode = np.repeat(np.arange(len(logs)), logs.lengths)
-    pair = logs.states[np.arange(logs.n_steps) + episode].astype(np.int64) * A + logs.actions
+    episode, before, _ = steps_of(logs)
+    pair = before.astype(np.int64) * A + logs.actions
     weights = logs.multiplicities()[episode].astype(np.float64)
     counts = np.bincount(pair, weights=weights, minlength=S * A).reshape(S, A)
     total = counts.sum(axis=1, keepdims=True)

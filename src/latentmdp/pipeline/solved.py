@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from latentmdp import io
-from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.pipeline.off_policy import Interval, LoggedEstimate
+from latentmdp.pipeline.outcome import Outcome
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
-from latentmdp.theory.diagnosis import Diagnosis, diagnose
 
 __all__ = ["SolveWarning", "Solved"]
 
@@ -24,7 +20,7 @@ class SolveWarning(UserWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class Solved(Outcome):
     """The outcome of `solve`.
 
     Attributes
@@ -53,6 +49,8 @@ class Solved:
         What `solve` was asked; `seed` is None where it was not a number.
     """
 
+    _of: ClassVar[str] = "solve"
+
     policy: Policy
     plan: Plan
     model: LatentMDP
@@ -72,20 +70,3 @@ class Solved:
             f"Solved({self.model.n_contexts} contexts, {self.value} per episode"
             f"{f', {len(self.warnings)} warnings' if self.warnings else ''})"
         )
-
-    @cached_property
-    def diagnosis(self) -> Diagnosis:
-        """The assumptions of the theory, measured on the model found."""
-        return diagnose(self.model)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
-        io.save(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Solved:
-        """Read what `save` wrote."""
-        found = io.load(path)
-        if not isinstance(found, cls):
-            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `solve`")
-        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR
 from latentmdp.trajectories import Trajectories
@@ -108,10 +109,9 @@ def responsibilities_of(per_context: Floats) -> tuple[Floats, Floats]:
 def _cells(logs: Trajectories, sizes: tuple[int, int, int]) -> tuple[Integers, Integers]:
     """Number of the transition (s, a, s', z) of each step, and the episode of the step."""
     S, A, Z = sizes
-    episodes = np.repeat(np.arange(len(logs)), logs.lengths)
-    before = np.arange(logs.n_steps) + episodes
-    pair = logs.states[before].astype(np.int64) * A + logs.actions
-    return (pair * S + logs.states[before + 1]) * Z + logs.rewards, episodes
+    episodes, before, after = steps_of(logs)
+    pair = before.astype(np.int64) * A + logs.actions
+    return (pair * S + after) * Z + logs.rewards, episodes
 
 
 def _mixed(table: Floats, share: float) -> Floats:

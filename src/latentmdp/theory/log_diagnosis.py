@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._random import RNGLike, as_generator
+from latentmdp._trajectory_parts import steps_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories
 
@@ -151,19 +152,9 @@ def diagnose_logs(
     )
 
 
-def _transitions(logs: Trajectories) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """State before and after every step."""
-    first = np.ones(logs.states.size, dtype=bool)
-    last = np.ones(logs.states.size, dtype=bool)
-    episodes = np.arange(len(logs))
-    last[logs.offsets[1:] + episodes] = False
-    first[logs.offsets[:-1] + episodes] = False
-    return logs.states[last], logs.states[first]
-
-
 def _visits(logs: Trajectories, weights: NDArray[np.int64]) -> NDArray[np.int64]:
     S, A = logs.n_states, logs.n_actions
-    before, _ = _transitions(logs)
+    before = steps_of(logs).before
     counts = np.bincount(
         before.astype(np.int64) * A + logs.actions, np.repeat(weights, logs.lengths), S * A
     )
@@ -226,7 +217,7 @@ def _connected(logs: Trajectories) -> bool:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    before, after = _transitions(logs)
+    _, before, after = steps_of(logs)
     S = logs.n_states
     graph = coo_array((np.ones(before.size), (before, after)), shape=(S, S))
     _, labels = connected_components(graph, directed=False)
