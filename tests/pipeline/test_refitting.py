@@ -36,6 +36,20 @@ def test_the_number_of_contexts_is_found(world) -> None:
     assert settled.n_contexts == fit.model.n_contexts == 2
 
 
+def test_contexts_once_found_are_kept(world) -> None:
+    """Episodes that show nothing of the contexts do not make them disappear."""
+    rng, settings = np.random.default_rng(0), {**SETTINGS, "n_contexts": "auto"}
+    fit, settled = refit(history(world, 400), None, None, settings, rng)
+    same = world.replace(
+        transitions=np.repeat(world.transitions[:1], 2, axis=0),
+        rewards=np.repeat(world.reward_probs[:1], 2, axis=0),
+    )
+    alone, few = refit(history(same, 800), None, None, settings, rng)
+    assert (settled.n_contexts, few.n_contexts, alone.model.n_contexts) == (2, 1, 1)
+    _, kept = refit(history(same, 800), fit.model, settled, settings, rng)
+    assert kept.n_contexts == 2
+
+
 def test_the_form_of_the_rewards_is_found(world) -> None:
     rng = np.random.default_rng(0)
     for model, by_next_state in ((world, False), (lm.make("visitor"), True)):

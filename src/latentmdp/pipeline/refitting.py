@@ -4,6 +4,9 @@ Every fit is EM over all episodes so far: the previous estimate and fresh starts
 does not estimate by itself is settled whenever the data have doubled: how many contexts there are
 (if that is to be found), whether rewards depend on the next state (if that is to be found), and
 how strongly to smooth.
+
+The number of contexts found never falls while the form of the rewards stays: the better a policy
+is, the less its episodes show of what the contexts differ in, and what was once clear still holds.
 """
 
 from __future__ import annotations
@@ -81,11 +84,12 @@ def _settle(
     if settings["reward_model"] == "auto":
         by_next = previous is not None and previous.rewards_depend_on_next_state
         form = "transition" if by_next else "state-action"
-    fit = _fitted(logs, previous, form, settings, rng)
+    least = 1 if previous is None else previous.n_contexts
+    fit = _fitted(logs, previous, least, form, settings, rng)
     if settings["reward_model"] == "auto":
         better = preferred_reward_form(logs, fit.responsibilities)
         if better != form:
-            form, fit = better, _fitted(logs, fit.model, better, settings, rng)
+            form, fit = better, _fitted(logs, fit.model, 1, better, settings, rng)
     settled = Settled(
         len(logs),
         fit.model.n_contexts,
@@ -99,15 +103,17 @@ def _settle(
 def _fitted(
     logs: Trajectories,
     previous: LatentMDP | None,
+    least: int,
     form: RewardForm,
     settings: dict[str, Any],
     rng: np.random.Generator,
 ) -> Fit:
     number = settings["n_contexts"]
     if number == "auto":
-        number = 1
+        number = least
         if may_show_contexts([logs]):
-            number = choose_contexts(logs, settings["max_contexts"], form, rng).n_contexts
+            found = choose_contexts(logs, settings["max_contexts"], form, rng).n_contexts
+            number = max(least, found)
     em = EM(number, restarts=settings["restarts"], reward_model=form)
     return em.fit(logs, start=_starts(previous, number), rng=rng)
 
