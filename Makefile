@@ -38,7 +38,7 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name.run; done
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
-	$(BIN)/python -m latentmdp.report.explanation docs/explanation/pictures > /dev/null
+	$(BIN)/python -m latentmdp.report.docs_figures docs/explanation/pictures > /dev/null
 	$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 

@@ -9,9 +9,9 @@ from numba import njit
 from timing import best_seconds
 
 import latentmdp as lm
-from latentmdp._threads import Team
-from latentmdp.learning.encoding import Encoder
-from latentmdp.learning.episodes import Episodes
+from latentmdp.engines.threads import Team
+from latentmdp.estimation.encoding import Encoder
+from latentmdp.estimation.episodes import Episodes
 
 TRANSITIONS = 1_000_000
 

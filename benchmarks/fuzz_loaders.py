@@ -44,7 +44,7 @@ def loaders():
     import latentmdp as lm
     from latentmdp.experiments.manifest import FILE, Experiment, read_experiment, write_experiment
     from latentmdp.experiments.results import read_result, write_result
-    from latentmdp.learning import Run
+    from latentmdp.online import Run
     from latentmdp.testing import random_model
 
     model = random_model(0, contexts=2, states=3, actions=2, horizon=4)

@@ -22,7 +22,7 @@ import numpy as np
 
 import latentmdp as lm
 from latentmdp.experiments.starts import labelled_samples, unrelated_model
-from latentmdp.learning import Run
+from latentmdp.online import Run
 
 SEEDS = range(5)
 

@@ -16,7 +16,7 @@ import numpy as np
 from lucrl_bars import instance
 
 import latentmdp as lm
-from latentmdp.learning.baselines import qmdp_on_truth
+from latentmdp.online.baselines import qmdp_on_truth
 
 K = 100_000
 SEEDS = range(5)

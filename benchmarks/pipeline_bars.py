@@ -70,7 +70,7 @@ def solve_bars(seeds):
         logs = lm.simulate(model, lm.UniformPolicy(), LOGGED, rng=seed).without_contexts()
         began = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", lm.pipeline.SolveWarning)
+            warnings.simplefilter("ignore", lm.offline.SolveWarning)
             solved = lm.solve(logs, 7, rng=seed)
         seconds.append(time.perf_counter() - began)
         value = lm.evaluate(model, solved.policy, episodes=100_000, rng=seed).mean

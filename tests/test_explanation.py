@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from latentmdp.report.explanation import PICTURES, write_pictures
+from latentmdp.report.docs_figures import PICTURES, write_pictures
 
 PAGES = Path(__file__).parents[1] / "docs" / "explanation"
 

@@ -13,12 +13,14 @@ from latentmdp._version import __version__
 if TYPE_CHECKING:
     from latentmdp import (
         deterministic,
+        engines,
         envs,
+        estimation,
         experiments,
         instances,
         io,
-        learning,
-        pipeline,
+        offline,
+        online,
         planning,
         spectral,
         testing,
@@ -26,15 +28,14 @@ if TYPE_CHECKING:
     )
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError, RecoveryError
+    from latentmdp.estimation import EM, initialize
     from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
-    from latentmdp.learning import LUCRL, Bonus
-    from latentmdp.learning.em import EM
-    from latentmdp.learning.initialization import initialize
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.pipeline import learn, solve
+    from latentmdp.offline import solve
+    from latentmdp.online import learn
     from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
@@ -68,18 +69,20 @@ __all__ = [
     "clustering_accuracy",
     "deterministic",
     "diagnose",
+    "engines",
     "envs",
+    "estimation",
     "evaluate",
     "experiments",
     "initialize",
     "instances",
     "io",
     "learn",
-    "learning",
     "load",
     "make",
     "model_error",
-    "pipeline",
+    "offline",
+    "online",
     "planning",
     "posterior",
     "recover",
@@ -95,12 +98,12 @@ __all__ = [
 
 _HOMES = {
     "AlphaVectorPolicy": "policies",
-    "Bonus": "learning",
-    "EM": "learning.em",
+    "Bonus": "online",
+    "EM": "estimation",
     "Exact": "planning",
     "Fit": "fit",
     "HSVI": "planning",
-    "LUCRL": "learning",
+    "LUCRL": "online",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
@@ -117,8 +120,8 @@ _HOMES = {
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
     "evaluate": "planning",
-    "initialize": "learning.initialization",
-    "learn": "pipeline",
+    "initialize": "estimation",
+    "learn": "online",
     "load": "io",
     "make": "instances",
     "model_error": "metrics",
@@ -128,16 +131,18 @@ _HOMES = {
     "save": "io",
     "separation": "theory",
     "simulate": "simulation",
-    "solve": "pipeline",
+    "solve": "offline",
 }
 _SUBPACKAGES = (
     "deterministic",
+    "engines",
     "envs",
+    "estimation",
     "experiments",
     "instances",
     "io",
-    "learning",
-    "pipeline",
+    "offline",
+    "online",
     "planning",
     "spectral",
     "testing",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 
 if TYPE_CHECKING:
     from latentmdp._kernels.rollout import Acting
@@ -21,8 +22,6 @@ __all__ = [
     "require_fit",
     "stochastic",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def stochastic(probabilities: Floats) -> Acting:
@@ -65,7 +64,7 @@ def one_vector_per_action(
     """Labels and offsets of groups that hold each action once, in order."""
     labels = np.tile(np.arange(n_actions, dtype=np.int32), groups)
     offsets = np.arange(0, groups * n_actions + 1, n_actions, dtype=np.int64)
-    return _arrays.frozen(labels), _arrays.frozen(offsets)
+    return arrays.frozen(labels), arrays.frozen(offsets)
 
 
 def require_fit(n_layers: int, n_states: int, model: LatentMDP) -> None:

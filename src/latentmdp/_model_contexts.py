@@ -9,14 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from latentmdp._util.arrays import Floats
 
 if TYPE_CHECKING:
     from latentmdp.model import LatentMDP
 
 __all__ = ["distances", "mixture", "require_same_space", "subset"]
-
-Floats = NDArray[np.float64]
 
 
 def subset(model: LatentMDP, contexts: Iterable[int]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays, _model_checks
+from latentmdp._util import arrays, validation
 from latentmdp.errors import TrajectoryError
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ _DTYPES: dict[str, type[np.integer[Any]]] = {
 _OPTIONAL = ("contexts", "counts")
 
 
-def flat_fields(reward_values: ArrayLike | None, **arrays: Any) -> dict[str, Any]:
+def flat_fields(reward_values: ArrayLike | None, **given: Any) -> dict[str, Any]:
     """Copies of the arguments of `Trajectories`, of the right types and sizes."""
     try:
         fields: dict[str, Any] = {
             name: None
-            if name in _OPTIONAL and arrays[name] is None
-            else _arrays.as_integers(name, arrays[name], dtype)
+            if name in _OPTIONAL and given[name] is None
+            else arrays.as_integers(name, given[name], dtype)
             for name, dtype in _DTYPES.items()
         }
         fields["reward_values"] = (
-            None if reward_values is None else _model_checks.reward_values(reward_values)
+            None if reward_values is None else validation.reward_values(reward_values)
         )
         _check_layout(fields)
     except ValueError as error:
@@ -74,7 +74,7 @@ def _check_layout(fields: dict[str, Any]) -> None:
 def flat_arrays(states: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> Flat:
     """The layout of episodes of equal length L, from (N, L+1), (N, L) and (N, L)."""
     named = {"states": states, "actions": actions, "rewards": rewards}
-    s, a, r = (_arrays.to_array(name, value) for name, value in named.items())
+    s, a, r = (arrays.to_array(name, value) for name, value in named.items())
     if a.ndim != 2 or r.shape != a.shape or s.shape != (a.shape[0], a.shape[1] + 1):
         raise TrajectoryError(
             "states, actions and rewards must have shapes (N, L+1), (N, L) and (N, L), got "
@@ -113,7 +113,7 @@ def _chained(parts: Sequence[Sequence[int]]) -> NDArray[Any]:
 def size(name: str, declared: int | None, array: NDArray[np.int32]) -> int:
     """A declared size of the space, or what the data show."""
     seen = int(array.max()) + 1 if array.size else 1
-    return seen if declared is None else _arrays.positive_integer(name, declared)
+    return seen if declared is None else arrays.positive_integer(name, declared)
 
 
 def check_sizes(logs: Trajectories, n_states: int, n_actions: int, n_rewards: int) -> None:

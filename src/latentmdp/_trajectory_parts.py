@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
 from latentmdp.errors import TrajectoryError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def joined(batches: list[Trajectories]) -> dict[str, Any]:
         raise ValueError("concat needs at least one batch")
     values = batches[0].reward_values
     for i, batch in enumerate(batches):
-        if not _arrays.same(values, batch.reward_values):
+        if not arrays.same(values, batch.reward_values):
             raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
         if (batch.contexts is None) != (batches[0].contexts is None):
             raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")

@@ -10,16 +10,16 @@ state is taken to carry no information.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp import _arrays, _threads
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["check_smoothing", "filter_tables", "posterior"]
 
-Floats = NDArray[np.float64]
 
 _BLOCK = 1 << 14
 
@@ -54,17 +54,17 @@ def posterior(
     from latentmdp._kernels.belief import posteriors
 
     require_model(model)
-    _arrays.require_instance("logs", logs, Trajectories)
+    arrays.require_instance("logs", logs, Trajectories)
     logs.validate(model)
     table, prior, initial = filter_tables(model, smoothing)
     sizes = (model.n_states, model.n_actions, model.n_rewards)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
 
     def work(first: int, last: int) -> tuple[int, int]:
-        arrays = (logs.states, logs.actions, logs.rewards, logs.offsets)
-        return posteriors(table, sizes, prior, initial, *arrays, first, last, along, out)
+        flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
+        return posteriors(table, sizes, prior, initial, *flat, first, last, along, out)
 
-    for episode, step in _threads.run_blocks(work, _threads.blocks(len(logs), _BLOCK), threads):
+    for episode, step in run_blocks(work, blocks(len(logs), _BLOCK), threads):
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Fit", "FitWarning", "shares_of"]
 
-Floats = NDArray[np.float64]
 
 _UNSEEN = 1e-12
 """Probability given to an observation that no context allows: it then favours none of them."""
@@ -49,7 +49,7 @@ class Fit:
         Pseudo-counts of the pooled model in every row of transitions and of rewards.
     n_parameters : int
         Number of free parameters.
-    selection : learning.selection.ContextSelection or None
+    selection : estimation.n_contexts.ContextSelection or None
         How the number of contexts was chosen, where it was.
     seconds : float
         Wall-clock time of the whole fit.

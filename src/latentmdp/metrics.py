@@ -5,15 +5,14 @@ linear assignment.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
 __all__ = ["clustering_accuracy", "model_error", "regret"]
-
-Floats = NDArray[np.float64]
 
 
 def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False) -> float:
@@ -27,7 +26,7 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
         Divide by M S A: the mean L1 distance of one row, in [0, 2].
     """
     for name, model in (("true", true), ("estimate", estimate)):
-        _arrays.require_instance(name, model, LatentMDP)
+        arrays.require_instance(name, model, LatentMDP)
     if true.n_contexts != estimate.n_contexts:
         raise ValueError(
             f"the models differ in n_contexts: {true.n_contexts} and {estimate.n_contexts}"
@@ -40,8 +39,8 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
 
 def clustering_accuracy(contexts: ArrayLike, labels: ArrayLike) -> float:
     """Share of episodes whose label is right under the best matching of labels to contexts."""
-    truth = _arrays.as_integers("contexts", contexts, np.int64)
-    found = _arrays.as_integers("labels", labels, np.int64)
+    truth = arrays.as_integers("contexts", contexts, np.int64)
+    found = arrays.as_integers("labels", labels, np.int64)
     if truth.shape != found.shape:
         raise ValueError(
             f"contexts and labels must be equally long, got shapes {truth.shape} and {found.shape}"

@@ -21,14 +21,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from latentmdp import _arrays, _model_checks, _model_contexts
+from latentmdp import _model_contexts
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import ModelError
 
 __all__ = ["LatentMDP", "require_model"]
-
-Floats = NDArray[np.float64]
 
 
 class LatentMDP:
@@ -96,30 +96,30 @@ class LatentMDP:
         allow_unvisited: bool = False,
     ) -> None:
         try:
-            T = _model_checks.transitions(transitions, allow_unvisited)
+            T = validation.transitions(transitions, allow_unvisited)
             M, S, A, _ = T.shape
-            values = _model_checks.reward_values(reward_values)
+            values = validation.reward_values(reward_values)
             fields = {
                 "transitions": T,
-                "reward_probs": _model_checks.rewards(rewards, values, T, allow_unvisited),
+                "reward_probs": validation.rewards(rewards, values, T, allow_unvisited),
                 "reward_values": values,
-                "initial": _model_checks.initial(initial, M, S, allow_unvisited),
-                "weights": _model_checks.weights(weights, M),
-                "bonus": _model_checks.bonus("bonus", bonus, (M, S, A)),
-                "initial_bonus": _model_checks.bonus("initial_bonus", initial_bonus, (M,)),
+                "initial": validation.initial(initial, M, S, allow_unvisited),
+                "weights": validation.weights(weights, M),
+                "bonus": validation.bonus("bonus", bonus, (M, S, A)),
+                "initial_bonus": validation.bonus("initial_bonus", initial_bonus, (M,)),
             }
             scalars = {
-                "horizon": _arrays.positive_integer("horizon", horizon),
-                "discount": _model_checks.discount(discount),
-                "context_names": _model_checks.names("context_names", context_names, M),
-                "state_names": _model_checks.names("state_names", state_names, S),
-                "action_names": _model_checks.names("action_names", action_names, A),
+                "horizon": arrays.positive_integer("horizon", horizon),
+                "discount": validation.discount(discount),
+                "context_names": validation.names("context_names", context_names, M),
+                "state_names": validation.names("state_names", state_names, S),
+                "action_names": validation.names("action_names", action_names, A),
                 "allow_unvisited": bool(allow_unvisited),
             }
         except ValueError as error:
             raise ModelError(str(error)) from None
-        _arrays.store(self, fields)
-        _arrays.store(self, scalars)
+        arrays.store(self, fields)
+        arrays.store(self, scalars)
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -129,7 +129,7 @@ class LatentMDP:
         """
         self = cls.__new__(cls)
         self.__dict__.update({name: like.__dict__[name] for name in _FIELDS})
-        _arrays.store(self, fields)
+        arrays.store(self, fields)
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -189,7 +189,7 @@ class LatentMDP:
     @cached_property
     def _packed(self) -> Floats:
         packed = np.ascontiguousarray(np.moveaxis(self.observation_probs(), 0, -1))
-        return _arrays.frozen(packed)
+        return arrays.frozen(packed)
 
     def lanes(self) -> tuple[Floats, Floats]:
         """Transitions (M, S', n) and planning rewards (M, n) as backward induction reads them."""
@@ -258,7 +258,7 @@ class LatentMDP:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LatentMDP):
             return NotImplemented
-        return all(_arrays.same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
+        return all(arrays.same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint())
@@ -267,7 +267,7 @@ class LatentMDP:
         return {name: self.__dict__[name] for name in _FIELDS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _arrays.store(self, state)
+        arrays.store(self, state)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])
@@ -287,4 +287,4 @@ _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in 
 
 def require_model(value: object) -> None:
     """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
-    _arrays.require_instance("model", value, LatentMDP)
+    arrays.require_instance("model", value, LatentMDP)

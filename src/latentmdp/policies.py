@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _acting, _arrays
-from latentmdp._random import RNGLike
+from latentmdp import _acting
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP, require_model
 
@@ -33,8 +35,6 @@ __all__ = [
     "Policy",
     "UniformPolicy",
 ]
-
-Floats = NDArray[np.float64]
 
 
 class History(NamedTuple):
@@ -115,13 +115,13 @@ class MarkovPolicy(Policy):
             raise ValueError(f"actions must not be empty, got shape {array.shape}")
         if array.dtype.kind in "iu" and array.ndim in (1, 2):
             layers = np.atleast_2d(array)
-            flat = _arrays.as_integers("actions", layers.ravel(), np.int32)
-            self.actions, self.probabilities = _arrays.frozen(flat.reshape(layers.shape)), None
+            flat = arrays.as_integers("actions", layers.ravel(), np.int32)
+            self.actions, self.probabilities = arrays.frozen(flat.reshape(layers.shape)), None
         elif (array.dtype.kind == "f" and array.ndim == 2) or array.ndim == 3:
-            rows = _arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
-            tolerance = _arrays.row_tolerance(array)
-            rows = _arrays.distributions("actions", rows, ("time", "state"), tolerance=tolerance)
-            self.actions, self.probabilities = None, _arrays.frozen(rows)
+            rows = arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
+            tolerance = arrays.row_tolerance(array)
+            rows = arrays.distributions("actions", rows, ("time", "state"), tolerance=tolerance)
+            self.actions, self.probabilities = None, arrays.frozen(rows)
         else:
             raise ValueError(
                 "actions must be integers of shape (S,) or (H, S), or probabilities of shape "
@@ -194,9 +194,9 @@ class AlphaVectorPolicy(Policy):
     ) -> None:
         require_model(model)
         check_smoothing(model, smoothing)
-        self.__dict__["vectors"] = _arrays.frozen(_arrays.as_floats("vectors", vectors))
-        self.actions = _arrays.frozen(_arrays.as_integers("actions", actions, np.int32))
-        self.offsets = _arrays.frozen(_arrays.as_integers("offsets", offsets, np.int64))
+        self.__dict__["vectors"] = arrays.frozen(arrays.as_floats("vectors", vectors))
+        self.actions = arrays.frozen(arrays.as_integers("actions", actions, np.int32))
+        self.offsets = arrays.frozen(arrays.as_integers("offsets", offsets, np.int64))
         self.model, self.smoothing = model, float(smoothing)
         self.n_layers = (self.offsets.size - 1) // model.n_states
         n, S = self.actions.size, model.n_states
@@ -241,7 +241,7 @@ class AlphaVectorPolicy(Policy):
         shape = (self.n_layers, self.model.n_states, self.model.n_actions, self.model.n_contexts)
         values = np.empty(shape)
         interleave(self._lanes, values)
-        return _arrays.frozen(values.reshape(-1, self.model.n_contexts))
+        return arrays.frozen(values.reshape(-1, self.model.n_contexts))
 
     @cached_property
     def _tables(self) -> tuple[Floats, Floats, Floats]:

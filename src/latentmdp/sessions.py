@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from latentmdp.policies import Policy
 
 __all__ = ["BatchSession", "Session", "SessionError"]
-
-Floats = NDArray[np.float64]
 
 
 class SessionError(LatentMDPError):
@@ -54,7 +53,7 @@ class BatchSession:
         self, policy: Policy, model: LatentMDP, individuals: int, rng: RNGLike = None
     ) -> None:
         self.model = model
-        self.individuals = _arrays.positive_integer("individuals", individuals)
+        self.individuals = arrays.positive_integer("individuals", individuals)
         self.t = 0
         self._acting = policy.acting(model)
         self._sizes = (model.n_states, model.n_actions, model.n_rewards)
@@ -120,7 +119,7 @@ class BatchSession:
             actions = np.empty(self.individuals, np.int32)
             n_states = self.model.n_states
             decide(self._acting, n_states, self.t, self._key, self._beliefs, self._states, actions)
-            self._actions = _arrays.frozen(actions)
+            self._actions = arrays.frozen(actions)
         return self._actions
 
     def _require_time_left(self) -> None:
@@ -129,7 +128,7 @@ class BatchSession:
 
     def _checked(self, name: str, values: ArrayLike) -> NDArray[np.int32]:
         """`states` or `actions`, one for every individual and within the model's range."""
-        checked = _arrays.as_integers(name, values, np.int32)
+        checked = arrays.as_integers(name, values, np.int32)
         if checked.size != self.individuals:
             raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")
         limit = getattr(self.model, f"n_{name}")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays, _threads
-from latentmdp._random import RNGLike, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.policies import History, HistoryPolicy, Policy
 from latentmdp.trajectories import Trajectories
@@ -53,7 +54,7 @@ def simulate(
         With the true contexts.
     """
     require_model(model)
-    episodes = _arrays.positive_integer("episodes", episodes)
+    episodes = arrays.positive_integer("episodes", episodes)
     if first_episode < 0:
         raise ValueError(f"first_episode must not be negative, got {first_episode}")
     key = np.uint64(philox_key(rng))
@@ -106,7 +107,7 @@ def _play_compiled(
         rollout(world, acting, key, first_episode + start, *parts)
 
     block = max(1, _BLOCK_STEPS // model.horizon)
-    _threads.run_blocks(work, _threads.blocks(len(out[0]), block), threads)
+    run_blocks(work, blocks(len(out[0]), block), threads)
 
 
 def _play_callable(
@@ -149,7 +150,7 @@ def world_tables(model: LatentMDP) -> World:
     outcomes = model.observation_probs().reshape(M, S, A, S * Z)
     empty = outcomes.sum(axis=-1) == 0.0
     if empty.any():
-        m, s, a = _arrays.first_index(empty)
+        m, s, a = arrays.first_index(empty)
         raise ValueError(
             f"cannot simulate: context {m}, state {s}, action {a} was never visited, so what "
             "follows it is unknown"

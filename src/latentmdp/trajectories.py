@@ -17,21 +17,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays, _trajectory_checks, _trajectory_parts
+from latentmdp import _trajectory_checks, _trajectory_parts
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Indices
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
 __all__ = ["Episode", "Trajectories"]
 
-Integers = NDArray[np.int32]
-
 
 class Episode(NamedTuple):
     """One episode: L+1 states, L actions, L reward indices and, if it is known, the context."""
 
-    states: Integers
-    actions: Integers
-    rewards: Integers
+    states: Indices
+    actions: Indices
+    rewards: Indices
     context: int | None
 
 
@@ -55,11 +55,11 @@ class Trajectories:
         Naming the array, or the episode and the step.
     """
 
-    states: Integers
-    actions: Integers
-    rewards: Integers
+    states: Indices
+    actions: Indices
+    rewards: Indices
     offsets: NDArray[np.int64]
-    contexts: Integers | None
+    contexts: Indices | None
     counts: NDArray[np.int64] | None
     n_states: int
     n_actions: int
@@ -92,7 +92,7 @@ class Trajectories:
             _trajectory_checks.check_sizes(self, self.n_states, self.n_actions, self.n_rewards)
 
     def _fill(self, fields: dict[str, Any], n_states: int | None, n_actions: int | None) -> None:
-        _arrays.store(self, fields)
+        arrays.store(self, fields)
         self.__dict__["n_states"] = _trajectory_checks.size("n_states", n_states, self.states)
         self.__dict__["n_actions"] = _trajectory_checks.size("n_actions", n_actions, self.actions)
 
@@ -138,13 +138,13 @@ class Trajectories:
         are called by integers or strings and kept in sorted order. An episode of no steps has no
         row, so a table cannot hold it.
         """
-        from latentmdp._tables import columns_to_fields
+        from latentmdp._util.long_table import columns_to_fields
 
         return cls(**columns_to_fields(table, **sizes))
 
     def to_table(self) -> dict[str, NDArray[Any]]:
         """The columns `from_table` reads, one row per step; rewards as values where known."""
-        from latentmdp._tables import fields_to_columns
+        from latentmdp._util.long_table import fields_to_columns
 
         return fields_to_columns(self)
 
@@ -209,7 +209,7 @@ class Trajectories:
 
     def with_contexts(self, contexts: ArrayLike) -> Trajectories:
         """The same episodes with the given contexts."""
-        labels = _arrays.as_integers("contexts", contexts, np.int32)
+        labels = arrays.as_integers("contexts", contexts, np.int32)
         if labels.size != len(self):
             raise TrajectoryError(f"contexts must have {len(self)} entries, got {labels.size}")
         return self._with(contexts=labels)
@@ -219,7 +219,7 @@ class Trajectories:
         """Join batches; sizes grow to the largest, reward values must agree."""
         batches = list(parts)
         for i, batch in enumerate(batches):
-            _arrays.require_instance(f"batch {i}", batch, Trajectories)
+            arrays.require_instance(f"batch {i}", batch, Trajectories)
         return cls._trusted(**_trajectory_parts.joined(batches))
 
     def multiplicities(self) -> NDArray[np.int64]:
@@ -246,7 +246,7 @@ class Trajectories:
         merged["counts"] = np.rint(counts).astype(np.int64)
         return self._with(**merged), inverse
 
-    def as_arrays(self) -> tuple[Integers, Integers, Integers]:
+    def as_arrays(self) -> tuple[Indices, Indices, Indices]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
         return _trajectory_parts.stacked(self)
 
@@ -275,13 +275,13 @@ class Trajectories:
         raise AttributeError("Trajectories are immutable")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _arrays.store(self, state)
+        arrays.store(self, state)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trajectories):
             return NotImplemented
         return (self.n_states, self.n_actions) == (other.n_states, other.n_actions) and all(
-            _arrays.same(self.__dict__[name], other.__dict__[name]) for name in _ARRAYS
+            arrays.same(self.__dict__[name], other.__dict__[name]) for name in _ARRAYS
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from support import random_model
 
 import latentmdp as lm
 from latentmdp.cli.app import COMMANDS, app
-from latentmdp.learning import Run
+from latentmdp.online import Run
 
 
 def test_make_gives_what_the_library_gives(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 from command_line import run, run_json
 
 import latentmdp as lm
-from latentmdp.learning import Run
+from latentmdp.online import Run
 
 
 def test_lucrl_runs_what_the_library_runs(model, tmp_path):

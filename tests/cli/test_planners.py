@@ -5,8 +5,8 @@ from command_line import run, run_json
 from support import random_model
 
 import latentmdp as lm
+from latentmdp.cli.bounds_display import closing_bounds
 from latentmdp.cli.choices import PLANNERS
-from latentmdp.cli.live import closing_bounds
 from latentmdp.cli.screen import Screen
 
 

@@ -8,7 +8,7 @@ from small_worlds import small
 
 import latentmdp as lm
 from latentmdp.envs import LatentMDPEnv, MixtureEnv, adapt, tabular_model
-from latentmdp.learning.baselines import PosteriorSampling, uniform
+from latentmdp.online.baselines import PosteriorSampling, uniform
 
 
 class Corridor(gymnasium.Env):

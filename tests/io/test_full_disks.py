@@ -9,8 +9,8 @@ from support import random_model
 
 import latentmdp as lm
 from latentmdp.io import atomic
-from latentmdp.learning import Run
-from latentmdp.learning import base as learning_base
+from latentmdp.online import Run
+from latentmdp.online import base as learning_base
 
 OBJECTS = {
     "m.npz": lambda: random_model(1),

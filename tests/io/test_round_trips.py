@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from support import batches, models, random_model
 
 import latentmdp as lm
+from latentmdp._util.storage import atomic_write
 from latentmdp.errors import FormatError
-from latentmdp.io.atomic import atomic_write
 
 quick = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -8,8 +8,8 @@ from models import random_model
 
 from latentmdp import testing
 from latentmdp._kernels import faces as kernels
-from latentmdp.planning.faces import small_faces, straight_faces
-from latentmdp.planning.problem import prepare
+from latentmdp.planning.point_based.faces import small_faces, straight_faces
+from latentmdp.planning.point_based.problem import prepare
 
 
 @pytest.mark.parametrize("M", [2, 3, 4, 7])

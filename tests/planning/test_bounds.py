@@ -5,10 +5,10 @@ import pytest
 from models import random_model
 
 from latentmdp import testing
-from latentmdp.planning.alpha_policy import alpha_policy
-from latentmdp.planning.bounds import Bounds
-from latentmdp.planning.expansion import inclusion, locate, systematic
-from latentmdp.planning.problem import prepare
+from latentmdp.planning.point_based.alpha_policy import alpha_policy
+from latentmdp.planning.point_based.bounds import Bounds
+from latentmdp.planning.point_based.expansion import inclusion, locate, systematic
+from latentmdp.planning.point_based.problem import prepare
 
 
 def filled_bounds(seed: int, exact: bool, points: int = 60) -> tuple[Bounds, object]:

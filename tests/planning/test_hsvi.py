@@ -10,8 +10,8 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
+from latentmdp._util.progress import Progress
 from latentmdp.instances import list_instances
-from latentmdp.planning.limits import Progress
 
 
 def dense_model(seed: int, M: int, S: int, A: int, H: int) -> lm.LatentMDP:

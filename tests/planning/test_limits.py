@@ -4,14 +4,14 @@ import types
 
 from numba.core import event
 
-from latentmdp import _compile_clock
-from latentmdp.planning import limits
+from latentmdp._util import clock as compile_clock
+from latentmdp._util import progress as limits
 
 
 def test_compilation_does_not_count(monkeypatch) -> None:
     now = [100.0]
     clock = types.SimpleNamespace(perf_counter=lambda: now[0])
-    for module in (limits, _compile_clock):
+    for module in (limits, compile_clock):
         monkeypatch.setattr(module, "time", clock)
     progress = limits.Progress(time_limit=10.0)
     now[0] += 2.0

@@ -5,8 +5,8 @@ import pytest
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.memoryless_cadp import improve, weight_select_update
-from latentmdp.planning.memoryless_problem import MemorylessProblem
+from latentmdp.planning.memoryless.cadp import improve, weight_select_update
+from latentmdp.planning.memoryless.problem import MemorylessProblem
 
 
 @pytest.mark.parametrize("stationary", [False, True])

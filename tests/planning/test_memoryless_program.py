@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latentmdp import testing
-from latentmdp.planning.memoryless_problem import MemorylessProblem
-from latentmdp.planning.memoryless_program import Program, in_background
+from latentmdp.planning.memoryless.problem import MemorylessProblem
+from latentmdp.planning.memoryless.program import Program, in_background
 
 
 def occupancies(problem: MemorylessProblem, policy: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import latentmdp as lm
 from latentmdp.experiments import reproduce
-from latentmdp.pipeline import Solved
+from latentmdp.offline import Solved
 from latentmdp.report.runs import write_report
 
 

@@ -8,7 +8,7 @@ from pages import small_world, write_small_report
 
 import latentmdp as lm
 from latentmdp.errors import FormatError
-from latentmdp.pipeline import Learned
+from latentmdp.online import Learned
 from latentmdp.report import sections
 from latentmdp.report.beliefs import growth
 from latentmdp.report.curves import trailing

@@ -14,16 +14,16 @@ from latentmdp.cli.choices import PLANNERS
 __all__ = ["experiments", "instances", "learners", "planners"]
 
 _LEARNERS = {
-    "learn": "pipeline.learn",
-    "lucrl": "learning.LUCRL",
-    "solve": "pipeline.solve",
-    "fit": "learning.initialization.initialize",
-    "EM": "learning.em.EM",
+    "learn": "online.learn",
+    "lucrl": "online.LUCRL",
+    "solve": "offline.solve",
+    "fit": "estimation.initialize",
+    "EM": "estimation.em.EM",
     "SpectralPSR": "spectral.SpectralPSR",
     "recover": "spectral.recover",
-    "SubspaceClustering": "learning.subspace.SubspaceClustering",
-    "TrajectoryKMeans": "learning.embedding.TrajectoryKMeans",
-    "PosteriorSampling": "learning.baselines.PosteriorSampling",
+    "SubspaceClustering": "estimation.subspace.SubspaceClustering",
+    "TrajectoryKMeans": "estimation.trajectory_kmeans.TrajectoryKMeans",
+    "PosteriorSampling": "online.baselines.PosteriorSampling",
     "explore": "deterministic.explore",
 }
 """Commands in lower case first, then what only Python reaches."""

@@ -27,12 +27,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike
+from latentmdp._util import arrays
+from latentmdp._util.random import RNGLike
+from latentmdp.deterministic.class_weights import weigh_classes
 from latentmdp.deterministic.errors import ExplorationError
 from latentmdp.deterministic.explorer import Explorer, SurpriseError
 from latentmdp.deterministic.graph import Graph, GraphPolicy, plan_graph
-from latentmdp.deterministic.weighing import weigh_classes
 from latentmdp.deterministic.worlds import as_world
 
 __all__ = ["Exploration", "episode_bound", "explore"]
@@ -121,13 +121,13 @@ def explore(
         The environment is not deterministic given its context, or has more contexts than told;
         with the node, the action and the outcomes that show it.
     """
-    M = _arrays.positive_integer("n_contexts", n_contexts)
+    M = arrays.positive_integer("n_contexts", n_contexts)
     if not 0.0 < failure_probability < 1.0:
         raise ValueError(f"failure_probability must lie in (0, 1), got {failure_probability}")
     if min_weight is not None and not 0.0 < min_weight <= 1.0:
         raise ValueError(f"min_weight must lie in (0, 1], got {min_weight}")
     if repeats not in ("union", "paper"):
-        repeats = _arrays.positive_integer("repeats", repeats)
+        repeats = arrays.positive_integer("repeats", repeats)
     world = as_world(env_or_model, horizon, rng)
     weight = 1.0 / M if min_weight is None else min_weight
     explorer = Explorer(world, M, weight, failure_probability, repeats)

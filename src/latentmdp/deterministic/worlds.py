@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, as_generator
+from latentmdp._util import arrays
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 
 __all__ = ["World", "as_world"]
@@ -37,7 +37,7 @@ class World(Protocol):
 def as_world(source: Any, horizon: int | None, rng: RNGLike) -> World:
     """The episodes of a `LatentMDP` or of a Gymnasium environment with Discrete spaces."""
     if horizon is not None:
-        horizon = _arrays.positive_integer("horizon", horizon)
+        horizon = arrays.positive_integer("horizon", horizon)
     if isinstance(source, LatentMDP):
         return _Simulation(source, horizon, as_generator(rng))
     if hasattr(source, "reset") and hasattr(source, "step"):

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import ArrayLike
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
 from latentmdp.envs.tables import table_rewards
 from latentmdp.model import LatentMDP
 from latentmdp.space import Space
@@ -118,11 +118,11 @@ def adapt(
     if not 0.0 < discount <= 1.0:
         raise ValueError(f"discount must lie in (0, 1], got {discount}")
     space = Space(
-        1 if M is None else _arrays.positive_integer("n_contexts", M),
+        1 if M is None else arrays.positive_integer("n_contexts", M),
         int(env.observation_space.n),
         int(env.action_space.n),
         _rewards(base, reward_values),
-        _arrays.positive_integer("horizon", H),
+        arrays.positive_integer("horizon", H),
         float(discount),
     )
     return AdaptedEnv(env, space, _true_model(base, space), tells_contexts=M is not None)
@@ -147,7 +147,7 @@ def _rewards(base: Any, given: ArrayLike | None) -> tuple[float, ...]:
             "reward_values: the environment does not tell which rewards occur, give "
             "adapt(env, reward_values=(...))"
         )
-    values = _arrays.as_floats("reward_values", given).ravel().tolist()
+    values = arrays.as_floats("reward_values", given).ravel().tolist()
     return tuple(values) if 0.0 in values else tuple(sorted([*values, 0.0]))
 
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.experiments.findings import Line, Panel
-from latentmdp.learning import Run
 from latentmdp.model import LatentMDP
+from latentmdp.online import Run
 from latentmdp.planning import QMDP, evaluate
 
 __all__ = ["Curves", "curve_panels", "curves_of_run", "final", "group_curves"]
 
-Floats = NDArray[np.float64]
 
 TRAILING = 1_000
 

@@ -14,14 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from latentmdp._util import digest
+from latentmdp._util.limits import file_size
+from latentmdp._util.storage import atomic_write
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-from latentmdp.io import digest, values
-from latentmdp.io.atomic import atomic_write
+from latentmdp.io import values
 from latentmdp.io.json import MAX_BYTES, parse
 from latentmdp.io.kinds import FORMAT
-from latentmdp.io.limits import file_size
 
 __all__ = ["FILE", "Experiment", "FinishedRun", "read_experiment", "write_experiment"]
 

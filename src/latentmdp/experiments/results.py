@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
+from latentmdp._util import digest
+from latentmdp._util.limits import file_size
+from latentmdp._util.storage import atomic_write
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
-from latentmdp.io import digest, values
-from latentmdp.io.atomic import atomic_write
+from latentmdp.io import values
 from latentmdp.io.json import parse
-from latentmdp.io.limits import file_size
 from latentmdp.io.parquet import check_table
 
 __all__ = ["Result", "read_result", "write_result"]

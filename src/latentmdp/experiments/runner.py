@@ -31,14 +31,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from latentmdp import _threads
+from latentmdp._util.lock import one_writer
+from latentmdp._util.storage import atomic_write
+from latentmdp.engines.threads import thread_count
 from latentmdp.experiments.drawing import figure_of
 from latentmdp.experiments.findings import Claim
 from latentmdp.experiments.manifest import FILE as MANIFEST
 from latentmdp.experiments.manifest import Experiment, FinishedRun, write_experiment
 from latentmdp.experiments.results import Columns, read_result, write_result
-from latentmdp.io.atomic import atomic_write
-from latentmdp.io.lock import one_writer
 
 __all__ = ["Outputs", "Setting", "reproduce", "run_sweep"]
 
@@ -167,7 +167,7 @@ def _run_missing(
 ) -> None:
     missing = [s for s in settings if not (place / s.file_name).exists()]
     with _ticker(len(settings), len(settings) - len(missing), progress) as tick:
-        workers = min(_threads.thread_count(jobs), len(missing))
+        workers = min(thread_count(jobs), len(missing))
         if executor is None and workers <= 1:
             for setting in missing:
                 _run_one(work, setting, str(place))

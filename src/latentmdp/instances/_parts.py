@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
 
 __all__ = ["choice", "number", "sizes", "sparse_means"]
 
 
 def sizes(**named: int) -> tuple[int, ...]:
     """Return each of the named sizes as an int of at least one."""
-    return tuple(_arrays.positive_integer(name, value) for name, value in named.items())
+    return tuple(arrays.positive_integer(name, value) for name, value in named.items())
 
 
 def choice(name: str, value: Any, options: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ of states, one for each time.
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
 from latentmdp.instances._parts import choice, number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -65,7 +65,7 @@ def lower_bound(
     choice("variant", variant, ("plain", "amplified", "epsilon"))
     number("epsilon", epsilon, 0.0, 0.5, open_low=True)
     default = 2 if variant == "amplified" else 1
-    D = default if depth is None else _arrays.positive_integer("depth", depth)
+    D = default if depth is None else arrays.positive_integer("depth", depth)
     if variant == "plain" and D != 1:
         raise ValueError(f"depth must be 1 in the plain variant, got {D}; use 'amplified'")
     n = sum(A**level for level in range(D))

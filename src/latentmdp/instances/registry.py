@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from latentmdp._random import RNGLike, as_generator
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 
 __all__ = ["Instance", "get_instance", "list_instances", "make", "register"]

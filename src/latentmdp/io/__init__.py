@@ -13,9 +13,9 @@ destination and moved into place, so a reader never sees half of one. Loading ch
 size before it allocates and never executes code: no pickle is read or written.
 """
 
+from latentmdp._util.lock import LockedError
 from latentmdp.io.export import export
 from latentmdp.io.files import check_target, load, save
 from latentmdp.io.kinds import Kind, register
-from latentmdp.io.lock import LockedError
 
 __all__ = ["Kind", "LockedError", "check_target", "export", "load", "register", "save"]

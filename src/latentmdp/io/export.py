@@ -23,15 +23,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
 from latentmdp.io import json
 from latentmdp.model import LatentMDP
 
 __all__ = ["Comments", "SolverForm", "export", "number", "read_model", "solver_form", "write_model"]
 
-Floats = NDArray[np.float64]
 
 _MARK = re.compile(
     rb"latentmdp carries its model in the next (\d{1,9}) lines; sha256 ([0-9a-f]{64})"
@@ -63,8 +62,8 @@ def export(model: LatentMDP, path: str | os.PathLike[str], *, discounted: bool =
         Leave out the horizon: the solver sees the discounted problem without end. By default the
         time is in the state, and the optimum of the file is V*, as with `save`.
     """
+    from latentmdp._util.storage import atomic_write
     from latentmdp.io import pomdp_file, pomdpx
-    from latentmdp.io.atomic import atomic_write
     from latentmdp.io.files import check_target
 
     formats = {".pomdp": pomdp_file, ".pomdpx": pomdpx}

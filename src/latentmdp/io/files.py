@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from latentmdp._util.storage import atomic_write
 from latentmdp.errors import FormatError
 from latentmdp.io import kinds, schemas  # noqa: F401 (schemas fills the registry)
-from latentmdp.io.atomic import atomic_write
 
 __all__ = ["check_target", "load", "save"]
 

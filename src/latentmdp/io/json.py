@@ -20,8 +20,9 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util import limits
 from latentmdp.errors import FormatError
-from latentmdp.io import kinds, limits
+from latentmdp.io import kinds
 
 __all__ = ["from_bytes", "parse", "read", "to_bytes", "write"]
 

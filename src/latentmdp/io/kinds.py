@@ -88,7 +88,7 @@ class Kind:
 
 _KINDS: dict[str, Kind] = {}
 
-ELSEWHERE = {"learned": "latentmdp.pipeline", "solved": "latentmdp.pipeline"}
+ELSEWHERE = {"learned": "latentmdp.io.outcomes", "solved": "latentmdp.io.outcomes"}
 """Kinds that are registered by importing a module: a file chooses a name here, and no other."""
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from latentmdp._util import limits
 from latentmdp.errors import FormatError
-from latentmdp.io import kinds, limits
+from latentmdp.io import kinds
 from latentmdp.io.json import parse
 
 __all__ = ["read", "read_arrays", "write"]

@@ -27,9 +27,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from latentmdp._tables import OPTIONAL, REQUIRED, columns_to_fields
+from latentmdp._util import limits
+from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
 from latentmdp.errors import FormatError, TrajectoryError
-from latentmdp.io import kinds, limits
+from latentmdp.io import kinds
 from latentmdp.io.json import parse
 from latentmdp.trajectories import Trajectories
 
@@ -107,7 +108,7 @@ def _sizes(metadata: dict[bytes, bytes]) -> dict[str, Any]:
         return {}
     header = parse(metadata[KEY].decode("utf-8"))
     if isinstance(header, dict) and header.get("kind") == "run":
-        raise FormatError("holds a run of a learner: read it with latentmdp.learning.Run.load")
+        raise FormatError("holds a run of a learner: read it with latentmdp.online.Run.load")
     if kinds.check_header(header).name != "trajectories":
         raise FormatError(f"holds a {header['kind']}, not logs")
     for name in ("n_states", "n_actions", "reward_values"):

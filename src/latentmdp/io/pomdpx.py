@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
 from latentmdp.io.export import Comments, SolverForm, number, read_model, solver_form, write_model
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
 
-Floats = NDArray[np.float64]
 
 _COMMENTS = Comments(
     opening=b"<!-- ",

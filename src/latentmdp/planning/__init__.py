@@ -4,7 +4,7 @@ from latentmdp.planning.base import Plan, Planner
 from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.exact import Exact
 from latentmdp.planning.hsvi import HSVI
-from latentmdp.planning.memoryless import Memoryless
+from latentmdp.planning.memoryless.planner import Memoryless
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
 

@@ -8,16 +8,14 @@ A history is carried with the joint probability w_m P_m^pi(history) of it and ea
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.belief import filter_tables
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
 
 __all__ = ["Agent", "TooManyHistoriesError", "as_agent", "enumerated_value"]
-
-Floats = NDArray[np.float64]
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):

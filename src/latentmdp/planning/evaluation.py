@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.enumeration import enumerated_value
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
@@ -16,7 +16,6 @@ from latentmdp.trajectories import Trajectories
 
 __all__ = ["Value", "evaluate", "hidden_returns", "markov_values"]
 
-Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "exact", "monte-carlo")
 _BLOCK = 1 << 14
@@ -112,7 +111,7 @@ def hidden_returns(model: LatentMDP, logs: Trajectories) -> Floats:
 def _monte_carlo(
     model: LatentMDP, policy: Any, episodes: int, rng: RNGLike, threads: int | None
 ) -> Value:
-    episodes = _arrays.positive_integer("episodes", episodes)
+    episodes = arrays.positive_integer("episodes", episodes)
     if episodes < 2:
         raise ValueError("episodes must be at least 2 for a standard error, got 1")
     seed = np.random.SeedSequence(philox_key(rng))

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
@@ -30,8 +31,6 @@ from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _Arrivals = tuple[NDArray[np.int32], Integers, Floats]
 
 _DIGITS = 12
@@ -65,7 +64,7 @@ class Exact:
     max_beliefs: int = 500_000
 
     def __post_init__(self) -> None:
-        _arrays.positive_integer("max_beliefs", self.max_beliefs)
+        arrays.positive_integer("max_beliefs", self.max_beliefs)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `lower` equals `upper`. Raises `TooManyBeliefsError` if the model is too large."""

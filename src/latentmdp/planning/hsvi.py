@@ -13,7 +13,7 @@ place of HSVI's single trials:
                   points just visited;
         visit more points next time.
 
-Bounds are those of `latentmdp.planning.bounds`, valid at every moment.
+Bounds are those of `latentmdp.planning.point_based.bounds`, valid at every moment.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.progress import Progress, Stop, limit
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import Progress, Stop, limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.bounds import Stage
+    from latentmdp.planning.point_based.bounds import Stage
 
 __all__ = ["HSVI"]
 
@@ -83,7 +83,7 @@ class HSVI:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
-        from latentmdp.planning.alpha_policy import alpha_policy
+        from latentmdp.planning.point_based.alpha_policy import alpha_policy
 
         require_model(model)
         progress = Progress(self.time_limit, self.memory_limit, self.on_progress)
@@ -123,8 +123,8 @@ class _Search:
     """The state of a run: the bounds, and how many points to visit next."""
 
     def __init__(self, model: LatentMDP, progress: Progress) -> None:
-        from latentmdp.planning.bounds import Bounds
-        from latentmdp.planning.problem import prepare
+        from latentmdp.planning.point_based.bounds import Bounds
+        from latentmdp.planning.point_based.problem import prepare
 
         self.bounds = Bounds(prepare(model), exact=False, check=progress.check)
         self.progress = progress
@@ -146,7 +146,7 @@ class _Search:
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""
-        from latentmdp.planning.expansion import walk
+        from latentmdp.planning.point_based.expansion import walk
 
         self._limit_count()
         self._begun, self._size = self.progress.seconds, self.bounds.size

@@ -18,20 +18,18 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.progress import MIB, Progress, Stop, limit
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import MIB, Progress, Stop, limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.bounds import Bounds, Stage
+    from latentmdp.planning.point_based.bounds import Bounds, Stage
 
 __all__ = ["PBVI", "simplex_grid"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _DEFAULT_BELIEFS = 200
 _FIRST_ROUND = 25
@@ -65,16 +63,16 @@ class PBVI:
         if self.beliefs is not None and self.spacing is not None:
             raise ValueError("give beliefs or spacing, not both")
         if self.beliefs is not None:
-            _arrays.positive_integer("beliefs", self.beliefs)
+            arrays.positive_integer("beliefs", self.beliefs)
         limit("spacing", self.spacing)
         limit("time_limit", self.time_limit)
         limit("memory_limit", self.memory_limit)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
-        from latentmdp.planning.alpha_policy import alpha_policy
-        from latentmdp.planning.bounds import Bounds
-        from latentmdp.planning.problem import prepare
+        from latentmdp.planning.point_based.alpha_policy import alpha_policy
+        from latentmdp.planning.point_based.bounds import Bounds
+        from latentmdp.planning.point_based.problem import prepare
 
         require_model(model)
         progress = Progress(self.time_limit, self.memory_limit)
@@ -110,7 +108,7 @@ class PBVI:
 
     def _rounds(self, bounds: Bounds) -> Iterator[None]:
         """Add beliefs that the current policy meets, as many again in each round."""
-        from latentmdp.planning.expansion import walk
+        from latentmdp.planning.point_based.expansion import walk
 
         rng = np.random.default_rng(0)
         total = _DEFAULT_BELIEFS if self.beliefs is None else self.beliefs

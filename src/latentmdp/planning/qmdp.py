@@ -12,16 +12,14 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._kernels import induction
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["QMDP", "q_values"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

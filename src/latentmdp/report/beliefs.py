@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from latentmdp._util.arrays import Floats
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
@@ -18,7 +19,6 @@ from latentmdp.simulation import simulate
 __all__ = ["Episode", "bars_figure", "context_names", "growth", "growth_figure", "play_episode"]
 __all__ += ["simplex_figure"]
 
-Floats = NDArray[np.float64]
 
 _SMOOTHING = 1e-4
 _CHOICE = 101

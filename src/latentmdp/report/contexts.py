@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
 __all__ = ["Assignment", "Difference", "assignment", "largest_differences"]
-
-Floats = NDArray[np.float64]
 
 
 class Difference(NamedTuple):

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.report.drawing import COLOURS, MUTED, canvas, legend
 
 __all__ = ["error_figure", "returns_figure", "trailing", "window_of"]
 
-Floats = NDArray[np.float64]
 
 _POINTS = 400
 _WIDE = 100.0

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
-from latentmdp.pipeline import Learned, learn
+from latentmdp.online import Learned, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.report.beliefs import growth
@@ -25,7 +25,6 @@ from latentmdp.theory import separation
 
 __all__ = ["INSTANCES", "QUICK", "Chapter", "Sizes", "steps_of", "tell"]
 
-Floats = NDArray[np.float64]
 Report = Callable[[str], None]
 
 _BELIEF_EPISODES = 2_000

@@ -8,15 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.report.beliefs import context_names
 from latentmdp.report.drawing import INK, canvas
 
 __all__ = ["difference_maps", "differences_figure"]
 
-Floats = NDArray[np.float64]
 
 _MOST_PAIRS = 6
 _MOST_NUMBERS = 30

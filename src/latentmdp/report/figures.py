@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from latentmdp.io.atomic import atomic_write
+from latentmdp._util.storage import atomic_write
 from latentmdp.report.drawing import COLOURS, canvas, legend
 
 __all__ = ["bounds_figure", "write_figure"]

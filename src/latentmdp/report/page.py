@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from latentmdp._util.storage import atomic_write
 from latentmdp._version import __version__
-from latentmdp.io.atomic import atomic_write
 from latentmdp.report.drawing import inline_svg
 
 __all__ = ["Picture", "Section", "Table", "render", "write_page"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latentmdp._random import RNGLike
+from latentmdp._util.random import RNGLike
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan, Planner, Value, evaluate

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import io
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
 from latentmdp.experiments.manifest import Experiment, read_experiment
-from latentmdp.learning import Run
 from latentmdp.model import LatentMDP
-from latentmdp.pipeline import Learned, Solved
+from latentmdp.offline import Solved
+from latentmdp.online import Learned, Run
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
 
 __all__ = ["Record", "filled", "group_records", "read", "record_of", "shared_settings"]
 
-Floats = NDArray[np.float64]
 
 _NOT_SHARED = ("seed", "key", "world")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from latentmdp.experiments.manifest import Experiment
 from latentmdp.model import LatentMDP
-from latentmdp.pipeline import Solved
+from latentmdp.offline import Solved
 from latentmdp.planning import QMDP, evaluate
 from latentmdp.policies import UniformPolicy
 from latentmdp.report import sections

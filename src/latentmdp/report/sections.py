@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp.model import LatentMDP
 from latentmdp.planning import HSVI, Plan, evaluate
@@ -36,7 +35,6 @@ __all__ = [
     "settings_tables",
 ]
 
-Floats = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Record]]
 
 _PLAN_SECONDS = 10.0

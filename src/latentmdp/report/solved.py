@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from latentmdp.model import LatentMDP
-from latentmdp.pipeline import Solved
+from latentmdp.offline import Solved
 from latentmdp.planning import evaluate
 from latentmdp.report.drawing import COLOURS, INK, canvas, legend
 from latentmdp.report.page import Picture, Section, Table

@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._trajectory_parts import steps_of
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["count_model", "log_likelihoods", "model_from_centres", "responsibilities_of"]
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def model_from_centres(

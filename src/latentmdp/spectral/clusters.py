@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import ClusterError, kmeans2
 
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import RecoveryError
 from latentmdp.fit import FitWarning
 from latentmdp.spectral.psr import PSR
@@ -21,8 +22,6 @@ from latentmdp.trajectories import Trajectories
 
 __all__ = ["Points", "find_centres", "last_points", "nearest_centres", "points_at"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 LAST_STATES = 8
 """How many of the last states of an episode `last_points` begins with."""

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.spectral.importance import SamplingPolicy
 from latentmdp.spectral.moments import (
     Moments,
     count_moments,
@@ -29,12 +31,10 @@ from latentmdp.spectral.moments import (
 from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets
-from latentmdp.spectral.weights import SamplingPolicy
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["SpectralPSR"]
 
-Floats = NDArray[np.float64]
 AnyMoments = Moments | PopulationMoments
 
 _FAINTEST = 1e-300  # a singular value below this is not divided by: the quotient might overflow
@@ -88,7 +88,7 @@ class SpectralPSR:
     safeguards: bool = True
 
     def __post_init__(self) -> None:
-        _arrays.positive_integer("rank", self.rank)
+        arrays.positive_integer("rank", self.rank)
         window_lengths(self.length)
         if self.offsets not in ("all", "first"):
             raise ValueError(f"offsets must be 'all' or 'first', got {self.offsets!r}")
@@ -113,7 +113,7 @@ class SpectralPSR:
             if self.refinements:
                 raise ValueError("refinements need the logs themselves, not their moments")
             return self._build(logs, self.safeguards)
-        _arrays.require_instance("logs", logs, Trajectories)
+        arrays.require_instance("logs", logs, Trajectories)
         self._require_rank((logs.n_states, logs.n_actions, logs.n_rewards))
         moments = count_moments(logs, self.length, policy, offsets=self.offsets)
         psr = self._build(moments, self.safeguards)

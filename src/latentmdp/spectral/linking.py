@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import RecoveryError
 
 __all__ = [
@@ -21,8 +22,6 @@ __all__ = [
     "synchronise",
 ]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 MAX_ROUNDS = 100
 

@@ -27,15 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp import _arrays
 from latentmdp._kernels.windows import (
     count_starts,
     count_summaries,
     count_windows,
     number_windows,
 )
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import TrajectoryError
-from latentmdp.spectral.weights import SamplingPolicy, Weighed, weigh_steps
+from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
@@ -45,7 +46,6 @@ __all__ = [
     "window_lengths",
 ]
 
-Floats = NDArray[np.float64]
 Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
 
 DENSE_ENTRIES = 1 << 25
@@ -223,9 +223,9 @@ def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
     if isinstance(length, tuple):
         if len(length) != 2:
             raise ValueError(f"length must be an integer or (history, test), got {length}")
-        p, q = (_arrays.positive_integer("length", part) for part in length)
+        p, q = (arrays.positive_integer("length", part) for part in length)
         return p, q
-    both = _arrays.positive_integer("length", length)
+    both = arrays.positive_integer("length", length)
     return both, both
 
 

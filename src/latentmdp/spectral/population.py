@@ -13,15 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
+from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import window_lengths
-from latentmdp.spectral.weights import SamplingPolicy, policy_table
 
 __all__ = ["PopulationMoments", "population_moments"]
 
-Floats = NDArray[np.float64]
 
 MAX_ENTRIES = 1 << 26
 

@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _threads
 from latentmdp._kernels.psr import BARE, filter_states, sequence_value
 from latentmdp._trajectory_checks import check_sizes
+from latentmdp._util.arrays import Floats
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.policies import History
 from latentmdp.trajectories import Episode, Trajectories
 
 __all__ = ["GATE", "PSR", "TRUSTED_RATIO"]
 
-Floats = NDArray[np.float64]
 AnyHistory = History | Episode | Sequence[Sequence[int]]
 
 GATE = 5.0
@@ -150,7 +150,7 @@ class PSR:
                 self._tables, self._normal_starts, gate, self.sizes, *arrays, first, last, out
             )
 
-        parts = _threads.run_blocks(work, _threads.blocks(len(logs), _BLOCK), threads)
+        parts = run_blocks(work, blocks(len(logs), _BLOCK), threads)
         for _, episode, step in parts:
             if episode >= 0:
                 raise ImpossibleObservationError(

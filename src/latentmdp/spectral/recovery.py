@@ -25,9 +25,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, as_generator
 from latentmdp._trajectory_checks import check_sizes
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.metrics import model_error
@@ -56,7 +57,6 @@ from latentmdp.trajectories import Trajectories
 
 __all__ = ["recover"]
 
-Floats = NDArray[np.float64]
 
 AVERAGE_SHARE = 0.01
 """Share of the average over contexts that the practical variant mixes into the centres of each: a
@@ -256,10 +256,10 @@ def _one_by_one(logs: Trajectories) -> Trajectories:
 
 
 def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, repeats: int) -> int:
-    _arrays.require_instance("psr", psr, PSR)
-    _arrays.require_instance("logs", logs, Trajectories)
-    M = psr.rank if n_contexts is None else _arrays.positive_integer("n_contexts", n_contexts)
-    _arrays.positive_integer("repeats", repeats)
+    arrays.require_instance("psr", psr, PSR)
+    arrays.require_instance("logs", logs, Trajectories)
+    M = psr.rank if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
+    arrays.positive_integer("repeats", repeats)
     if variant not in ("paper", "practical"):
         raise ValueError(f"variant must be 'paper' or 'practical', got {variant!r}")
     if psr.rank < M:

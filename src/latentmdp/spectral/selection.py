@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.sparse import issparse
 from scipy.sparse.linalg import svds
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from latentmdp.spectral.moments import Moments
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection", "inverse_roots", "leading_triplets", "select"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 DENSE_SIDE = 2000
 """Sparse matrices with both sides longer than this get a truncated decomposition."""
@@ -76,9 +74,9 @@ def select(
     tests, histories
         How many to keep, at least `rank`; more keep more of the data.
     """
-    rank = _arrays.positive_integer("rank", rank)
+    rank = arrays.positive_integer("rank", rank)
     for name, number in (("tests", tests), ("histories", histories)):
-        if _arrays.positive_integer(name, number) < rank:
+        if arrays.positive_integer(name, number) < rank:
             raise ValueError(f"{name} must be at least rank={rank}, got {number}")
     chosen_tests, chosen_histories, values = [], [], []
     for s in range(moments.sizes[0]):

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
 
 __all__ = ["AnyPolicy", "action_probabilities"]
 
 AnyPolicy = Policy | Callable[..., Any]
-Floats = NDArray[np.float64]
 Acts = Callable[[History], Floats]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp.learning.results import Run
 from latentmdp.model import LatentMDP
+from latentmdp.online.run import Run
 from latentmdp.simulation import simulate
 from latentmdp.testing.conformance import ConformanceError
 from latentmdp.testing.models import random_model

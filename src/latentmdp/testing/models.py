@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from latentmdp._random import RNGLike, as_generator
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 
 __all__ = ["random_model", "small_models"]

@@ -19,6 +19,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import ImpossibleObservationError, LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import History
@@ -33,8 +34,6 @@ __all__ = [
     "posterior",
     "trajectory_probability",
 ]
-
-Floats = NDArray[np.float64]
 
 
 class TooLargeError(LatentMDPError, ValueError):

@@ -20,14 +20,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
 __all__ = ["ConfidenceConstants", "confidence_constants", "confidence_set_contains"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def confidence_constants(
     sizes = {"n_contexts": n_contexts, "n_states": n_states, "n_actions": n_actions}
     sizes |= {"horizon": horizon, "episodes": episodes, "n_rewards": n_rewards}
     for name, size in sizes.items():
-        _arrays.positive_integer(name, size)
+        arrays.positive_integer(name, size)
     if not 0.0 < failure_probability < 1.0:
         raise ValueError(f"failure_probability must lie in (0, 1), got {failure_probability}")
     each = failure_probability / 3.0

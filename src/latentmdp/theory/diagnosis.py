@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, as_generator
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory import measures, sample_size
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from latentmdp.theory.log_diagnosis import LogDiagnosis
 
 __all__ = ["Diagnosis", "diagnose"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,13 +162,13 @@ class Diagnosis:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """(assumption, number, verdict) in the order of the paper."""
-        from latentmdp.theory.verdicts import rows
+        from latentmdp.theory.diagnosis_text import rows
 
         return rows(self)
 
     def table(self) -> str:
         """The rows as text, to be printed."""
-        from latentmdp.theory.verdicts import as_text
+        from latentmdp.theory.diagnosis_text import as_text
 
         return as_text(self.rows())
 
@@ -240,7 +239,7 @@ def diagnose(
     where those are too many, they are NaN. So are singular values where tests or histories are too
     many, and diameters of very large models (`theory.diameter` computes them all the same).
     """
-    length = _arrays.positive_integer("length", length)
+    length = arrays.positive_integer("length", length)
     if isinstance(model_or_logs, Trajectories):
         from latentmdp.theory.log_diagnosis import diagnose_logs
 

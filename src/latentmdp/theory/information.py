@@ -16,13 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
-from latentmdp.theory.paths import action_table, occupancy
+from latentmdp.theory.occupancy import action_table, occupancy
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
@@ -35,7 +36,6 @@ __all__ = [
     "well_separated",
 ]
 
-Floats = NDArray[np.float64]
 
 _BLOCK = 1 << 13
 LONGEST_EPISODE = 4096
@@ -129,7 +129,7 @@ def well_separated(
         In total, shared equally by the contexts.
     """
     M = model.n_contexts
-    per_context = max(2, _arrays.positive_integer("episodes", episodes) // M)
+    per_context = max(2, arrays.positive_integer("episodes", episodes) // M)
     threshold, limit = (target / M) ** c1, (target / M) ** c2
     exceed = np.zeros((M, M))
     seeds = np.random.SeedSequence(philox_key(rng)).spawn(M)
@@ -216,7 +216,7 @@ def revelation(
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), got {level}")
-    episodes = _arrays.positive_integer("episodes", episodes)
+    episodes = arrays.positive_integer("episodes", episodes)
     policy = policy or UniformPolicy()
     table = action_table(policy, model)
     longest = model.horizon

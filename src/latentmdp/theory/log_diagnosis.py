@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._random import RNGLike, as_generator
 from latentmdp._trajectory_parts import steps_of
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["LogDiagnosis", "diagnose_logs"]
 
-Floats = NDArray[np.float64]
 
 CLEAR = 2.0
 """A singular value this many times the noise is taken for real."""
@@ -106,7 +106,7 @@ class LogDiagnosis:
 
     def table(self) -> str:
         """The rows as text, to be printed."""
-        from latentmdp.theory.verdicts import as_text
+        from latentmdp.theory.diagnosis_text import as_text
 
         return as_text(self.rows())
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike
+from latentmdp._util import arrays
+from latentmdp._util.random import RNGLike
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 
@@ -88,7 +88,7 @@ def check_lower_bound(
     contexts, actions, variant, depth, epsilon
         As in `lm.make("lower-bound", ...)`; with one action or one context nothing is hidden.
     """
-    if _arrays.positive_integer("actions", actions) < 2:
+    if arrays.positive_integer("actions", actions) < 2:
         raise ValueError("actions must be at least 2: with one action no sequence is wrong")
     options = {"depth": depth, "epsilon": epsilon}
     model = make("lower-bound", rng, contexts=contexts, actions=actions, variant=variant, **options)

@@ -7,18 +7,17 @@ The measures themselves, which refuse or take their time instead, are in `theory
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.theory.information import kl_rate
-from latentmdp.theory.paths import MAX_ENTRIES, table_entries
+from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
 from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.reachability import diameter, reach_probs
 
 __all__ = ["diameters", "follow", "hardest", "ranks", "smallest"]
 
-Floats = NDArray[np.float64]
 
 MOST_DIAMETER_WORK = 2e10
 """M S^4 up to which diameters are computed, some ten seconds."""

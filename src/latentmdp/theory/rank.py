@@ -20,12 +20,12 @@ Theorem D.1; with equal weights it is sigma_h / M.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp import _arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory.paths import MAX_ENTRIES, histories, table_entries
+from latentmdp.theory.occupancy import MAX_ENTRIES, histories, table_entries
 
 __all__ = [
     "end_state_probs",
@@ -36,15 +36,13 @@ __all__ = [
     "sigma_tau",
 ]
 
-Floats = NDArray[np.float64]
-
 
 def prediction_matrices(model: LatentMDP, length: int = 1) -> Floats:
     """L_s for every state, shape (S, (A S Z)^l, M).
 
     Tests are ordered by their steps (a, s', r), the first one slowest.
     """
-    length = _arrays.positive_integer("length", length)
+    length = arrays.positive_integer("length", length)
     S, A, Z, M = model.n_states, model.n_actions, model.n_rewards, model.n_contexts
     if table_entries(model, length) > MAX_ENTRIES:
         raise ValueError(f"there are (A S Z)^{length} = {(A * S * Z) ** length} tests: too many")
@@ -60,7 +58,7 @@ def history_matrices(
     model: LatentMDP, policy: Policy | HistoryPolicy | None = None, length: int = 1
 ) -> list[Floats]:
     """H_s for every state: row m is P_m^pi(h) over the histories that end in s."""
-    length = _arrays.positive_integer("length", length)
+    length = arrays.positive_integer("length", length)
     return histories(model, policy or UniformPolicy(), length)
 
 

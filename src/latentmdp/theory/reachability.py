@@ -13,13 +13,13 @@ least 1 / D_m.
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory.paths import occupancy
+from latentmdp.theory.occupancy import occupancy
 
 __all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachability"]
 
-Floats = NDArray[np.float64]
 
 _WELL_CONDITIONED = 1e8
 

@@ -12,18 +12,16 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp import _arrays
-from latentmdp._random import RNGLike, as_generator
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.rank import history_matrices, prediction_matrices
 
 __all__ = ["Requirement", "needed_clustering_episodes", "needed_psr_episodes"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def needed_psr_episodes(
     multinomial samples of 100,000 of them. Tests have uniformly random actions, as in App. D.1.
     """
     generator = as_generator(rng)
-    repetitions = _arrays.positive_integer("repetitions", repetitions)
+    repetitions = arrays.positive_integer("repetitions", repetitions)
     N, actions = 100_000, model.n_actions**length
     weights = model.weights[:, None]
     joint = [
@@ -86,7 +84,7 @@ def needed_clustering_episodes(
 
     Infinite if `most` episodes do not suffice.
     """
-    repetitions = _arrays.positive_integer("repetitions", repetitions)
+    repetitions = arrays.positive_integer("repetitions", repetitions)
     generator = as_generator(rng)
     needed = np.array(
         [

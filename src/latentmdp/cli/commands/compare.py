@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from latentmdp.cli import options
+from latentmdp.cli.bounds_display import relative_gap
 from latentmdp.cli.choices import PLANNERS, planner, takes
-from latentmdp.cli.live import relative_gap
 from latentmdp.cli.screen import Screen, session
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from latentmdp.cli.screen import session
 from latentmdp.errors import FormatError
 
 if TYPE_CHECKING:
-    from latentmdp.learning import Run
-    from latentmdp.pipeline import Learned, Solved
+    from latentmdp.offline import Solved
+    from latentmdp.online import Learned, Run
 
 __all__ = ["command"]
 
@@ -55,7 +55,7 @@ def _load(file: Path) -> Any:
         return lm.load(file)
     except FormatError:
         if file.suffix.lower() == ".parquet":
-            from latentmdp.learning import Run
+            from latentmdp.online import Run
 
             with suppress(FormatError):
                 return Run.load(file)

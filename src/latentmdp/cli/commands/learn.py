@@ -45,7 +45,7 @@ def command(
     Example: `latentmdp learn m.npz --episodes 3000 --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        from latentmdp.pipeline import Learned
+        from latentmdp.online import Learned
 
         options.check_target(lm.AlphaVectorPolicy, out)
         options.check_target(lm.LatentMDP, model_out)

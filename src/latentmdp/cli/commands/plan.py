@@ -7,10 +7,10 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.bounds_display import closing_bounds, relative_gap
 from latentmdp.cli.choices import planner, takes
 from latentmdp.cli.config import Config, extra_of
 from latentmdp.cli.extra import parse_extra
-from latentmdp.cli.live import closing_bounds, relative_gap
 from latentmdp.cli.screen import Screen, session
 
 __all__ = ["command"]

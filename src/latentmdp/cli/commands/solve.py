@@ -37,7 +37,7 @@ def command(
     Example: `latentmdp solve logs.parquet --out policy.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        from latentmdp.pipeline import Solved
+        from latentmdp.offline import Solved
 
         options.check_target(lm.AlphaVectorPolicy, out)
         options.check_target(lm.LatentMDP, model_out)

@@ -6,7 +6,7 @@ from latentmdp.experiments.curves import curves_of_run
 from latentmdp.experiments.runner import Setting, reproduce
 from latentmdp.experiments.starts import labelled_samples
 from latentmdp.instances import make
-from latentmdp.learning import LUCRL
+from latentmdp.online import LUCRL
 
 __all__ = ["work"]
 

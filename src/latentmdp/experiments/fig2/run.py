@@ -13,12 +13,12 @@ import numpy as np
 
 from latentmdp.belief import posterior
 from latentmdp.errors import RecoveryError
+from latentmdp.estimation.em import EM
+from latentmdp.estimation.initialization import initialize
+from latentmdp.estimation.subspace import SubspaceClustering
+from latentmdp.estimation.trajectory_kmeans import TrajectoryKMeans
 from latentmdp.experiments.runner import Setting, reproduce
 from latentmdp.instances import make
-from latentmdp.learning.em import EM
-from latentmdp.learning.embedding import TrajectoryKMeans
-from latentmdp.learning.initialization import initialize
-from latentmdp.learning.subspace import SubspaceClustering
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.policies import UniformPolicy

@@ -20,8 +20,8 @@ from latentmdp.experiments.lower_bound.settings import limit, sequences
 from latentmdp.experiments.runner import Setting, reproduce
 from latentmdp.experiments.starts import unrelated_model
 from latentmdp.instances import make
-from latentmdp.learning import LUCRL
 from latentmdp.model import LatentMDP
+from latentmdp.online import LUCRL
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 

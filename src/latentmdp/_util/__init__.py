@@ -1,0 +1,1 @@
+"""Helpers that know nothing of latent MDPs: arrays, randomness, storage, clocks, checks."""

@@ -1,0 +1,173 @@
+"""Validation of array arguments: bad input becomes an error that names the culprit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "ROW_TOLERANCE",
+    "Arrays",
+    "Flags",
+    "Floats",
+    "Indices",
+    "Integers",
+    "as_floats",
+    "as_integers",
+    "distributions",
+    "frozen",
+    "positive_integer",
+    "row_tolerance",
+    "same",
+    "store",
+    "to_array",
+]
+
+ROW_TOLERANCE = 1e-9
+"""How far a row of probabilities may be from summing to one before it is refused."""
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Indices = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+Arrays = dict[str, NDArray[Any]]
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Mark `array` read-only and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def to_array(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array; refuse ragged lists by name."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a rectangular array: its rows differ in length") from None
+
+
+def as_floats(name: str, value: ArrayLike) -> Floats:
+    """Copy `value` into a contiguous float64 array; refuse what is not real and finite.
+
+    A negative zero becomes zero, so that arrays that compare equal also have equal bytes.
+    """
+    array = to_array(name, value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    copy = np.array(array, dtype=np.float64, order="C")
+    copy += 0.0
+    bad = ~np.isfinite(copy)
+    if bad.any():
+        where = first_index(bad)
+        raise ValueError(f"{name}{list(where)} is {float(copy[where])}: every entry must be finite")
+    return copy
+
+
+def as_integers(name: str, value: ArrayLike, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Copy a 1-d array of non-negative integers into a contiguous array of `dtype`."""
+    array = to_array(name, value)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    if array.size and int(array.min()) < 0:
+        where = int(np.argmax(array < 0))
+        raise ValueError(f"{name}[{where}] is {array[where]}: must not be negative")
+    if array.size and int(array.max()) > np.iinfo(dtype).max:
+        where = int(np.argmax(array))
+        raise ValueError(f"{name}[{where}] is {array[where]}: larger than {np.dtype(dtype)} holds")
+    return np.array(array, dtype=dtype, order="C")
+
+
+def require_instance(name: str, value: object, kind: type) -> None:
+    """Raise `TypeError` unless `value` is of this kind, as where arguments are swapped."""
+    if not isinstance(value, kind):
+        article = "" if kind.__name__.endswith("s") else "a "
+        raise TypeError(f"{name} must be {article}{kind.__name__}, got {type(value).__name__}")
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """Return `value` as an int of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return int(value)
+
+
+def row_tolerance(value: ArrayLike) -> float:
+    """How far rows of `value` may be from summing to one: more where it has less precision."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or array.ndim == 0:
+        return ROW_TOLERANCE
+    return max(ROW_TOLERANCE, max(4, array.shape[-1]) * float(np.finfo(array.dtype).eps))
+
+
+def distributions(
+    name: str,
+    array: Floats,
+    axes: Sequence[str],
+    *,
+    optional: NDArray[np.bool_] | None = None,
+    tolerance: float = ROW_TOLERANCE,
+) -> Floats:
+    """Check that every last-axis row of `array` is a distribution, and renormalise it in place.
+
+    Parameters
+    ----------
+    name, axes
+        How the array and its leading axes are called in an error message.
+    optional
+        Rows that may also be all zero (a row never visited), as a mask over the leading axes.
+    tolerance
+        How far a row may be from summing to one.
+
+    Notes
+    -----
+    Rows within rounding of one are left as they are, so that a second pass changes nothing and
+    a saved array is read back bit for bit.
+    """
+    if (array < 0).any() or (array > 1 + tolerance).any():
+        where = first_index((array < 0) | (array > 1 + tolerance))
+        raise ValueError(f"{name}{list(where)} is {array[where]:.12g}: probabilities lie in [0, 1]")
+    sums = array.sum(axis=-1)
+    off = np.abs(sums - 1.0)
+    wrong = off > tolerance
+    if optional is not None:
+        empty = optional & (sums == 0.0)
+        wrong &= ~empty
+    if wrong.any():
+        where = first_index(wrong)
+        place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where))
+        total = float(sums[where])
+        row = f"the row of {place} " if place else ""
+        others = f" ({int(wrong.sum())} of {sums.size} rows are wrong)" if place else ""
+        raise ValueError(
+            f"{name}: {row}sums to {total:.12g}, off by {total - 1.0:+.3g}; must sum to 1 within "
+            f"{tolerance:g}{others}"
+        )
+    rounding = max(4, array.shape[-1]) * np.finfo(np.float64).eps
+    inexact = np.asarray((off > rounding) & (sums > 0.0))
+    if inexact.any():
+        array[inexact] /= np.asarray(sums)[inexact][..., None]
+    return array
+
+
+def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Index of the first True entry in C order."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
+
+
+def store(owner: object, fields: Mapping[str, Any]) -> None:
+    """Fill the fields of an immutable object; arrays become read-only."""
+    for name, value in fields.items():
+        owner.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two fields are equal arrays, or equal values of one type."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return bool(first == second) if type(first) is type(second) else False

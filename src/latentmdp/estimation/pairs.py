@@ -1,0 +1,179 @@
+"""Pair moments: the directions in which contexts differ, without a likelihood to climb.
+
+Write P_m(x) = P(x) (1 + f_m(x)) around the pooled model P, with sum_m w_m f_m = 0. To second order
+in f an episode's likelihood, relative to the pooled model's, is 1 + sum_{t<u} K(c_t, c_u) with
+K(x, y) = sum_m w_m f_m(x) f_m(y), which has rank M - 1. Its score is the matrix of paired
+innovations
+
+    U[x, y] = sum over episodes and times t != u of e_t(x) e_u(y),
+    e_t(x) = 1[c_t = x] - 1[(s_t, a_t) = (s, a) of x] P(x),
+
+which has mean zero under the pooled model, whatever the policy, and mean about
+N[i, j] P(x) P(y) K(x, y) in the mixture, N[i, j] counting pairs of visits to the state-action rows
+i of x and j of y. `PairMoments` fits K = F F^T by weighted alternating least squares.
+
+A context is then a point c_m of R^(M-1), f_m = F c_m. To second order an episode's log-likelihood
+is c.b - c.A c / 2 with b = sum_t F(c_t) and A = sum_t F(c_t) F(c_t)^T, so a mixture in R^(M-1),
+whose EM costs next to nothing, finds the points and the weights from many random beginnings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from latentmdp._util.arrays import Floats
+from latentmdp.estimation.episodes import Episodes
+
+__all__ = ["MAX_CELLS", "PairMoments", "context_points", "leading_eigenvectors"]
+
+
+MAX_CELLS = 4000
+"""The pair matrix is dense: with more cells than this there is no pair-moment start."""
+
+_SWEEPS = 40
+_SMALL = 200
+_RIDGE = 1.0
+_EPISODES = 5_000
+_ENOUGH = 1_000
+_BEGINNINGS = 24
+_ROUNDS = 40
+_SMALLEST_FACTOR = 0.05
+
+
+class Points(NamedTuple):
+    """Candidates for the contexts' positions: (B, M, M-1), (B, M) weights, best first."""
+
+    points: Floats
+    weights: Floats
+    log_likelihood: Floats
+
+
+class PairMoments:
+    """Paired innovations of some episodes, their spectrum and their factorisation."""
+
+    def __init__(self, episodes: Episodes) -> None:
+        self.episodes = episodes
+        counts = episodes.cell_counts()
+        pair = episodes.cells // (episodes.n_states * episodes.n_rewards)
+        _, self.row = np.unique(pair, return_inverse=True)
+        self.n_rows = int(self.row[-1]) + 1
+        totals = np.bincount(self.row, weights=counts)
+        # A fold may hold no visit of a row that other episodes visit.
+        self.root = np.sqrt(counts / np.maximum(totals, 1e-300)[self.row])
+        moments = episodes.pair_counts()
+        member: Any = sp.csr_matrix(
+            (np.ones(counts.size), (self.row, np.arange(counts.size))),
+            shape=(self.n_rows, counts.size),
+        )
+        self.visits = np.asarray(member @ (member @ moments).T)
+        P = (self.root**2)[:, None]
+        moments -= P * (member @ moments)[self.row]
+        moments -= P.T * (member @ moments.T).T[:, self.row]
+        root = np.maximum(self.root, 1e-150)
+        self.whitened = moments / np.outer(root, root)
+
+    def spectrum(self) -> tuple[Floats, float]:
+        """Eigenvalues, largest first, in units in which noise has unit variance, and its edge."""
+        scale = self._scale()[self.row]
+        values = np.linalg.eigvalsh(self.whitened / np.outer(scale, scale))[::-1]
+        dimensions = self.row.size - self.n_rows
+        return values, max(2.0 * float(np.sqrt(max(dimensions, 1))), -float(values[-1]))
+
+    def _scale(self) -> Floats:
+        """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
+        margin = self.visits.sum(axis=1)
+        return np.asarray(np.sqrt(np.maximum(margin, 1e-12) / np.sqrt(max(margin.sum(), 1e-12))))
+
+    def factor(self, rank: int) -> Floats:
+        """F (C, rank), with F F^T the best weighted fit to the pair moments."""
+        scale = self._scale()[self.row]
+        values, vectors = leading_eigenvectors(self.whitened / np.outer(scale, scale), rank)
+        G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale[:, None]
+        for _ in range(_SWEEPS):
+            G = 0.5 * (G + self._regressed(G))
+        return G / np.maximum(self.root, 1e-150)[:, None]
+
+    def _regressed(self, G: Floats) -> Floats:
+        """Least squares for each cell's factor given all others', weighted by visits."""
+        rank = G.shape[1]
+        outer = np.zeros((self.n_rows, rank, rank))
+        np.add.at(outer, self.row, G[:, :, None] * G[:, None, :])
+        normal = np.einsum("ij,jrs->irs", self.visits, outer) + _RIDGE * np.eye(rank)
+        return np.linalg.solve(normal[self.row], (self.whitened @ G)[:, :, None])[:, :, 0]
+
+    def factors(self, F: Floats, points: Floats) -> Floats:
+        """1 + F c_m for every cell and context, (C, M), kept positive."""
+        return np.maximum(1.0 + F @ points.T, _SMALLEST_FACTOR)
+
+
+def leading_eigenvectors(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
+    """The largest eigenvalues of a symmetric matrix and their vectors, best first."""
+    if matrix.shape[0] <= _SMALL or rank >= matrix.shape[0] - 1:
+        values, vectors = np.linalg.eigh(matrix)
+        return values[::-1][:rank], vectors[:, ::-1][:, :rank]
+    from scipy.sparse.linalg import eigsh
+
+    values, vectors = eigsh(matrix, k=rank, which="LA", v0=np.ones(matrix.shape[0]))
+    return values[::-1], vectors[:, ::-1]
+
+
+def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> Points:
+    """The mixture in R^(M-1), by EM from random beginnings, over the longest episodes."""
+    rank = F.shape[1]
+    upper = np.triu_indices(rank)
+    products = F[:, upper[0]] * F[:, upper[1]]
+    b, A, counts = _features(episodes, F, products)
+    halves = np.where(upper[0] == upper[1], 0.5, 1.0)
+    design = np.column_stack([np.ones(counts.size), b, -A * halves])
+    # contexts come first: reductions over a short last axis are slow
+    points = rng.normal(size=(rank + 1, _BEGINNINGS, rank))
+    weights = np.full((rank + 1, _BEGINNINGS), 1.0 / (rank + 1))
+    value = np.zeros(_BEGINNINGS)
+    for _ in range(_ROUNDS):
+        quadratic = points[..., upper[0]] * points[..., upper[1]]
+        coefficients = np.concatenate([np.log(weights)[..., None], points, quadratic], axis=2)
+        scores = design @ coefficients.reshape(-1, design.shape[1]).T
+        scores = scores.reshape(counts.size, rank + 1, _BEGINNINGS)
+        top = scores.max(axis=1, keepdims=True)
+        shares = np.exp(scores - top)
+        norm = shares.sum(axis=1, keepdims=True)
+        value = counts @ (np.log(norm) + top)[:, 0]
+        shares *= counts[:, None, None] / norm
+        flat = shares.reshape(counts.size, -1)
+        weights = np.maximum(shares.sum(axis=0) / counts.sum(), 1e-6)
+        weights /= weights.sum(axis=0)
+        points = _best_points(flat.T @ b, flat.T @ A, upper).reshape(points.shape)
+    order = np.argsort(-value, kind="stable")
+    return Points(points[:, order].swapaxes(0, 1), weights[:, order].T, value[order])
+
+
+def _best_points(b: Floats, A: Floats, upper: tuple[Any, Any]) -> Floats:
+    """argmax_c of c.b - c.A c / 2 - c.c / 2, for every row; A is given by its upper triangle."""
+    rank = b.shape[1]
+    normal = np.zeros((b.shape[0], rank, rank))
+    normal[:, upper[0], upper[1]] = A
+    normal[:, upper[1], upper[0]] = A
+    return np.asarray(np.linalg.solve(normal + np.eye(rank), b[:, :, None])[:, :, 0])
+
+
+def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, Floats, Floats]:
+    """b, A and the counts of the longest episodes, up to a fixed number of them."""
+    parts: list[tuple[Floats, Floats, Floats]] = []
+    found = 0
+    lengths = [float(np.diff(group.offsets).mean()) for group in episodes.groups]
+    for k in np.argsort(lengths)[::-1]:
+        group = episodes.groups[k]
+        stride = max(1, group.first.size // _EPISODES)
+        X = sp.csr_matrix(
+            (np.ones(group.cells.size), group.cells, group.offsets),
+            shape=(group.first.size, F.shape[0]),
+        )[::stride]
+        parts.append((X @ F, X @ products, group.counts[::stride]))
+        found += X.shape[0]
+        if found >= _ENOUGH:
+            break
+    b, A, counts = (np.concatenate(column) for column in zip(*parts))
+    return b, A, counts

@@ -1,0 +1,126 @@
+"""How strongly to smooth towards the pooled model: as strongly as predicts held-out episodes best.
+
+For strengths (k_T, k_R) the mixture is fitted to training episodes and scored by the
+log-likelihood of episodes left out. The score is climbed along a geometric grid: first both
+strengths together, coarse and then finer, then k_R and k_T in turn. Each fit starts from its
+neighbour's; along the common climb a loss of a few nats is noise and does not stop it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from latentmdp.estimation.episodes import Episodes
+from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters, Smoothing
+from latentmdp.estimation.squarem import squarem
+
+__all__ = ["Fold", "HeldOut", "choose_smoothing"]
+
+Exponents = tuple[float, float]
+
+_RATIO = 4.0
+_CLEAR_LOSS = 3.0
+_MANY_EPISODES = 20_000
+_LOWEST, _HIGHEST = -3.0, 8.0
+_BOTH, _TRANSITIONS, _REWARDS = (1, 1), (1, 0), (0, 1)
+
+
+class Fold(NamedTuple):
+    """Training episodes as a likelihood, the episodes left out, and where to climb from."""
+
+    train: MixtureLikelihood
+    test: Episodes
+    start: Parameters
+
+
+class HeldOut:
+    """Held-out scores of the strengths _RATIO ** exponents, each computed once."""
+
+    def __init__(self, folds: list[Fold], tolerance: float, max_maps: int) -> None:
+        self.folds, self.tolerance, self.max_maps = folds, tolerance, max_maps
+        self.fits: dict[Exponents, list[Parameters]] = {}
+        self.scores: dict[Exponents, float] = {}
+
+    def __call__(self, exponents: Exponents) -> float:
+        """The log-likelihood of all episodes left out."""
+        if exponents not in self.scores:
+            nearest = min(self.fits, key=lambda e: _distance(e, exponents), default=None)
+            starts = [f.start for f in self.folds] if nearest is None else self.fits[nearest]
+            fits, total = [], 0.0
+            for fold, start in zip(self.folds, starts):
+                smoothed = fold.train.smoothed(_strengths(exponents))
+                climb = squarem(
+                    smoothed.step, smoothed.repair, start, self.tolerance, self.max_maps
+                )
+                fits.append(climb.point)
+                total += smoothed.held_out(climb.point, fold.test)
+            self.fits[exponents], self.scores[exponents] = fits, total
+        return self.scores[exponents]
+
+    def best(self) -> tuple[Smoothing, list[Parameters]]:
+        """The strengths with the best score, and the folds' estimates at them."""
+        for exponent in (0.0, 2.0, 4.0, 6.0):
+            if self((exponent, exponent)) < max(self.scores.values()) - _CLEAR_LOSS:
+                break
+        best = max(self.scores, key=self)
+        for step in (2.0, 1.0, 0.5) if best == (0.0, 0.0) else (1.0, 0.5):
+            best = self._better(best, _BOTH, step)
+        if len(self.folds[0].train.rows) > 1:
+            for axis in (_REWARDS, _TRANSITIONS):
+                for step in (2.0, 1.0, 0.5):
+                    best = self._climbed(best, axis, step)
+        return _strengths(best), self.fits[best]
+
+    def _climbed(self, exponents: Exponents, axis: tuple[int, int], step: float) -> Exponents:
+        """Steps along an axis for as long as they gain."""
+        while (better := self._better(exponents, axis, step)) != exponents:
+            exponents = better
+        return exponents
+
+    def _better(self, exponents: Exponents, axis: tuple[int, int], step: float) -> Exponents:
+        """The best of this point and its two neighbours along an axis."""
+        neighbours = [_moved(exponents, axis, step), _moved(exponents, axis, -step)]
+        inside = [e for e in neighbours if min(e) >= _LOWEST and max(e) <= _HIGHEST]
+        return max((exponents, *inside), key=self)
+
+
+def choose_smoothing(
+    likelihood: MixtureLikelihood,
+    start: Parameters,
+    rng: np.random.Generator,
+    tolerance: float,
+    max_maps: int,
+) -> Smoothing:
+    """The best strengths by cross-validation.
+
+    Parameters
+    ----------
+    likelihood
+        All episodes.
+    start
+        An estimate on all episodes: folds are fitted from it, so that they find the same contexts.
+    """
+    number = 2 if likelihood.episodes.n_episodes >= _MANY_EPISODES else 5
+    folds = [
+        Fold(
+            MixtureLikelihood(train, likelihood.structure, likelihood.smoothing, likelihood.team),
+            test,
+            start,
+        )
+        for train, test in likelihood.episodes.folds(number, rng)
+    ]
+    return HeldOut(folds, tolerance, max_maps).best()[0]
+
+
+def _strengths(exponents: Exponents) -> Smoothing:
+    return Smoothing(*(float(_RATIO**e) for e in exponents))
+
+
+def _moved(exponents: Exponents, axis: tuple[int, int], step: float) -> Exponents:
+    return exponents[0] + axis[0] * step, exponents[1] + axis[1] * step
+
+
+def _distance(one: Exponents, other: Exponents) -> float:
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])

@@ -1,0 +1,173 @@
+"""Branch and bound over memoryless policies, as MAA* over joint policies [szer2005].
+
+A Markov policy is built forward in time: once the rules before t are fixed, the occupancy
+y_t(s, m) is known, and what follows is bounded by solutions of each context alone
+(`latentmdp._kernels.memoryless_search`). A stationary policy is built state by state
+(`latentmdp._kernels.stationary_search`). Each context is solved under two reward tables: its own,
+R, and R - lambda with the prices of the linear relaxation, which charge the contexts for
+disagreeing (`latentmdp.planning.memoryless.program`); the smaller bound counts.
+
+The search goes depth first, in passes with a falling target between the lower and the upper bound.
+A pass drops every branch whose bound is at most the target, so when it ends, the largest bound it
+dropped bounds all policies, and the last pass, with the incumbent's value as its target, proves the
+optimum. Memory is one path.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from latentmdp._kernels import memoryless_search, stationary_search
+from latentmdp._util.arrays import Floats
+from latentmdp._util.progress import Progress
+from latentmdp.planning.memoryless.cadp import improve
+from latentmdp.planning.memoryless.problem import Incumbent, MemorylessProblem
+from latentmdp.planning.memoryless.program import Program
+
+__all__ = ["branch_and_bound"]
+
+
+_SHARES = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.0)
+_SLICE_SECONDS = 0.05
+_FIRST_BUDGET = 1000
+_PRICING_SHARE = 0.5
+
+
+class _Search:
+    """A depth-first search that can be left and resumed: its kernels, its problem and its path."""
+
+    def __init__(
+        self,
+        kernels: ModuleType,
+        relaxed: memoryless_search.Relaxed | stationary_search.Priced,
+        path: memoryless_search.Path | stationary_search.Branches,
+        tolerance: float,
+    ) -> None:
+        self._kernels, self._relaxed, self._path = kernels, relaxed, path
+        self._tolerance = tolerance
+        self.best, self.dropped, self.policy = path.best, path.dropped, path.policy
+
+    def begin(self) -> float:
+        """Put the search back to the root and return the root's bound."""
+        return float(self._kernels.begin(self._relaxed, self._path))
+
+    def run(self, target: float, budget: int) -> tuple[int, bool]:
+        """Go on for at most `budget` nodes: how many were made, and whether it is finished."""
+        nodes, finished = self._kernels.search(
+            self._relaxed, self._path, target, self._tolerance, budget
+        )
+        return nodes, finished
+
+
+def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress: Progress) -> None:
+    """Search until the incumbent is proven optimal or a limit is reached (`Stop`)."""
+    prices, charges = _relax(problem, incumbent, progress)
+    progress.check()
+    build = _stationary_search if problem.stationary else _markov_search
+    search = build(problem, incumbent, prices, charges)
+    incumbent.prove(search.begin())
+    width = incumbent.upper - incumbent.lower
+    for share in _SHARES:
+        target = incumbent.lower + share * width
+        if share > 0.0 and target >= incumbent.upper:
+            continue
+        _pass(problem, search, target, incumbent, progress)
+    incumbent.upper = incumbent.lower
+
+
+def _relax(
+    problem: MemorylessProblem, incumbent: Incumbent, progress: Progress
+) -> tuple[Floats, Floats]:
+    """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); zero without room.
+
+    The relaxation's likeliest actions are one more start for the coordinate ascent.
+    """
+    if Program.bytes_needed(problem) > progress.memory:
+        return np.zeros(problem.sizes), np.zeros(problem.sizes[:3])
+    program = Program.of(problem)
+    prices, actions = program.relax(progress.remaining * _PRICING_SHARE)
+    if actions is not None:
+        policy, value, _ = improve(problem, actions)
+        incumbent.offer(policy, value)
+    return prices, np.einsum("tsm,tsam->tsa", program.reach, prices)
+
+
+def _pass(
+    problem: MemorylessProblem,
+    search: _Search,
+    target: float,
+    incumbent: Incumbent,
+    progress: Progress,
+) -> None:
+    """One pass over the tree; at its end the upper bound is what was dropped."""
+    search.begin()
+    budget, finished = _FIRST_BUDGET, False
+    while not finished:
+        before = progress.seconds
+        nodes, finished = search.run(target, budget)
+        incumbent.n_iter += int(nodes)
+        if search.best[0] > incumbent.lower:
+            _take(problem, search, incumbent)
+            progress.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+        if progress.seconds - before < _SLICE_SECONDS:
+            budget *= 2
+        if not finished:
+            progress.check()
+    incumbent.prove(max(float(search.dropped[0]), incumbent.lower))
+    progress.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+
+
+def _take(problem: MemorylessProblem, search: _Search, incumbent: Incumbent) -> None:
+    """Keep the policy that the search found, after coordinate ascent from it."""
+    policy, value, _ = improve(problem, search.policy)
+    incumbent.offer(policy, value)
+    incumbent.prove(incumbent.upper)
+    search.best[0] = max(search.best[0], value)
+
+
+def _markov_search(
+    problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
+) -> _Search:
+    """Over policies (H, S), forward in time."""
+    H, _, A, _ = problem.sizes
+    charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
+    relaxed = memoryless_search.Relaxed(
+        problem.transitions,
+        problem.rewards,
+        problem.discount,
+        values=np.stack([_priced_values(problem, prices), problem.values]),
+        tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
+    )
+    path = memoryless_search.new_path(problem.start, H, A, incumbent.lower, incumbent.policy)
+    return _Search(memoryless_search, relaxed, path, problem.tolerance())
+
+
+def _stationary_search(
+    problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
+) -> _Search:
+    """Over policies (1, S), state by state."""
+    H, S, A, M = problem.sizes
+    own = np.broadcast_to(problem.rewards, (H, S, A, M))
+    priced = stationary_search.Priced(
+        problem.transitions,
+        rewards=np.stack([own, problem.rewards - prices]),
+        discount=problem.discount,
+        constants=np.stack([np.zeros((S, A)), charges.sum(axis=0)]),
+        start=problem.start,
+    )
+    branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
+    return _Search(stationary_search, priced, branches, problem.tolerance())
+
+
+def _priced_values(problem: MemorylessProblem, prices: Floats) -> Floats:
+    """Q of each context under the rewards R - lambda, shape (H, S, A, M)."""
+    H, S, A, M = problem.sizes
+    values = np.empty((H, S, A, M))
+    later = np.zeros((S, M))
+    for t in range(H - 1, -1, -1):
+        follow = np.einsum("sanm,nm->sam", problem.transitions, later)
+        values[t] = problem.rewards - prices[t] + problem.discount * follow
+        later = values[t].max(axis=1)
+    return values

@@ -1,0 +1,1 @@
+"""Bounds from belief points, shared by the point-based planners."""

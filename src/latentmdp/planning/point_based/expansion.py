@@ -1,0 +1,131 @@
+"""Belief expansion: from the beliefs at the start to those worth a backup at each time step.
+
+A walk carries weighted points forward, as a particle filter would. Successors are kept with
+probabilities proportional to an excess (for HSVI: the probability of being there times the gap
+between the bounds) and keep their weight divided by that probability, so the weights stay unbiased
+for the chances of being there. Successors that nearly equal a known point continue from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.planning.point_based.bounds import Bounds, Stage
+
+__all__ = ["inclusion", "locate", "systematic", "walk"]
+
+
+FAINTEST = 1e-12
+"""Successors less likely than this are left to the bounds as they are."""
+_NEGLIGIBLE = 1e-200
+
+
+def walk(
+    bounds: Bounds,
+    count: int,
+    spare: float,
+    resolution: float,
+    act: Callable[[Stage, Integers], Integers],
+    excess: Callable[[Floats, Floats], Floats],
+    allot: Callable[[float, float], float],
+    rng: np.random.Generator,
+) -> list[Integers]:
+    """Visit about `count` points a time step, new ones included; returns those visited.
+
+    Parameters
+    ----------
+    spare
+        Make points of so many times more successors, without going on from them.
+    resolution
+        Beliefs that round to the same multiples of 1 / resolution are one point.
+    act
+        The action to follow from each of the given points of a stage.
+    excess
+        What a successor is worth, from its weight and its gap.
+    allot
+        The share of `count` for a time step, from its total excess and that of the first one.
+    """
+    roots = bounds.problem.roots
+    points, weights = np.arange(roots.states.size), roots.weights
+    visited, first = [points], 0.0
+    for t in range(len(bounds.stages) - 1):
+        bounds.check()
+        actions = act(bounds.stages[t], points)
+        states, beliefs, chances, gaps = bounds.expand(t, points, weights, actions, FAINTEST)
+        value = excess(chances, gaps)
+        total = float(value.sum())
+        first = first or total
+        if total <= 0.0:
+            points, weights = np.empty(0, np.int64), np.empty(0)
+        else:
+            share = count * allot(total, first)
+            if spare > 0.0:
+                more = systematic(inclusion(value, max(1.0, spare * share)), rng)
+                locate(bounds, t + 1, states[more], beliefs[more], resolution)
+            probabilities = inclusion(value, max(1.0, share))
+            kept = systematic(probabilities, rng)
+            weights = chances[kept] / probabilities[kept]
+            points = locate(bounds, t + 1, states[kept], beliefs[kept], resolution)
+            points, where = np.unique(points, return_inverse=True)
+            weights = np.bincount(where, weights, points.size).astype(np.float64)
+        visited.append(points)
+    return visited
+
+
+def inclusion(excess: Floats, count: float) -> Floats:
+    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive.
+
+    An excess of less than 1e-200 of the largest counts as none.
+    """
+    _, exponent = np.frexp(excess.max(initial=0.0))
+    excess = np.ldexp(excess, -exponent)
+    excess[excess < _NEGLIGIBLE] = 0.0
+    positive = excess > 0.0
+    if positive.sum() <= count:
+        return positive.astype(np.float64)
+    descending = np.sort(excess)[::-1]
+    tail = np.cumsum(descending[::-1])[::-1]  # sum of the k-th largest and all smaller ones
+    certain = np.arange(int(count) + 1)  # how many have probability one
+    scale = (count - certain) / tail[certain]
+    k = int(np.argmax(scale * descending[certain] <= 1.0))
+    return np.minimum(1.0, scale[k] * excess)
+
+
+def systematic(probabilities: Floats, rng: np.random.Generator) -> Integers:
+    """Indices drawn with the given inclusion probabilities by systematic sampling."""
+    reached = np.floor(np.concatenate([[0.0], np.cumsum(probabilities)]) + rng.random())
+    return np.flatnonzero(np.diff(reached) > 0.0)
+
+
+def locate(
+    bounds: Bounds, t: int, states: Integers, beliefs: Floats, resolution: float
+) -> Integers:
+    """Positions of beliefs in the stage of time t; those that are new are added."""
+    stage = bounds.stages[t]
+    keys = _keys(states, beliefs, resolution)
+    known = _keys(stage.states, stage.beliefs, resolution)
+    distinct, chosen, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(known, kind="stable")
+    place = np.searchsorted(known[order], distinct)
+    found = np.zeros(distinct.size, np.bool_)
+    inside = place < known.size
+    found[inside] = known[order[place[inside]]] == distinct[inside]
+    positions = np.empty(distinct.size, np.int64)
+    positions[found] = order[place[found]]
+    new = chosen[~found]
+    positions[~found] = bounds.add(t, states[new], beliefs[new])
+    return positions[inverse]
+
+
+def _keys(states: Integers, beliefs: Floats, resolution: float) -> NDArray[np.uint64]:
+    """A 64-bit key of the state and the rounded belief (a polynomial in a random odd number)."""
+    rounded = np.rint(beliefs * resolution).astype(np.uint64)
+    keys = states.astype(np.uint64)
+    for column in rounded.T:
+        keys = (keys + column + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return keys

@@ -1,0 +1,125 @@
+"""Where a policy takes each context: occupancies and histories, exactly.
+
+    P_m^pi(s_t = s, a_t = a),    P_m^pi(h) for every history h of a given length,
+
+by forward recursion for Markov policies, by enumeration of histories for others. Times are counted
+in transitions from the start of the episode: the paper's s_1 is time 0.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from latentmdp._util.arrays import Floats
+from latentmdp.model import LatentMDP
+from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
+
+__all__ = ["action_table", "histories", "occupancy", "table_entries"]
+
+
+MAX_HISTORIES = 50_000
+MAX_ENTRIES = 50_000_000
+
+
+def table_entries(model: LatentMDP, length: int) -> int:
+    """S (A S Z)^l M: numbers that describe all tests, or all histories, of l transitions."""
+    S, A, Z, M = model.n_states, model.n_actions, model.n_rewards, model.n_contexts
+    return S * (A * S * Z) ** length * M
+
+
+def action_table(policy: Policy | HistoryPolicy, model: LatentMDP) -> Floats | None:
+    """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
+    if isinstance(policy, UniformPolicy):
+        return np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
+    if isinstance(policy, MarkovPolicy):
+        return policy.action_probabilities(model)
+    return None
+
+
+def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
+    """P_m^pi(s_t = s, a_t = a) for t = 0..steps-1, shape (steps, M, S, A)."""
+    M, S, A = model.n_contexts, model.n_states, model.n_actions
+    table = action_table(policy, model)
+    if table is None:
+        return _enumerated_occupancy(model, policy, steps)
+    visits = np.empty((steps, M, S, A))
+    states = model.initial
+    for t in range(steps):
+        visits[t] = states[:, :, None] * table[t if len(table) > 1 else 0]
+        states = np.einsum("msa,msan->mn", visits[t], model.transitions)
+    return visits
+
+
+def histories(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> list[Floats]:
+    """P_m^pi(h) of the histories of `length` transitions, one array (M, number) per end state.
+
+    With a Markov policy all histories are listed, also impossible ones; with others only those
+    that some context can produce.
+    """
+    table = action_table(policy, model)
+    if table is not None:
+        return _markov_histories(model, table, length)
+    *_, nodes = _levels(model, policy, length + 1)
+    ending: list[list[Floats]] = [[] for _ in range(model.n_states)]
+    for state, mass, _ in nodes:
+        ending[state].append(mass)
+    empty = np.zeros((model.n_contexts, 0))
+    return [np.array(columns).T if columns else empty for columns in ending]
+
+
+def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floats]:
+    S, M = model.n_states, model.n_contexts
+    if table_entries(model, length) > MAX_ENTRIES:
+        raise ValueError(f"there are S (A S Z)^{length} histories of length {length}: too many")
+    steps = model.packed()
+    masses = model.initial.T[None]  # (history before its last state, last state, context)
+    for t in range(length):
+        chosen = table[t if len(table) > 1 else 0]
+        masses = np.einsum("hsm,sa,sanzm->hsaznm", masses, chosen, steps, optimize=True)
+        masses = masses.reshape(-1, S, M)
+    return [np.ascontiguousarray(masses[:, s].T) for s in range(S)]
+
+
+def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
+    from latentmdp.planning.enumeration import as_agent
+
+    agent = as_agent(policy, model)
+    visits = np.zeros((steps, model.n_contexts, model.n_states, model.n_actions))
+    for t, nodes in enumerate(_levels(model, policy, steps)):
+        for state, mass, memory in nodes:
+            probabilities = agent.act(t, state, memory)
+            visits[t, :, state, :] += mass[:, None] * probabilities
+    return visits
+
+
+def _levels(
+    model: LatentMDP, policy: Policy | HistoryPolicy, count: int
+) -> Iterator[list[tuple[int, Floats, Any]]]:
+    """Lists of (state, mass, memory), one list for each of `count` times."""
+    from latentmdp.planning.enumeration import TooManyHistoriesError, as_agent
+
+    agent = as_agent(policy, model)
+    packed = model.packed()
+    nodes = [
+        (s, model.initial[:, s], agent.start(s))
+        for s in range(model.n_states)
+        if model.initial[:, s].any()
+    ]
+    yield nodes
+    for t in range(count - 1):
+        following = []
+        for state, mass, memory in nodes:
+            probabilities = agent.act(t, state, memory)
+            for a in np.flatnonzero(probabilities):
+                masses = packed[state, a] * (mass * probabilities[a])
+                for n, z in np.argwhere((masses > 0.0).any(axis=-1)):
+                    after = agent.observe(memory, state, int(a), int(n), int(z))
+                    following.append((int(n), masses[n, z], after))
+            if len(following) > MAX_HISTORIES:
+                raise TooManyHistoriesError(
+                    f"more than {MAX_HISTORIES} histories of length {t + 1}: only Markov policies "
+                    "can be followed that far"
+                )
+        nodes = following
+        yield nodes

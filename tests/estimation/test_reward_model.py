@@ -1,0 +1,67 @@
+"""The form of the rewards is found, against likelihoods of both forms."""
+
+import numpy as np
+import pytest
+
+import latentmdp as lm
+from latentmdp.estimation.reward_model import preferred_reward_form
+from latentmdp.testing import random_model
+
+
+def with_rewards_of_the_next_state(seed: int) -> lm.LatentMDP:
+    """Reward 1 with a probability that only the next state and the context decide."""
+    plain = random_model(seed, contexts=2, states=4, horizon=15)
+    good = np.random.default_rng(seed).uniform(0.05, 0.95, size=(2, 1, 1, 4))
+    good = np.broadcast_to(good, plain.transitions.shape)
+    return plain.replace(rewards=np.stack([1.0 - good, good], axis=-1), reward_values=[0.0, 1.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_form_is_told_from_its_logs(seed: int) -> None:
+    by_pair = random_model(seed, contexts=2, states=4, horizon=15)
+    for model, form in (
+        (by_pair, "state-action"),
+        (with_rewards_of_the_next_state(seed), "transition"),
+    ):
+        logs = lm.simulate(model, lm.UniformPolicy(), 2_000, rng=seed)
+        assert preferred_reward_form(logs, np.eye(2)[logs.contexts]) == form
+
+
+def test_the_gain_is_that_of_the_likelihood() -> None:
+    """With known contexts the choice is BIC's between the two counted models."""
+    model = with_rewards_of_the_next_state(0).replace(weights=[0.5, 0.5])
+    for episodes in (10, 30, 100, 300):
+        logs = lm.simulate(model, lm.UniformPolicy(), episodes, rng=1)
+        fits = {
+            form: [
+                lm.EM(1, smoothing=0.0, reward_model=form).fit(logs[logs.contexts == m])
+                for m in range(2)
+            ]
+            for form in ("state-action", "transition")
+        }
+        gain, further = (
+            sum(getattr(f, name) for f in fits["transition"])
+            - sum(getattr(f, name) for f in fits["state-action"])
+            for name in ("log_likelihood", "n_parameters")
+        )
+        shares = np.eye(2)[logs.contexts]
+        seen_by_all = 2 * lm.EM(1, reward_model="transition").fit(logs).n_parameters
+        seen_by_all -= 2 * lm.EM(1).fit(logs).n_parameters
+        assert further <= seen_by_all
+        price = 0.5 * seen_by_all * np.log(logs.n_steps)
+        assert (preferred_reward_form(logs, shares) == "transition") == (gain > price)
+
+
+def test_merged_episodes_count_as_often_as_they_came() -> None:
+    model = with_rewards_of_the_next_state(1).replace(horizon=2)
+    logs = lm.simulate(model, lm.UniformPolicy(), 3_000, rng=0).without_contexts()
+    merged = logs.deduplicate()
+    assert len(merged) < len(logs)
+    for some in (logs, merged):
+        assert preferred_reward_form(some, np.ones((len(some), 1))) == "transition"
+
+
+def test_contexts_that_explain_next_to_nothing_do_no_harm() -> None:
+    logs = lm.simulate(with_rewards_of_the_next_state(1), lm.UniformPolicy(), 500, rng=0)
+    shares = np.full((500, 2), [1.0, 1e-300])
+    assert preferred_reward_form(logs, shares) == "transition"

@@ -1,0 +1,142 @@
+"""Learning from nothing: it learns, it is reproducible, and it survives being killed."""
+
+import numpy as np
+import pytest
+
+import latentmdp as lm
+from latentmdp.offline import online as online_module
+from latentmdp.online import CheckpointError, Learned
+
+
+def small_world() -> lm.LatentMDP:
+    return lm.make(
+        "separated", contexts=2, states=4, actions=2, horizon=12, delta=1.0, rewards="own", rng=1
+    )
+
+
+def quick(world: object, **settings: object) -> Learned:
+    arguments = {"n_contexts": 2, "episodes": 300, "rng": 0, "growth": 1.5, "restarts": 1}
+    return lm.learn(world, **{**arguments, "planner": lm.QMDP(), **settings})
+
+
+def test_it_learns_the_model_and_earns_what_q_mdp_earns() -> None:
+    """The learned policy, judged exactly enough: 4 standard errors below 0.9 of Q-MDP's value."""
+    world = small_world()
+    learned = quick(world, episodes=600)
+    reference = lm.evaluate(world, lm.QMDP().plan(world).policy, 50_000, rng=1)
+    value = lm.evaluate(world, learned.policy, 50_000, rng=2)
+    assert value.mean + 4 * value.stderr > 0.9 * reference.mean
+    assert lm.model_error(world, learned.model, per_cell=True) < 0.3
+    assert learned.returns.size == len(learned.logs) == 600
+    assert sum(phase.episodes for phase in learned.phases) == 600
+    assert learned.logs.contexts is None
+
+
+def test_what_was_found_is_diagnosed_and_its_regret_counted() -> None:
+    world = small_world()
+    learned = quick(world)
+    assert learned.diagnosis.delta == pytest.approx(lm.separation(learned.model))
+    reference = lm.HSVI(gap=0.01).plan(world)
+    regret = learned.regret(reference)
+    assert regret.size == 300
+    rho1, rho2 = reference.guarantee or (1.0, 0.0)
+    asked = rho1 * reference.upper - rho2
+    assert regret[-1] == pytest.approx(300 * asked - learned.returns.sum())
+
+
+def test_a_seed_gives_one_run() -> None:
+    first, second = quick(small_world()), quick(small_world())
+    assert first.logs == second.logs
+    assert first.model == second.model
+
+
+def test_an_interrupted_run_ends_like_one_never_stopped(tmp_path, monkeypatch) -> None:
+    whole = quick(small_world())
+    played = []
+
+    def dies_in_the_third_phase(*arguments: object) -> lm.Trajectories:
+        played.append(1)
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        return play_batch(*arguments)
+
+    play_batch = online_module.play_batch
+    monkeypatch.setattr(online_module, "play_batch", dies_in_the_third_phase)
+    file = tmp_path / "progress.npz"
+    with pytest.raises(KeyboardInterrupt):
+        quick(small_world(), checkpoint=file)
+    resumed = quick(small_world(), checkpoint=file)
+    assert resumed.logs == whole.logs
+    assert resumed.model == whole.model
+    with pytest.raises(CheckpointError, match="another run: its episodes is 300, here 400"):
+        quick(small_world(), checkpoint=file, episodes=400)
+
+
+def test_seconds_add_up_over_resumptions(tmp_path, monkeypatch) -> None:
+    """A first process that took a hundred seconds before it was stopped."""
+    write = online_module.write_progress
+
+    def late_and_stopped(path, identity, saved, seconds):
+        write(path, identity, saved, seconds + 100.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(online_module, "write_progress", late_and_stopped)
+    file = tmp_path / "progress.npz"
+    with pytest.raises(KeyboardInterrupt):
+        quick(small_world(), checkpoint=file)
+    monkeypatch.setattr(online_module, "write_progress", write)
+    assert 100.0 < quick(small_world(), checkpoint=file).seconds < 150.0
+
+
+def test_rewards_may_depend_on_the_next_state() -> None:
+    world = lm.make("visitor")
+    learned = quick(world, n_contexts=2, episodes=120, reward_model="transition")
+    assert learned.model.rewards_depend_on_next_state
+    assert np.isfinite(learned.returns).all()
+
+
+def test_the_number_of_contexts_is_chosen() -> None:
+    learned = quick(small_world(), n_contexts="auto", max_contexts=3)
+    assert learned.model.n_contexts in (1, 2, 3)
+    assert learned.phases[-1].n_contexts == 2
+
+
+def test_it_learns_in_a_gymnasium_environment() -> None:
+    env = lm.envs.LatentMDPEnv(small_world())
+    learned = quick(env, episodes=120)
+    assert learned.logs.lengths.tolist() == [12] * 120
+    assert learned.model.n_states == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_contexts": 0}, "n_contexts must be at least 1"),
+        ({"reward_model": "joint"}, "reward_model must be"),
+        ({"growth": 1.0}, "growth must be above 1"),
+        ({"bonus": -1.0}, "bonus must be finite and not negative"),
+        ({"episodes": 0}, "episodes must be at least 1"),
+    ],
+)
+def test_bad_settings_are_refused_before_any_episode(settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick(small_world(), **settings)
+
+
+def test_the_smallest_worlds_are_learned() -> None:
+    """One step, one state, one episode: nothing to tell apart, and no reason to fail."""
+    bandit = lm.LatentMDP(np.ones((1, 1, 2, 1)), [[[0.2, 0.8]]], horizon=1)
+    for number in (1, "auto"):
+        learned = quick(bandit, n_contexts=number, episodes=60)
+        assert learned.model.n_contexts == 1
+        assert learned.policy.session().observe(0) is None
+    assert quick(small_world(), n_contexts="auto", episodes=1).returns.size == 1
+    with pytest.raises(ValueError, match="episodes of one step cannot show n_contexts=2"):
+        quick(small_world().replace(horizon=1))
+    with pytest.raises(ValueError, match="episodes=1 cannot show n_contexts=2"):
+        quick(small_world(), episodes=1)
+
+
+def test_more_contexts_than_exploring_episodes() -> None:
+    learned = quick(small_world(), n_contexts=5, explore=2, episodes=30)
+    assert learned.phases[0].episodes == 5
