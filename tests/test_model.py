@@ -41,7 +41,7 @@ def test_observation_probs_by_their_definition(model):
         range(model.n_states),
     ):
         given_next = model.reward_probs[m, s, a]
-        row = given_next[n] if model.rewards_depend_on_next_state else given_next
+        row = given_next[n] if model.reward_model == "transition" else given_next
         np.testing.assert_allclose(P[m, s, a, n], model.transitions[m, s, a, n] * row, rtol=1e-15)
     np.testing.assert_allclose(P.sum(axis=(3, 4)), 1.0, rtol=1e-14)
     np.testing.assert_allclose(
@@ -116,7 +116,7 @@ def test_replace_takes_every_form_of_rewards():
     model = LatentMDP(T, R, horizon=4)
     given_next = np.broadcast_to(model.reward_probs[:, :, :, None, :], (2, 3, 2, 3, 2))
     other = model.replace(rewards=given_next)
-    assert other.rewards_depend_on_next_state
+    assert other.reward_model == "transition"
     np.testing.assert_allclose(other.observation_probs(), model.observation_probs())
     with pytest.raises(TypeError, match="horizn"):
         model.replace(horizn=3)
@@ -166,7 +166,7 @@ def test_mixture_averages_the_contexts(model):
         mixed.transitions[0], np.tensordot(w, model.transitions, 1), rtol=1e-12
     )
     np.testing.assert_allclose(mixed.initial[0], w @ model.initial, rtol=1e-12)
-    if model.rewards_depend_on_next_state:
+    if model.reward_model == "transition":
         joint = np.tensordot(w, model.observation_probs(), 1)
         np.testing.assert_allclose(mixed.observation_probs()[0], joint, rtol=1e-12)
     if model.bonus is not None:

@@ -18,17 +18,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp import _model_contexts
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp.errors import ModelError
 
-__all__ = ["LatentMDP", "require_model"]
+__all__ = ["LatentMDP", "RewardModel", "require_model"]
+
+RewardModel = Literal["state-action", "transition"]
+"""Whether a reward depends on (s, a), or on (s, a, s')."""
 
 
 class LatentMDP:
@@ -159,20 +161,20 @@ class LatentMDP:
         return self.reward_values.shape[0]
 
     @property
-    def rewards_depend_on_next_state(self) -> bool:
-        """Whether `reward_probs` has the (M, S, A, S, Z) form."""
-        return self.reward_probs.ndim == 5
+    def reward_model(self) -> RewardModel:
+        """Whether rewards depend on s' too: `reward_probs` is then (M, S, A, S, Z)."""
+        return "transition" if self.reward_probs.ndim == 5 else "state-action"
 
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""
         rewards = self.reward_probs
-        if not self.rewards_depend_on_next_state:
+        if self.reward_model == "state-action":
             rewards = rewards[:, :, :, None, :]
         return self.transitions[..., None] * rewards
 
     def mean_rewards(self) -> Floats:
         """E_m[r | s, a] without the bonus, shape (M, S, A)."""
-        if self.rewards_depend_on_next_state:
+        if self.reward_model == "transition":
             given_next = self.reward_probs @ self.reward_values
             return np.einsum("msan,msan->msa", self.transitions, given_next)
         return self.reward_probs @ self.reward_values
@@ -208,18 +210,65 @@ class LatentMDP:
 
     def subset(self, contexts: Iterable[int]) -> LatentMDP:
         """The latent MDP over some contexts, in the order given, weights renormalised."""
-        return self.replace(**_model_contexts.subset(self, contexts))
+        index = np.asarray(list(contexts))
+        M = self.n_contexts
+        if index.size == 0:
+            raise ValueError("contexts must name at least one context")
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise TypeError(f"contexts must be integers, got {index.tolist()}")
+        if index.min() < -M or index.max() >= M:
+            raise ValueError(f"contexts must lie in [0, {M}), got {index.tolist()}")
+        if np.unique(index % M).size < index.size:
+            raise ValueError(f"contexts must be distinct, got {index.tolist()}")
+        weights = self.weights[index]
+        total = float(weights.sum())
+        if total == 0.0:
+            raise ValueError(f"contexts {index.tolist()} have total weight zero")
+        names = self.context_names
+        return self.replace(
+            **{
+                "transitions": self.transitions[index],
+                "rewards": self.reward_probs[index],
+                "initial": self.initial[index],
+                "weights": weights if index.size == M else weights / total,
+                "bonus": None if self.bonus is None else self.bonus[index],
+                "initial_bonus": None if self.initial_bonus is None else self.initial_bonus[index],
+                "context_names": None if names is None else [names[i] for i in index],
+            }
+        )
 
     def mixture(self) -> LatentMDP:
         """The average MDP, as a latent MDP with one context: T, R and nu averaged over contexts.
 
         Where some contexts have an all-zero row, the others are averaged.
         """
-        return self.replace(**_model_contexts.mixture(self))
+        w = self.weights
+        rewards = np.einsum("m,m...->...", w, self.reward_probs)
+        if self.reward_model == "transition":
+            rewards = np.einsum("m,msanz->sanz", w, self.observation_probs())
+        bonus, first = self.bonus, self.initial_bonus
+        return self.replace(
+            **{
+                "transitions": arrays.normalised(np.einsum("m,msan->san", w, self.transitions))[
+                    None
+                ],
+                "rewards": arrays.normalised(rewards)[None],
+                "initial": arrays.normalised(w @ self.initial)[None],
+                "weights": [1.0],
+                "bonus": None if bonus is None else np.einsum("m,msa->sa", w, bonus)[None],
+                "initial_bonus": None if first is None else [float(w @ first)],
+                "context_names": None,
+            }
+        )
 
     def distances(self, other: LatentMDP) -> Floats:
         """sum_{s,a} ||P_m - P'_n||_1 for every pair of contexts (m of self, n of other)."""
-        return _model_contexts.distances(self, other)
+        _require_same_space(self, other)
+        mine, theirs = self.observation_probs(), other.observation_probs()
+        cost = np.empty((self.n_contexts, other.n_contexts))
+        for m in range(self.n_contexts):
+            cost[m] = np.abs(mine[m] - theirs).sum(axis=(1, 2, 3, 4))
+        return cost
 
     def align(self, to: LatentMDP) -> LatentMDP:
         """Reorder the contexts so that they match those of `to` as closely as possible.
@@ -242,7 +291,7 @@ class LatentMDP:
             raise TypeError(f"replace() got an unknown argument {sorted(unknown)[0]!r}")
         current = {name: self.__dict__[name] for name in _FIELDS}
         current["rewards"] = current.pop("reward_probs")
-        return LatentMDP(**{**current, **changes})
+        return type(self)(**{**current, **changes})
 
     def fingerprint(self) -> str:
         """A hexadecimal digest of every field: equal models have equal fingerprints."""
@@ -288,3 +337,17 @@ _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in 
 def require_model(value: object) -> None:
     """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
     arrays.require_instance("model", value, LatentMDP)
+
+
+def _require_same_space(first: LatentMDP, second: LatentMDP) -> None:
+    """Raise unless both models share states, actions and reward values."""
+    for name in ("n_states", "n_actions"):
+        if getattr(first, name) != getattr(second, name):
+            raise ValueError(
+                f"the models differ in {name}: {getattr(first, name)} and {getattr(second, name)}"
+            )
+    if not np.array_equal(first.reward_values, second.reward_values):
+        raise ValueError(
+            "the models differ in reward_values: "
+            f"{first.reward_values.tolist()} and {second.reward_values.tolist()}"
+        )

@@ -7,6 +7,11 @@ Episode i of length L_i = offsets[i+1] - offsets[i] is
     states [offsets[i]+i : offsets[i+1]+i+1]        s_1 .. s_{L+1}, one more than actions
 
 Several identical episodes may be stored once with a multiplicity in `counts`.
+
+A *cell* is a combination of what a step shows, such as (s, a) or (s, a, s', r). Everything that is
+counted in logs is counted here, by cell, each episode with its multiplicity and, where episodes are
+shared among contexts, with its share: `cell_counts` as a dense array, `occurring_cells` as a list
+of the cells that occur.
 """
 
 from __future__ import annotations
@@ -17,13 +22,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _trajectory_checks, _trajectory_parts
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Indices
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
-__all__ = ["Episode", "Trajectories"]
+__all__ = [
+    "Episode",
+    "Sizes",
+    "Steps",
+    "Trajectories",
+    "cell_counts",
+    "first_state_counts",
+    "occurring_cells",
+    "sizes_of",
+]
+
+Sizes = tuple[int, int, int]
+"""(S, A, Z)."""
 
 
 class Episode(NamedTuple):
@@ -33,6 +49,16 @@ class Episode(NamedTuple):
     actions: Indices
     rewards: Indices
     context: int | None
+
+
+class Steps(NamedTuple):
+    """Every step of every episode, in the order of `actions`."""
+
+    episode: Integers
+    state: Indices
+    action: Indices
+    reward: Indices
+    next_state: Indices
 
 
 class Trajectories:
@@ -78,7 +104,7 @@ class Trajectories:
         n_actions: int | None = None,
         reward_values: ArrayLike | None = None,
     ) -> None:
-        fields = _trajectory_checks.flat_fields(
+        fields = _flat_fields(
             reward_values,
             states=states,
             actions=actions,
@@ -89,12 +115,12 @@ class Trajectories:
         )
         self._fill(fields, n_states, n_actions)
         if n_states is not None or n_actions is not None or reward_values is not None:
-            _trajectory_checks.check_sizes(self, self.n_states, self.n_actions, self.n_rewards)
+            self.require_sizes(self.n_states, self.n_actions, self.n_rewards)
 
     def _fill(self, fields: dict[str, Any], n_states: int | None, n_actions: int | None) -> None:
         arrays.store(self, fields)
-        self.__dict__["n_states"] = _trajectory_checks.size("n_states", n_states, self.states)
-        self.__dict__["n_actions"] = _trajectory_checks.size("n_actions", n_actions, self.actions)
+        self.__dict__["n_states"] = _size("n_states", n_states, self.states)
+        self.__dict__["n_actions"] = _size("n_actions", n_actions, self.actions)
 
     @classmethod
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
@@ -113,7 +139,7 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of equal length L from arrays (N, L+1), (N, L) and (N, L)."""
-        return cls(*_trajectory_checks.flat_arrays(states, actions, rewards), contexts, **sizes)
+        return cls(*_flat_arrays(states, actions, rewards), contexts, **sizes)
 
     @classmethod
     def from_lists(
@@ -125,7 +151,7 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of any length from one list per episode; states are one longer than actions."""
-        return cls(*_trajectory_checks.flat_lists(states, actions, rewards), contexts, **sizes)
+        return cls(*_flat_lists(states, actions, rewards), contexts, **sizes)
 
     @classmethod
     def from_table(cls, table: Mapping[str, ArrayLike], **sizes: Any) -> Trajectories:
@@ -183,11 +209,11 @@ class Trajectories:
                 raise IndexError(f"episode {key} of {len(self)}")
             return self._episode(int(key) % len(self))
         if isinstance(key, slice) and key.step in (None, 1):
-            return self._with(**_trajectory_parts.cut(self, *key.indices(len(self))[:2]))
+            return self._with(**self._cut(*key.indices(len(self))[:2]))
         index = np.arange(len(self))[key]
         if index.ndim != 1:
             raise IndexError(f"episodes are taken by a number, slice, mask or 1-d index, got {key}")
-        return self._with(**_trajectory_parts.gathered(self, index))
+        return self._with(**self._gathered(index))
 
     def _episode(self, i: int) -> Episode:
         start, stop = int(self.offsets[i]), int(self.offsets[i + 1])
@@ -198,6 +224,36 @@ class Trajectories:
             self.rewards[start:stop],
             context,
         )
+
+    def _cut(self, first: int, last: int) -> dict[str, Any]:
+        """Episodes first .. last - 1, as views."""
+        last = max(first, last)
+        start, stop = int(self.offsets[first]), int(self.offsets[last])
+        return {
+            "states": self.states[start + first : stop + last],
+            "actions": self.actions[start:stop],
+            "rewards": self.rewards[start:stop],
+            "offsets": self.offsets[first : last + 1] - start,
+            "contexts": None if self.contexts is None else self.contexts[first:last],
+            "counts": None if self.counts is None else self.counts[first:last],
+        }
+
+    def _gathered(self, index: Integers) -> dict[str, Any]:
+        """The episodes of an index array, in its order."""
+        lengths = self.lengths[index]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        shift = np.repeat(self.offsets[index] - offsets[:-1], lengths)
+        steps = np.arange(offsets[-1]) + shift
+        first_state = self.offsets[index] + index - offsets[:-1] - np.arange(index.size)
+        places = np.arange(offsets[-1] + index.size) + np.repeat(first_state, lengths + 1)
+        return {
+            "states": self.states[places],
+            "actions": self.actions[steps],
+            "rewards": self.rewards[steps],
+            "offsets": offsets,
+            "contexts": None if self.contexts is None else self.contexts[index],
+            "counts": None if self.counts is None else self.counts[index],
+        }
 
     def _with(self, **fields: Any) -> Trajectories:
         kept = {name: self.__dict__[name] for name in _ARRAYS}
@@ -220,7 +276,36 @@ class Trajectories:
         batches = list(parts)
         for i, batch in enumerate(batches):
             arrays.require_instance(f"batch {i}", batch, Trajectories)
-        return cls._trusted(**_trajectory_parts.joined(batches))
+        return cls._trusted(**_joined(batches))
+
+    def steps(self) -> Steps:
+        """All steps of all episodes, one by one."""
+        episode = np.repeat(np.arange(len(self)), self.lengths)
+        place = np.arange(self.n_steps) + episode
+        return Steps(
+            episode, self.states[place], self.actions, self.rewards, self.states[place + 1]
+        )
+
+    @property
+    def first_states(self) -> Indices:
+        """The state in which each episode begins."""
+        return self.states[self.offsets[:-1] + np.arange(len(self))]
+
+    @property
+    def last_states(self) -> Indices:
+        """The state in which each episode ends."""
+        return self.states[self.offsets[1:] + np.arange(len(self))]
+
+    def cells(self, by: Sequence[str], sizes: Sizes | None = None) -> Integers:
+        """The cell of every step as one number: the mixed radix of the columns named in `by`.
+
+        Columns are "state", "action", "next_state" and "reward"; the first one counts most.
+        """
+        steps, widths = self.steps(), _widths(by, sizes or sizes_of(self))
+        code = np.zeros(self.n_steps, np.int64)
+        for name, width in zip(by, widths):
+            code = code * width + getattr(steps, name)
+        return code
 
     def multiplicities(self) -> NDArray[np.int64]:
         """`counts`, or ones where episodes are not counted."""
@@ -242,13 +327,21 @@ class Trajectories:
             self.states, self.actions, self.rewards, self.offsets, labels
         )
         counts = np.bincount(inverse, weights=self.multiplicities(), minlength=first.size)
-        merged = _trajectory_parts.gathered(self, first)
+        merged = self._gathered(first)
         merged["counts"] = np.rint(counts).astype(np.int64)
         return self._with(**merged), inverse
 
     def as_arrays(self) -> tuple[Indices, Indices, Indices]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
-        return _trajectory_parts.stacked(self)
+        lengths = self.lengths
+        if lengths.size and (lengths != lengths[0]).any():
+            odd = int(np.argmax(lengths != lengths[0]))
+            raise TrajectoryError(
+                f"as_arrays needs equal lengths: episode 0 has {lengths[0]} steps, "
+                f"episode {odd} has {lengths[odd]}"
+            )
+        N, L = len(self), int(lengths[0]) if lengths.size else 0
+        return self.states.reshape(N, L + 1), self.actions.reshape(N, L), self.rewards.reshape(N, L)
 
     def values(self) -> NDArray[np.float64]:
         """The rewards as values, one per step; indices themselves where no values are known."""
@@ -266,7 +359,34 @@ class Trajectories:
 
     def validate(self, model: LatentMDP) -> None:
         """Raise `TrajectoryError` unless every index fits the model, naming episode and step."""
-        _trajectory_checks.check_model(self, model)
+        self.require_sizes(model.n_states, model.n_actions, model.n_rewards)
+        contexts, M = self.contexts, model.n_contexts
+        if contexts is not None and contexts.size:
+            worst = int(np.argmax(contexts >= M))
+            if contexts[worst] >= M:
+                raise TrajectoryError(
+                    f"episode {worst}: context {contexts[worst]} is not below the model's "
+                    f"n_contexts={M}"
+                )
+        known = self.reward_values
+        if known is not None and not np.array_equal(known, model.reward_values):
+            raise TrajectoryError(
+                f"the logs' reward_values {known.tolist()} are not the model's "
+                f"{model.reward_values.tolist()}"
+            )
+
+    def require_sizes(self, n_states: int, n_actions: int, n_rewards: int) -> None:
+        """Raise `TrajectoryError` unless every index is below its size, naming episode and step."""
+        bounds = (("state", n_states), ("action", n_actions), ("reward index", n_rewards))
+        for (what, limit), array in zip(bounds, (self.states, self.actions, self.rewards)):
+            if array.size and int(array.max()) >= limit:
+                place = int(np.argmax(array >= limit))
+                starts = self.offsets + (np.arange(len(self) + 1) if what == "state" else 0)
+                episode = int(np.searchsorted(starts, place, side="right")) - 1
+                raise TrajectoryError(
+                    f"episode {episode}, step {place - int(starts[episode])}: {what} "
+                    f"{array[place]} is out of range, must be below {limit}"
+                )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Trajectories are immutable")
@@ -298,3 +418,217 @@ class Trajectories:
 
 
 _ARRAYS = ("states", "actions", "rewards", "offsets", "contexts", "counts", "reward_values")
+
+
+def sizes_of(logs: Trajectories | Sequence[Trajectories]) -> Sizes:
+    """(S, A, Z) of one log or of several together, no larger than they say."""
+    parts = [logs] if isinstance(logs, Trajectories) else logs
+    return (
+        max(part.n_states for part in parts),
+        max(part.n_actions for part in parts),
+        max(part.n_rewards for part in parts),
+    )
+
+
+def cell_counts(
+    logs: Trajectories | Sequence[Trajectories],
+    by: Sequence[str],
+    sizes: Sizes | None = None,
+    shares: Floats | None = None,
+) -> Floats:
+    """How often each cell occurs, multiplicities counted.
+
+    Parameters
+    ----------
+    by
+        The columns of a cell, see `Trajectories.cells`; they become the axes of the result.
+    sizes
+        (S, A, Z); by default no larger than the logs say.
+    shares : (N, M) or None
+        The share of each context in each episode of all logs, one log after the other: the
+        result then has a first axis of M contexts.
+    """
+    sizes = sizes or sizes_of(logs)
+    shape = _widths(by, sizes)
+    cells, weights = _weighted_cells(logs, by, sizes, shares)
+    length = int(np.prod(shape))
+    counts = np.stack([_tally(cells, column, length) for column in weights])
+    return counts.reshape(shape if shares is None else (-1, *shape))
+
+
+def occurring_cells(
+    logs: Trajectories | Sequence[Trajectories],
+    by: Sequence[str],
+    sizes: Sizes | None = None,
+    shares: Floats | None = None,
+) -> tuple[Integers, Floats]:
+    """The cells that occur, in order, and how often: (C,) or, with shares, (C, M).
+
+    Arguments as for `cell_counts`; memory follows the number of different cells.
+    """
+    cells, weights = _weighted_cells(logs, by, sizes or sizes_of(logs), shares)
+    distinct, index = np.unique(cells, return_inverse=True)
+    counts = np.stack([_tally(index, column, distinct.size) for column in weights], axis=1)
+    return distinct, counts[:, 0] if shares is None else counts
+
+
+def first_state_counts(
+    logs: Trajectories, n_states: int | None = None, shares: Floats | None = None
+) -> Floats:
+    """How often each state comes first, multiplicities counted: (S,) or, with shares, (M, S)."""
+    first, S = logs.first_states, n_states or logs.n_states
+    counts = logs.multiplicities().astype(np.float64)
+    if shares is None:
+        return _tally(first, counts, S)
+    return np.stack([_tally(first, column, S) for column in (shares * counts[:, None]).T])
+
+
+def _tally(places: NDArray[Any], weights: Floats, length: int) -> Floats:
+    """The sum of the weights at each place below `length`."""
+    return np.asarray(np.bincount(places, weights=weights, minlength=length), np.float64)
+
+
+def _widths(by: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
+    S, A, Z = sizes
+    known = {"state": S, "action": A, "next_state": S, "reward": Z}
+    return tuple(known[name] for name in by)
+
+
+def _weighted_cells(
+    logs: Trajectories | Sequence[Trajectories],
+    by: Sequence[str],
+    sizes: Sizes,
+    shares: Floats | None,
+) -> tuple[Integers, Iterator[Floats]]:
+    """The cell of every step of all logs, and the weight of every step, context by context."""
+    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
+    cells = np.concatenate([part.cells(by, sizes) for part in parts])
+    episode = np.repeat(
+        np.arange(sum(len(part) for part in parts)), np.concatenate([p.lengths for p in parts])
+    )
+    counts = np.concatenate([part.multiplicities() for part in parts])
+    each = counts.astype(np.float64)[:, None] if shares is None else counts[:, None] * shares
+    return cells, (column[episode] for column in each.T)
+
+
+_Flat = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.int64]]
+"""States, actions, rewards and offsets."""
+
+_DTYPES: dict[str, type[np.integer[Any]]] = {
+    "states": np.int32,
+    "actions": np.int32,
+    "rewards": np.int32,
+    "offsets": np.int64,
+    "contexts": np.int32,
+    "counts": np.int64,
+}
+_OPTIONAL = ("contexts", "counts")
+
+
+def _flat_fields(reward_values: ArrayLike | None, **given: Any) -> dict[str, Any]:
+    """Copies of the arguments of `Trajectories`, of the right types and sizes."""
+    try:
+        fields: dict[str, Any] = {
+            name: None
+            if name in _OPTIONAL and given[name] is None
+            else arrays.as_integers(name, given[name], dtype)
+            for name, dtype in _DTYPES.items()
+        }
+        fields["reward_values"] = (
+            None if reward_values is None else validation.reward_values(reward_values)
+        )
+        _check_layout(fields)
+    except ValueError as error:
+        raise TrajectoryError(str(error)) from None
+    return fields
+
+
+def _check_layout(fields: dict[str, Any]) -> None:
+    offsets = fields["offsets"]
+    if offsets.size == 0 or offsets[0] != 0:
+        raise ValueError("offsets must begin with 0")
+    falling = np.diff(offsets) < 0
+    if falling.any():
+        i = int(np.argmax(falling))
+        raise ValueError(f"offsets must not fall: episode {i} ends before it begins")
+    N, total = offsets.size - 1, int(offsets[-1])
+    expected = {"states": total + N, "actions": total, "rewards": total, "contexts": N, "counts": N}
+    for name, size in expected.items():
+        array = fields[name]
+        if array is not None and array.size != size:
+            raise ValueError(
+                f"{name} has {array.size} entries, but offsets describe {N} episodes with "
+                f"{total} steps, which need {size}"
+            )
+
+
+def _flat_arrays(states: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> _Flat:
+    """The layout of episodes of equal length L, from (N, L+1), (N, L) and (N, L)."""
+    named = {"states": states, "actions": actions, "rewards": rewards}
+    s, a, r = (arrays.to_array(name, value) for name, value in named.items())
+    if a.ndim != 2 or r.shape != a.shape or s.shape != (a.shape[0], a.shape[1] + 1):
+        raise TrajectoryError(
+            "states, actions and rewards must have shapes (N, L+1), (N, L) and (N, L), got "
+            f"{s.shape}, {a.shape} and {r.shape}"
+        )
+    offsets = np.arange(a.shape[0] + 1, dtype=np.int64) * a.shape[1]
+    return s.ravel(), a.ravel(), r.ravel(), offsets
+
+
+def _flat_lists(
+    states: Sequence[Sequence[int]],
+    actions: Sequence[Sequence[int]],
+    rewards: Sequence[Sequence[int]],
+) -> _Flat:
+    """The layout of episodes of any length, from one list per episode."""
+    if not len(states) == len(actions) == len(rewards):
+        raise TrajectoryError(
+            "states, actions and rewards must hold as many episodes, got "
+            f"{len(states)}, {len(actions)} and {len(rewards)}"
+        )
+    for i, (s, a, r) in enumerate(zip(states, actions, rewards)):
+        if len(s) != len(a) + 1 or len(r) != len(a):
+            raise TrajectoryError(
+                f"episode {i} has {len(s)} states, {len(a)} actions and {len(r)} rewards: "
+                "L actions need L rewards and L+1 states"
+            )
+    offsets = np.cumsum([0, *map(len, actions)], dtype=np.int64)
+    return _chained(states), _chained(actions), _chained(rewards), offsets
+
+
+def _chained(parts: Sequence[Sequence[int]]) -> NDArray[Any]:
+    flat = [x for part in parts for x in part]
+    return np.asarray(flat if flat else np.zeros(0, dtype=np.int32))
+
+
+def _size(name: str, declared: int | None, array: NDArray[np.int32]) -> int:
+    """A declared size of the space, or what the data show."""
+    seen = int(array.max()) + 1 if array.size else 1
+    return seen if declared is None else arrays.positive_integer(name, declared)
+
+
+def _joined(batches: list[Trajectories]) -> dict[str, Any]:
+    """All fields and sizes of one batch after the other, which must agree in their values."""
+    if not batches:
+        raise ValueError("concat needs at least one batch")
+    values = batches[0].reward_values
+    for i, batch in enumerate(batches):
+        if not arrays.same(values, batch.reward_values):
+            raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
+        if (batch.contexts is None) != (batches[0].contexts is None):
+            raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")
+    shifts = np.cumsum([0, *(b.n_steps for b in batches)])
+    offsets = [b.offsets[:-1] + shift for b, shift in zip(batches, shifts)]
+    weighted = any(b.counts is not None for b in batches)
+    contexts = [b.contexts for b in batches if b.contexts is not None]
+    return {
+        "n_states": max(b.n_states for b in batches),
+        "n_actions": max(b.n_actions for b in batches),
+        "states": np.concatenate([b.states for b in batches]),
+        "actions": np.concatenate([b.actions for b in batches]),
+        "rewards": np.concatenate([b.rewards for b in batches]),
+        "offsets": np.concatenate([*offsets, shifts[-1:]]),
+        "contexts": np.concatenate(contexts) if contexts else None,
+        "counts": np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
+        "reward_values": values,
+    }

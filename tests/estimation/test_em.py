@@ -37,7 +37,7 @@ def test_log_likelihood_is_that_of_the_model_returned(form: str, shared: bool) -
     assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
     beliefs = [posterior(fit.model, s, a, z) for s, a, z, _ in logs]
     np.testing.assert_allclose(fit.responsibilities, beliefs, atol=1e-8)
-    assert fit.model.rewards_depend_on_next_state == (form == "transition")
+    assert fit.model.reward_model == form
     if shared:
         assert np.array_equal(fit.model.reward_probs[0], fit.model.reward_probs[1])
 

@@ -56,7 +56,7 @@ def test_evidence_is_not_counted_twice_where_the_next_state_is_the_reward() -> N
     world = lm.LatentMDP(T, R, initial=0, horizon=10)
     logs = lm.simulate(world, lm.UniformPolicy(), 600, rng=0).without_contexts()
     solved = lm.solve(logs, 2, rng=0, bootstrap=10)
-    assert solved.model.rewards_depend_on_next_state
+    assert solved.model.reward_model == "transition"
     truth = lm.evaluate(world, solved.policy, 50_000, rng=1)
     assert solved.value.low < truth.mean < solved.value.high
 
@@ -65,7 +65,7 @@ def test_rewards_may_depend_on_the_next_state() -> None:
     world = random_model(0, contexts=2, states=3, horizon=8, form="next-state")
     logs = lm.simulate(world, lm.UniformPolicy(), 300, rng=0).without_contexts()
     solved = lm.solve(logs, 2, rng=0, bootstrap=2, reward_model="transition")
-    assert solved.model.rewards_depend_on_next_state
+    assert solved.model.reward_model == "transition"
     assert solved.value.low <= solved.value.mean <= solved.value.high
 
 

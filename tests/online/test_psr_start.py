@@ -66,7 +66,7 @@ def test_l_ucrl_is_told_what_rewards_depend_on() -> None:
         found = lm.learn(
             world(), 2, 2_000, rng=0, method="psr", planner=lm.QMDP(), reward_model=form
         )
-        assert found.model.rewards_depend_on_next_state == by_next_state
+        assert (found.model.reward_model == "transition") == by_next_state
 
 
 @pytest.mark.filterwarnings("ignore:recovery is unreliable")

@@ -91,7 +91,7 @@ def test_seconds_add_up_over_resumptions(tmp_path, monkeypatch) -> None:
 def test_rewards_may_depend_on_the_next_state() -> None:
     world = lm.make("visitor")
     learned = quick(world, n_contexts=2, episodes=120, reward_model="transition")
-    assert learned.model.rewards_depend_on_next_state
+    assert learned.model.reward_model == "transition"
     assert np.isfinite(learned.returns).all()
 
 

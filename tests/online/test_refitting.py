@@ -55,4 +55,4 @@ def test_the_form_of_the_rewards_is_found(world) -> None:
     for model, by_next_state in ((world, False), (lm.make("visitor"), True)):
         fit, settled = refit(history(model, 2_000), None, None, SETTINGS, rng)
         assert settled.rewards_by_next_state == by_next_state
-        assert fit.model.rewards_depend_on_next_state == by_next_state
+        assert (fit.model.reward_model == "transition") == by_next_state

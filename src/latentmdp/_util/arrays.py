@@ -17,6 +17,7 @@ __all__ = [
     "as_integers",
     "distributions",
     "frozen",
+    "normalised",
     "positive_integer",
     "row_tolerance",
     "same",
@@ -38,6 +39,17 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """Mark `array` read-only and return it."""
     array.flags.writeable = False
     return array
+
+
+def normalised(rows: Floats, fallback: Floats | None = None) -> Floats:
+    """Rows along the last axis divided by their sums.
+
+    A row without mass stays zero, or becomes `fallback`, normalised itself.
+    """
+    totals = rows.sum(axis=-1, keepdims=True)
+    filled = totals > 0.0
+    shares = np.divide(rows, totals, out=np.zeros(rows.shape), where=filled)
+    return shares if fallback is None else np.where(filled, shares, fallback / fallback.sum())
 
 
 def to_array(name: str, value: ArrayLike) -> NDArray[Any]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._trajectory_parts import steps_of
 from latentmdp._util import validation
 from latentmdp._util.arrays import Integers
 from latentmdp.errors import TrajectoryError
@@ -84,14 +83,15 @@ def fields_to_columns(logs: Trajectories) -> dict[str, NDArray[Any]]:
             f"episode {int(np.argmax(lengths == 0))} has no steps, and a table holds one row per "
             "step: drop such episodes (logs[logs.lengths > 0]), or save the logs as .npz"
         )
-    episode, before, after = steps_of(logs)
+    steps = logs.steps()
+    episode = steps.episode
     columns: dict[str, NDArray[Any]] = {
         "episode": episode,
         "t": np.arange(logs.n_steps) - logs.offsets[episode],
-        "state": before,
+        "state": steps.state,
         "action": logs.actions,
         "reward": logs.rewards if logs.reward_values is None else logs.values(),
-        "next_state": after,
+        "next_state": steps.next_state,
     }
     if logs.contexts is not None:
         columns["context"] = logs.contexts[episode]

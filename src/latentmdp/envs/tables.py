@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentmdp._util.arrays import normalised
 from latentmdp.model import LatentMDP
 
 __all__ = ["table_rewards", "tabular_model"]
@@ -53,7 +54,7 @@ def tabular_model(
         raise ValueError("every environment needs a table P of its transitions")
     joint = np.stack([_joint(env, values) for env in envs])
     T = joint.sum(axis=-1)
-    rewards = np.divide(joint, T[..., None], out=np.zeros_like(joint), where=T[..., None] > 0.0)
+    rewards = normalised(joint)
     initial = np.stack([np.asarray(env.unwrapped.initial_state_distrib) for env in envs])
     return LatentMDP(
         T,

@@ -20,7 +20,7 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import TrajectoryError
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Encoder", "Group", "checked_logs", "numbered", "sizes_of"]
+__all__ = ["Encoder", "Group", "checked_logs", "numbered"]
 
 
 _KEY_BITS = 62.0
@@ -78,17 +78,17 @@ class Encoder:
 
     def steps(self, logs: Trajectories) -> Integers:
         """(a, s', z) of every transition as one number."""
-        following = np.delete(logs.states, logs.offsets[:-1] + np.arange(len(logs)))
+        following = logs.steps().next_state
         steps = logs.actions.astype(np.int64) * self.n_states + following
         return steps * self.n_rewards + logs.rewards if self.use_rewards else steps
 
     def cells(self, logs: Trajectories) -> Integers:
         """(s, a, s', z) of every transition as one number."""
-        before = np.delete(logs.states, logs.offsets[1:] + np.arange(len(logs)))
+        before = logs.steps().state
         return before.astype(np.int64) * self.base + self.steps(logs)
 
     def _plain(self, logs: Trajectories) -> Group:
-        first = logs.states[logs.offsets[:-1] + np.arange(len(logs))]
+        first = logs.first_states
         counts = logs.multiplicities().astype(np.float64)
         return Group(self.cells(logs), logs.offsets, first, counts, None)
 
@@ -159,15 +159,6 @@ def checked_logs(
             f"every episode is too short: the longest has {longest} steps, {minimum} are needed"
         )
     return parts
-
-
-def sizes_of(logs: Sequence[Trajectories]) -> tuple[int, int, int]:
-    """(S, A, Z), no larger than the logs say."""
-    return (
-        max(part.n_states for part in logs),
-        max(part.n_actions for part in logs),
-        max(part.n_rewards for part in logs),
-    )
 
 
 def numbered(parts: Sequence[NDArray[Any]]) -> tuple[Integers, list[NDArray[np.int32]]]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp.engines.threads import Team
-from latentmdp.estimation.encoding import Encoder, numbered, sizes_of
-from latentmdp.trajectories import Trajectories
+from latentmdp.estimation.encoding import Encoder, numbered
+from latentmdp.trajectories import Trajectories, sizes_of
 
 __all__ = ["Episodes", "ExpectedCounts"]
 
@@ -178,7 +178,7 @@ class Episodes:
         begin = 0
         for part in logs:
             cell = np.searchsorted(self.cells, self.encoder.cells(part))
-            first = part.states[part.offsets[:-1] + np.arange(len(part))]
+            first = part.first_states
             weighted = shares[begin : begin + len(part)] * part.multiplicities()[:, None]
             begin += len(part)
             for m in range(M):

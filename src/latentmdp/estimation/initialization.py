@@ -24,7 +24,7 @@ from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.engines.threads import Team
 from latentmdp.estimation.em import EM
-from latentmdp.estimation.encoding import checked_logs, sizes_of
+from latentmdp.estimation.encoding import checked_logs
 from latentmdp.estimation.n_contexts import ContextSelection, select_contexts
 from latentmdp.estimation.parameters import SharedRewards
 from latentmdp.estimation.reward_model import (
@@ -34,7 +34,7 @@ from latentmdp.estimation.reward_model import (
 )
 from latentmdp.estimation.termination import continued, final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, sizes_of
 
 __all__ = ["choose_contexts", "initialize", "may_show_contexts"]
 

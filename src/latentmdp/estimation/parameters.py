@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._trajectory_parts import steps_of
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, normalised
 from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = [
     "SharedRewards",
@@ -32,18 +31,10 @@ class SharedRewards:
     def __init__(
         self, logs: Sequence[Trajectories], sizes: tuple[int, int, int], by_next_state: bool
     ) -> None:
-        S, A, Z = sizes
-        n_rows = S * A * S if by_next_state else S * A
-        counts = np.zeros(n_rows * Z)
-        for part in logs:
-            episode, before, after = steps_of(part)
-            row = before.astype(np.int64) * A + part.actions
-            if by_next_state:
-                row = row * S + after
-            weights = part.multiplicities()[episode]
-            counts += np.bincount(row * Z + part.rewards, weights=weights, minlength=n_rows * Z)
-        self.counts = counts.reshape(n_rows, Z)
-        self.shape = (S, A, S, Z) if by_next_state else (S, A, Z)
+        Z = sizes[2]
+        rows = ("state", "action", "next_state") if by_next_state else ("state", "action")
+        counts = cell_counts(logs, (*rows, "reward"), sizes)
+        self.counts, self.shape = counts.reshape(-1, Z), counts.shape
 
     @property
     def n_parameters(self) -> int:
@@ -58,7 +49,7 @@ class SharedRewards:
 
     def probabilities(self) -> Floats:
         """R in its dense shape."""
-        return _completed(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
+        return normalised(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
 
 
 def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
@@ -85,15 +76,15 @@ def to_model(
         dense[block.position] = values
         blocks.append(np.moveaxis(dense.reshape(S * A, width, M), -1, 0))
     if shared is not None:
-        T = _completed(blocks[0], np.ones(S))
+        T = normalised(blocks[0], np.ones(S))
         rewards = np.repeat(shared.probabilities()[None], M, axis=0)
     elif likelihood.structure.joint:
         T, rewards = _split_joint(blocks[0].reshape(M, S * A, S, Z))
         rewards = rewards.reshape(M, S, A, S, Z)
     else:
-        T = _completed(blocks[0], np.ones(S))
+        T = normalised(blocks[0], np.ones(S))
         overall = np.bincount(episodes.cells % Z, weights=likelihood.cell_counts, minlength=Z)
-        rewards = _completed(blocks[1], overall.astype(np.float64)).reshape(M, S, A, Z)
+        rewards = normalised(blocks[1], overall.astype(np.float64)).reshape(M, S, A, Z)
     initial, weights = parameters[-2:]
     return LatentMDP(
         T.reshape(M, S, A, S),
@@ -107,18 +98,11 @@ def to_model(
 
 def _split_joint(joint: Floats) -> tuple[Floats, Floats]:
     """T(s'|s,a) and R(z|s,a,s') from P(s',z|s,a); unseen next states take R(z|s,a)."""
-    T = _completed(joint.sum(axis=3), np.ones(joint.shape[2]))
-    by_row = _completed(joint.sum(axis=2), np.ones(joint.shape[3]))
+    T = normalised(joint.sum(axis=3), np.ones(joint.shape[2]))
+    by_row = normalised(joint.sum(axis=2), np.ones(joint.shape[3]))
     totals = joint.sum(axis=3, keepdims=True)
     fallback = np.broadcast_to(by_row[:, :, None, :], joint.shape)
     return T, np.where(totals > 0.0, joint / np.where(totals > 0.0, totals, 1.0), fallback)
-
-
-def _completed(rows: Floats, fallback: Floats) -> Floats:
-    """Rows along the last axis divided by their sums; empty ones become the fallback's share."""
-    totals = rows.sum(axis=-1, keepdims=True)
-    default = fallback / fallback.sum()
-    return np.where(totals > 0.0, rows / np.where(totals > 0.0, totals, 1.0), default)
 
 
 def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Parameters:

@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from latentmdp._trajectory_parts import steps_of
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Profiles", "profiles"]
@@ -28,8 +27,7 @@ class Profiles(NamedTuple):
 
 def profiles(logs: Trajectories) -> Profiles:
     """Count transitions in the first and the second half of every episode."""
-    episode, before, after = steps_of(logs)
-    codes = (before.astype(np.int64) * logs.n_actions + logs.actions) * logs.n_states + after
+    episode, codes = logs.steps().episode, logs.cells(("state", "action", "next_state"))
     cells, column = np.unique(codes, return_inverse=True)
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]
     shape = (len(logs), cells.size)

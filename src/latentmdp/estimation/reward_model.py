@@ -16,9 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from latentmdp._trajectory_parts import steps_of
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, occurring_cells, sizes_of
 
 __all__ = ["RewardForm", "preferred_reward_form", "require_reward_form"]
 
@@ -39,8 +38,9 @@ def preferred_reward_form(
 ) -> RewardForm:
     """The form that BIC prefers, given p(m | episode) of all episodes (N, M)."""
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    S, A, Z = (max(getattr(p, f"n_{n}") for p in parts) for n in ("states", "actions", "rewards"))
-    cells, counts = _shared_out(parts, responsibilities, (S, A, Z))
+    S, A, Z = sizes_of(parts)
+    by = ("state", "action", "next_state", "reward")
+    cells, counts = occurring_cells(parts, by, (S, A, Z), responsibilities)
     following, pairs, rewards = cells // Z, cells // (S * Z), cells // (S * Z) * Z + cells % Z
     seen = counts > 0.0
     logarithms = [np.log(_totals(key, counts)[seen]) for key in (cells, pairs, following, rewards)]
@@ -48,25 +48,6 @@ def preferred_reward_form(
     n_next, n_pairs, n_rewards = (np.unique(key).size for key in (following, pairs, rewards))
     further = counts.shape[1] * (cells.size - n_next - n_rewards + n_pairs)
     return "transition" if gain > 0.5 * further * np.log(counts.sum()) else "state-action"
-
-
-def _shared_out(
-    parts: list[Trajectories], responsibilities: Floats, sizes: tuple[int, int, int]
-) -> tuple[Integers, Floats]:
-    """The distinct cells (s, a, s', z) of the logs, sorted, and N_m of each, (C, M)."""
-    S, A, Z = sizes
-    cells, episodes, first = [], [], 0
-    for part in parts:
-        episode, before, after = steps_of(part)
-        pairs = before.astype(np.int64) * A + part.actions
-        cells.append((pairs * S + after) * Z + part.rewards)
-        episodes.append(first + episode)
-        first += len(part)
-    weights = np.concatenate([part.multiplicities() for part in parts])[:, None] * responsibilities
-    distinct, index = np.unique(np.concatenate(cells), return_inverse=True)
-    of_step = np.concatenate(episodes)
-    counts = [np.bincount(index, weights=share[of_step]) for share in weights.T]
-    return distinct, np.stack(counts, axis=1)
 
 
 def _totals(keys: Integers, counts: Floats) -> Floats:

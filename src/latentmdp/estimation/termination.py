@@ -16,24 +16,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latentmdp._trajectory_parts import steps_of
 from latentmdp._util.arrays import Flags, Integers
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["continued", "cut_short", "final_states", "forbidding", "last_states", "tried_pairs"]
-
-
-def last_states(logs: Trajectories) -> Integers:
-    """The state in which each episode ends."""
-    return logs.states[logs.offsets[1:] + np.arange(len(logs))].astype(np.int64)
+__all__ = ["continued", "cut_short", "final_states", "forbidding", "tried_pairs"]
 
 
 def tried_pairs(logs: Trajectories) -> Flags:
     """Which actions were tried in which states, shape (S, A)."""
-    tried = np.zeros((logs.n_states, logs.n_actions), dtype=np.bool_)
-    tried[steps_of(logs).before, logs.actions] = True
-    return tried
+    return cell_counts(logs, ("state", "action")) > 0.0
 
 
 def final_states(logs: Trajectories | Sequence[Trajectories]) -> Flags:
@@ -43,7 +35,7 @@ def final_states(logs: Trajectories | Sequence[Trajectories]) -> Flags:
     acted_in = np.zeros_like(final)
     for part in parts:
         early = part.lengths < part.lengths.max(initial=0)
-        final[last_states(part)[early]] = True
+        final[part.last_states[early]] = True
         acted_in[: part.n_states] |= tried_pairs(part).any(axis=1)
     return final & ~acted_in
 
@@ -63,7 +55,7 @@ def continued(logs: Trajectories, final: Flags) -> Trajectories:
         values = np.union1d(known, [0.0])
         rewards = np.searchsorted(values, known).astype(np.int32)[rewards]
         nothing = int(np.flatnonzero(values == 0.0)[0])
-    last = last_states(logs)
+    last = logs.last_states
     left = np.minimum(int(logs.lengths.max()) - logs.lengths, logs.n_actions)
     more = np.where(final[last], left, 0)
     after = np.repeat(logs.offsets[1:], more)

@@ -13,6 +13,7 @@ on the next state.
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.arrays import normalised
 from latentmdp.instances._parts import choice, number
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -52,7 +53,7 @@ def frozen_lake(
         [(1.0 - wind) * calm + wind * calm[:, m : m + 1] for m in range(len(DIRECTIONS))]
     )
     T = joint.sum(axis=-1)
-    rewards = np.divide(joint, T[..., None], out=np.zeros_like(joint), where=T[..., None] > 0)
+    rewards = normalised(joint)
     side = round(np.sqrt(T.shape[1]))
     return LatentMDP(
         T,

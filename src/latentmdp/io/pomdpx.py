@@ -107,11 +107,11 @@ def _transitions(model: LatentMDP, discounted: bool) -> Iterator[str]:
     yield _table(
         "state_1", given, [(f"a{a} c{m} - -", model.transitions[m, :, a]) for a, m in pairs]
     )
-    if model.rewards_depend_on_next_state:
+    if model.reward_model == "transition":
         given += " state_1"
         impossible = rewards.sum(axis=-1, keepdims=True) == 0.0
         rewards = np.where(impossible, 1.0 / model.n_rewards, rewards)
-    dashes = "- - -" if model.rewards_depend_on_next_state else "- -"
+    dashes = "- - -" if model.reward_model == "transition" else "- -"
     yield _table("reward_1", given, [(f"a{a} c{m} {dashes}", rewards[m, :, a]) for a, m in pairs])
     if not discounted:
         step = np.eye(H + 1)[np.minimum(np.arange(H + 1) + 1, H)]

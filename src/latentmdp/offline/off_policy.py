@@ -23,11 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._trajectory_parts import steps_of
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, normalised
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = ["Interval", "LoggedEstimate", "behaviour_policy", "logged_estimate"]
 
@@ -68,13 +67,7 @@ class LoggedEstimate(NamedTuple):
 
 def behaviour_policy(logs: Trajectories) -> Floats:
     """How often each action was taken in each state, shape (S, A); uniform where never seen."""
-    S, A = logs.n_states, logs.n_actions
-    episode, before, _ = steps_of(logs)
-    pair = before.astype(np.int64) * A + logs.actions
-    weights = logs.multiplicities()[episode].astype(np.float64)
-    counts = np.bincount(pair, weights=weights, minlength=S * A).reshape(S, A)
-    total = counts.sum(axis=1, keepdims=True)
-    return np.where(total > 0.0, counts / np.maximum(total, 1.0), 1.0 / A)
+    return normalised(cell_counts(logs, ("state", "action")), np.ones(logs.n_actions))
 
 
 def logged_estimate(

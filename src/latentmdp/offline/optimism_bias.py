@@ -16,7 +16,7 @@ from latentmdp._util.arrays import Flags, Floats
 from latentmdp.engines.threads import run_blocks
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.reward_model import RewardForm
-from latentmdp.estimation.termination import cut_short, forbidding, last_states
+from latentmdp.estimation.termination import cut_short, forbidding
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import Interval
@@ -51,8 +51,8 @@ def flattery_draws(
     """
     seeds = rng.integers(0, 2**63, size=repeats)
     policy = MarkovPolicy(behaviour)
-    form: RewardForm = "transition" if fit.model.rewards_depend_on_next_state else "state-action"
-    lengths = np.where(final[last_states(logs)], fit.model.horizon, logs.lengths)
+    form: RewardForm = "transition" if fit.model.reward_model == "transition" else "state-action"
+    lengths = np.where(final[logs.last_states], fit.model.horizon, logs.lengths)
     lengths = np.repeat(lengths, logs.multiplicities())
 
     def repeat(first: int, _: int) -> float:

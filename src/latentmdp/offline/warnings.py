@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from latentmdp._util.arrays import Flags
-from latentmdp.estimation.counting import visit_counts
-from latentmdp.estimation.termination import last_states
 from latentmdp.fit import Fit
 from latentmdp.offline.off_policy import LoggedEstimate
 from latentmdp.offline.optimism_bias import EPISODES
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
-from latentmdp.space import Space
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = ["doubts_of_logs", "doubts_of_value", "unsupported_share"]
 
@@ -27,7 +24,7 @@ def unsupported_share(
     logs: Trajectories, fit: Fit, policy: Policy, final: Flags, rng: np.random.Generator
 ) -> float:
     """Share of the policy's steps at (m, s, a) with hardly any data behind them."""
-    visits = visit_counts(logs, fit.responsibilities, Space.of(fit.model))
+    visits = cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
     played = simulate(fit.model, policy, EPISODES, rng)
     states, actions, _ = played.as_arrays()
     assert played.contexts is not None
@@ -58,7 +55,7 @@ def doubts_of_value(
 def doubts_of_logs(logs: Trajectories, final: Flags) -> tuple[str, ...]:
     """Where the logs themselves may not be what they were taken for."""
     found = []
-    early = last_states(logs)[logs.lengths < logs.lengths.max()]
+    early = logs.last_states[logs.lengths < logs.lengths.max()]
     elsewhere = int((~final[early]).sum())
     if final.any() and elsewhere:
         names = ", ".join(map(str, np.flatnonzero(final)))

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._trajectory_parts import steps_of
-from latentmdp._util.arrays import Floats, frozen
+from latentmdp._util.arrays import Floats, frozen, normalised
 from latentmdp.model import LatentMDP
 from latentmdp.space import Space
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts, first_state_counts
 
 __all__ = ["Counts"]
 
@@ -64,9 +63,9 @@ class Counts:
             uniform = np.full(space.n_contexts, 1.0 / space.n_contexts)
             weights = self.episodes / total if total > 0.0 else uniform
         return LatentMDP(
-            _rows(self.transitions),
-            _rows(self.rewards),
-            initial=_rows(self.initial),
+            normalised(self.transitions),
+            normalised(self.rewards),
+            initial=normalised(self.initial),
             weights=weights,
             horizon=space.horizon,
             discount=space.discount,
@@ -106,12 +105,6 @@ class Counts:
         )
 
 
-def _rows(counts: Floats) -> Floats:
-    """Each last-axis row divided by its sum; empty rows stay zero."""
-    totals = counts.sum(axis=-1, keepdims=True)
-    return np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0.0)
-
-
 def _counts_of_logs(logs: Trajectories, space: Space, by_next_state: bool) -> Counts:
     if logs.contexts is None:
         raise ValueError("start: the logs must know their contexts")
@@ -126,14 +119,11 @@ def _counts_of_logs(logs: Trajectories, space: Space, by_next_state: bool) -> Co
             raise ValueError(
                 f"start has {name}={getattr(logs, name)}, the world {getattr(space, name)}"
             )
-    counts = Counts.zero(space, by_next_state)
-    T, R, nu = (a.copy() for a in (counts.transitions, counts.rewards, counts.initial))
-    episode, s, following = steps_of(logs)
-    weight = logs.multiplicities().astype(np.float64)
-    m = logs.contexts[episode]
-    np.add.at(T, (m, s, logs.actions, following), weight[episode])
-    where = (m, s, logs.actions, following) if by_next_state else (m, s, logs.actions)
-    np.add.at(R, (*where, logs.rewards), weight[episode])
-    first = logs.states[logs.offsets[:-1] + np.arange(len(logs))]
-    np.add.at(nu, (logs.contexts, first), weight)
-    return Counts(T, R, nu)
+    sizes = (space.n_states, space.n_actions, space.n_rewards)
+    shares = np.eye(space.n_contexts)[logs.contexts]
+    by = ("state", "action", "next_state") if by_next_state else ("state", "action")
+    return Counts(
+        cell_counts(logs, ("state", "action", "next_state"), sizes, shares),
+        cell_counts(logs, (*by, "reward"), sizes, shares),
+        first_state_counts(logs, space.n_states, shares),
+    )

@@ -26,7 +26,6 @@ from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.lock import one_writer
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.estimation.counting import visit_counts
 from latentmdp.estimation.reward_model import require_reward_form
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
@@ -43,6 +42,7 @@ from latentmdp.planning import Planner
 from latentmdp.planning.choice import acting_policy, certified_plan
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.space import Space
+from latentmdp.trajectories import cell_counts
 
 __all__ = ["learn"]
 
@@ -242,7 +242,7 @@ class _Learning:
     def optimistic(self, fit: Fit) -> LatentMDP:
         """The fitted model with what it does not know made attractive."""
         space = self.world.space
-        visits = visit_counts(self.state.logs, fit.responsibilities, space)
+        visits = cell_counts(self.state.logs, ("state", "action"), shares=fit.responsibilities)
         return optimistic_model(
             self.sized(fit.model), visits, fit, self.settings["bonus"], space.largest_return
         )

@@ -82,7 +82,7 @@ def _settle(
     """Fit with nothing taken for granted but what the user said."""
     form: RewardForm = settings["reward_model"]
     if settings["reward_model"] == "auto":
-        by_next = previous is not None and previous.rewards_depend_on_next_state
+        by_next = previous is not None and previous.reward_model == "transition"
         form = "transition" if by_next else "state-action"
     least = 1 if previous is None else previous.n_contexts
     fit = _fitted(logs, previous, least, form, settings, rng)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._trajectory_parts import steps_of
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts, first_state_counts
 
 __all__ = ["count_model", "log_likelihoods", "model_from_centres", "responsibilities_of"]
+
+_CELL = ("state", "action", "next_state", "reward")
 
 
 def model_from_centres(
@@ -47,11 +48,8 @@ def count_model(
 
     With a prior, each of its rows at the states `present` counts as `strength` transitions.
     """
-    S, A, Z = psr.sizes
-    cells, episodes = _cells(logs, psr.sizes)
-    rows = np.empty((shares.shape[1], S, A, S, Z))
-    for m, row in enumerate(rows):
-        row[:] = np.bincount(cells, shares[episodes, m], minlength=row.size).reshape(row.shape)
+    S = psr.sizes[0]
+    rows = cell_counts(logs, _CELL, psr.sizes, shares)
     if prior is not None:
         kept = np.broadcast_to(present, (S,))
         rows += strength * prior.observation_probs() * kept[:, None, None, None]
@@ -63,18 +61,14 @@ def count_model(
 def _model(psr: PSR, logs: Trajectories, rows: Floats, shares: Floats) -> LatentMDP:
     """Normalise: rows (M, S, A, S, Z) of any scale, first states and weights by shares."""
     S, _, Z = psr.sizes
-    first = logs.states[logs.offsets[:-1] + np.arange(len(logs))]
-    initial, pooled = np.zeros((shares.shape[1], S)), np.zeros(S)
-    np.add.at(initial.T, first, shares)
-    np.add.at(pooled, first, 1.0)
-    initial[initial.sum(axis=1) == 0.0] = pooled
+    initial = normalised(first_state_counts(logs, S, shares), first_state_counts(logs, S))
     rows = np.where(rows.sum(axis=(3, 4), keepdims=True) > 0.0, rows, 1.0)
     values = np.arange(Z, dtype=np.float64) if psr.reward_values is None else psr.reward_values
     return LatentMDP(
-        _normalised(rows.sum(axis=4)),
-        _normalised(rows.sum(axis=3)),
-        initial=_normalised(initial),
-        weights=_normalised(shares.sum(axis=0)),
+        normalised(rows.sum(axis=4)),
+        normalised(rows.sum(axis=3)),
+        initial=initial,
+        weights=normalised(shares.sum(axis=0)),
         horizon=int(logs.lengths.max()),
         reward_values=values,
     )
@@ -86,10 +80,10 @@ def log_likelihoods(model: LatentMDP, logs: Trajectories, mixed: float = 0.0) ->
     With `mixed`, that share of the average over contexts takes the place of as much of each.
     """
     sizes = (model.n_states, model.n_actions, model.n_rewards)
-    cells, episodes = _cells(logs, sizes)
+    cells, episodes = logs.cells(_CELL, sizes), logs.steps().episode
     table = model.packed().reshape(-1, model.n_contexts)
-    first = logs.states[logs.offsets[:-1] + np.arange(len(logs))]
-    steps, begin = _log(_mixed(table, mixed)), _log(_mixed(model.initial.T, mixed))[first]
+    steps = _log(_mixed(table, mixed))
+    begin = _log(_mixed(model.initial.T, mixed))[logs.first_states]
     out = begin + _log(model.weights)
     for m in range(model.n_contexts):
         out[:, m] += np.bincount(episodes, steps[cells, m], minlength=len(logs))
@@ -104,21 +98,9 @@ def responsibilities_of(per_context: Floats) -> tuple[Floats, Floats]:
     return weights / totals, (largest + np.log(totals))[:, 0]
 
 
-def _cells(logs: Trajectories, sizes: tuple[int, int, int]) -> tuple[Integers, Integers]:
-    """Number of the transition (s, a, s', z) of each step, and the episode of the step."""
-    S, A, Z = sizes
-    episodes, before, after = steps_of(logs)
-    pair = before.astype(np.int64) * A + logs.actions
-    return (pair * S + after) * Z + logs.rewards, episodes
-
-
 def _mixed(table: Floats, share: float) -> Floats:
     return (1.0 - share) * table + share * table.mean(axis=1, keepdims=True)
 
 
 def _log(table: Floats) -> Floats:
     return np.log(np.maximum(table, np.finfo(np.float64).tiny))
-
-
-def _normalised(rows: Floats) -> Floats:
-    return rows / rows.sum(axis=-1, keepdims=True)

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._kernels.psr import BARE, filter_states, sequence_value
-from latentmdp._trajectory_checks import check_sizes
 from latentmdp._util.arrays import Floats
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
@@ -138,7 +137,7 @@ class PSR:
         ImpossibleObservationError
             Without safeguards: an observation has probability zero, or a state was never visited.
         """
-        check_sizes(logs, *self.sizes)
+        logs.require_sizes(*self.sizes)
         if not self.safeguards:
             self._require_visited(logs.states)
         out = np.empty((logs.states.size, self.rank))
@@ -163,7 +162,7 @@ class PSR:
         """The normalised PSR state after (states, actions, reward indices), or an `Episode`."""
         states, actions, rewards = (list(part) for part in history[:3])
         logs = Trajectories.from_lists([states], [actions], [rewards])
-        check_sizes(logs, *self.sizes)
+        logs.require_sizes(*self.sizes)
         self._require_visited(logs.states[-1:])
         return self.filter(logs, threads=1)[0][-1]
 
@@ -199,7 +198,7 @@ class PSR:
         An estimated PSR may give values slightly outside [0, 1].
         """
         logs = Trajectories.from_lists([states], [actions], [rewards])
-        check_sizes(logs, *self.sizes)
+        logs.require_sizes(*self.sizes)
         first = self.starts[int(states[0])]
         operators, normalisers = self._tables[0], self._tables[2]
         arrays = (logs.states, logs.actions, logs.rewards)

@@ -25,7 +25,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._trajectory_checks import check_sizes
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
@@ -266,7 +265,7 @@ def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, r
         raise ValueError(
             f"n_contexts={M} needs a PSR of at least that rank, this one has rank {psr.rank}"
         )
-    check_sizes(logs, *psr.sizes)
+    logs.require_sizes(*psr.sizes)
     if len(logs) == 0:
         raise TrajectoryError("the logs hold no episodes")
     short = int(logs.lengths.min())

@@ -67,7 +67,7 @@ def _acting_belief(model: LatentMDP, history: History, smoothing: float) -> Floa
     for t, (a, z) in enumerate(zip(history.actions, history.rewards)):
         s, s_next = history.states[t], history.states[t + 1]
         rewards = model.reward_probs[:, s, a]
-        rewards = rewards[:, s_next] if model.rewards_depend_on_next_state else rewards
+        rewards = rewards[:, s_next] if model.reward_model == "transition" else rewards
         likelihood = model.transitions[:, s, a, s_next] * rewards[:, z]
         observations = model.n_states * model.n_rewards
         after = belief * (smoothing + (1.0 - smoothing * observations) * likelihood)

@@ -21,11 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._trajectory_parts import steps_of
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, normalised
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = ["LogDiagnosis", "diagnose_logs"]
 
@@ -121,7 +120,7 @@ def diagnose_logs(
     if len(logs) == 0:
         raise ValueError("logs must hold at least one episode")
     weights = logs.multiplicities()
-    visits = _visits(logs, weights)
+    visits = cell_counts(logs, ("state", "action")).astype(np.int64)
     windows = np.flatnonzero(logs.lengths >= 2 * length)
     if windows.size == 0:
         raise ValueError(
@@ -152,15 +151,6 @@ def diagnose_logs(
     )
 
 
-def _visits(logs: Trajectories, weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    S, A = logs.n_states, logs.n_actions
-    before = steps_of(logs).before
-    counts = np.bincount(
-        before.astype(np.int64) * A + logs.actions, np.repeat(weights, logs.lengths), S * A
-    )
-    return counts.reshape(S, A).astype(np.int64)
-
-
 def _behaviour(policy: Policy | HistoryPolicy | None, visits: NDArray[np.int64]) -> Floats:
     """pi(a | s), shape (S, A)."""
     S, A = visits.shape
@@ -172,8 +162,7 @@ def _behaviour(policy: Policy | HistoryPolicy | None, visits: NDArray[np.int64])
         raise ValueError(f"policy must give probabilities of {A} actions in {S} states")
     if policy is not None:
         raise TypeError("for logs the policy must be uniform, stationary Markov, or None")
-    total = visits.sum(axis=1, keepdims=True)
-    return np.divide(visits, total, out=np.zeros((S, A)), where=total > 0)
+    return normalised(visits.astype(np.float64))
 
 
 def _halves(weights: NDArray[np.int64], rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -217,8 +206,8 @@ def _connected(logs: Trajectories) -> bool:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    _, before, after = steps_of(logs)
-    S = logs.n_states
-    graph = coo_array((np.ones(before.size), (before, after)), shape=(S, S))
+    steps, S = logs.steps(), logs.n_states
+    edges = (steps.state, steps.next_state)
+    graph = coo_array((np.ones(logs.n_steps), edges), shape=(S, S))
     _, labels = connected_components(graph, directed=False)
     return bool(np.unique(labels[np.unique(logs.states)]).size <= 1)
