@@ -72,3 +72,35 @@ def test_misuse_is_refused_and_loses_nothing() -> None:
         session.act()
     with pytest.raises(SessionError, match="the horizon is 1 steps"):
         session.observe(0, 1.0, action=0)
+
+
+def test_a_callable_is_followed_like_any_policy():
+    """The same decisions as asking it by hand; a stochastic one draws, and repeats itself."""
+    model = random_model(3)
+    seen = []
+
+    def alternating(history):
+        seen.append(history)
+        return len(history.actions) % model.n_actions
+
+    session = lm.sessions.Session(alternating, model)
+    session.observe(0)
+    first = session.act()
+    session.observe(1, float(model.reward_values[0]))
+    assert (first, session.act()) == (0, 1 % model.n_actions)
+    assert seen[-1].states == (0, 1)
+    assert seen[-1].actions == (0,)
+    assert seen[-1].rewards == (0,)
+
+    def stochastic(history):
+        return np.full(model.n_actions, 1.0 / model.n_actions)
+
+    many = [lm.sessions.BatchSession(stochastic, model, 500, rng=7) for _ in range(2)]
+    for batch in many:
+        batch.observe(np.zeros(500, int))
+    np.testing.assert_array_equal(many[0].act(), many[1].act())
+    assert np.unique(many[0].act()).size == model.n_actions
+    wrong = lm.sessions.Session(lambda history: [0.5, 0.6], model)
+    wrong.observe(0)
+    with pytest.raises(ValueError, match="the policy's answer"):
+        wrong.act()

@@ -8,6 +8,7 @@ itself is quick and has no side effects.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from latentmdp._util.registration import register_environment
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
@@ -174,3 +175,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+register_environment()

@@ -4,19 +4,19 @@ The common form is **alpha vectors with action labels**, grouped by (t, s): the 
 of the vector with the largest product with the belief [kwon2021, App. B.1]. Q-MDP has one vector
 per action, point-based planners have sets of them, and a deterministic Markov policy has one
 vector per (t, s). Stochastic Markov policies are tables of probabilities. Any Python callable
-`f(history) -> action` is a policy too, on a slow path.
+`f(history)` that returns an action, or a probability for each action, is a policy too, on a slow
+path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp import _acting
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike
@@ -33,7 +33,10 @@ __all__ = [
     "HistoryPolicy",
     "MarkovPolicy",
     "Policy",
+    "Sized",
     "UniformPolicy",
+    "action_distribution",
+    "drawn_action",
 ]
 
 
@@ -44,14 +47,43 @@ class History(NamedTuple):
     actions: tuple[int, ...]
     rewards: tuple[int, ...]
 
+    def then(self, action: int, next_state: int, reward: int) -> History:
+        """The history one step later."""
+        return History((*self.states, next_state), (*self.actions, action), (*self.rewards, reward))
 
-HistoryPolicy = Callable[[History], int]
+
+HistoryPolicy = Callable[[History], int | ArrayLike]
+"""A policy as a function of the history: an action, or a probability for each action."""
+
+
+class Sized(Protocol):
+    """What a policy must fit: a `LatentMDP`, or the `Space` of a world."""
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def n_rewards(self) -> int:
+        """Z."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        ...
 
 
 class Policy:
     """Base of the policies that run in compiled loops."""
 
-    def acting(self, model: LatentMDP) -> Acting:
+    def acting(self, world: Sized) -> Acting:
         """The policy as arrays for a world of the given sizes; raises if they do not fit."""
         raise NotImplementedError
 
@@ -87,10 +119,10 @@ class Policy:
 class UniformPolicy(Policy):
     """Every action with equal probability, always."""
 
-    def acting(self, model: LatentMDP) -> Acting:
+    def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        return _acting.stochastic(
-            np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
+        return _stochastic_acting(
+            np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
         )
 
     def __repr__(self) -> str:
@@ -134,10 +166,10 @@ class MarkovPolicy(Policy):
         """Whether the same rule holds at every time."""
         return self.n_layers == 1
 
-    def action_probabilities(self, model: LatentMDP) -> Floats:
-        """pi_t(a | s), shape (H or 1, S, A), checked against the model."""
-        _acting.require_fit(self.n_layers, self.n_states, model)
-        A = model.n_actions
+    def action_probabilities(self, world: Sized) -> Floats:
+        """pi_t(a | s), shape (H or 1, S, A), checked against a model or a space."""
+        _require_fit(self.n_layers, self.n_states, world)
+        A = world.n_actions
         if self.probabilities is not None:
             if self.probabilities.shape[-1] != A:
                 raise ValueError(
@@ -145,17 +177,17 @@ class MarkovPolicy(Policy):
                 )
             return self.probabilities
         assert self.actions is not None
-        _acting.require_actions(self.actions, A)
+        _require_actions(self.actions, A)
         return np.asarray(np.eye(A)[self.actions])
 
-    def acting(self, model: LatentMDP) -> Acting:
+    def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        probabilities = self.action_probabilities(model)
+        probabilities = self.action_probabilities(world)
         if self.actions is None:
-            return _acting.stochastic(probabilities)
+            return _stochastic_acting(probabilities)
         labels = self.actions.ravel()
         offsets = np.arange(labels.size + 1, dtype=np.int64)
-        return _acting.deterministic(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
+        return _labelled_acting(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
 
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
@@ -213,7 +245,7 @@ class AlphaVectorPolicy(Policy):
         if (np.diff(self.offsets) < 1).any():
             group = int(np.argmax(np.diff(self.offsets) < 1))
             raise ValueError(f"time {group // S}, state {group % S} has no vector")
-        _acting.require_actions(self.actions, model.n_actions)
+        _require_actions(self.actions, model.n_actions)
 
     @classmethod
     def from_lanes(
@@ -229,9 +261,13 @@ class AlphaVectorPolicy(Policy):
         self.model, self.smoothing = model, smoothing
         self.n_layers = lanes.shape[1]
         groups = self.n_layers * model.n_states
-        self.actions, self.offsets = _acting.one_vector_per_action(groups, model.n_actions)
+        self.actions, self.offsets = _one_vector_per_action(groups, model.n_actions)
         self._lanes = lanes
         return self
+
+    def filtering(self, model: LatentMDP, smoothing: float) -> AlphaVectorPolicy:
+        """The same vectors, acting by the belief of another filter."""
+        return AlphaVectorPolicy(self.vectors, self.actions, self.offsets, model, smoothing)
 
     @cached_property
     def vectors(self) -> Floats:
@@ -261,18 +297,103 @@ class AlphaVectorPolicy(Policy):
         group = (t if self.n_layers > 1 else 0) * self.model.n_states + state
         return int(self.offsets[group]), int(self.offsets[group + 1])
 
-    def acting(self, model: LatentMDP) -> Acting:
+    def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        _acting.require_fit(self.n_layers, self.model.n_states, model)
+        _require_fit(self.n_layers, self.model.n_states, world)
         for name in ("n_actions", "n_rewards"):
-            mine, theirs = getattr(self.model, name), getattr(model, name)
+            mine, theirs = getattr(self.model, name), getattr(world, name)
             if mine != theirs:
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
         filters = bool((np.diff(self.offsets) > 1).any())
-        base = _acting.deterministic(self.n_layers, self.vectors, self.actions, self.offsets)
+        base = _labelled_acting(self.n_layers, self.vectors, self.actions, self.offsets)
         table, prior, initial = self._tables
         return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
 
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
         return f"AlphaVectorPolicy({self.actions.size} vectors, {when}, {self.model!r})"
+
+
+def _stochastic_acting(probabilities: Floats) -> Acting:
+    """A table pi_t(a | s), shape (H or 1, S, A)."""
+    from latentmdp._kernels.alias import alias_tables
+
+    threshold, alias = alias_tables(probabilities)
+    blank = _labelled_acting(
+        len(probabilities), np.zeros((1, 1)), np.zeros(1, np.int32), np.arange(2)
+    )
+    return blank._replace(stochastic=True, action_threshold=threshold, action_alias=alias)
+
+
+def _labelled_acting(
+    n_layers: int,
+    vectors: Floats,
+    labels: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+) -> Acting:
+    """Labelled vectors grouped by (t, s), which need no belief unless that is filled in."""
+    from latentmdp._kernels.rollout import Acting
+
+    return Acting(
+        stochastic=False,
+        filters=False,
+        n_layers=n_layers,
+        action_threshold=np.zeros((1, 1)),
+        action_alias=np.zeros((1, 1), np.int32),
+        vectors=vectors,
+        labels=labels,
+        offsets=offsets,
+        likelihood=np.zeros((1, 1)),
+        prior=np.ones(1),
+        initial=np.ones((1, 1)),
+    )
+
+
+@lru_cache(maxsize=64)
+def _one_vector_per_action(
+    groups: int, n_actions: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Labels and offsets of groups that hold each action once, in order."""
+    labels = np.tile(np.arange(n_actions, dtype=np.int32), groups)
+    offsets = np.arange(0, groups * n_actions + 1, n_actions, dtype=np.int64)
+    return arrays.frozen(labels), arrays.frozen(offsets)
+
+
+def _require_fit(n_layers: int, n_states: int, world: Sized) -> None:
+    """Raise unless a policy covers the states and the horizon of a world."""
+    if n_states != world.n_states:
+        raise ValueError(f"the policy has {n_states} states, the model {world.n_states}")
+    if n_layers != 1 and n_layers < world.horizon:
+        raise ValueError(
+            f"the policy covers {n_layers} steps, the model's horizon is {world.horizon}"
+        )
+
+
+def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:
+    """Raise unless every label is an action, naming the largest."""
+    if int(labels.max()) >= n_actions:
+        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(labels)), labels.shape))
+        raise ValueError(
+            f"actions{list(where)} is {labels[where]}: must be below n_actions={n_actions}"
+        )
+
+
+def action_distribution(policy: HistoryPolicy, history: History, n_actions: int) -> Floats:
+    """The probabilities (A,) with which a callable policy acts after a history."""
+    answer = policy(history)
+    if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
+        if 0 <= answer < n_actions:
+            return np.asarray(np.eye(n_actions)[int(answer)])
+    elif np.shape(answer) == (n_actions,):
+        rows = arrays.as_floats("the policy's answer", answer)[None]
+        return arrays.distributions("the policy's answer", rows, ())[0]
+    raise ValueError(
+        f"after {history} the policy returned {answer!r}: neither an action in [0, {n_actions}) "
+        "nor a probability for each action"
+    )
+
+
+def drawn_action(probabilities: Floats, uniform: float) -> int:
+    """The action that a uniform number in [0, 1) selects."""
+    place = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+    return min(place, int(np.flatnonzero(probabilities)[-1]))

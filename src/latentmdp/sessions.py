@@ -13,19 +13,15 @@ compiled loops: arrays in, arrays out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
-
-if TYPE_CHECKING:
-    from latentmdp.policies import Policy
+from latentmdp.policies import History, HistoryPolicy, Policy, action_distribution, drawn_action
 
 __all__ = ["BatchSession", "Session", "SessionError"]
 
@@ -40,7 +36,7 @@ class BatchSession:
     Parameters
     ----------
     policy
-        The policy all of them are served by.
+        The policy all of them are served by: a `Policy` or a callable of a `History`.
     model
         The world's sizes, reward values and horizon.
     individuals
@@ -50,18 +46,25 @@ class BatchSession:
     """
 
     def __init__(
-        self, policy: Policy, model: LatentMDP, individuals: int, rng: RNGLike = None
+        self,
+        policy: Policy | HistoryPolicy,
+        model: LatentMDP,
+        individuals: int,
+        rng: RNGLike = None,
     ) -> None:
-        self.model = model
+        self.policy, self.model = policy, model
         self.individuals = arrays.positive_integer("individuals", individuals)
         self.t = 0
-        self._acting = policy.acting(model)
+        # A callable has no filter of its own: it is given the history of each individual.
+        self._acting = policy.acting(model) if isinstance(policy, Policy) else None
+        self._histories: list[History] = []
         self._sizes = (model.n_states, model.n_actions, model.n_rewards)
         self._key = np.uint64(philox_key(rng))
-        self._beliefs = np.zeros((self.individuals, 3, self._acting.prior.size))
-        self._beliefs[:, 0] = self._acting.prior
-        self._states: NDArray[np.int32] | None = None
-        self._actions: NDArray[np.int32] | None = None
+        prior = np.ones(1) if self._acting is None else self._acting.prior
+        self._beliefs = np.zeros((self.individuals, 3, prior.size))
+        self._beliefs[:, 0] = prior
+        self._states: Indices | None = None
+        self._actions: Indices | None = None
         self._order = np.argsort(model.reward_values)
         self._sorted_values = model.reward_values[self._order]
 
@@ -86,7 +89,10 @@ class BatchSession:
         if self._states is None:
             if rewards is not None:
                 raise SessionError("the first observation is a state alone: no reward came before")
-            observe_first(self._acting, self._beliefs, seen)
+            if self._acting is None:
+                self._histories = [History((s,), (), ()) for s in seen.tolist()]
+            else:
+                observe_first(self._acting, self._beliefs, seen)
         else:
             self._require_time_left()
             taken = self._actions if actions is None else self._checked("actions", actions)
@@ -95,20 +101,18 @@ class BatchSession:
             if rewards is None:
                 raise SessionError("rewards are missing: the actions taken must have earned some")
             indices = self._reward_indices(rewards)
-            observe_next(
-                self._acting,
-                self._sizes,
-                self._beliefs,
-                self._states,
-                taken,
-                seen,
-                indices,
-            )
+            if self._acting is None:
+                steps = zip(self._histories, seen.tolist(), taken.tolist(), indices.tolist())
+                self._histories = [history.then(a, n, z) for history, n, a, z in steps]
+            else:
+                observe_next(
+                    self._acting, self._sizes, self._beliefs, self._states, taken, seen, indices
+                )
             self._actions = None
             self.t += 1
         self._states = seen
 
-    def act(self) -> NDArray[np.int32]:
+    def act(self) -> Indices:
         """The action for every individual in its current state."""
         from latentmdp._kernels.acting import decide
 
@@ -118,15 +122,28 @@ class BatchSession:
         if self._actions is None:
             actions = np.empty(self.individuals, np.int32)
             n_states = self.model.n_states
-            decide(self._acting, n_states, self.t, self._key, self._beliefs, self._states, actions)
+            if self._acting is None:
+                self._decide(actions)
+            else:
+                args = (self._acting, n_states, self.t, self._key)
+                decide(*args, self._beliefs, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
+
+    def _decide(self, actions: Indices) -> None:
+        """Ask a callable for every individual; a stochastic one draws from its own stream."""
+        from latentmdp._kernels.acting import decision_uniform
+
+        assert not isinstance(self.policy, Policy)
+        for i, history in enumerate(self._histories):
+            chances = action_distribution(self.policy, history, self.model.n_actions)
+            actions[i] = drawn_action(chances, decision_uniform(self._key, i, self.t))
 
     def _require_time_left(self) -> None:
         if self.t >= self.model.horizon:
             raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
 
-    def _checked(self, name: str, values: ArrayLike) -> NDArray[np.int32]:
+    def _checked(self, name: str, values: ArrayLike) -> Indices:
         """`states` or `actions`, one for every individual and within the model's range."""
         checked = arrays.as_integers(name, values, np.int32)
         if checked.size != self.individuals:
@@ -137,7 +154,7 @@ class BatchSession:
             raise ValueError(f"{name}[{worst}] is {checked[worst]}: must be below n_{name}={limit}")
         return checked
 
-    def _reward_indices(self, rewards: ArrayLike) -> NDArray[np.int64]:
+    def _reward_indices(self, rewards: ArrayLike) -> Integers:
         values = np.asarray(rewards, dtype=np.float64)
         if values.shape != (self.individuals,):
             raise ValueError(f"rewards must have shape {(self.individuals,)}, got {values.shape}")
@@ -156,7 +173,9 @@ class BatchSession:
 class Session:
     """One individual; see `BatchSession` for many."""
 
-    def __init__(self, policy: Policy, model: LatentMDP, rng: RNGLike = None) -> None:
+    def __init__(
+        self, policy: Policy | HistoryPolicy, model: LatentMDP, rng: RNGLike = None
+    ) -> None:
         self._batch = BatchSession(policy, model, 1, rng)
 
     @property

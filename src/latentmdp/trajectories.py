@@ -16,6 +16,7 @@ of the cells that occur.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -387,6 +388,14 @@ class Trajectories:
                     f"episode {episode}, step {place - int(starts[episode])}: {what} "
                     f"{array[place]} is out of range, must be below {limit}"
                 )
+
+    def fingerprint(self) -> str:
+        """A hexadecimal digest of every array: equal logs have equal fingerprints."""
+        digest = hashlib.sha256()
+        for name in _ARRAYS:
+            array = self.__dict__[name]
+            digest.update(name.encode() + (b"" if array is None else array.tobytes()))
+        return digest.hexdigest()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Trajectories are immutable")

@@ -310,7 +310,7 @@ def test_what_is_not_an_environment():
         explore(object(), 2)
     with pytest.raises(TypeError, match="Discrete"):
         explore(gymnasium.make("CartPole-v1"), 2, horizon=5)
-    with pytest.raises(ValueError, match="horizon is needed"):
+    with pytest.raises(ValueError, match="horizon: the environment does not tell it"):
         explore(Corridor(), 2)
 
 
@@ -318,7 +318,7 @@ def test_what_is_not_an_environment():
 
 
 def test_sizes_of_classes_follow_from_splits():
-    from latentmdp.deterministic.classes import ClassSizes, ContradictionError
+    from latentmdp.deterministic.search import ClassSizes, ContradictionError
 
     sizes = ClassSizes(4)
     root, a, b, c, d = (sizes.add() for _ in range(5))

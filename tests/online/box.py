@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from latentmdp._kernels.rollout import begin_episode, world_step
-from latentmdp.simulation import world_tables
+from latentmdp.worlds import chances_of
 
 
 class Box:
@@ -14,7 +14,7 @@ class Box:
     def __init__(self, model, key, smoothing, reach, width, spread=None, start=None):
         self.model, self.key, self.alpha = model, np.uint64(key), smoothing
         self.reach, self.width = reach, width
-        self.tables = world_tables(model)
+        self.chances = chances_of(model)
         self.next, self.paid, self.first = (defaultdict(float) for _ in range(3))
         if start is not None:
             self._prior(*start)
@@ -63,7 +63,7 @@ class Box:
     def episode(self, k, revealed, uniform_start):
         M, S, A, Z = self._sizes()
         Q = self.plan()
-        m, s = begin_episode(self.tables, self.key, np.uint64(k))
+        m, s = begin_episode(self.chances, self.key, np.uint64(k))
         started = [sum(self.first[n, x] for x in range(S)) for n in range(M)]
         b = np.ones(M)
         if not uniform_start:
@@ -73,7 +73,7 @@ class Box:
         steps, first = [], s
         for t in range(self.model.horizon):
             a = int(np.argmax([sum(b[n] * Q[t, n, s, a] for n in range(M)) for a in range(A)]))
-            x, z = world_step(self.tables, self.key, np.uint64(k), t, m, s, a)
+            x, z = world_step(self.chances, self.key, np.uint64(k), t, m, s, a)
             likelihood = [
                 self.alpha + (1 - self.alpha * S * Z) * self.T(n, s, a, x) * self.R(n, s, a, z)
                 for n in range(M)

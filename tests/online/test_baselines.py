@@ -6,8 +6,9 @@ from small_worlds import small
 
 import latentmdp as lm
 from latentmdp.experiments.starts import labelled_samples
+from latentmdp.online import PosteriorSampling
 from latentmdp.online.baselines import (
-    PosteriorSampling,
+    FixedPolicy,
     best_memoryless,
     context_blind,
     em_without_optimism,
@@ -79,3 +80,31 @@ def test_they_conform():
             PosteriorSampling(),
         ):
             check_learner(learner, models={name: model})
+
+
+def test_a_stochastic_callable_is_a_policy_too(tmp_path):
+    """Its chance is keyed, so a run repeats itself, and its mean is that of the same table."""
+    model = small()
+    table = np.random.default_rng(0).dirichlet(np.ones(2), size=5)
+
+    def policy(history):
+        return table[history.states[-1]]
+
+    run = FixedPolicy(policy).run(model, 400, rng=5, checkpoint=tmp_path / "c.npz")
+    again = FixedPolicy(policy).run(model, 400, rng=5)
+    np.testing.assert_array_equal(run.returns, again.returns)
+    logs = lm.simulate(model, policy, 400, rng=5)
+    np.testing.assert_array_equal(run.returns, logs.returns())
+    exact = lm.evaluate(model, lm.MarkovPolicy(table)).mean
+    error = run.returns.std() / np.sqrt(400)
+    assert abs(run.returns.mean() - exact) < 4.5 * error  # false alarm: 7e-6
+
+
+def test_a_checkpoint_of_another_policy_is_refused(tmp_path):
+    """Two policies that print alike are two."""
+    model, file = small(), tmp_path / "run.npz"
+    first, second = (lm.MarkovPolicy(np.full(5, action)) for action in (0, 1))
+    assert repr(first) == repr(second)
+    FixedPolicy(first).run(model, 50, rng=0, checkpoint=file)
+    with pytest.raises(lm.online.CheckpointError, match="its policy is"):
+        FixedPolicy(second).run(model, 50, rng=0, checkpoint=file)

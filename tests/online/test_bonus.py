@@ -5,27 +5,26 @@ import pytest
 from models import random_alpha_policy
 
 import latentmdp as lm
-from latentmdp.online.counts import Counts
-from latentmdp.online.empirical_model import LearnerState, optimistic_model
-from latentmdp.space import Space
+from latentmdp.online import Counts
+from latentmdp.online.bonus import optimistic_fit
+from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.testing import policy_value, random_model
-from latentmdp.theory.confidence import (
+from latentmdp.theory import (
     ConfidenceConstants,
     confidence_constants,
     confidence_set_contains,
 )
+from latentmdp.worlds import Space
 
 PAPER = lm.Bonus(scale=1.0, adaptive=False)
 
 
-def state_of(model, counts, bonus=PAPER, episodes=1_000):
-    from latentmdp._kernels.optimism import replan
-
+def empirical_of(model, counts, bonus=PAPER, episodes=1_000):
     space = Space.of(model)
     widths = bonus.widths(space, episodes)
-    state = LearnerState.begin(space, counts, widths, 0.01, 0.0, model.weights, False)
-    replan(state.estimate, state.plans)
-    return state
+    found = EmpiricalModel.begin(space, counts, widths, 0.01, 0.0, model.weights, False)
+    found.raise_bonus()
+    return found
 
 
 def sampled_counts(model, per_row, rng):
@@ -52,7 +51,7 @@ def test_the_bonus_is_the_proposition():
     counts = sampled_counts(model, 1, 0)
     for n in (1, 50, 5_000):
         scaled = Counts(n * counts.transitions, n * counts.rewards, n * counts.initial)
-        optimistic = optimistic_model(state_of(model, scaled), scaled)
+        optimistic = empirical_of(model, scaled).optimistic_model(scaled)
         c = confidence_constants(2, 3, 2, 4, 1_000, 0.05)
         width = 5 * (c.reward + c.transition)
         np.testing.assert_allclose(optimistic.bonus, 4 * min(1.0, np.sqrt(width / n)))
@@ -123,7 +122,7 @@ def test_optimism(seed, values):
     )
     assert confidence_set_contains(model, estimate, visits, episodes, needed)
     bonus = lm.Bonus(scale=1.0, adaptive=False, constants=needed)
-    optimistic = optimistic_model(state_of(model, counts, bonus), counts)
+    optimistic = empirical_of(model, counts, bonus).optimistic_model(counts)
     for k in range(5):
         policy = random_alpha_policy(model, k)
         assert policy_value(optimistic, policy) >= policy_value(model, policy) - 1e-9
@@ -135,7 +134,7 @@ def test_an_unvisited_row_keeps_optimism():
     arrays = [a.copy() for a in (counts.transitions, counts.rewards, counts.initial)]
     arrays[0][0, 1], arrays[1][0, 1] = 0.0, 0.0
     empty = Counts(*arrays)
-    optimistic = optimistic_model(state_of(model, empty), empty)
+    optimistic = empirical_of(model, empty).optimistic_model(empty)
     assert (optimistic.transitions[0, 1] == 0.0).all()
     assert (optimistic.bonus[0, 1] == model.horizon).all()
     for k in range(5):
@@ -173,3 +172,49 @@ def test_bad_bonuses_are_refused():
         lm.Bonus(failure_probability=0.0)
     with pytest.raises(TypeError, match="bonus must be"):
         lm.LUCRL(bonus=0.1)
+
+
+VISITS = np.zeros((2, 3, 2))
+VISITS[0, 0, 0] = 4.0
+
+
+def believed(pseudo_counts: float, reward_pseudo_counts: float) -> lm.LatentMDP:
+    world = random_model(0, contexts=2, states=3, actions=2, horizon=5)
+    fit = lm.Fit(
+        world,
+        np.ones((1, 2)) / 2,
+        0.0,
+        True,
+        pseudo_counts=pseudo_counts,
+        reward_pseudo_counts=reward_pseudo_counts,
+    )
+    return optimistic_fit(world, fit, VISITS, 0.3, largest_return=5.0)
+
+
+def test_without_pseudo_counts_each_context_stands_alone() -> None:
+    model = believed(0.0, 0.0)
+    assert model.bonus[0, 0, 0] == pytest.approx(0.3 * (0.5 + 0.5))
+    assert (model.bonus[0, 1:] == 5.0).all()
+    assert (model.bonus[1] == 5.0).all()
+    assert (model.transitions[1] == 0.0).all()
+    assert model.transitions[0, 0, 0].sum() == pytest.approx(1.0)
+
+
+def test_what_one_context_shows_serves_the_others_as_far_as_it_carries_over() -> None:
+    """Pseudo-counts count as observations, but not more of them than there are."""
+    model = believed(12.0, 1.0)
+    assert model.bonus[0, 0, 0] == pytest.approx(0.3 * (1 / np.sqrt(8) + 1 / np.sqrt(5)))
+    assert model.bonus[1, 0, 0] == pytest.approx(0.3 * (1 / np.sqrt(4) + 1 / np.sqrt(1)))
+    assert model.transitions[1, 0, 0].sum() == pytest.approx(1.0)
+    assert (model.bonus[:, 1:] == 5.0).all()
+
+
+def test_the_bonus_is_measured_in_ranges_of_the_rewards() -> None:
+    world = random_model(0, contexts=2, states=3, actions=2, horizon=5)
+    fit = lm.Fit(world, np.ones((1, 2)) / 2, 0.0, True)
+    dear = world.replace(reward_values=1000.0 * world.reward_values)
+    plain, scaled = (
+        optimistic_fit(model, fit, np.ones((2, 3, 2)), 0.3, largest_return=1e9).bonus
+        for model in (world, dear)
+    )
+    np.testing.assert_allclose(scaled, 1000.0 * plain)

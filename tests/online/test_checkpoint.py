@@ -10,9 +10,7 @@ from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
 from latentmdp.experiments.starts import unrelated_model
-from latentmdp.online import CheckpointError, Run
-from latentmdp.online import base as learning_base
-from latentmdp.online.baselines import PosteriorSampling
+from latentmdp.online import CheckpointError, PosteriorSampling, base
 
 CHILD = """
 import sys, latentmdp as lm
@@ -20,7 +18,7 @@ from latentmdp.online import base
 base.CHECKPOINT_SECONDS = 0.02
 model = lm.make("random", rng=0, contexts=3, states=5, actions=2, horizon=6)
 print("ready", flush=True)
-lm.LUCRL().run(model, 200_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
+lm.save(lm.LUCRL().run(model, 200_000, rng=0, checkpoint=sys.argv[1]), sys.argv[2])
 """
 
 
@@ -31,15 +29,15 @@ class StoppedError(Exception):
 @pytest.fixture
 def stopping(monkeypatch):
     """Make runs stop right after each of their first checkpoints."""
-    monkeypatch.setattr(learning_base, "CHECKPOINT_SECONDS", -1.0)
-    write = learning_base.write_checkpoint
+    monkeypatch.setattr(base, "CHECKPOINT_SECONDS", -1.0)
+    write = base.write_checkpoint
 
     def write_and_stop(*arguments):
         write(*arguments)
         raise StoppedError
 
     def switch(on):
-        monkeypatch.setattr(learning_base, "write_checkpoint", write_and_stop if on else write)
+        monkeypatch.setattr(base, "write_checkpoint", write_and_stop if on else write)
 
     return switch
 
@@ -80,8 +78,8 @@ def test_seconds_add_up_over_resumptions(stopping, monkeypatch, tmp_path):
     """Two processes that took a hundred seconds each before they were stopped."""
     path = tmp_path / "run.npz"
     stopping(True)
-    stop = learning_base.write_checkpoint
-    monkeypatch.setattr(learning_base, "write_checkpoint", lambda *a: stop(*a[:3], a[3] + 100.0))
+    stop = base.write_checkpoint
+    monkeypatch.setattr(base, "write_checkpoint", lambda *a: stop(*a[:3], a[3] + 100.0))
     for _ in range(2):
         with pytest.raises(StoppedError):
             lm.LUCRL().run(small(), 60, rng=3, checkpoint=path)
@@ -100,7 +98,7 @@ def test_killed_three_times(tmp_path):
             child.kill()
     for pair in (paths[:2], paths[2:]):
         subprocess.run([sys.executable, "-c", CHILD, *pair], check=True)
-    same(Run.load(paths[1]), Run.load(paths[3]))
+    same(lm.load(paths[1]), lm.load(paths[3]))
 
 
 def test_foreign_checkpoints_are_refused(tmp_path):
@@ -108,7 +106,7 @@ def test_foreign_checkpoints_are_refused(tmp_path):
     lm.LUCRL().run(model, 20, rng=3, checkpoint=path)
     before = path.read_bytes()
     others = [
-        (lm.LUCRL(), model, 20, 4, "its key is"),
+        (lm.LUCRL(), model, 20, 4, "its seed is 3, here 4"),
         (lm.LUCRL(), model, 30, 3, "its episodes is 20, here 30"),
         (lm.LUCRL(), small(1), 20, 3, "its world is"),
         (lm.LUCRL(replan="lazy"), model, 20, 3, "its replan is 'every', here 'lazy'"),

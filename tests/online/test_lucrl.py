@@ -10,10 +10,10 @@ from small_worlds import PlainQMDP, small
 import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.experiments.starts import labelled_samples, unrelated_model
+from latentmdp.online import Counts
 from latentmdp.online.baselines import qmdp_on_truth
-from latentmdp.online.counts import Counts
-from latentmdp.space import Space
 from latentmdp.testing import random_model
+from latentmdp.worlds import Space
 
 PAPER = lm.Bonus(scale=1e-3, adaptive=False)
 
@@ -141,12 +141,12 @@ def test_counts_add_up():
 def test_starts_become_counts():
     model = small(5)
     space = Space.of(model)
-    prior = Counts.start(model, space, 10.0, by_next_state=False)
+    prior = Counts.start(model, space, 10.0, "state-action")
     np.testing.assert_allclose(prior.visits, 10.0)
-    joint = Counts.start(model, space, 2.0, by_next_state=True)
+    joint = Counts.start(model, space, 2.0, "transition")
     np.testing.assert_allclose(joint.rewards, 2.0 * model.observation_probs())
     logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
-    seen = Counts.start(logs, space, 10.0, by_next_state=False)
+    seen = Counts.start(logs, space, 10.0, "state-action")
     expected = np.zeros_like(seen.transitions)
     for episode in logs:
         for t, a in enumerate(episode.actions):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.online import CheckpointError, Learned, learn_from_psr
+from latentmdp.online import CheckpointError, PSRStart, Run
 
 
 def world() -> lm.LatentMDP:
@@ -14,7 +14,7 @@ def world() -> lm.LatentMDP:
 
 
 @pytest.fixture(scope="module")
-def learned() -> Learned:
+def learned() -> Run:
     return lm.learn(world(), 2, 20_000, rng=0, method="psr", planner=lm.QMDP())
 
 
@@ -41,7 +41,7 @@ def test_every_episode_is_accounted_for(learned) -> None:
 
 
 def test_it_is_saved_and_reproducible(learned, tmp_path) -> None:
-    learned.save(tmp_path / "run.npz")
+    lm.save(learned, tmp_path / "run.npz")
     found = lm.load(tmp_path / "run.npz")
     assert found.model == learned.model
     assert found.fit.model == learned.fit.model
@@ -72,7 +72,8 @@ def test_l_ucrl_is_told_what_rewards_depend_on() -> None:
 @pytest.mark.filterwarnings("ignore:recovery is unreliable")
 def test_it_learns_in_a_gymnasium_environment() -> None:
     env = lm.envs.LatentMDPEnv(world())
-    found = learn_from_psr(env, 2, 1_600, rng=0, short=1_200, long=300, planner=lm.QMDP())
+    start = PSRStart(2, short=1_200, long=300, planner=lm.QMDP())
+    found = start.run(env, 1_600, rng=0)
     assert found.logs.lengths.tolist() == [3] * 1_200 + [30] * 300
     assert lm.model_error(world(), found.fit.model, per_cell=True) < 0.4
 
@@ -89,6 +90,6 @@ def test_bad_settings_are_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         lm.learn(world(), **{"n_contexts": 2, "episodes": 100, "method": "psr", **settings})
     with pytest.raises(ValueError, match="leave no episode for L-UCRL"):
-        learn_from_psr(world(), 2, 100, short=60, long=40)
+        PSRStart(2, short=60, long=40).run(world(), 100)
     with pytest.raises(ValueError, match="needs episodes of 3 steps"):
-        learn_from_psr(world().replace(horizon=2), 2, 100)
+        PSRStart(2).run(world().replace(horizon=2), 100)

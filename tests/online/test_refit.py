@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.offline import online as online_module
-from latentmdp.online import CheckpointError, Learned
+from latentmdp.online import CheckpointError, Refit, Run, base, refit
+from latentmdp.worlds import ModelWorld
 
 
 def small_world() -> lm.LatentMDP:
@@ -14,7 +14,7 @@ def small_world() -> lm.LatentMDP:
     )
 
 
-def quick(world: object, **settings: object) -> Learned:
+def quick(world: object, **settings: object) -> Run:
     arguments = {"n_contexts": 2, "episodes": 300, "rng": 0, "growth": 1.5, "restarts": 1}
     return lm.learn(world, **{**arguments, "planner": lm.QMDP(), **settings})
 
@@ -37,7 +37,7 @@ def test_what_was_found_is_diagnosed_and_its_regret_counted() -> None:
     learned = quick(world)
     assert learned.diagnosis.delta == pytest.approx(lm.separation(learned.model))
     reference = lm.HSVI(gap=0.01).plan(world)
-    regret = learned.regret(reference)
+    regret = np.asarray(learned.regret(reference))
     assert regret.size == 300
     rho1, rho2 = reference.guarantee or (1.0, 0.0)
     asked = rho1 * reference.upper - rho2
@@ -52,40 +52,35 @@ def test_a_seed_gives_one_run() -> None:
 
 def test_an_interrupted_run_ends_like_one_never_stopped(tmp_path, monkeypatch) -> None:
     whole = quick(small_world())
+    monkeypatch.setattr(base, "CHECKPOINT_SECONDS", -1.0)
     played = []
 
     def dies_in_the_third_phase(*arguments: object) -> lm.Trajectories:
         played.append(1)
         if len(played) == 3:
             raise KeyboardInterrupt
-        return play_batch(*arguments)
+        return play(*arguments)
 
-    play_batch = online_module.play_batch
-    monkeypatch.setattr(online_module, "play_batch", dies_in_the_third_phase)
+    play = refit.play
+    monkeypatch.setattr(refit, "play", dies_in_the_third_phase)
     file = tmp_path / "progress.npz"
     with pytest.raises(KeyboardInterrupt):
         quick(small_world(), checkpoint=file)
     resumed = quick(small_world(), checkpoint=file)
+    assert len(played) == 2 + len(whole.phases)
     assert resumed.logs == whole.logs
     assert resumed.model == whole.model
     with pytest.raises(CheckpointError, match="another run: its episodes is 300, here 400"):
         quick(small_world(), checkpoint=file, episodes=400)
 
 
-def test_seconds_add_up_over_resumptions(tmp_path, monkeypatch) -> None:
-    """A first process that took a hundred seconds before it was stopped."""
-    write = online_module.write_progress
-
-    def late_and_stopped(path, identity, saved, seconds):
-        write(path, identity, saved, seconds + 100.0)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(online_module, "write_progress", late_and_stopped)
-    file = tmp_path / "progress.npz"
-    with pytest.raises(KeyboardInterrupt):
-        quick(small_world(), checkpoint=file)
-    monkeypatch.setattr(online_module, "write_progress", write)
-    assert 100.0 < quick(small_world(), checkpoint=file).seconds < 150.0
+def test_the_seed_recorded_is_the_one_that_was_given() -> None:
+    """Passing it back gives the same run."""
+    first = quick(small_world(), episodes=60, rng=7)
+    assert first.settings["seed"] == 7
+    again = quick(small_world(), episodes=60, rng=first.settings["seed"])
+    np.testing.assert_array_equal(first.returns, again.returns)
+    assert quick(small_world(), episodes=60, rng=np.random.default_rng(7)).settings["seed"] is None
 
 
 def test_rewards_may_depend_on_the_next_state() -> None:
@@ -96,9 +91,11 @@ def test_rewards_may_depend_on_the_next_state() -> None:
 
 
 def test_the_number_of_contexts_is_chosen() -> None:
-    learned = quick(small_world(), n_contexts="auto", max_contexts=3)
-    assert learned.model.n_contexts in (1, 2, 3)
-    assert learned.phases[-1].n_contexts == 2
+    """Two contexts a distance of 1 apart: two are found, though up to five are tried."""
+    for seed in range(3):
+        learned = quick(small_world(), n_contexts="auto", max_contexts=5, rng=seed)
+        assert learned.model.n_contexts == 2
+        assert learned.phases[-1].n_contexts == 2
 
 
 def test_it_learns_in_a_gymnasium_environment() -> None:
@@ -114,7 +111,7 @@ def test_it_learns_in_a_gymnasium_environment() -> None:
         ({"n_contexts": 0}, "n_contexts must be at least 1"),
         ({"reward_model": "joint"}, "reward_model must be"),
         ({"growth": 1.0}, "growth must be above 1"),
-        ({"bonus": -1.0}, "bonus must be finite and not negative"),
+        ({"bonus_scale": -1.0}, "bonus_scale must be finite and not negative"),
         ({"episodes": 0}, "episodes must be at least 1"),
     ],
 )
@@ -140,3 +137,50 @@ def test_the_smallest_worlds_are_learned() -> None:
 def test_more_contexts_than_exploring_episodes() -> None:
     learned = quick(small_world(), n_contexts=5, explore=2, episodes=30)
     assert learned.phases[0].episodes == 5
+
+
+def refitting(model: lm.LatentMDP, episodes: int, previous=None, **settings):
+    """A run that has played so many episodes at random, and goes on from another's estimate."""
+    learner = Refit(**{"n_contexts": 2, "restarts": 2, "max_contexts": 3, **settings})
+    run = learner.begin(ModelWorld(model), 10_000, key=0)
+    run.logs = lm.simulate(model, lm.UniformPolicy(), episodes, rng=0).without_contexts()
+    run.done = episodes
+    if previous is not None:
+        run._model, run._settled = previous._model, previous._settled
+    run.refit()
+    return run
+
+
+@pytest.fixture(scope="module")
+def world() -> lm.LatentMDP:
+    return lm.make("separated", contexts=2, states=4, horizon=15, delta=1.0, rewards="own", rng=0)
+
+
+def test_strengths_stand_until_the_data_have_doubled(world) -> None:
+    first = refitting(world, 100)
+    settled = first._settled
+    assert (settled.episodes, settled.n_contexts) == (100, 2)
+    strengths = (settled.pseudo_counts, settled.reward_pseudo_counts)
+    assert strengths == (first.fit.pseudo_counts, first.fit.reward_pseudo_counts)
+    later = refitting(world, 199, first)
+    assert later._settled == settled
+    assert (later.fit.pseudo_counts, later.fit.reward_pseudo_counts) == strengths
+    assert refitting(world, 200, later)._settled.episodes == 200
+
+
+def test_contexts_once_found_are_kept(world) -> None:
+    """Episodes that show nothing of the contexts do not make them disappear."""
+    found = refitting(world, 400, n_contexts="auto")
+    same = world.replace(
+        transitions=np.repeat(world.transitions[:1], 2, axis=0),
+        rewards=np.repeat(world.reward_probs[:1], 2, axis=0),
+    )
+    alone = refitting(same, 800, n_contexts="auto")
+    assert (found.fit.model.n_contexts, alone.fit.model.n_contexts) == (2, 1)
+    assert refitting(same, 800, found, n_contexts="auto").fit.model.n_contexts == 2
+
+
+def test_the_reward_model_is_found(world) -> None:
+    for model, expected in ((world, "state-action"), (lm.make("visitor"), "transition")):
+        found = refitting(model, 2_000)
+        assert found._settled.reward_model == expected == found.fit.model.reward_model

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from latentmdp.online.session import milestones
 from small_worlds import small
 
 import latentmdp as lm
@@ -13,7 +14,6 @@ from latentmdp.errors import FormatError
 from latentmdp.online import Run
 from latentmdp.online.baselines import FixedPolicy, uniform
 from latentmdp.online.run_files import RunFileError
-from latentmdp.online.session import milestones
 
 
 def test_milestones_are_log_spaced_and_end_with_the_run():

@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
     """Belief-weighted counts of an empirical model, and the tables that act and plan on it."""
 
     sizes: tuple[int, int, int]  # S, A, Z
-    by_next_state: bool  # whether rewards are counted by (s, a, s') rather than (s, a)
+    transition_rewards: bool  # whether rewards are counted by (s, a, s') rather than (s, a)
     start: int  # how a belief starts: UNIFORM, KNOWN or LEARNED
     reward_values: NDArray[np.float64]  # (Z,)
     smoothing: float  # alpha
@@ -74,12 +74,12 @@ def refresh_row(estimate, row, m):
     counts, T = estimate.transition_counts[row], estimate.transitions[m]
     column = row % A * (estimate.means.shape[1] // A) + row // A
     total = 0.0
-    for x in range(S):
-        total += counts[x, m]
+    for n in range(S):
+        total += counts[n, m]
     scale = 1.0 / max(1.0, total)
-    for x in range(S):
-        T[x, column] = counts[x, m] * scale
-    sources = S if estimate.by_next_state else 1
+    for n in range(S):
+        T[n, column] = counts[n, m] * scale
+    sources = S if estimate.transition_rewards else 1
     mean = 0.0
     for source in range(row * sources, (row + 1) * sources):
         for z in range(Z):
@@ -130,26 +130,26 @@ def count(estimate, m, weight, states, actions, rewards, length):
     S, A, _ = estimate.sizes
     changed = False
     for t in range(length):
-        row, x, z = states[t] * A + actions[t], states[t + 1], rewards[t]
-        source = row * S + x if estimate.by_next_state else row
-        count, paid = estimate.transition_counts[row, x, m], estimate.reward_counts[source, z, m]
-        estimate.transition_counts[row, x, m] = count + weight
+        row, n, z = states[t] * A + actions[t], states[t + 1], rewards[t]
+        source = row * S + n if estimate.transition_rewards else row
+        count, paid = estimate.transition_counts[row, n, m], estimate.reward_counts[source, z, m]
+        estimate.transition_counts[row, n, m] = count + weight
         estimate.reward_counts[source, z, m] = paid + weight
         changed |= count + weight != count or paid + weight != paid
     return changed
 
 
 @njit(cache=True, nogil=True, inline="always")
-def observe(estimate, belief, s, a, x, z):
+def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
     S, A, Z = estimate.sizes
     row = s * A + a
-    counts, scale = estimate.transition_counts[row, x], estimate.scale[row]
+    counts, scale = estimate.transition_counts[row, n], estimate.scale[row]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    paid = estimate.reward_counts[row * S + x if estimate.by_next_state else row, z]
+    paid = estimate.reward_counts[row * S + n if estimate.transition_rewards else row, z]
     for m in range(belief.shape[1]):
         share = paid[m] * scale[m]
-        if not estimate.by_next_state:
+        if not estimate.transition_rewards:
             share *= counts[m] * scale[m]
         estimate.scratch[0, m] = floor + slope * share
     update_belief(belief, estimate.scratch, 0)
@@ -157,19 +157,19 @@ def observe(estimate, belief, s, a, x, z):
 
 @njit(cache=True, nogil=True)
 def distances(estimate, truth, out):
-    """Fill out (M', M) with sum_{s,a} ||P_n - Phat_m||_1, from P (S A S' Z, M') context-last."""
+    """Fill out (M', M) with sum_{s,a} ||P_k - Phat_m||_1, from P (S A S' Z, M') context-last."""
     S, A, Z = estimate.sizes
     out[:] = 0.0
     for m in range(out.shape[1]):
         for row in range(S * A):
             total = estimate.visits[row, m]
             scale = 1.0 / total if total > 0.0 else 0.0
-            for x in range(S):
-                share = estimate.transition_counts[row, x, m] * scale
+            for n in range(S):
+                share = estimate.transition_counts[row, n, m] * scale
                 for z in range(Z):
-                    if estimate.by_next_state:
-                        p = estimate.reward_counts[row * S + x, z, m] * scale
+                    if estimate.transition_rewards:
+                        p = estimate.reward_counts[row * S + n, z, m] * scale
                     else:
                         p = share * estimate.reward_counts[row, z, m] * scale
-                    for n in range(out.shape[0]):
-                        out[n, m] += abs(truth[(row * S + x) * Z + z, n] - p)
+                    for k in range(out.shape[0]):
+                        out[k, m] += abs(truth[(row * S + n) * Z + z, k] - p)

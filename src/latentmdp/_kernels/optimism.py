@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from latentmdp._kernels.belief import AWAKE
 from latentmdp._kernels.induction import context_q_values
 
-__all__ = ["Plans", "greedy_action", "replan"]
+__all__ = ["OptimisticValues", "greedy_action", "replan"]
 
 
-class Plans(NamedTuple):
+class OptimisticValues(NamedTuple):
     """Q-values of each context in the optimistic model, and when they are due.
 
     With n visits, N = max(1, n), the bonus is
@@ -40,25 +40,25 @@ class Plans(NamedTuple):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add_bonus(estimate, plans, m):
+def _add_bonus(estimate, optimistic, m):
     """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
     S, A, _ = estimate.sizes
-    width = plans.bonus.shape[1] // A
+    width = optimistic.bonus.shape[1] // A
     for row in range(S * A):
         visits = estimate.visits[row, m]
         column = row % A * width + row // A
         missing = max(0.0, 1.0 - visits)
-        share = min(1.0, math.sqrt(plans.width / max(1.0, visits)))
-        bonus = min(plans.reach, plans.reach * missing + plans.spread[m] * share)
-        plans.bonus[m, column] = bonus
-        plans.rewards[m, column] = estimate.means[m, column] + bonus
+        share = min(1.0, math.sqrt(optimistic.width / max(1.0, visits)))
+        bonus = min(optimistic.reach, optimistic.reach * missing + optimistic.spread[m] * share)
+        optimistic.bonus[m, column] = bonus
+        optimistic.rewards[m, column] = estimate.means[m, column] + bonus
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _largest_value(estimate, plans, m):
+def _largest_value(estimate, optimistic, m):
     """The largest first-step value of a state that context m has been seen in, from 0 to reach."""
     S, A, _ = estimate.sizes
-    width = plans.bonus.shape[1] // A
+    width = optimistic.bonus.shape[1] // A
     largest, seen = 0.0, False
     for s in range(S):
         visited = False
@@ -67,27 +67,36 @@ def _largest_value(estimate, plans, m):
         if visited:
             seen = True
             for a in range(A):
-                largest = max(largest, plans.values[m, 0, a * width + s])
-    return min(largest, plans.reach + plans.lowest) if seen else plans.reach + plans.lowest
+                largest = max(largest, optimistic.values[m, 0, a * width + s])
+    return (
+        min(largest, optimistic.reach + optimistic.lowest)
+        if seen
+        else optimistic.reach + optimistic.lowest
+    )
 
 
 @njit(cache=True, nogil=True, inline="always")
-def replan(estimate, plans):
+def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
-    if not plans.due[0]:
+    if not optimistic.due[0]:
         return False
     A = estimate.sizes[1]
-    for m in range(plans.stale.shape[0]):
-        if plans.stale[m]:
-            _add_bonus(estimate, plans, m)
+    for m in range(optimistic.stale.shape[0]):
+        if optimistic.stale[m]:
+            _add_bonus(estimate, optimistic, m)
             context_q_values(
-                estimate.transitions, plans.rewards, m, A, plans.discount, plans.values
+                estimate.transitions,
+                optimistic.rewards,
+                m,
+                A,
+                optimistic.discount,
+                optimistic.values,
             )
-            if plans.adaptive:
-                plans.spread[m] = _largest_value(estimate, plans, m) - plans.lowest
-            plans.stale[m] = False
-            plans.planned_visits[:, m] = estimate.visits[:, m]
-    plans.due[0] = plans.growth == 0.0
+            if optimistic.adaptive:
+                optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
+            optimistic.stale[m] = False
+            optimistic.planned_visits[:, m] = estimate.visits[:, m]
+    optimistic.due[0] = optimistic.growth == 0.0
     return True
 
 

@@ -10,14 +10,23 @@ from latentmdp._kernels.alias import alias_draw
 from latentmdp._kernels.belief import AWAKE, cell, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
 
-__all__ = ["Acting", "World", "begin_episode", "best_action", "rollout", "world_step"]
+__all__ = [
+    "Acting",
+    "Chances",
+    "begin_episode",
+    "best_action",
+    "draw_outcome",
+    "draw_uniforms",
+    "rollout",
+    "world_step",
+]
 
 _BUFFER = 64
 _WORLD_STREAM = np.uint64(0)
 
 
-class World(NamedTuple):
-    """Alias tables of everything that chance decides, outcomes numbered s' Z + z."""
+class Chances(NamedTuple):
+    """Alias tables of everything that chance decides in a world, outcomes numbered s' Z + z."""
 
     sizes: tuple[int, int, int]  # S, A, Z
     context_threshold: NDArray[np.float64]  # (1, M)
@@ -65,60 +74,64 @@ def best_action(vectors, labels, begin, end, belief):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _observe(world, uniform, m, s, a):
-    S, A, Z = world.sizes
-    outcome = alias_draw(uniform, world.outcome_threshold, world.outcome_alias, (m * S + s) * A + a)
-    following = outcome // Z
-    return following, outcome - following * Z
+def draw_outcome(chances, uniform, m, s, a):
+    """Next state and reward index that a uniform number selects."""
+    S, A, Z = chances.sizes
+    outcome = alias_draw(
+        uniform, chances.outcome_threshold, chances.outcome_alias, (m * S + s) * A + a
+    )
+    n = outcome // Z
+    return n, outcome - n * Z
 
 
 @njit(cache=True, nogil=True)
-def begin_episode(world, key, episode):
+def begin_episode(chances, key, episode):
     """Context and first state of an episode."""
     first, second = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(0))
-    m = alias_draw(first, world.context_threshold, world.context_alias, 0)
-    return m, alias_draw(second, world.initial_threshold, world.initial_alias, m)
+    m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
+    return m, alias_draw(second, chances.initial_threshold, chances.initial_alias, m)
 
 
 @njit(cache=True, nogil=True)
-def world_step(world, key, episode, t, m, s, a):
+def world_step(chances, key, episode, t, m, s, a):
     """Next state and reward index at step t of an episode."""
     _, uniform = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(t + 1))
-    return _observe(world, uniform, m, s, a)
+    return draw_outcome(chances, uniform, m, s, a)
 
 
 @njit(cache=True, nogil=True)
-def _draw_uniforms(key, episode, start, count, first, second):
+def draw_uniforms(key, episode, start, count, first, second):
+    """Fill both arrays with the uniform numbers of steps start, start + 1, ..."""
     for j in range(count):
         first[j], second[j] = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(start + j))
 
 
 @njit(cache=True, nogil=True)
-def rollout(world, acting, key, first_episode, states, actions, rewards, contexts):
+def rollout(chances, acting, key, first_episode, states, actions, rewards, contexts):
     """Fill states (N, H+1), actions (N, H), rewards (N, H) and contexts (N,)."""
     N, H = actions.shape
-    S = world.sizes[0]
+    S = chances.sizes[0]
     belief = np.empty((3, acting.prior.shape[0]))
     first, second = np.empty(_BUFFER), np.empty(_BUFFER)
     for i in range(N):
         episode = np.uint64(first_episode + i)
-        m, s = begin_episode(world, key, episode)
+        m, s = begin_episode(chances, key, episode)
         contexts[i], states[i, 0] = m, s
         if acting.filters:
             reset_belief(belief, acting.prior, acting.initial, s)
         for t in range(H):
             j = t % _BUFFER
             if j == 0:  # in one go, since this loop runs in vector registers
-                _draw_uniforms(key, episode, t + 1, min(_BUFFER, H - t), first, second)
+                draw_uniforms(key, episode, t + 1, min(_BUFFER, H - t), first, second)
             group = t * S + s if acting.n_layers > 1 else s
             if acting.stochastic:
                 a = alias_draw(first[j], acting.action_threshold, acting.action_alias, group)
             else:
                 begin, end = acting.offsets[group], acting.offsets[group + 1]
                 a = best_action(acting.vectors, acting.labels, begin, end, belief)
-            following, z = _observe(world, second[j], m, s, a)
+            n, z = draw_outcome(chances, second[j], m, s, a)
             if acting.filters:
-                row = cell(s, a, following, z, world.sizes)
+                row = cell(s, a, n, z, chances.sizes)
                 update_belief(belief, acting.likelihood, row)
-            actions[i, t], rewards[i, t], states[i, t + 1] = a, z, following
-            s = following
+            actions[i, t], rewards[i, t], states[i, t + 1] = a, z, n
+            s = n

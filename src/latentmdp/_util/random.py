@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["RNGLike", "as_generator", "philox_key"]
+__all__ = ["RNGLike", "as_generator", "given_seed", "philox_key"]
 
 RNGLike = int | np.random.Generator | np.random.SeedSequence | None
 
@@ -24,6 +24,11 @@ def philox_key(rng: RNGLike) -> int:
         return int(rng.integers(0, 2**64, dtype=np.uint64))
     sequence = rng if isinstance(rng, np.random.SeedSequence) else _seed_sequence(rng)
     return int(sequence.generate_state(1, np.uint64)[0])
+
+
+def given_seed(rng: RNGLike) -> int | None:
+    """The seed as the user gave it, for the record; None where `rng` is not a number."""
+    return int(rng) if isinstance(rng, int | np.integer) else None
 
 
 def _seed_sequence(rng: RNGLike) -> np.random.SeedSequence:

@@ -8,6 +8,24 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 
+__all__ = [
+    "bonus",
+    "discount",
+    "initial",
+    "names",
+    "require_choice",
+    "reward_values",
+    "rewards",
+    "transitions",
+    "weights",
+]
+
+
+def require_choice(name: str, value: object, known: Sequence[str]) -> None:
+    """Raise unless `value` is one of the words known for the argument `name`."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+
 
 def transitions(value: ArrayLike, allow_unvisited: bool) -> Floats:
     T = arrays.as_floats("transitions", value)

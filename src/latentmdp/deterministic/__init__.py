@@ -1,8 +1,8 @@
 """Deterministic latent MDPs: exploration by distinguishing observations [kwon2021, App. A.2]."""
 
-from latentmdp.deterministic.errors import ExplorationError
-from latentmdp.deterministic.explore import Exploration, episode_bound, explore
+from latentmdp.deterministic.exploration import Exploration, episode_bound, explore
 from latentmdp.deterministic.graph import Edge, Graph, GraphPolicy, Node
+from latentmdp.deterministic.search import ExplorationError
 
 __all__ = [
     "Edge",

@@ -1,17 +1,33 @@
-"""Algorithm 5 as a loop of episodes: what `explore` runs; its text says why it is right."""
+"""Algorithm 5 as a loop of episodes, and the probability of each class of contexts.
+
+`exploration` says why the loop is right. After it, the probability of a class K(C) is |K(C)| / M if
+weights are uniform. Where the bounds of `search.ClassSizes` do not settle which, a likelihood ratio
+test between the multiples does: it stops when the likeliest leads the others by 1/p, and by
+Ville's inequality errs with a probability of at most p. Class number c gets the share
+(6 / pi^2) c^-2 of what is allowed. Last, the frequencies of all classes are held against these
+multiples (Hoeffding). If they do not fit, or if weights are not uniform, probabilities are
+frequencies, with a standard error of at most `accuracy`.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from latentmdp.deterministic.errors import ExplorationError
 from latentmdp.deterministic.graph import Edge, Graph, Node
-from latentmdp.deterministic.search import FAR, Outcome, Search
-from latentmdp.deterministic.worlds import World
+from latentmdp.deterministic.search import (
+    FAR,
+    ContradictionError,
+    ExplorationError,
+    Outcome,
+    Search,
+)
+from latentmdp.worlds import Transition, World, play_episode
 
-__all__ = ["BASEL", "MAIN_SHARE", "Explorer", "SurpriseError"]
+__all__ = ["ClassWeights", "Explorer", "SurpriseError", "weigh_classes"]
 
 MAIN_SHARE = 0.45
 """Share of the failure probability to see all outcomes, and again to find all probabilities."""
@@ -32,9 +48,17 @@ class Explorer:
     """Algorithm 5, resumable from what it knows."""
 
     def __init__(
-        self, world: World, M: int, weight: float, failure: float, repeats: str | int
+        self,
+        world: World,
+        horizon: int,
+        key: int,
+        M: int,
+        weight: float,
+        failure: float,
+        repeats: str | int,
     ) -> None:
-        self.world, self.M, self.weight, self.failure = world, M, weight, failure
+        self.world, self.horizon, self.key = world, horizon, key
+        self.M, self.weight, self.failure = M, weight, failure
         self.repeats = repeats
         self.confirmations = max(1, math.ceil(math.log2(1.0 / failure)))
         self.facts: dict[Any, set[Outcome]] = {}
@@ -45,10 +69,10 @@ class Explorer:
 
     def _new_search(self) -> Search:
         return Search(
-            self.world.n_actions,
-            self.world.horizon,
+            self.world.space.n_actions,
+            self.horizon,
             self.M,
-            self.world.n_states,
+            self.world.space.n_states,
             self.needed_tries,
             self.confirmations,
             self.facts,
@@ -78,7 +102,7 @@ class Explorer:
         if not self.starts:
             needed = self.needed_tries(self.M)
             while self.episodes < needed:
-                state = self._reset()
+                state = self._begin()
                 self.starts[state] = self.starts.get(state, 0) + 1
                 if len(self.starts) == self.M and self.episodes >= self.confirmations:
                     break
@@ -96,42 +120,17 @@ class Explorer:
         while any(self.search.nodes[n].distance < FAR for n in self.search.roots.values()):
             self.play()
 
-    def _reset(self) -> int:
+    def _begin(self) -> int:
+        """Begin an episode only to see its first state."""
         self.episodes += 1
-        return self.world.reset()
+        return self.world.begin(self.key, self.episodes - 1)
 
     def play(self) -> None:
         """Play one episode by the search's plan and record what it shows."""
-        search, first = self.search, self._reset()
-        self.starts[first] = self.starts.get(first, 0) + 1
-        if first not in search.roots:
-            raise SurpriseError
-        n, t = search.roots[first], 0
-        plan = search.plan([n] if self.random_start else list(search.roots.values()))
-        steps: list[tuple[int, int, Outcome]] = []
-        once: dict[tuple[int, int], Outcome] = {}
-        classes = {search.nodes[n].c}
-        while True:
-            a = plan[n, t] if (n, t) in plan else search.choose(n, t)
-            if a is None:
-                break
-            node = search.nodes[n]
-            outcome = self.world.step(a)
-            steps.append((n, a, outcome))
-            if once.setdefault((node.state, a), outcome) != outcome:
-                raise ExplorationError(
-                    "the environment is not deterministic: within one episode the same action in "
-                    "the same state had two outcomes",
-                    search.sets[node.c],
-                    node.state,
-                    a,
-                    {once[node.state, a]: 1, outcome: 1},
-                )
-            if outcome not in node.children[a]:
-                break
-            n, t = node.children[a][outcome], t + 1
-            classes.add(search.nodes[n].c)
-        self._learn(plan, steps, classes)
+        walk = _Walk(self)
+        self.episodes += 1
+        play_episode(self.world, walk, self.key, self.episodes - 1, self.horizon)
+        self._learn(walk.plan, walk.steps, walk.classes)
 
     def _learn(self, plan: dict[Any, Any], steps: list[Any], classes: set[int]) -> None:
         search = self.search
@@ -171,10 +170,10 @@ class Explorer:
             nodes=tuple(Node(search.sets[x.c], x.state, x.level) for x in search.nodes),
             edges=tuple(edges),
             starts={n: weight / total for n, weight in weights.items()},
-            reward_values=tuple(self.world.reward_values),
-            n_actions=self.world.n_actions,
-            horizon=self.world.horizon,
-            discount=self.world.discount,
+            reward_values=self.world.space.reward_values,
+            n_actions=self.world.space.n_actions,
+            horizon=self.horizon,
+            discount=self.world.space.discount,
         )
 
     def _edges(
@@ -190,3 +189,169 @@ class Explorer:
             p = masses[nodes[child].c] / total
             edges.append(Edge(n, a, child, *outcome, p, share, spread, visits))
         return edges
+
+
+class _Walk:
+    """An agent that does what the search has planned for an episode.
+
+    A terminated episode is in a state of its own, `n_states`, in which nothing is left to explore:
+    an environment may show the same state before and after its end.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        self.explorer, self.search = explorer, explorer.search
+        self.plan: dict[tuple[int, int], int | None] = {}
+        self.steps: list[tuple[int, int, Outcome]] = []
+        self.classes: set[int] = set()
+        self._once: dict[tuple[int, int], Outcome] = {}
+        self._node, self._left = 0, False
+
+    def begin(self, episode: int, state: int) -> None:
+        """Fix what the episode does in every branch."""
+        explorer, search = self.explorer, self.search
+        explorer.starts[state] = explorer.starts.get(state, 0) + 1
+        if state not in search.roots:
+            raise SurpriseError
+        self._node = search.roots[state]
+        roots = [self._node] if explorer.random_start else list(search.roots.values())
+        self.plan = search.plan(roots)
+        self.classes = {search.nodes[self._node].c}
+
+    def act(self, t: int) -> int | None:
+        """The plan's action; None once nothing more is to be learned."""
+        if self._left:
+            return None
+        place = (self._node, t)
+        return self.plan[place] if place in self.plan else self.search.choose(*place)
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """Follow the graph, as far as it is known."""
+        search, node = self.search, self.search.nodes[self._node]
+        self.steps.append((self._node, action, self._outcome(transition)))
+        outcome = self.steps[-1][2]
+        if self._once.setdefault((node.state, action), outcome) != outcome:
+            raise ExplorationError(
+                "the environment is not deterministic: within one episode the same action in "
+                "the same state had two outcomes",
+                search.sets[node.c],
+                node.state,
+                action,
+                {self._once[node.state, action]: 1, outcome: 1},
+            )
+        if outcome not in node.children[action]:
+            self._left = True
+            return
+        self._node = node.children[action][outcome]
+        self.classes.add(search.nodes[self._node].c)
+
+    def _outcome(self, transition: Transition) -> Outcome:
+        t, horizon = len(self.steps) + 1, self.explorer.horizon
+        if transition.truncated and t < horizon:
+            raise ValueError(
+                f"the environment cut the episode after {t} steps, before the horizon "
+                f"{horizon}: give a shorter horizon"
+            )
+        end = self.explorer.world.space.n_states
+        return end if transition.terminated else transition.next_state, transition.reward
+
+
+_EPISODES_AT_A_TIME = 16
+
+
+class ClassWeights(NamedTuple):
+    """The probability of each class, by number, and whether they are exact."""
+
+    masses: list[float]
+    exact: bool
+
+
+def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> ClassWeights:
+    """Play on until every class is weighed."""
+    search = explorer.search
+    if uniform:
+        bounds = copy.deepcopy(search.sizes)
+        try:
+            _identify(explorer)
+            return ClassWeights([k / explorer.M for k in search.sizes.low], exact=True)
+        except ContradictionError:
+            warnings.warn(
+                "the observed frequencies are not those of equally likely contexts: probabilities "
+                "are estimated; give min_weight",
+                stacklevel=3,
+            )
+            search.sizes = bounds
+    _measure(explorer, accuracy)
+    pairs = zip(search.hits, search.tried)
+    return ClassWeights([hits / max(1, tried) for hits, tried in pairs], exact=False)
+
+
+def _identify(explorer: Explorer) -> None:
+    """Find |K(C)| for each C by testing the multiples of 1/M against each other."""
+    search, sizes = explorer.search, explorer.search.sizes
+    sizes.close(_whole_classes(explorer))
+    while True:
+        for c in _classes(explorer):
+            if sizes.low[c] < sizes.high[c]:
+                best = _likeliest_size(explorer, c)
+                if best is not None:
+                    sizes.fix(c, best)
+        undecided = {c for c in _classes(explorer) if sizes.low[c] < sizes.high[c]}
+        search.weigh(undecided)
+        if not undecided:
+            break
+        for _ in range(_EPISODES_AT_A_TIME):
+            explorer.play()
+    _compare(explorer)
+
+
+def _compare(explorer: Explorer) -> None:
+    """Raise if a frequency is too far from its multiple of 1/M."""
+    search = explorer.search
+    allowed = (1.0 - 2.0 * MAIN_SHARE) * explorer.failure
+    allowance = math.log(2.0 * len(search.sets) / allowed)
+    for c in _classes(explorer):
+        if search.tried[c]:
+            radius = math.sqrt(allowance / (2.0 * search.tried[c]))
+            expected = search.sizes.low[c] / explorer.M
+            if abs(search.hits[c] / search.tried[c] - expected) > radius:
+                raise ContradictionError(c)
+
+
+def _likeliest_size(explorer: Explorer, c: int) -> int | None:
+    """The size that beats the others clearly; None if there is none yet."""
+    search, M = explorer.search, explorer.M
+    hits, misses = search.hits[c], search.tried[c] - search.hits[c]
+    sizes = range(search.sizes.low[c], search.sizes.high[c] + 1)
+    scores = sorted((_log_likelihood(hits, misses, k / M), k) for k in sizes)
+    needed = math.log(M * BASEL * (c + 1) ** 2 / (MAIN_SHARE * explorer.failure))
+    return scores[-1][1] if scores[-1][0] - scores[-2][0] >= needed else None
+
+
+def _log_likelihood(hits: int, misses: int, p: float) -> float:
+    if p == 1.0:
+        return 0.0 if misses == 0 else -math.inf
+    return hits * math.log(p) + misses * math.log1p(-p)
+
+
+def _measure(explorer: Explorer, accuracy: float) -> None:
+    """Play until every class has been tried often enough for its frequency."""
+    search, needed = explorer.search, math.ceil(0.25 / accuracy**2)
+    while True:
+        scarce = {c for c in _classes(explorer) if search.tried[c] < needed}
+        search.weigh(scarce)
+        if not scarce:
+            return
+        for _ in range(_EPISODES_AT_A_TIME):
+            explorer.play()
+
+
+def _classes(explorer: Explorer) -> list[int]:
+    return sorted({node.c for node in explorer.search.nodes})
+
+
+def _whole_classes(explorer: Explorer) -> list[int]:
+    """The classes that all contexts belong to."""
+    search = explorer.search
+    if explorer.random_start or len(explorer.starts) == 1:
+        return [search.nodes[n].c for n in search.roots.values()]
+    return [search.number(frozenset())]

@@ -1,17 +1,12 @@
-"""Gymnasium environments: latent MDPs as environments, and environments as worlds for learners.
+"""Gymnasium environments: latent MDPs as environments, mixtures of environments, their tables.
 
-Importing this module registers `LatentMDP-v0`; `gymnasium.make("latentmdp.envs:LatentMDP-v0")` does
-both at once.
+`import latentmdp` registers `LatentMDP-v0`. The way from an environment to a world that learners
+act in is `adapt`, of `latentmdp.worlds`.
 """
 
-import gymnasium
-
-from latentmdp.envs.adapter import AdaptedEnv, adapt
 from latentmdp.envs.latent_env import LatentMDPEnv
-from latentmdp.envs.mixture import MixtureEnv
-from latentmdp.envs.tables import tabular_model
+from latentmdp.envs.mixture_env import MixtureEnv
+from latentmdp.envs.tabular import tabular_model
+from latentmdp.worlds import adapt
 
-__all__ = ["AdaptedEnv", "LatentMDPEnv", "MixtureEnv", "adapt", "tabular_model"]
-
-if "LatentMDP-v0" not in gymnasium.registry:
-    gymnasium.register(id="LatentMDP-v0", entry_point="latentmdp.envs.latent_env:LatentMDPEnv")
+__all__ = ["LatentMDPEnv", "MixtureEnv", "adapt", "tabular_model"]

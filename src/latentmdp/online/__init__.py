@@ -1,13 +1,14 @@
 """Learning by acting: L-UCRL, `learn` and baselines over one loop of episodes."""
 
+from latentmdp._util.storage import CheckpointError
+from latentmdp.online.base import Learner
 from latentmdp.online.bonus import Bonus
-from latentmdp.online.checkpoint import CheckpointError
-from latentmdp.online.counts import Counts
-from latentmdp.online.learned import Learned, Phase
+from latentmdp.online.empirical_model import Counts
 from latentmdp.online.lucrl import LUCRL
-from latentmdp.online.psr_start import learn_from_psr
-from latentmdp.online.refit import learn
-from latentmdp.online.run import Curve, Regret, Run
+from latentmdp.online.posterior_sampling import PosteriorSampling
+from latentmdp.online.psr_start import PSRStart
+from latentmdp.online.refit import Refit, learn
+from latentmdp.online.run import Curve, Phase, Regret, Run
 
 __all__ = [
     "LUCRL",
@@ -15,10 +16,12 @@ __all__ = [
     "CheckpointError",
     "Counts",
     "Curve",
-    "Learned",
+    "Learner",
+    "PSRStart",
     "Phase",
+    "PosteriorSampling",
+    "Refit",
     "Regret",
     "Run",
     "learn",
-    "learn_from_psr",
 ]

@@ -1,49 +1,69 @@
-"""What every learner shares: the run, its record, checkpoints and progress."""
+"""The one loop of learning by acting: plan when that is due, play, absorb what was seen.
+
+    while episodes are left:
+        plan       a policy, if what was learned since the last plan makes a new one due
+        play       an episode, or several, by that policy
+        absorb     what they showed
+
+A `Learner` is a set of arguments; its `begin` makes a `Learning`, the state of one run, whose three
+steps these are. Everything around them is written once, here: the record of a run, its checkpoint,
+its progress bar, its seed. A learner may also take many rounds at once in a compiled loop, by its
+own `advance`; that changes how fast the rounds are, not what they are.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from latentmdp._util import arrays
-from latentmdp._util.lock import one_writer
-from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.online.checkpoint import read_checkpoint, whole, write_checkpoint
-from latentmdp.online.empirical_model import LearnerState
+from latentmdp._util.arrays import Arrays, Floats, Integers
+from latentmdp._util.random import RNGLike, given_seed, philox_key
+from latentmdp._util.storage import (
+    one_writer,
+    read_checkpoint,
+    require_writable,
+    whole,
+    write_checkpoint,
+)
+from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.run import Curve, Run
-from latentmdp.online.session import Session
-from latentmdp.online.worlds import World, as_world
-from latentmdp.policies import Policy
+from latentmdp.policies import HistoryPolicy, Policy, Sized
+from latentmdp.simulation import PolicyAgent
+from latentmdp.trajectories import Episode
+from latentmdp.worlds import Space, Transition, World, as_world
 
-__all__ = ["Learner"]
+__all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones"]
+
+Batch = TypeVar("Batch")
+"""What `play` hands to `absorb`: an episode, or several."""
 
 CHUNK_SECONDS = 0.2
+"""Between two looks at the clock: often enough for the bar and for Ctrl-C, and rare enough that
+compiled rounds are not slowed down."""
+
 CHECKPOINT_SECONDS = 0.5
-TRAILING = 1_000
+"""Between two checkpoints: the work that a killed run may lose."""
 
 
-class Learner:
-    """Base of the learners: subclasses say how to begin, to play and to summarise."""
+class Learner(ABC):
+    """Base of everything that learns by acting: the arguments of a learner."""
 
-    def _begin(self, world: World, episodes: int) -> LearnerState:
+    @abstractmethod
+    def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """The state before the first episode; raises if the world does not suit the learner."""
-        raise NotImplementedError
 
-    def _advance(self, session: Session, stop: int) -> None:
-        """Play episodes session.done .. stop - 1 and record them."""
-        raise NotImplementedError
-
-    def _outcome(self, session: Session) -> tuple[Policy, float]:
-        """The current policy and what it promises in the learner's own model."""
-        raise NotImplementedError
-
-    def _settings(self) -> dict[str, Any]:
-        """What tells this learner from another, as JSON."""
-        raise NotImplementedError
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What tells this learner from another of its class, as JSON."""
 
     def run(
         self,
@@ -58,9 +78,9 @@ class Learner:
         Parameters
         ----------
         world
-            A `LatentMDP`, or a Gymnasium environment (see `latentmdp.envs.adapt`).
+            A `LatentMDP`, a Gymnasium environment (see `latentmdp.worlds.adapt`) or a `World`.
         episodes
-            K. It is known in advance: the bonus depends on it.
+            K. It is known in advance: a bonus may depend on it.
         rng
             Seed; what happens in an episode depends on it and on the episode's number alone.
         checkpoint
@@ -68,7 +88,7 @@ class Learner:
             file exists: it ends bit for bit as if it had never been interrupted, be it by Ctrl-C or
             by kill -9. Resuming needs the same learner, world, seed and number of episodes.
         progress
-            Show a progress bar with the trailing return.
+            Show a progress bar with the return so far.
 
         Raises
         ------
@@ -76,80 +96,306 @@ class Learner:
             The checkpoint is damaged or belongs to another run.
         LockedError
             Another process writes to the checkpoint.
+        OSError
+            The checkpoint cannot be written; nothing has been played then.
         """
         episodes = arrays.positive_integer("episodes", episodes)
-        place = as_world(world)
-        key = philox_key(rng)
-        session = Session(place, self._begin(place, episodes), key, episodes)
-        settings = self._run_settings(session)
-        with one_writer(checkpoint):
-            if checkpoint is not None:
-                saved = read_checkpoint(checkpoint, settings, session.fixed_arrays())
-                if saved is not None:
-                    with whole(checkpoint):
-                        session.restore(saved.arrays)
-                    session.earlier = saved.seconds
-            with _progress(session, progress) as tick:
-                self._play(session, settings, checkpoint, tick)
-        return self._result(session, settings)
-
-    def _play(
-        self,
-        session: Session,
-        settings: dict[str, Any],
-        checkpoint: str | os.PathLike[str] | None,
-        tick: Any,
-    ) -> None:
-        """Play in chunks of a fraction of a second, between which a run can be interrupted."""
-        chunk, saved = 1, time.monotonic()
-        while session.done < session.episodes:
-            start = time.monotonic()
-            first = session.done
-            self._advance(session, min(first + chunk, session.next_point()))
-            session.record_error()
-            now = time.monotonic()
-            if now - start < CHUNK_SECONDS and session.done - first == chunk:
-                chunk *= 2
-            elif now - start > 2.0 * CHUNK_SECONDS:
-                chunk = max(1, chunk // 2)
-            tick()
-            last = session.done == session.episodes
-            if checkpoint is not None and (last or now - saved > CHECKPOINT_SECONDS):
-                write_checkpoint(checkpoint, settings, session.arrays(), session.seconds())
-                saved = time.monotonic()
-
-    def _run_settings(self, session: Session) -> dict[str, Any]:
+        place, key = as_world(world), philox_key(rng)
+        if checkpoint is not None:
+            require_writable(checkpoint)
+        learning = self.begin(place, episodes, key)
         settings = {
             "learner": type(self).__name__,
-            **self._settings(),
-            "world": session.world.fingerprint(),
-            "key": session.key,
-            "episodes": session.episodes,
+            **self.settings(),
+            "world": place.fingerprint(),
+            "seed": given_seed(rng),
+            "key": key,
+            "episodes": episodes,
         }
-        return dict(json.loads(json.dumps(settings)))
+        settings = json.loads(json.dumps(settings))
+        with one_writer(checkpoint), _bar(learning, progress) as tick:
+            if checkpoint is not None:
+                learning.resume(checkpoint, settings)
+            chunk, saved = 1, time.monotonic()
+            while learning.done < episodes:
+                began, first = time.monotonic(), learning.done
+                learning.advance(min(first + chunk, learning.next_stop()))
+                chunk = _next_chunk(chunk, learning.done - first, time.monotonic() - began)
+                tick()
+                late = time.monotonic() - saved > CHECKPOINT_SECONDS
+                if checkpoint is not None and (late or learning.done == episodes):
+                    write_checkpoint(checkpoint, settings, learning.arrays(), learning.seconds())
+                    saved = time.monotonic()
+            return learning.result(settings)
 
-    def _result(self, session: Session, settings: dict[str, Any]) -> Run:
-        policy, value = self._outcome(session)
-        state = session.state
-        for array in (session.returns, session.beliefs, session.contexts, session.errors):
-            arrays.frozen(array)
+
+class Learning(ABC, Generic[Batch]):
+    """One run in progress: what the learner knows, and the record so far.
+
+    Parameters
+    ----------
+    space
+        The world's, with the number of contexts that the learner assumes.
+    key
+        Of all chance in the run.
+
+    Attributes
+    ----------
+    done
+        Number of episodes played.
+    returns, beliefs, contexts
+        As in `Run`, filled up to `done`.
+    """
+
+    def __init__(self, world: World, space: Space, episodes: int, key: int) -> None:
+        self.world, self.space, self.episodes, self.key = world, space, episodes, key
+        self.done = 0
+        self.returns = np.full(episodes, np.nan)
+        self.beliefs = np.full(episodes, np.nan)
+        self.contexts = np.full(episodes, -1, np.int32)
+        self._began, self._earlier = time.perf_counter(), 0.0
+
+    @abstractmethod
+    def plan(self) -> None:
+        """Make a policy, if a new one is due."""
+
+    @abstractmethod
+    def play(self, most: int) -> Batch:
+        """Play at least one episode by the current policy; `most` is what the caller waits for."""
+
+    @abstractmethod
+    def absorb(self, batch: Batch) -> None:
+        """Learn from what was played, and record it."""
+
+    @abstractmethod
+    def result(self, settings: dict[str, Any]) -> Run:
+        """What came of it."""
+
+    def advance(self, stop: int) -> None:
+        """Take rounds until at least `stop` episodes are played."""
+        while self.done < stop:
+            self.plan()
+            batch = self.play(stop - self.done)
+            self.absorb(batch)
+
+    def next_stop(self) -> int:
+        """The number of episodes at which `advance` must stop next."""
+        return self.episodes
+
+    def status(self) -> str:
+        """A few words for the progress bar."""
+        return ""
+
+    def seconds(self) -> float:
+        """Wall-clock time of the run so far, interruptions left out."""
+        return self._earlier + time.perf_counter() - self._began
+
+    def arrays(self) -> Arrays:
+        """Everything that a run needs to go on."""
+        k = self.done
+        return {
+            "done": np.array(k),
+            "returns": self.returns[:k],
+            "beliefs": self.beliefs[:k],
+            "contexts": self.contexts[:k],
+        }
+
+    def fixed_arrays(self) -> Arrays:
+        """Those of `arrays` whose shape never changes."""
+        return {}
+
+    def restore(self, saved: Arrays) -> None:
+        """Go back to where `arrays` was taken."""
+        k = int(saved["done"])
+        if not 0 <= k <= self.episodes:
+            raise ValueError(f"{k} of {self.episodes} episodes are done")
+        self.done = k
+        for record, unknown in (
+            (self.returns, np.nan),
+            (self.beliefs, np.nan),
+            (self.contexts, -1),
+        ):
+            record[k:] = unknown
+        self.returns[:k], self.beliefs[:k] = saved["returns"], saved["beliefs"]
+        self.contexts[:k] = saved["contexts"]
+
+    def resume(self, checkpoint: str | os.PathLike[str], settings: dict[str, Any]) -> None:
+        """Go on from a checkpoint, if there is one."""
+        saved = read_checkpoint(checkpoint, settings, self.fixed_arrays())
+        if saved is not None:
+            with whole(checkpoint):
+                self.restore(saved.arrays)
+            self._earlier = saved.seconds
+
+    def trailing_return(self) -> float:
+        """Mean return of the last tenth of the episodes so far."""
+        return float(self.returns[self.done - max(1, self.done // 10) : self.done].mean())
+
+
+class CountingLearning(Learning[Batch]):
+    """A run of a learner that adds episodes up in belief-weighted counts.
+
+    Attributes
+    ----------
+    empirical
+        The counts, and what they stand for.
+    """
+
+    def __init__(self, world: World, empirical: EmpiricalModel, episodes: int, key: int) -> None:
+        super().__init__(world, empirical.space, episodes, key)
+        self.empirical = empirical
+        self._points = milestones(episodes)
+        self._errors = np.full(self._points.size, np.nan)
+
+    def next_stop(self) -> int:
+        """The first milestone not reached yet."""
+        return int(self._points[np.searchsorted(self._points, self.done, side="right")])
+
+    def advance(self, stop: int) -> None:
+        """See `Learning`; the model error is noted at every milestone."""
+        super().advance(stop)
+        self.note_error()
+
+    def note_error(self) -> None:
+        """Note the model error if a milestone has just been reached."""
+        place = int(np.searchsorted(self._points, self.done))
+        truth = self.world.model
+        if self._points[place] != self.done or truth is None:
+            return
+        if truth.n_contexts == self.space.n_contexts:
+            cost = self.empirical.distances(truth)
+            self._errors[place] = cost[linear_sum_assignment(cost)].sum()
+
+    def count(self, episode: Episode, weights: Floats, inferred: Floats) -> None:
+        """Add an episode to the counts of context m with weight weights[m], and to the record.
+
+        `inferred` (M,) is what the learner's own filter believed in the end.
+        """
+        from latentmdp._kernels.lucrl import absorb_episode, discounted_return
+
+        empirical, length, k = self.empirical, episode.actions.size, self.done
+        states, actions, rewards = (part.astype(np.int64) for part in episode[:3])
+        steps = (states, actions, rewards, length)
+        absorb_episode(empirical.estimate, empirical.optimistic, weights, *steps)
+        self.returns[k] = discounted_return(
+            rewards, length, empirical.estimate.reward_values, self.space.discount
+        )
+        if episode.context is not None:
+            self.contexts[k] = episode.context
+            if episode.context < weights.size:
+                self.beliefs[k] = inferred[episode.context]
+        self.done = k + 1
+
+    def arrays(self) -> Arrays:
+        """See `Learning`."""
+        estimate, optimistic = self.empirical.estimate, self.empirical.optimistic
+        return {
+            **super().arrays(),
+            "errors": self._errors,
+            **{name: getattr(estimate, name) for name in _COUNTS},
+            **{name: getattr(optimistic, name) for name in _VALUES},
+        }
+
+    def fixed_arrays(self) -> Arrays:
+        """See `Learning`."""
+        records = ("returns", "beliefs", "contexts")
+        return {name: array for name, array in self.arrays().items() if name not in records}
+
+    def restore(self, saved: Arrays) -> None:
+        """See `Learning`."""
+        from latentmdp._kernels.empirical import refresh
+
+        super().restore(saved)
+        self._errors[:] = saved["errors"]
+        for name in _COUNTS:
+            getattr(self.empirical.estimate, name)[...] = saved[name]
+        for name in _VALUES:
+            getattr(self.empirical.optimistic, name)[...] = saved[name]
+        refresh(self.empirical.estimate)
+
+    def counted(self, policy: Policy, value: float, settings: dict[str, Any]) -> Run:
+        """The result of a run, with its policy and what that promises in the learner's model."""
         return Run(
-            returns=session.returns,
-            beliefs=session.beliefs,
-            contexts=session.contexts,
-            error_curve=Curve(arrays.frozen(session.points), session.errors),
-            counts=state.counts(),
-            model=state.model(),
+            returns=self.returns,
+            beliefs=self.beliefs,
+            contexts=self.contexts,
+            error_curve=Curve(self._points, self._errors),
+            model=self.empirical.model(),
             policy=policy,
-            optimistic_value=value,
-            space=state.space,
+            space=self.space,
             settings=settings,
-            seconds=session.seconds(),
+            counts=self.empirical.counts(),
+            optimistic_value=value,
+            seconds=self.seconds(),
         )
 
 
+_COUNTS = ("transition_counts", "reward_counts", "initial_counts")
+_VALUES = ("values", "bonus", "spread", "planned_visits", "stale", "due")
+
+
+class EstimateAgent(PolicyAgent):
+    """Follows a policy while the learner's smoothed filter watches [kwon2021, Alg. 3].
+
+    Parameters
+    ----------
+    own_filter
+        Whether the policy acts by its own filter, or by the learner's.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | HistoryPolicy,
+        world: Sized,
+        key: int,
+        empirical: EmpiricalModel,
+        own_filter: bool = False,
+    ) -> None:
+        super().__init__(policy, world, key)
+        self._estimate = empirical.estimate
+        self._inferred = np.empty((3, empirical.space.n_contexts))
+        if not own_filter and self._acting is not None:
+            self._acting = self._acting._replace(filters=False)
+            self._belief = self._inferred
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state."""
+        from latentmdp._kernels.belief import reset_belief
+
+        super().begin(episode, state)
+        reset_belief(self._inferred, self._estimate.prior, self._estimate.initial, state)
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """See what followed."""
+        from latentmdp._kernels.empirical import observe
+
+        n, z = transition.next_state, transition.reward
+        observe(self._estimate, self._inferred, self._state, action, n, z)
+        super().observe(action, transition)
+
+    def inferred(self) -> Floats:
+        """What the learner's filter believes, (M,)."""
+        from latentmdp._kernels.belief import AWAKE
+
+        return self._inferred[AWAKE].copy()
+
+
+def milestones(episodes: int) -> Integers:
+    """1, 2, ..., 9, 10, 20, ..., 90, 100, 200, ... up to and with the last episode."""
+    powers = 10 ** np.arange(len(str(episodes)), dtype=np.int64)
+    grid = np.outer(powers, np.arange(1, 10)).ravel()
+    return np.unique(np.append(grid[grid < episodes], episodes))
+
+
+def _next_chunk(chunk: int, played: int, seconds: float) -> int:
+    """How many episodes to play until the next look at the clock."""
+    if seconds < CHUNK_SECONDS and played >= chunk:
+        return 2 * chunk
+    return max(1, chunk // 2) if seconds > 2.0 * CHUNK_SECONDS else chunk
+
+
 @contextmanager
-def _progress(session: Session, shown: bool) -> Iterator[Any]:
+def _bar(learning: Learning[Any], shown: bool) -> Iterator[Callable[[], None]]:
     """A function to call after each chunk; it moves the bar, if one is shown."""
     if not shown:
         yield lambda: None
@@ -162,12 +408,13 @@ def _progress(session: Session, shown: bool) -> Iterator[Any]:
         TimeRemainingColumn,
     )
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[trailing]}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[status]}"))
     with Progress(*columns, TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=session.episodes, trailing="", completed=session.done)
+        task = bar.add_task("", total=learning.episodes, status="", completed=learning.done)
 
         def tick() -> None:
-            mean = session.returns[max(0, session.done - TRAILING) : session.done].mean()
-            bar.update(task, completed=session.done, trailing=f"trailing return {mean:.4g}")
+            words = (learning.status(), f"trailing return {learning.trailing_return():.4g}")
+            status = ", ".join(word for word in words if word)
+            bar.update(task, completed=learning.done, status=status)
 
         yield tick

@@ -1,38 +1,169 @@
-"""The learner's state: counts in the layout of the compiled loop, and the models they stand for."""
+"""The empirical model of L-UCRL: belief-weighted counts and what they stand for [kwon2021, Alg. 1].
+
+N_m(s' | s, a), N_m(r | s, a) and N_m(s) are added up over episodes, each with weight b-hat(m); the
+model That_m, Rhat_m, nuhat_m is their shares. `Counts` is a snapshot, context first, as users see
+it; `EmpiricalModel` holds the counts in the layout of the compiled loop, updated in place, with
+everything that acting and planning derive from them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
-from latentmdp.model import LatentMDP
+from latentmdp._util.arrays import Floats, frozen, normalised
+from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
-from latentmdp.online.counts import Counts
 from latentmdp.policies import AlphaVectorPolicy
-from latentmdp.space import Space
+from latentmdp.trajectories import Trajectories, cell_counts, first_state_counts
+from latentmdp.worlds import Space
 
 if TYPE_CHECKING:
     from latentmdp._kernels.empirical import Estimate
-    from latentmdp._kernels.optimism import Plans
+    from latentmdp._kernels.optimism import OptimisticValues
 
-__all__ = ["NO_BONUS", "LearnerState", "optimistic_model"]
+__all__ = ["Counts", "EmpiricalModel", "same_contexts"]
 
 
-NO_BONUS = Widths(0.0, 0.0, 0.0, 0.0, False)
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Counts, context first.
+
+    Attributes
+    ----------
+    transitions : (M, S, A, S)
+        N_m(s' | s, a).
+    rewards : (M, S, A, Z) or (M, S, A, S, Z)
+        N_m(r | s, a), or N_m(s', r | s, a) for the reward model "transition".
+    initial : (M, S)
+        N_m(s): how often an episode began in s.
+    """
+
+    transitions: Floats
+    rewards: Floats
+    initial: Floats
+
+    def __post_init__(self) -> None:
+        for array in (self.transitions, self.rewards, self.initial):
+            frozen(array)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.transitions + other.transitions,
+            self.rewards + other.rewards,
+            self.initial + other.initial,
+        )
+
+    @property
+    def visits(self) -> Floats:
+        """N_m(s, a) before it is clipped at one, shape (M, S, A)."""
+        # Added in the order of the compiled loop, so that both give the same bits.
+        return np.cumsum(self.transitions, axis=-1)[..., -1]
+
+    @property
+    def episodes(self) -> Floats:
+        """N(m), shape (M,)."""
+        return self.initial.sum(axis=-1)
+
+    @property
+    def reward_model(self) -> RewardModel:
+        """Whether rewards are counted by (s, a) or by (s, a, s')."""
+        return "transition" if self.rewards.ndim == 5 else "state-action"
+
+    def model(self, space: Space, weights: Floats | None = None) -> LatentMDP:
+        """The empirical model; rows without a visit are all zero.
+
+        Weights are the shares N(m) of all episodes, uniform if there are none, unless given.
+        """
+        total = self.episodes.sum()
+        if weights is None:
+            uniform = np.full(space.n_contexts, 1.0 / space.n_contexts)
+            weights = self.episodes / total if total > 0.0 else uniform
+        return LatentMDP(
+            normalised(self.transitions),
+            normalised(self.rewards),
+            initial=normalised(self.initial),
+            weights=weights,
+            horizon=space.horizon,
+            discount=space.discount,
+            reward_values=space.rewards,
+            allow_unvisited=True,
+        )
+
+    @classmethod
+    def zero(cls, space: Space, reward_model: RewardModel) -> Counts:
+        """No visits at all."""
+        M, S, A, Z = space.n_contexts, space.n_states, space.n_actions, space.n_rewards
+        rewards = (M, S, A, S, Z) if reward_model == "transition" else (M, S, A, Z)
+        return cls(np.zeros((M, S, A, S)), np.zeros(rewards), np.zeros((M, S)))
+
+    @classmethod
+    def start(
+        cls, start: Any, space: Space, prior_count: float, reward_model: RewardModel
+    ) -> Counts:
+        """What a learner begins with.
+
+        `start` is None, a model (or a `Fit` that holds one) whose every row counts as
+        `prior_count` visits, or logs with contexts.
+        """
+        if start is None:
+            return cls.zero(space, reward_model)
+        if isinstance(start, Trajectories):
+            return _counts_of_logs(start, space, reward_model)
+        model = start if isinstance(start, LatentMDP) else getattr(start, "model", None)
+        if not isinstance(model, LatentMDP):
+            raise TypeError(
+                "start must be None, a LatentMDP, a Fit or Trajectories with contexts, got "
+                f"{type(start).__name__}"
+            )
+        space.require_fit("start", model)
+        joint = model.observation_probs()
+        rewards = joint if reward_model == "transition" else joint.sum(axis=3)
+        return cls(
+            prior_count * model.transitions, prior_count * rewards, prior_count * model.initial
+        )
+
+
+def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel) -> Counts:
+    if logs.contexts is None:
+        raise ValueError("start: the logs must know their contexts")
+    if logs.contexts.size and int(logs.contexts.max()) >= space.n_contexts:
+        worst = int(np.argmax(logs.contexts))
+        raise ValueError(
+            f"start: episode {worst} has context {logs.contexts[worst]}, the world only "
+            f"{space.n_contexts} contexts"
+        )
+    for name in ("n_states", "n_actions", "n_rewards"):
+        if getattr(logs, name) > getattr(space, name):
+            raise ValueError(
+                f"start has {name}={getattr(logs, name)}, the world {getattr(space, name)}"
+            )
+    sizes = (space.n_states, space.n_actions, space.n_rewards)
+    shares = np.eye(space.n_contexts)[logs.contexts]
+    by = ("state", "action", "next_state") if reward_model == "transition" else ("state", "action")
+    return Counts(
+        cell_counts(logs, ("state", "action", "next_state"), sizes, shares),
+        cell_counts(logs, (*by, "reward"), sizes, shares),
+        first_state_counts(logs, space.n_states, shares),
+    )
+
+
+def same_contexts(counts: Counts) -> bool:
+    """Whether all contexts have the same counts, so that nothing tells them apart."""
+    return all(bool((a == a[:1]).all()) for a in (counts.transitions, counts.rewards))
 
 
 @dataclass(frozen=True)
-class LearnerState:
-    """Counts, what is derived from them, and the plans made so far; updated in place.
+class EmpiricalModel:
+    """Counts, what is derived from them, and the optimistic values; updated in place.
 
     Attributes
     ----------
     space
         Sizes, with the number of contexts the learner assumes.
-    estimate, plans
+    estimate, optimistic
         What compiled steps read and write.
     widths
         Of the bonus.
@@ -40,7 +171,7 @@ class LearnerState:
 
     space: Space
     estimate: Estimate
-    plans: Plans
+    optimistic: OptimisticValues
     widths: Widths
 
     @classmethod
@@ -48,23 +179,24 @@ class LearnerState:
         cls,
         space: Space,
         counts: Counts,
-        widths: Widths,
+        widths: Widths | None,
         smoothing: float,
         growth: float,
         weights: Floats | None,
         learn_weights: bool,
-    ) -> LearnerState:
-        """The state before the first episode."""
+    ) -> EmpiricalModel:
+        """The state before the first episode; without `widths` there is no bonus."""
         from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Estimate, refresh
         from latentmdp._kernels.induction import padded_states
-        from latentmdp._kernels.optimism import Plans
+        from latentmdp._kernels.optimism import OptimisticValues
 
+        widths = Widths(0.0, 0.0, 0.0, 0.0, False) if widths is None else widths
         M, S, A, Z = space.n_contexts, space.n_states, space.n_actions, space.n_rewards
         n = A * padded_states(S)
         start = KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM
         estimate = Estimate(
             sizes=(S, A, Z),
-            by_next_state=counts.by_next_state,
+            transition_rewards=counts.reward_model == "transition",
             start=start,
             reward_values=space.rewards,
             smoothing=float(smoothing),
@@ -82,7 +214,7 @@ class LearnerState:
             means=np.zeros((M, n)),
         )
         refresh(estimate)
-        plans = Plans(
+        optimistic = OptimisticValues(
             reach=float(widths.reach),
             width=float(widths.row),
             lowest=float(widths.lowest),
@@ -97,13 +229,13 @@ class LearnerState:
             stale=np.ones(M, np.bool_),
             due=np.ones(1, np.bool_),
         )
-        return cls(space, estimate, plans, widths)
+        return cls(space, estimate, optimistic, widths)
 
     def counts(self) -> Counts:
         """A copy of the counts, context first."""
         M, S, A, Z = self._sizes
         e = self.estimate
-        shape = (S, A, S, Z, M) if e.by_next_state else (S, A, Z, M)
+        shape = (S, A, S, Z, M) if e.transition_rewards else (S, A, Z, M)
         return Counts(
             _unpacked(e.transition_counts, (S, A, S, M)),
             _unpacked(e.reward_counts, shape),
@@ -127,7 +259,7 @@ class LearnerState:
     def bonus(self) -> Floats:
         """The bonus of the last plan, shape (M, S, A)."""
         M, S, A, _ = self._sizes
-        return np.ascontiguousarray(self.plans.bonus.reshape(M, A, -1)[..., :S].swapaxes(1, 2))
+        return np.ascontiguousarray(self.optimistic.bonus.reshape(M, A, -1)[..., :S].swapaxes(1, 2))
 
     def weights(self) -> Floats:
         """The weights that beliefs start from."""
@@ -141,37 +273,65 @@ class LearnerState:
     def policy(self) -> AlphaVectorPolicy:
         """The Q-MDP policy of the last plan, with the filter it acts by."""
         return AlphaVectorPolicy.from_lanes(
-            self.plans.values.copy(), self.acting_model(), self.estimate.smoothing
+            self.optimistic.values.copy(), self.acting_model(), self.estimate.smoothing
         )
+
+    def optimistic_model(self, counts: Counts) -> LatentMDP:
+        """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].
+
+        Rows are N_m(s' | s, a) / max(1, N_m(s, a)) as in Algorithm 1: a row with less than one
+        visit sums to less than one, and the bonus makes up for what is missing. The bonus is the
+        last one that was set (`raise_bonus`), and weights are those that the learner's filter
+        starts from.
+        """
+        widths, visits = self.widths, counts.visits
+        missing = np.maximum(0.0, 1.0 - counts.episodes)
+        radius = np.sqrt(widths.initial / np.maximum(1.0, counts.episodes))
+        empirical = counts.model(self.space, self.weights())
+        share = 1.0 / np.maximum(1.0, visits)
+        return LatentMDP._trusted(
+            empirical,
+            transitions=counts.transitions * share[..., None],
+            reward_probs=empirical.reward_probs
+            if counts.reward_model == "transition"
+            else counts.rewards * share[..., None],
+            initial=counts.initial / np.maximum(1.0, counts.episodes)[:, None],
+            bonus=self.bonus(),
+            initial_bonus=widths.reach * np.minimum(1.0, missing + radius),
+        )
+
+    def raise_bonus(self) -> None:
+        """Set the bonus for the counts as they are now, and the values U_m of the next one.
+
+        U_m of the adaptive bonus is the largest informed value in the optimistic model, so setting
+        it takes a backward induction in every context whose counts changed.
+        """
+        from latentmdp._kernels.optimism import replan
+
+        replan(self.estimate, self.optimistic)
+
+    def informed_value(self) -> float:
+        """The informed bound of the last Q-MDP plan in the optimistic model."""
+        from latentmdp._kernels.induction import informed_value
+
+        model = self.optimistic_model(self.counts())
+        assert model.initial_bonus is not None
+        value = informed_value(self.optimistic.values, model.weights, model.initial)
+        return float(value + model.weights @ model.initial_bonus)
+
+    def distances(self, truth: LatentMDP) -> Floats:
+        """sum_{s,a} ||P_n - Phat_m||_1 for every pair of contexts, (M, M)."""
+        from latentmdp._kernels.empirical import distances
+
+        M = self.space.n_contexts
+        cost = np.empty((M, M))
+        distances(self.estimate, truth.packed().reshape(-1, M), cost)
+        return cost
 
     @property
     def _sizes(self) -> tuple[int, int, int, int]:
         space = self.space
         return space.n_contexts, space.n_states, space.n_actions, space.n_rewards
-
-
-def optimistic_model(state: LearnerState, counts: Counts) -> LatentMDP:
-    """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].
-
-    Rows are N_m(s' | s, a) / max(1, N_m(s, a)) as in Algorithm 1: a row with less than one visit
-    sums to less than one, and the bonus makes up for what is missing. The bonus is that of the last
-    plan, and weights are those that the learner's filter starts from.
-    """
-    widths, visits = state.widths, counts.visits
-    missing = np.maximum(0.0, 1.0 - counts.episodes)
-    radius = np.sqrt(widths.initial / np.maximum(1.0, counts.episodes))
-    empirical = counts.model(state.space, state.weights())
-    share = 1.0 / np.maximum(1.0, visits)
-    return LatentMDP._trusted(
-        empirical,
-        transitions=counts.transitions * share[..., None],
-        reward_probs=empirical.reward_probs
-        if counts.by_next_state
-        else counts.rewards * share[..., None],
-        initial=counts.initial / np.maximum(1.0, counts.episodes)[:, None],
-        bonus=state.bonus(),
-        initial_bonus=widths.reach * np.minimum(1.0, missing + radius),
-    )
 
 
 def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:

@@ -1,8 +1,25 @@
 """Latent upper confidence reinforcement learning, L-UCRL [kwon2021, Alg. 1, 2, 3; Prop. 3.2].
 
-Each episode: build the optimistic model from the counts, plan in it, play the plan, get a belief
-b-hat over contexts (revealed or inferred), and add the episode to the counts of every context m
-with weight b-hat(m).
+    counts := those of the start
+    for each episode:
+        M~ := the empirical model of the counts, with hidden rewards (the bonus)      (Prop. 3.2)
+        pi := the planner's policy for M~
+        play pi
+        b-hat := the belief over contexts, revealed (Alg. 2) or inferred (Alg. 3)
+        counts of every context m += b-hat(m) times the episode's
+
+b-hat is one at the true context where it is revealed. Inferred, it is
+
+    p-hat_m = prod_t (alpha + (1 - alpha S Z) Phat_m(s_{t+1}, r_t | s_t, a_t)),
+    b-hat(m) = p-hat_m / sum_n p-hat_n,
+
+which is what the acting filter holds when the episode ends, since acting and learning use the same
+smoothed filter. Algorithm 3 has neither weights nor initial distributions, and neither has the
+filter here when contexts are inferred and weights are not given: started from weights that are
+themselves learned from inferred contexts, the likelier contexts take in ever more episodes, and
+with little separation the model fails to converge. With known weights, with `weights="learned"`, or
+when contexts are revealed, the filter starts from w_m nuhat_m(s_1) instead: then the update is the
+full step of online EM [cappe2009].
 
 The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when contexts are revealed
 [kwon2021, Thm. 3.3]. What replanning costs:
@@ -18,7 +35,6 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -27,28 +43,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp.model import LatentMDP
-from latentmdp.online.base import Learner
+from latentmdp._util.arrays import Arrays, Floats
+from latentmdp._util.validation import require_choice
+from latentmdp.fit import Fit
+from latentmdp.model import LatentMDP, RewardModel
+from latentmdp.online.base import CountingLearning, EstimateAgent, Learner, Learning
 from latentmdp.online.bonus import Bonus
-from latentmdp.online.contexts import inferred_context, revealed_context
-from latentmdp.online.counts import Counts
-from latentmdp.online.empirical_model import NO_BONUS, LearnerState, optimistic_model
-from latentmdp.online.playing import Agent, absorb, play_episode
-from latentmdp.online.session import Session
-from latentmdp.online.worlds import ModelWorld, World
+from latentmdp.online.empirical_model import Counts, EmpiricalModel, same_contexts
+from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
-from latentmdp.policies import AlphaVectorPolicy, Policy
-from latentmdp.space import Space
-from latentmdp.trajectories import Trajectories
+from latentmdp.policies import AlphaVectorPolicy
+from latentmdp.trajectories import Episode, Trajectories
+from latentmdp.worlds import ModelWorld, Space, World, play_episode
 
-__all__ = ["LUCRL"]
-
+__all__ = ["LUCRL", "revealed_context"]
 
 CONTEXTS = ("revealed", "inferred")
+
 LAZY = 1.2
-SMOOTHING = 0.01
-SMOOTHING_SHARE = 0.3
+"""Growth of a count that makes a plan due under "lazy": a fourteenth of the plans at (7,15,3,30),
+with the same learning curve."""
+
+SMOOTHING, SMOOTHING_SHARE = 0.01, 0.3
+"""The default alpha: enough to survive a wrong estimate, and a share of 1 / (S Z), near which
+nothing can be inferred."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +95,8 @@ class LUCRL(Learner):
         "every", "changed", "lazy" or a factor above 1; see the module's docstring.
     weights
         The weights w of the contexts where they are known, or "learned". By default they are
-        learned if contexts are revealed, and left out if they are inferred, as in Algorithm 3 (see
-        `latentmdp.online.contexts` for why).
+        learned if contexts are revealed, and left out if they are inferred, as in Algorithm 3; see
+        the module's docstring for why.
     reward_model
         "state-action": rewards are counted by (s, a), as in the paper; "transition": by (s, a, s').
     n_contexts
@@ -87,80 +105,84 @@ class LUCRL(Learner):
 
     planner: Planner = QMDP()  # noqa: RUF009
     contexts: str = "revealed"
-    start: LatentMDP | Trajectories | Any | None = None
+    start: LatentMDP | Trajectories | Fit | None = None
     prior_count: float = 10.0
     bonus: Bonus | None = Bonus()  # noqa: RUF009
     smoothing: float | None = None
     replan: str | float = "every"
     weights: str | ArrayLike | None = None
-    reward_model: str = "state-action"
+    reward_model: RewardModel = "state-action"
     n_contexts: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.planner, Planner):
             raise TypeError(f"planner must have plan(model), got {type(self.planner).__name__}")
-        _choice("contexts", self.contexts, CONTEXTS)
-        _choice("reward_model", self.reward_model, ("state-action", "transition"))
+        require_choice("contexts", self.contexts, CONTEXTS)
+        require_choice("reward_model", self.reward_model, ("state-action", "transition"))
         if not (np.isfinite(self.prior_count) and self.prior_count >= 0.0):
             raise ValueError(f"prior_count must not be negative, got {self.prior_count}")
         if isinstance(self.weights, str):
-            _choice("weights", self.weights, ("learned",))
+            require_choice("weights", self.weights, ("learned",))
         if self.bonus is not None and not isinstance(self.bonus, Bonus):
             raise TypeError(f"bonus must be a Bonus or None, got {type(self.bonus).__name__}")
         if self.n_contexts is not None:
             arrays.positive_integer("n_contexts", self.n_contexts)
         self._growth()
 
-    def _growth(self) -> float:
-        """The factor by which a count must grow before a new plan; 0 for every episode."""
-        if isinstance(self.replan, str):
-            _choice("replan", self.replan, ("every", "changed", "lazy"))
-            return LAZY if self.replan == "lazy" else 0.0
-        if not 1.0 < self.replan < np.inf:
-            raise ValueError(f"replan must be a factor above 1, got {self.replan}")
-        return float(self.replan)
+    def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
+        """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""
+        empirical = self.empirical_model(world, episodes)
+        if isinstance(self.planner, QMDP) and isinstance(world, ModelWorld):
+            return _CompiledLUCRL(self, world, empirical, episodes, key)
+        return _LUCRL(self, world, empirical, episodes, key)
+
+    def empirical_model(self, world: World, episodes: int) -> EmpiricalModel:
+        """What is known before the first episode."""
+        space = self._space(world)
+        counts = Counts.start(self.start, space, float(self.prior_count), self.reward_model)
+        if self.contexts == "inferred" and space.n_contexts > 1 and same_contexts(counts):
+            warnings.warn(
+                'contexts="inferred" and all contexts start alike: nothing can tell them apart, '
+                "so they will stay alike; give start=",
+                stacklevel=4,
+            )
+        known = None
+        if self.weights is not None and not isinstance(self.weights, str):
+            known = _known_weights(self.weights, space)
+        return EmpiricalModel.begin(
+            space,
+            counts,
+            None if self.bonus is None else self.bonus.widths(space, episodes),
+            self._smoothing(space),
+            self._growth(),
+            known,
+            learn_weights=isinstance(self.weights, str) or self.contexts == "revealed",
+        )
 
     def _space(self, world: World) -> Space:
         """The world's sizes with the number of contexts that is assumed."""
-        space = world.space
-        assumed = self.n_contexts
+        space, assumed = world.space, self.n_contexts
         if assumed is None and self.contexts == "inferred" and self.start is not None:
             model = getattr(self.start, "model", self.start)
             assumed = getattr(model, "n_contexts", None)
-        told = getattr(world, "tells_contexts", True)
-        if assumed is None and not told:
+        if assumed is None and not world.knows_contexts:
             raise ValueError("n_contexts: the environment does not tell it, give n_contexts=")
         if assumed is not None and assumed != space.n_contexts:
-            if self.contexts == "revealed" and told:
+            if self.contexts == "revealed" and world.knows_contexts:
                 raise ValueError(
                     f"n_contexts={assumed}, but the world reveals {space.n_contexts} contexts"
                 )
             space = space.with_contexts(assumed)
         return space
 
-    def _begin(self, world: World, episodes: int) -> LearnerState:
-        space = self._space(world)
-        by_next = self.reward_model == "transition"
-        counts = Counts.start(self.start, space, float(self.prior_count), by_next)
-        if self.contexts == "inferred" and space.n_contexts > 1 and _alike(counts):
-            warnings.warn(
-                'contexts="inferred" and all contexts start alike: nothing can tell them apart, '
-                "so they will stay alike; give start=",
-                stacklevel=3,
-            )
-        learned = isinstance(self.weights, str)
-        known = None
-        if self.weights is not None and not isinstance(self.weights, str):
-            known = _known_weights(self.weights, space)
-        return LearnerState.begin(
-            space,
-            counts,
-            NO_BONUS if self.bonus is None else self.bonus.widths(space, episodes),
-            self._smoothing(space),
-            self._growth(),
-            known,
-            learn_weights=learned or self.contexts == "revealed",
-        )
+    def _growth(self) -> float:
+        """The factor by which a count must grow before a new plan; 0 for every episode."""
+        if isinstance(self.replan, str):
+            require_choice("replan", self.replan, ("every", "changed", "lazy"))
+            return LAZY if self.replan == "lazy" else 0.0
+        if not 1.0 < self.replan < np.inf:
+            raise ValueError(f"replan must be a factor above 1, got {self.replan}")
+        return float(self.replan)
 
     def _smoothing(self, space: Space) -> float:
         largest = 1.0 / (space.n_states * space.n_rewards)
@@ -172,80 +194,8 @@ class LUCRL(Learner):
             )
         return float(self.smoothing)
 
-    def _advance(self, session: Session, stop: int) -> None:
-        world = session.world
-        if isinstance(self.planner, QMDP) and isinstance(world, ModelWorld):
-            self._advance_compiled(session, world, stop)
-            return
-        while session.done < stop:
-            played = play_episode(session, self._agent(session))
-            if self.contexts == "revealed":
-                belief = revealed_context(played.context, session.state.space.n_contexts)
-            else:
-                belief = inferred_context(played.belief)
-            absorb(session, played, belief)
-
-    def _advance_compiled(self, session: Session, world: ModelWorld, stop: int) -> None:
-        from latentmdp._kernels.lucrl import play_lucrl
-
-        now = slice(session.done, stop)
-        play_lucrl(
-            world.tables,
-            np.uint64(session.key),
-            session.done,
-            self.contexts == "revealed",
-            session.state.estimate,
-            session.state.plans,
-            session.returns[now],
-            session.beliefs[now],
-            session.contexts[now],
-        )
-        session.done = stop
-
-    def _agent(self, session: Session) -> Agent:
-        """The agent of the current plan, planning first if that is due."""
-        from latentmdp._kernels.optimism import replan
-
-        plans = session.state.plans
-        memory = session.memory
-        if "agent" not in memory and session.planned is not None:
-            self._plan(session, session.planned)  # resumed: find the last plan again
-        due = bool(plans.due[0]) and (self.replan == "every" or bool(plans.stale.any()))
-        if "agent" not in memory or due:
-            session.planned = session.state.counts()
-            replan(session.state.estimate, plans)  # sets the bonus
-            self._plan(session, session.planned)
-        agent: Agent = memory["agent"]
-        return agent
-
-    def _plan(self, session: Session, counts: Counts) -> None:
-        model = optimistic_model(session.state, counts)
-        plan = self.planner.plan(model)
-        session.memory.update(plan=plan, agent=Agent(plan.policy, model))
-
-    def _outcome(self, session: Session) -> tuple[Policy, float]:
-        from latentmdp._kernels.optimism import replan
-
-        state = session.state
-        state.plans.due[0] = True  # the outcome is a plan for the final counts
-        if isinstance(self.planner, QMDP) and isinstance(session.world, ModelWorld):
-            replan(state.estimate, state.plans)
-            return state.policy(), _informed(state)
-        self._agent(session)
-        plan: Plan = session.memory["plan"]
-        value = plan.upper if plan.upper is not None else plan.lower
-        policy = plan.policy
-        if isinstance(policy, AlphaVectorPolicy):
-            policy = AlphaVectorPolicy(
-                policy.vectors,
-                policy.actions,
-                policy.offsets,
-                state.acting_model(),
-                state.estimate.smoothing,
-            )
-        return policy, float("nan") if value is None else float(value)
-
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """See `Learner`."""
         weights = self.weights
         if weights is not None and not isinstance(weights, str):
             weights = np.asarray(weights).tolist()
@@ -263,18 +213,120 @@ class LUCRL(Learner):
         }
 
 
-def _informed(state: LearnerState) -> float:
-    """The informed bound of the last Q-MDP plan in the optimistic model."""
-    from latentmdp._kernels.induction import informed_value
+class _LUCRL(CountingLearning[Episode]):
+    """Algorithm 1, one episode at a time, in the order of the paper."""
 
-    model = optimistic_model(state, state.counts())
-    assert model.initial_bonus is not None
-    value = informed_value(state.plans.values, model.weights, model.initial)
-    return float(value + model.weights @ model.initial_bonus)
+    def __init__(
+        self, learner: LUCRL, world: World, empirical: EmpiricalModel, episodes: int, key: int
+    ) -> None:
+        super().__init__(world, empirical, episodes, key)
+        self.learner = learner
+        self._planned: Counts | None = None  # the counts of the last plan
+        self._plan: Plan | None = None
+        self._agent: EstimateAgent | None = None
+
+    def plan(self) -> None:
+        """Build the optimistic model (Prop. 3.2) and plan in it, if that is due."""
+        if self._plan is None and self._planned is not None:
+            self._follow(self._planned)  # resumed: find the last plan again
+        optimistic = self.empirical.optimistic
+        changed = self.learner.replan == "every" or bool(optimistic.stale.any())
+        if self._plan is None or (bool(optimistic.due[0]) and changed):
+            self._planned = self.empirical.counts()
+            self.empirical.raise_bonus()
+            self._follow(self._planned)
+
+    def _follow(self, counts: Counts) -> None:
+        model = self.empirical.optimistic_model(counts)
+        self._plan = self.learner.planner.plan(model)
+        self._agent = EstimateAgent(self._plan.policy, self.space, self.key, self.empirical)
+
+    def play(self, most: int) -> Episode:
+        """Play the policy until the end of the episode."""
+        assert self._agent is not None
+        return play_episode(self.world, self._agent, self.key, self.done)
+
+    def absorb(self, batch: Episode) -> None:
+        """Get the belief b-hat over contexts, and add the episode to the counts with it."""
+        assert self._agent is not None
+        inferred = self._agent.inferred()
+        if self.learner.contexts == "revealed":
+            belief = revealed_context(batch.context, self.space.n_contexts)  # Algorithm 2
+        else:
+            belief = inferred  # Algorithm 3
+        self.count(batch, belief, inferred)
+
+    def arrays(self) -> Arrays:
+        """See `Learning`; the counts of the last plan find it again."""
+        planned = self._planned or self.empirical.counts()
+        return {
+            **super().arrays(),
+            "planned_transitions": planned.transitions,
+            "planned_rewards": planned.rewards,
+            "planned_initial": planned.initial,
+        }
+
+    def restore(self, saved: Arrays) -> None:
+        """See `Learning`."""
+        super().restore(saved)
+        names = ("planned_transitions", "planned_rewards", "planned_initial")
+        self._planned = Counts(*(saved[name] for name in names))
+
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`: the outcome is a plan for the final counts."""
+        self.empirical.optimistic.due[0] = True
+        self.plan()
+        assert self._plan is not None
+        value = self._plan.upper if self._plan.upper is not None else self._plan.lower
+        policy = self._plan.policy
+        if isinstance(policy, AlphaVectorPolicy):
+            policy = policy.filtering(
+                self.empirical.acting_model(), self.empirical.estimate.smoothing
+            )
+        return self.counted(policy, float("nan") if value is None else float(value), settings)
 
 
-def _alike(counts: Counts) -> bool:
-    return all(bool((a == a[:1]).all()) for a in (counts.transitions, counts.rewards))
+class _CompiledLUCRL(_LUCRL):
+    """The same rounds in one compiled loop, for Q-MDP in a latent MDP; the same numbers."""
+
+    world: ModelWorld
+
+    def advance(self, stop: int) -> None:
+        """Play as many episodes of Algorithm 1 as are asked for."""
+        from latentmdp._kernels.lucrl import play_lucrl
+
+        now = slice(self.done, stop)
+        play_lucrl(
+            self.world.chances,
+            np.uint64(self.key),
+            self.done,
+            self.learner.contexts == "revealed",
+            self.empirical.estimate,
+            self.empirical.optimistic,
+            self.returns[now],
+            self.beliefs[now],
+            self.contexts[now],
+        )
+        self.done = stop
+        self.note_error()
+
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`."""
+        self.empirical.optimistic.due[0] = True
+        self.empirical.raise_bonus()
+        return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
+
+
+def revealed_context(context: int | None, n_contexts: int) -> Floats:
+    """Algorithm 2: all weight on the true context."""
+    if context is None or not 0 <= context < n_contexts:
+        raise ValueError(
+            f'contexts="revealed": the world gave context {context}, expected one in '
+            f"[0, {n_contexts}); in an environment, info of the last step must hold it"
+        )
+    weights = np.zeros(n_contexts)
+    weights[context] = 1.0
+    return weights
 
 
 def _known_weights(weights: ArrayLike, space: Space) -> Floats:
@@ -284,19 +336,11 @@ def _known_weights(weights: ArrayLike, space: Space) -> Floats:
     return arrays.distributions("weights", known[None], ())[0]
 
 
-def _choice(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
-
-
-def _digest(start: Any) -> str | None:
+def _digest(start: LatentMDP | Trajectories | Fit | None) -> str | None:
+    """What tells one start from another."""
     if start is None:
         return None
     if isinstance(start, Trajectories):
-        digest = hashlib.sha256()
-        for name in ("states", "actions", "rewards", "offsets", "contexts", "counts"):
-            array = getattr(start, name)
-            digest.update(name.encode() + (b"" if array is None else array.tobytes()))
-        return digest.hexdigest()
+        return start.fingerprint()
     model = getattr(start, "model", start)
-    return str(model.fingerprint()) if isinstance(model, LatentMDP) else repr(start)
+    return model.fingerprint() if isinstance(model, LatentMDP) else repr(start)

@@ -10,137 +10,219 @@ Repetitions of the clustering and a majority vote raise its probability of succe
 from __future__ import annotations
 
 import dataclasses
-import os
-import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from latentmdp import metrics
 from latentmdp._util import arrays
-from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.arrays import Arrays
+from latentmdp._util.random import philox_key
 from latentmdp.fit import Fit
-from latentmdp.online.learned import Learned, Phase
+from latentmdp.model import RewardModel
+from latentmdp.online.base import Learner, Learning
 from latentmdp.online.lucrl import LUCRL
-from latentmdp.online.play_batch import play_batch
-from latentmdp.online.run import Run
-from latentmdp.online.worlds import World, as_world
-from latentmdp.planning import Planner
-from latentmdp.planning.choice import certified_plan
+from latentmdp.online.run import Curve, Phase, Run
+from latentmdp.planning import Planner, certified_plan
 from latentmdp.policies import UniformPolicy
+from latentmdp.simulation import play
 from latentmdp.spectral import SpectralPSR, recover
 from latentmdp.trajectories import Trajectories
+from latentmdp.worlds import World
 
-__all__ = ["learn_from_psr"]
+__all__ = ["PSRStart"]
 
 _WINDOW = 3
+"""Steps of a short episode: a history, an observation and a test of one step each."""
 
 
-def learn_from_psr(
-    world: Any,
-    n_contexts: int,
-    episodes: int,
-    rng: RNGLike = None,
-    *,
-    short: int | None = None,
-    long: int | None = None,
-    repeats: int = 3,
-    variant: str = "practical",
-    learner: LUCRL | None = None,
-    planner: Planner | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    progress: bool = False,
-) -> Learned:
+@dataclass(frozen=True, eq=False)
+class PSRStart(Learner):
     """Learn a PSR, recover a start from it, and run L-UCRL with inferred contexts.
 
     Parameters
     ----------
-    world, n_contexts, planner, progress
-        As for `learn`.
-    episodes
-        K in all: short ones, long ones and those of L-UCRL.
+    n_contexts
+        M.
     short, long
         n_0 and n_1; half and a twentieth of the episodes by default.
     repeats, variant
         Of the recovery, see `latentmdp.spectral.recover`.
-    learner
-        L-UCRL's settings; its contexts are inferred and its start is the recovered model.
-    checkpoint
-        Where L-UCRL goes on after an interruption. Exploration, which follows from the seed, is
-        played again.
+    reward_model
+        By what L-UCRL counts rewards.
+    lucrl
+        L-UCRL's other settings; its contexts are inferred and its start is the recovered model.
+    planner
+        Makes the final plan; HSVI to a gap of 1 % within 10 seconds by default.
 
-    Raises
-    ------
-    RecoveryError
-        The clusters did not give a model: the PSR is too inaccurate. More short episodes help, and
-        so does `learn` with method="likelihood".
+    Notes
+    -----
+    `run` raises `RecoveryError` where the clusters do not give a model: the PSR is too inaccurate.
+    More short episodes help, and so does `learn` with method="likelihood".
     """
-    began = time.perf_counter()
-    M, place = arrays.positive_integer("n_contexts", n_contexts), as_world(world)
-    episodes = arrays.positive_integer("episodes", episodes)
-    n_0 = arrays.positive_integer("short", episodes // 2 if short is None else short)
-    n_1 = arrays.positive_integer("long", episodes // 20 if long is None else long)
-    if n_0 + n_1 >= episodes:
-        raise ValueError(
-            f"short={n_0} and long={n_1} leave no episode for L-UCRL: episodes is {episodes}"
+
+    n_contexts: int
+    short: int | None = None
+    long: int | None = None
+    repeats: int = 3
+    variant: str = "practical"
+    reward_model: RewardModel = "state-action"
+    lucrl: LUCRL | None = None
+    planner: Planner | None = None
+
+    def __post_init__(self) -> None:
+        arrays.positive_integer("n_contexts", self.n_contexts)
+
+    def begin(self, world: World, episodes: int, key: int) -> Learning[Trajectories]:
+        """See `Learner`."""
+        n_0 = arrays.positive_integer("short", episodes // 2 if self.short is None else self.short)
+        n_1 = arrays.positive_integer("long", episodes // 20 if self.long is None else self.long)
+        if n_0 + n_1 >= episodes:
+            raise ValueError(
+                f"short={n_0} and long={n_1} leave no episode for L-UCRL: episodes is {episodes}"
+            )
+        if world.space.horizon < _WINDOW:
+            raise ValueError(f"a PSR needs episodes of {_WINDOW} steps, got {world.space.horizon}")
+        return _FromPSR(self, world, episodes, key, (n_0, n_1))
+
+    def settings(self) -> dict[str, Any]:
+        """See `Learner`."""
+        names = ("n_contexts", "short", "long", "repeats", "variant", "reward_model")
+        lucrl = LUCRL() if self.lucrl is None else self.lucrl
+        return {
+            "method": "psr",
+            **{name: getattr(self, name) for name in names},
+            "lucrl": lucrl.settings(),
+        }
+
+
+class _FromPSR(Learning[Trajectories]):
+    """One run: two batches of random episodes, then L-UCRL's own run behind them."""
+
+    def __init__(
+        self, learner: PSRStart, world: World, episodes: int, key: int, sizes: tuple[int, int]
+    ) -> None:
+        super().__init__(world, world.space, episodes, key)
+        self.learner, self.sizes = learner, sizes
+        self.parts: list[Trajectories] = []
+        self.fit: Fit | None = None
+        self._lucrl: Learning[Any] | None = None
+
+    @property
+    def explored(self) -> int:
+        """n_0 + n_1."""
+        return sum(self.sizes)
+
+    def plan(self) -> None:
+        """Nothing while it explores at random."""
+
+    def play(self, most: int) -> Trajectories:
+        """The short episodes, then the long ones."""
+        long = bool(self.parts)
+        steps = self.space.horizon if long else _WINDOW
+        chance = philox_key(self.key)
+        number = self.sizes[long]
+        return play(self.world, UniformPolicy(), number, chance, self.done, horizon=steps)
+
+    def absorb(self, batch: Trajectories) -> None:
+        """Keep the episodes; after the long ones, recover a start."""
+        now = slice(self.done, self.done + len(batch))
+        self.returns[now] = batch.returns(self.space.discount)
+        if batch.contexts is not None:
+            self.contexts[now] = batch.contexts
+        self.parts.append(batch.without_contexts())
+        self.done += len(batch)
+        if len(self.parts) == len(self.sizes):
+            self._recover()
+
+    def _recover(self) -> None:
+        """A PSR from the short episodes, a start from the long ones, and L-UCRL from there."""
+        M = self.learner.n_contexts
+        few, full = self.parts
+        psr = SpectralPSR(rank=M).fit(few)
+        chance = np.random.SeedSequence((self.key, self.explored))
+        rng = np.random.default_rng(chance.spawn(1)[0])
+        self.fit = recover(psr, full, M, self.learner.variant, rng, self.learner.repeats)
+        lucrl = dataclasses.replace(
+            LUCRL() if self.learner.lucrl is None else self.learner.lucrl,
+            contexts="inferred",
+            start=self.fit,
+            reward_model=self.learner.reward_model,
         )
-    if place.space.horizon < _WINDOW:
-        raise ValueError(f"a PSR needs episodes of {_WINDOW} steps, got {place.space.horizon}")
-    seed = philox_key(rng)
-    few = _explore(place, _WINDOW, n_0, seed, 0)
-    full = _explore(place, place.space.horizon, n_1, seed, n_0)
-    psr = SpectralPSR(rank=M).fit(few)
-    chance = np.random.SeedSequence((seed, n_0 + n_1))
-    fit = recover(psr, full, M, variant, np.random.default_rng(chance.spawn(1)[0]), repeats)
-    run = _lucrl(learner, fit).run(
-        place, episodes - n_0 - n_1, rng=chance, checkpoint=checkpoint, progress=progress
-    )
-    plan = certified_plan(run.model) if planner is None else planner.plan(run.model)
-    explored = Trajectories.concat([few, full])
-    return Learned(
-        returns=np.concatenate([explored.returns(place.space.discount), run.returns]),
-        policy=plan.policy,
-        plan=plan,
-        model=run.model,
-        fit=fit,
-        phases=(*_explored(place, [few, full]), *_played(place, fit, run, n_0 + n_1)),
-        logs=explored,
-        settings={"method": "psr", "short": n_0, "long": n_1, "seed": seed, "lucrl": run.settings},
-        seconds=time.perf_counter() - began,
-    )
+        left = self.episodes - self.explored
+        self._lucrl = lucrl.begin(self.world, left, philox_key(chance))
 
+    def advance(self, stop: int) -> None:
+        """See `Learning`: random exploration, then rounds of L-UCRL."""
+        if self._lucrl is None:
+            super().advance(min(stop, self.explored))
+            return
+        inner = self._lucrl
+        inner.advance(min(stop - self.explored, inner.next_stop()))
+        self._take_over()
 
-def _explore(world: World, steps: int, episodes: int, seed: int, first: int) -> Trajectories:
-    timed = world.space.uniform_model().replace(horizon=steps)
-    return play_batch(world, UniformPolicy(), timed, episodes, seed, first)
+    def _take_over(self) -> None:
+        """Copy the record of L-UCRL behind that of the exploration."""
+        assert self._lucrl is not None
+        for name in ("returns", "beliefs", "contexts"):
+            getattr(self, name)[self.explored :] = getattr(self._lucrl, name)
+        self.done = self.explored + self._lucrl.done
 
+    def arrays(self) -> Arrays:
+        """See `Learning`: L-UCRL's arrays. Exploration follows from the key and is played again."""
+        inner = {} if self._lucrl is None else self._lucrl.arrays()
+        return {"explored": np.array(self._lucrl is not None), **inner}
 
-def _lucrl(learner: LUCRL | None, fit: Fit) -> LUCRL:
+    def restore(self, saved: Arrays) -> None:
+        """See `Learning`."""
+        if bool(saved["explored"]):
+            super().advance(self.explored)
+            assert self._lucrl is not None
+            self._lucrl.restore({k: v for k, v in saved.items() if k != "explored"})
+            self._take_over()
 
-    return dataclasses.replace(
-        LUCRL() if learner is None else learner, contexts="inferred", start=fit
-    )
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`: a plan with a certificate in L-UCRL's estimate."""
+        assert self._lucrl is not None
+        run = self._lucrl.result(settings)
+        planner = self.learner.planner
+        plan = certified_plan(run.model) if planner is None else planner.plan(run.model)
+        curve = run.error_curve
+        return dataclasses.replace(
+            run,
+            returns=self.returns,
+            beliefs=self.beliefs,
+            contexts=self.contexts,
+            error_curve=Curve(self.explored + curve.episodes, curve.values),
+            policy=plan.policy,
+            plan=plan,
+            fit=self.fit,
+            phases=(*self._exploration(), *self._phases(run)),
+            logs=Trajectories.concat(self.parts),
+            seconds=self.seconds(),
+        )
 
+    def _exploration(self) -> list[Phase]:
+        unknown = float("nan")
+        phases, first = [], 0
+        for part in self.parts:
+            earned = float(part.returns(self.space.discount).mean())
+            phases.append(Phase(first, len(part), 0, unknown, unknown, earned))
+            first += len(part)
+        return phases
 
-def _explored(world: World, parts: list[Trajectories]) -> list[Phase]:
-    unknown = float("nan")
-    phases, first = [], 0
-    for part in parts:
-        earned = float(part.returns(world.space.discount).mean())
-        phases.append(Phase(first, len(part), 0, unknown, unknown, earned))
-        first += len(part)
-    return phases
-
-
-def _played(world: World, fit: Fit, run: Run, first: int) -> list[Phase]:
-    """L-UCRL between the points at which its error is known, the first by the start's."""
-    truth, M = world.model, fit.model.n_contexts
-    error = float("nan")
-    if truth is not None and truth.n_contexts == M:
-        error = metrics.model_error(truth, fit.model)
-    phases, done = [], 0
-    for stop, after in zip(run.error_curve.episodes.tolist(), run.error_curve.values.tolist()):
-        earned = float(run.returns[done:stop].mean())
-        phases.append(Phase(first + done, stop - done, M, fit.log_likelihood, error, earned))
-        done, error = stop, after
-    return phases
+    def _phases(self, run: Run) -> list[Phase]:
+        """L-UCRL between the points at which its error is known, the first by the start's."""
+        assert self.fit is not None
+        truth, M, likelihood = self.world.model, self.learner.n_contexts, self.fit.log_likelihood
+        error = float("nan")
+        if truth is not None and truth.n_contexts == M:
+            error = metrics.model_error(truth, self.fit.model)
+        phases, done = [], 0
+        for stop, after in zip(run.error_curve.episodes.tolist(), run.error_curve.values.tolist()):
+            earned = float(run.returns[done:stop].mean())
+            first = self.explored + done
+            phases.append(Phase(first, stop - done, M, likelihood, error, earned))
+            done, error = stop, after
+        return phases

@@ -1,10 +1,9 @@
-"""Learning to act from nothing: no initialisation, no hindsight.
+"""Learning to act from nothing: maximum likelihood on a growing history, and optimism.
 
     explore a little with uniformly random actions
     repeat, at growing intervals:
         fit a latent MDP to all episodes so far by maximum likelihood, from several starts
-            (`refitting`)
-        plan in the fitted model, optimistic where few observations support it (`optimism`)
+        plan in the fitted model, optimistic where few observations support it
         play that policy, whose filter infers the context within each episode
 
 Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
@@ -12,42 +11,52 @@ never takes a wrong label back; it needs a good start. Refitting on the whole hi
 every episode, so early mistakes do not stay. And since every fit is smoothed towards the pooled
 model as strongly as predicts held-out episodes best, what one context shows of the world serves
 the others, which counts kept apart by true labels cannot do.
+
+What EM does not estimate by itself is settled whenever the data have doubled: how many contexts
+there are (if that is to be found), whether rewards depend on the next state (if that is to be
+found), and how many pseudo-counts to use. The number of contexts found never falls while the reward
+model stays: the better a policy is, the less its episodes show of what the contexts differ in, and
+what was once clear still holds.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from typing import Any, Literal
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from latentmdp import metrics
 from latentmdp._util import arrays
-from latentmdp._util.lock import one_writer
+from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.estimation.reward_model import require_reward_form
-from latentmdp.fit import Fit
-from latentmdp.model import LatentMDP
-from latentmdp.online.learned import Learned, Phase
-from latentmdp.online.lucrl import LUCRL
-from latentmdp.online.optimism import optimistic_model
-from latentmdp.online.play_batch import play_batch
-from latentmdp.online.psr_start import learn_from_psr
-from latentmdp.online.refit_progress import Progress
-from latentmdp.online.refitting import refit
-from latentmdp.online.saving import Saved, read_progress, write_progress
-from latentmdp.online.worlds import World, as_world
-from latentmdp.planning import Planner
-from latentmdp.planning.choice import acting_policy, certified_plan
+from latentmdp.estimation import (
+    EM,
+    choose_contexts,
+    may_show_contexts,
+    preferred_reward_model,
+    require_reward_model,
+)
+from latentmdp.fit import Fit, FitWarning
+from latentmdp.model import LatentMDP, RewardModel
+from latentmdp.online.base import Learner, Learning
+from latentmdp.online.bonus import optimistic_fit
+from latentmdp.online.psr_start import PSRStart
+from latentmdp.online.run import Curve, Phase, Run
+from latentmdp.planning import Planner, acting_policy, certified_plan
 from latentmdp.policies import Policy, UniformPolicy
-from latentmdp.space import Space
-from latentmdp.trajectories import cell_counts
+from latentmdp.simulation import play
+from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.worlds import Space, World
 
-__all__ = ["learn"]
-
+__all__ = ["Refit", "Settled", "learn"]
 
 _FEWEST = 10
+"""Episodes of a phase at least: a fit costs more than they do."""
+
+_DOUBLED = 2
 
 
 def learn(
@@ -60,13 +69,13 @@ def learn(
     explore: int = 20,
     growth: float = 1.15,
     restarts: int = 3,
-    bonus: float = 0.15,
+    bonus_scale: float = 0.15,
     max_contexts: int = 10,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
-) -> Learned:
+) -> Run:
     """Learn to act in a world whose contexts are never shown.
 
     Parameters
@@ -81,15 +90,17 @@ def learn(
         "likelihood" refits on all episodes at growing intervals. "psr" is the path of [kwon2021,
         Thm. 3.5]: a PSR from short random episodes, recovery by clustering, then L-UCRL with
         inferred contexts; it needs `n_contexts`, and of what follows it takes `reward_model`
-        (for L-UCRL), `planner` and `checkpoint`; `online.learn_from_psr` has settings of its own.
+        (for L-UCRL), `planner` and `checkpoint`; `online.PSRStart` has settings of its own.
     explore
         Episodes of uniformly random actions at the beginning.
     growth
         The data grow by this factor between two fits.
     restarts
         Fresh starts of each fit, beside the one from the fit before.
-    bonus
+    bonus_scale
         Optimism about rows that few observations support, in ranges of the rewards.
+    max_contexts
+        The largest number that "auto" tries.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables; "auto"
         decides by BIC, again each time the data have doubled.
@@ -101,160 +112,310 @@ def learn(
 
     Returns
     -------
-    Learned
+    Run
+        With `plan`, `fit`, `phases` and `logs`.
     """
-    if n_contexts != "auto":
-        n_contexts = arrays.positive_integer("n_contexts", n_contexts)
-    require_reward_form(reward_model)
-    if method not in ("likelihood", "psr"):
-        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
-    if method == "psr":
+    learner: Learner
+    if method == "likelihood":
+        learner = Refit(
+            n_contexts,
+            explore=explore,
+            growth=growth,
+            restarts=restarts,
+            bonus_scale=bonus_scale,
+            max_contexts=max_contexts,
+            reward_model=reward_model,
+            planner=planner,
+        )
+    elif method == "psr":
+        require_reward_model(reward_model)
         if n_contexts == "auto":
             raise ValueError('method="psr" needs a known n_contexts')
-        return learn_from_psr(
-            world,
-            n_contexts,
-            episodes,
-            rng,
-            learner=None if reward_model == "auto" else LUCRL(reward_model=reward_model),
-            planner=planner,
-            checkpoint=checkpoint,
-            progress=progress,
-        )
-    if not 1.0 < growth < np.inf:
-        raise ValueError(f"growth must be above 1 and finite, got {growth}")
-    if not (np.isfinite(bonus) and bonus >= 0.0):
-        raise ValueError(f"bonus must be finite and not negative, got {bonus}")
-    settings = {
-        "n_contexts": n_contexts,
-        "episodes": arrays.positive_integer("episodes", episodes),
-        "explore": arrays.positive_integer("explore", explore),
-        "growth": float(growth),
-        "restarts": arrays.positive_integer("restarts", restarts),
-        "bonus": float(bonus),
-        "max_contexts": arrays.positive_integer("max_contexts", max_contexts),
-        "reward_model": reward_model,
-        "seed": philox_key(rng),
-    }
-    place = as_world(world)
-    _require_enough(place.space, n_contexts, episodes)
-    with one_writer(checkpoint):
-        return _Learning(place, settings, checkpoint, progress).run(planner)
+        counted: RewardModel = "state-action" if reward_model == "auto" else reward_model
+        learner = PSRStart(n_contexts, reward_model=counted, planner=planner)
+    else:
+        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+    return learner.run(world, episodes, rng, checkpoint, progress)
 
 
-def _require_enough(space: Space, n_contexts: int | str, episodes: int) -> None:
-    """Refuse what no fit could do, before any episode is played."""
-    if n_contexts in (1, "auto"):
-        return
-    if space.horizon < 2:
-        raise ValueError(f"episodes of one step cannot show n_contexts={n_contexts}")
-    if episodes < int(n_contexts):
-        raise ValueError(f"episodes={episodes} cannot show n_contexts={n_contexts}")
+@dataclass(frozen=True, eq=False)
+class Refit(Learner):
+    """Maximum likelihood on a growing history; parameters as for `learn`."""
+
+    n_contexts: int | Literal["auto"] = "auto"
+    explore: int = 20
+    growth: float = 1.15
+    restarts: int = 3
+    bonus_scale: float = 0.15
+    max_contexts: int = 10
+    reward_model: Literal["state-action", "transition", "auto"] = "auto"
+    planner: Planner | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_contexts != "auto":
+            arrays.positive_integer("n_contexts", self.n_contexts)
+        require_reward_model(self.reward_model)
+        if not 1.0 < self.growth < np.inf:
+            raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
+        if not (np.isfinite(self.bonus_scale) and self.bonus_scale >= 0.0):
+            raise ValueError(f"bonus_scale must be finite and not negative, got {self.bonus_scale}")
+        for name in ("explore", "restarts", "max_contexts"):
+            arrays.positive_integer(name, getattr(self, name))
+
+    def begin(self, world: World, episodes: int, key: int) -> Learning[Trajectories]:
+        """See `Learner`; what no fit could do is refused before any episode is played."""
+        M, H = self.n_contexts, world.space.horizon
+        if M not in (1, "auto"):
+            if H < 2:
+                raise ValueError(f"episodes of one step cannot show n_contexts={M}")
+            if episodes < int(M):
+                raise ValueError(f"episodes={episodes} cannot show n_contexts={M}")
+        return _Refitting(self, world, episodes, key)
+
+    def settings(self) -> dict[str, Any]:
+        """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
+        names = ("n_contexts", "explore", "growth", "restarts", "bonus_scale")
+        return {name: getattr(self, name) for name in (*names, "max_contexts", "reward_model")}
 
 
-class _Learning:
-    """One run of `learn`: the episodes so far, the current fit and what led there."""
+class Settled(NamedTuple):
+    """What was settled about the model, and with how many episodes."""
 
-    def __init__(
-        self,
-        world: World,
-        settings: dict[str, Any],
-        checkpoint: str | os.PathLike[str] | None,
-        progress: bool,
-    ) -> None:
-        self.world, self.settings, self.checkpoint = world, settings, checkpoint
-        self.progress = progress
-        self.began = time.perf_counter()
-        self.state = Saved.fresh(world.space)
+    episodes: int
+    n_contexts: int
+    reward_model: RewardModel
+    pseudo_counts: float
+    reward_pseudo_counts: float
+
+
+class _Refitting(Learning[Trajectories]):
+    """One run: all episodes so far, the current fit and what led there."""
+
+    def __init__(self, learner: Refit, world: World, episodes: int, key: int) -> None:
+        super().__init__(world, world.space, episodes, key)
+        self.learner = learner
+        self.logs = _logs(self.space, [], [], [], [0])
+        self.phases: tuple[Phase, ...] = ()
         self.fit: Fit | None = None
+        self._model: LatentMDP | None = None  # of the last fit, which a resumed run does not have
+        self._settled: Settled | None = None
+        self._policy: Policy = UniformPolicy()
 
-    @property
-    def played(self) -> int:
-        return len(self.state.logs)
-
-    def run(self, planner: Planner | None) -> Learned:
-        episodes = self.settings["episodes"]
-        if self.checkpoint is not None:
-            self.state = read_progress(self.checkpoint, self.identity(), self.world.space)
-            self.began -= self.state.seconds
-        with Progress(episodes, shown=self.progress) as bar:
-            if self.played == 0:
-                blank = self.world.space.uniform_model()
-                self.play(UniformPolicy(), blank, min(self.exploration(), episodes))
-            while self.played < episodes:
-                bar.update(self.played, self.state.phases)
-                fit = self.refit()
-                believed = self.optimistic(fit)
-                policy = acting_policy(self.sized(fit.model), believed)
-                longer = int(self.played * (self.settings["growth"] - 1.0))
-                length = min(max(_FEWEST, longer), episodes - self.played)
-                self.play(policy, believed, length)
-            bar.update(self.played, self.state.phases)
-            fit = self.refit()
-        model = self.sized(fit.model)
-        plan = certified_plan(model) if planner is None else planner.plan(model)
-        logs = self.state.logs
-        return Learned(
-            returns=logs.returns(self.world.space.discount),
-            policy=plan.policy,
-            plan=plan,
-            model=model,
-            fit=fit,
-            phases=self.state.phases,
-            logs=logs,
-            settings=self.identity(),
-            seconds=time.perf_counter() - self.began,
+    def plan(self) -> None:
+        """Fit all episodes so far, and plan optimistically in the fitted model."""
+        if self.done == 0:
+            return
+        fit = self.refit()
+        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
+        model = self._sized(fit.model)
+        optimistic = optimistic_fit(
+            model, fit, visits, self.learner.bonus_scale, self.space.largest_return
         )
+        self._policy = acting_policy(model, optimistic)
 
-    def exploration(self) -> int:
-        """Episodes before the first fit: as many as asked for, and one for each context."""
-        number = self.settings["n_contexts"]
-        return max(int(self.settings["explore"]), 1 if number == "auto" else int(number))
+    def play(self, most: int) -> Trajectories:
+        """Play a phase: the longer, the more is known."""
+        if self.done == 0:
+            number = self.learner.n_contexts
+            length = max(self.learner.explore, 1 if number == "auto" else number)
+        else:
+            length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
+        length = min(length, self.episodes - self.done)
+        # The fits draw from the key itself, so the world's chance has a key of its own.
+        return play(self.world, self._policy, length, philox_key(self.key), self.done)
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this run from others."""
-        return {**self.settings, "world": self.world.fingerprint()}
-
-    def play(self, policy: Policy, believed: LatentMDP, episodes: int) -> None:
-        """Play a phase, and save."""
-        new = play_batch(self.world, policy, believed, episodes, self.settings["seed"], self.played)
+    def absorb(self, batch: Trajectories) -> None:
+        """Add the phase to the history; the contexts go to the record, where nobody looks."""
+        now = slice(self.done, self.done + len(batch))
+        self.returns[now] = batch.returns(self.space.discount)
+        if batch.contexts is not None:
+            self.contexts[now] = batch.contexts
         phase = Phase(
-            first_episode=self.played,
-            episodes=episodes,
+            first_episode=self.done,
+            episodes=len(batch),
             n_contexts=0 if self.fit is None else self.fit.model.n_contexts,
             log_likelihood=float("nan") if self.fit is None else self.fit.log_likelihood,
-            model_error=self.error(),
-            mean_return=float(new.returns(self.world.space.discount).mean()),
+            model_error=self._error(),
+            mean_return=float(self.returns[now].mean()),
         )
-        self.state = self.state.extended(new, phase)
-        if self.checkpoint is not None:
-            taken = time.perf_counter() - self.began
-            write_progress(self.checkpoint, self.identity(), self.state, taken)
+        self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
+        self.phases = (*self.phases, phase)
+        self.done += len(batch)
 
     def refit(self) -> Fit:
-        """Fit all episodes so far."""
-        rng = np.random.default_rng([self.settings["seed"], len(self.state.phases)])
-        state = self.state
-        self.fit, settled = refit(state.logs, state.model, state.settled, self.settings, rng)
-        self.state = state.fitted(self.fit.model, settled)
-        return self.fit
+        """EM over the whole history: the previous estimate and fresh starts compete."""
+        rng = np.random.default_rng([self.key, len(self.phases)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            if self._settled is None or self.done >= _DOUBLED * self._settled.episodes:
+                fit = self._settle(rng)
+            else:
+                _, M, reward_model, *strengths = self._settled
+                fit = self._em(M, reward_model, *strengths).fit(
+                    self.logs, start=self._starts(self._model, M), rng=rng
+                )
+        self.fit, self._model = fit, fit.model
+        return fit
 
-    def optimistic(self, fit: Fit) -> LatentMDP:
-        """The fitted model with what it does not know made attractive."""
-        space = self.world.space
-        visits = cell_counts(self.state.logs, ("state", "action"), shares=fit.responsibilities)
-        return optimistic_model(
-            self.sized(fit.model), visits, fit, self.settings["bonus"], space.largest_return
+    def _settle(self, rng: np.random.Generator) -> Fit:
+        """Fit with nothing taken for granted but what the user said."""
+        asked, previous = self.learner.reward_model, self._model
+        reward_model: RewardModel = "state-action" if asked == "auto" else asked
+        if asked == "auto" and previous is not None:
+            reward_model = previous.reward_model
+        least = 1 if previous is None else previous.n_contexts
+        fit = self._fitted(previous, least, reward_model, rng)
+        if asked == "auto":
+            better = preferred_reward_model(self.logs, fit.responsibilities)
+            if better != reward_model:
+                reward_model, fit = better, self._fitted(fit.model, 1, better, rng)
+        self._settled = Settled(
+            self.done,
+            fit.model.n_contexts,
+            reward_model,
+            fit.pseudo_counts,
+            fit.reward_pseudo_counts,
+        )
+        return fit
+
+    def _fitted(
+        self,
+        previous: LatentMDP | None,
+        least: int,
+        reward_model: RewardModel,
+        rng: np.random.Generator,
+    ) -> Fit:
+        """Choose the number of contexts, if that is to be found, and fit."""
+        M = self.learner.n_contexts
+        if M == "auto":
+            M = least
+            if may_show_contexts([self.logs]):
+                most = self.learner.max_contexts
+                found = choose_contexts(self.logs, most, reward_model, rng).n_contexts
+                M = max(least, found)
+        em = self._em(M, reward_model)
+        return em.fit(self.logs, start=self._starts(previous, M), rng=rng)
+
+    def _em(
+        self,
+        n_contexts: int,
+        reward_model: RewardModel,
+        pseudo_counts: float | Literal["auto"] = "auto",
+        reward_pseudo_counts: float | None = None,
+    ) -> EM:
+        return EM(
+            n_contexts,
+            restarts=self.learner.restarts,
+            pseudo_counts=pseudo_counts,
+            reward_pseudo_counts=reward_pseudo_counts,
+            reward_model=reward_model,
         )
 
-    def sized(self, model: LatentMDP) -> LatentMDP:
-        """The fitted model with the world's horizon and discount."""
-        space = self.world.space
-        return model.replace(horizon=space.horizon, discount=space.discount)
+    def _starts(self, previous: LatentMDP | None, n_contexts: int) -> Any:
+        """The previous estimate, where it has as many contexts, and fresh starts."""
+        if previous is None or previous.n_contexts != n_contexts:
+            return None
+        return [previous, None]
 
-    def error(self) -> float:
-        """Model error where the truth is known and has as many contexts."""
+    def _sized(self, model: LatentMDP) -> LatentMDP:
+        """The fitted model with the world's horizon and discount."""
+        return model.replace(horizon=self.space.horizon, discount=self.space.discount)
+
+    def _error(self) -> float:
+        """Model error of the fit where the truth is known and has as many contexts."""
         truth = self.world.model
         if truth is None or self.fit is None or truth.n_contexts != self.fit.model.n_contexts:
             return float("nan")
         return metrics.model_error(truth, self.fit.model)
+
+    def status(self) -> str:
+        """The number of contexts."""
+        return "exploring" if self.fit is None else f"contexts: {self.fit.model.n_contexts}"
+
+    def arrays(self) -> Arrays:
+        """See `Learning`: the history, the last estimate and the phases; the rest follows."""
+        saved = {
+            **super().arrays(),
+            **{f"log_{name}": getattr(self.logs, name) for name in _LOGS},
+            "phases": np.array(self.phases, dtype=np.float64).reshape(-1, len(Phase._fields)),
+        }
+        if self._settled is not None:
+            episodes, M, reward_model, *strengths = self._settled
+            joint = float(reward_model == "transition")
+            saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
+        if self._model is not None:
+            saved |= {f"model_{name}": getattr(self._model, name) for name in _MODEL}
+        return saved
+
+    def restore(self, saved: Arrays) -> None:
+        """See `Learning`."""
+        super().restore(saved)
+        self.logs = _logs(self.space, *(saved[f"log_{name}"] for name in _LOGS))
+        if len(self.logs) != self.done:
+            raise ValueError(f"there are {len(self.logs)} episodes, and {self.done} are done")
+        self.phases = tuple(
+            Phase(int(first), int(count), int(M), *map(float, rest))
+            for first, count, M, *rest in saved["phases"]
+        )
+        if "model_transitions" in saved:
+            T, R, nu, w = (saved[f"model_{name}"] for name in _MODEL)
+            self._model = LatentMDP(
+                T,
+                R,
+                initial=nu,
+                weights=w,
+                horizon=self.space.horizon,
+                reward_values=self.space.rewards,
+            )
+            sizes = (self._model.n_states, self._model.n_actions)
+            if sizes != (self.space.n_states, self.space.n_actions):
+                raise ValueError("the model has other sizes than the world")
+        if "settled" in saved:
+            episodes, M, by_transition, *strengths = saved["settled"].tolist()
+            if not (episodes >= 1 and M >= 1 and all(0 <= k < np.inf for k in strengths)):
+                raise ValueError("what was settled is out of range")
+            reward_model: RewardModel = "transition" if by_transition else "state-action"
+            self._settled = Settled(int(episodes), int(M), reward_model, *strengths)
+
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`: a last fit, and a plan with a certificate."""
+        fit = self.refit()
+        model = self._sized(fit.model)
+        planner = self.learner.planner
+        plan = certified_plan(model) if planner is None else planner.plan(model)
+        fitted = [phase for phase in self.phases if phase.n_contexts]
+        curve = Curve(
+            np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
+            np.array([*(phase.model_error for phase in fitted), self._error()]),
+        )
+        return Run(
+            returns=self.returns,
+            beliefs=self.beliefs,
+            contexts=self.contexts,
+            error_curve=curve,
+            model=model,
+            policy=plan.policy,
+            space=self.space.with_contexts(model.n_contexts),
+            settings=settings,
+            plan=plan,
+            fit=fit,
+            phases=self.phases,
+            logs=self.logs,
+            seconds=self.seconds(),
+        )
+
+
+_LOGS = ("states", "actions", "rewards", "offsets")
+_MODEL = ("transitions", "reward_probs", "initial", "weights")
+
+
+def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:
+    return Trajectories(
+        states,
+        actions,
+        rewards,
+        offsets,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.rewards,
+    )

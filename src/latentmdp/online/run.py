@@ -1,32 +1,48 @@
-"""What a run of a learner gives back."""
+"""The result of learning by acting: what was earned, what was learned, and the policy found."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp import metrics
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp.errors import FormatError
+from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
-from latentmdp.online.counts import Counts
+from latentmdp.online.empirical_model import Counts
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
-from latentmdp.space import Space
-from latentmdp.theory.regret import regret_bound
+from latentmdp.theory import Diagnosis, diagnose, regret_bound
+from latentmdp.trajectories import Trajectories
+from latentmdp.worlds import Space
 
-__all__ = ["Curve", "Regret", "Run"]
+__all__ = ["Curve", "Phase", "Regret", "Run"]
 
 
 class Curve(NamedTuple):
     """A quantity after each of a few numbers of episodes."""
 
-    episodes: NDArray[np.int64]
+    episodes: Integers
     values: Floats
+
+
+class Phase(NamedTuple):
+    """Episodes that one policy played: what was known when it was made, and what it earned.
+
+    `n_contexts` is 0, and the log-likelihood NaN, before the first fit.
+    """
+
+    first_episode: int
+    episodes: int
+    n_contexts: int
+    log_likelihood: float
+    model_error: float
+    mean_return: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,55 +71,79 @@ class Regret:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The record of a run.
+    """The record of a run, and what came of it.
+
+    Every learner fills the first part; what it does not have is None or empty in the second.
 
     Attributes
     ----------
     returns : (K,)
-        The (discounted) return of each episode.
+        The (discounted) return of each episode, exploration included.
     beliefs : (K,)
         The belief in the true context at the end of each episode; NaN where it is unknown.
     contexts : (K,)
-        The true contexts; -1 where unknown.
+        The true contexts; -1 where unknown. No learner sees them unless they are revealed.
     error_curve
-        (episodes, errors): `model_error` of the estimate after 1, 2, ..., 9, 10, 20, ... episodes;
-        NaN where the true model is unknown or has another number of contexts.
-    counts
-        The final belief-weighted counts.
+        (episodes, errors): `model_error` of the estimate after so many episodes; NaN where the
+        true model is unknown or has another number of contexts.
     model
-        The estimate they stand for; rows without a visit are all zero.
+        The latent MDP that was learned. L-UCRL's has all-zero rows where there was no visit.
     policy
-        The policy of the last plan, with the filter it acts by.
-    optimistic_value
-        What the last plan promised in the optimistic model: its upper bound where it has one.
+        The policy for the episodes to come, with the filter it acts by.
     space
         Sizes, reward values, horizon and discount, as the learner knew them.
     settings
-        What was run: learner, seed, episodes, world.
+        What was run: the learner and its arguments, the world, the seed as it was given (None if
+        it was not a number) and the key of the chance that followed from it.
+    counts
+        The final belief-weighted counts, of learners that count.
+    optimistic_value
+        What the last plan promised in the optimistic model: its upper bound where it has one.
+    plan
+        The certificate of `policy` in `model`.
+    fit
+        The last fit to all episodes; after a spectral start, the fit that L-UCRL started from.
+    phases
+        How the estimate and the return moved.
+    logs
+        The episodes that the fit is based on, contexts hidden.
     seconds
-        Wall-clock time of the run, over all its resumptions; None where a file does not tell.
+        Wall-clock time of the run, over all its resumptions.
     """
 
     returns: Floats
     beliefs: Floats
-    contexts: NDArray[np.int32]
+    contexts: Indices
     error_curve: Curve
-    counts: Counts
     model: LatentMDP
     policy: Policy
-    optimistic_value: float
     space: Space
     settings: dict[str, Any]
-    seconds: float | None = field(default=None, compare=False)
+    counts: Counts | None = None
+    optimistic_value: float = float("nan")
+    plan: Plan | None = None
+    fit: Fit | None = None
+    phases: tuple[Phase, ...] = ()
+    logs: Trajectories | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        for array in (self.returns, self.beliefs, self.contexts, *self.error_curve):
+            arrays.frozen(array)
 
     @property
     def n_episodes(self) -> int:
         """K."""
         return self.returns.size
 
-    def trailing_return(self, window: int = 1_000) -> float:
-        """Mean return of the last `window` episodes."""
-        return float(self.returns[-window:].mean())
+    def trailing_return(self, window: int | None = None) -> float:
+        """Mean return at the end: of the last tenth of the episodes, or of the last `window`."""
+        return float(self.returns[-(window or max(1, self.n_episodes // 10)) :].mean())
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The assumptions of the theory, measured on the model found."""
+        return diagnose(self.model)
 
     def regret(self, reference: Plan, failure_probability: float = 0.05) -> Regret:
         """Cumulative regret against rho1 V* - rho2, with V* bounded by a plan of the true model.
@@ -136,21 +176,76 @@ class Run:
             space.reward_span,
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a Parquet file: a row per episode, the rest in its metadata."""
-        from latentmdp.online.run_files import write_run
-
-        write_run(self, path)
+    def to_fields(self) -> dict[str, Any]:
+        """Everything as named arrays, plain values and parts."""
+        counts = (
+            {}
+            if self.counts is None
+            else {
+                "count_transitions": self.counts.transitions,
+                "count_rewards": self.counts.rewards,
+                "count_initial": self.counts.initial,
+            }
+        )
+        own_plan = self.plan is not None and self.plan.policy is self.policy
+        return {
+            "return": self.returns,
+            "belief": self.beliefs,
+            "context": self.contexts,
+            "curve_episodes": self.error_curve.episodes,
+            "curve_errors": self.error_curve.values,
+            "model": self.model,
+            "policy": None if own_plan else self.policy,
+            "space": asdict(self.space),
+            "settings": self.settings,
+            **counts,
+            "optimistic_value": self.optimistic_value,
+            "plan": self.plan,
+            "fit": self.fit,
+            "phases": np.array(self.phases, dtype=np.float64).reshape(-1, len(Phase._fields)),
+            "logs": self.logs,
+            "seconds": self.seconds,
+        }
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Run:
-        """Read what `save` wrote."""
-        from latentmdp.online.run_files import read_run
-
-        return read_run(path)
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The run that `to_fields` took apart."""
+        counts, plan = None, fields.get("plan")
+        if "count_transitions" in fields:
+            names = ("count_transitions", "count_rewards", "count_initial")
+            counts = Counts(*(fields[name] for name in names))
+        policy = fields.get("policy", None if plan is None else plan.policy)
+        if policy is None:
+            raise FormatError("there is neither a policy nor a plan")
+        space = dict(fields["space"])
+        phases = fields["phases"]
+        if phases.ndim != 2 or phases.shape[1] != len(Phase._fields):
+            raise FormatError(f"'phases' has shape {phases.shape}")
+        curve = Curve(fields["curve_episodes"], fields["curve_errors"])
+        lengths = {fields[name].shape for name in ("return", "belief", "context")}
+        if len(lengths) > 1 or curve.episodes.shape != curve.values.shape:
+            raise FormatError("columns of a run differ in length")
+        return cls(
+            returns=fields["return"],
+            beliefs=fields["belief"],
+            contexts=fields["context"],
+            error_curve=curve,
+            model=fields["model"],
+            policy=policy,
+            space=Space(**{**space, "reward_values": tuple(space["reward_values"])}),
+            settings=fields["settings"],
+            counts=counts,
+            optimistic_value=float(fields["optimistic_value"]),
+            plan=plan,
+            fit=fields.get("fit"),
+            phases=tuple(Phase(*map(int, p[:3]), *map(float, p[3:])) for p in phases),
+            logs=fields.get("logs"),
+            seconds=float(fields["seconds"]),
+        )
 
     def __repr__(self) -> str:
         return (
-            f"Run({self.n_episodes} episodes, trailing return {self.trailing_return():.4g}, "
-            f"{self.settings.get('learner', '')})"
+            f"Run({self.n_episodes} episodes of {self.settings.get('learner', 'a learner')}, "
+            f"{self.model.n_contexts} contexts, {self.trailing_return():.4g} per episode in the "
+            "last tenth)"
         )

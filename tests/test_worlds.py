@@ -1,4 +1,7 @@
-"""Gymnasium environments as worlds for learners."""
+"""Worlds: a model, an environment and a function look the same to whoever acts."""
+
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -7,8 +10,12 @@ from gymnasium import spaces
 from small_worlds import small
 
 import latentmdp as lm
+from latentmdp._util.random import philox_key
 from latentmdp.envs import LatentMDPEnv, MixtureEnv, adapt, tabular_model
-from latentmdp.online.baselines import PosteriorSampling, uniform
+from latentmdp.online import PosteriorSampling
+from latentmdp.online.baselines import uniform
+from latentmdp.simulation import play
+from latentmdp.worlds import ModelWorld, World, from_callable
 
 
 class Corridor(gymnasium.Env):
@@ -144,3 +151,118 @@ def test_what_an_environment_does_not_tell_must_be_given():
     lake = adapt(gymnasium.make("FrozenLake-v1"), n_contexts=2)
     assert lake.space.horizon == 100
     assert lake.space.reward_values == (0.0, 1.0)
+
+
+class Opaque(World):
+    """A model that nobody recognises as one, so that it is played step by step."""
+
+    def __init__(self, model):
+        self._inner = ModelWorld(model)
+        self.space = self._inner.space
+
+    def begin(self, key, episode):
+        return self._inner.begin(key, episode)
+
+    def step(self, action):
+        return self._inner.step(action)
+
+    def context(self):
+        return self._inner.context()
+
+    def fingerprint(self):
+        return "opaque"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        lm.UniformPolicy(),
+        lm.MarkovPolicy([1, 0, 1, 1, 0]),
+        lm.MarkovPolicy(np.random.default_rng(0).dirichlet(np.ones(2), size=(6, 5))),
+        lm.QMDP().plan(small()).policy,
+        lm.HSVI(gap=0.1).plan(small()).policy,
+    ],
+    ids=["uniform", "actions", "probabilities", "q-mdp", "hsvi"],
+)
+def test_step_by_step_is_the_compiled_rollout(policy):
+    """One loop in Python, one in compiled code, and the same chance in both."""
+    model = small()
+    compiled = lm.simulate(model, policy, 60, rng=3, first_episode=5)
+    stepped = play(Opaque(model), policy, 60, philox_key(3), 5)
+    assert stepped == compiled
+
+
+def test_a_stochastic_callable_draws_as_the_table_would():
+    """Not the same draws (one searches, the other has alias tables), but the same frequencies."""
+    model = small()
+    table = np.random.default_rng(1).dirichlet(np.ones(2), size=5)
+    logs = lm.simulate(model, lambda history: table[history.states[-1]], 2_000, rng=0)
+    taken = lm.trajectories.cell_counts(logs, ("state", "action"))
+    total = taken.sum(axis=1, keepdims=True)
+    error = np.sqrt(table * (1 - table) / total)
+    assert (np.abs(taken / total - table) < 5 * error).all()  # false alarm: 1e-5
+    assert logs == lm.simulate(model, lambda history: table[history.states[-1]], 2_000, rng=0)
+
+
+def shop(rng):
+    """Two hidden tastes; state 2 is final."""
+    taste, state = rng.integers(2), 0
+
+    def step(action):
+        nonlocal state
+        bought = rng.random() < (0.8 if action == taste else 0.1)
+        state = 2 if bought and state == 1 else 1
+        return state, float(bought), state == 2
+
+    return state, step
+
+
+def test_a_function_is_a_world():
+    world = from_callable(
+        shop, n_states=3, n_actions=2, horizon=8, reward_values=(0.0, 1.0), n_contexts=2
+    )
+    logs = play(world, lm.UniformPolicy(), 200, key=1)
+    assert logs == play(world, lm.UniformPolicy(), 200, key=1)
+    steps = logs.steps()
+    assert logs.lengths.tolist() == [8] * 200
+    final = steps.state == 2
+    assert (steps.next_state[final] == 2).all()
+    assert (logs.values()[final] == 0.0).all()
+
+
+def test_learners_learn_in_a_function():
+    def visit(rng):
+        taste = rng.integers(2)
+
+        def step(offer):
+            bought = int(rng.random() < (0.8 if offer == taste else 0.1))
+            return bought, float(bought)
+
+        return 0, step
+
+    world = from_callable(visit, n_states=2, n_actions=2, horizon=10, reward_values=(0, 1))
+    run = lm.learn(world, n_contexts=2, episodes=400, rng=0, planner=lm.QMDP())
+    assert run.trailing_return(100) > 6.5  # 4.5 at random, 8 if the taste were known
+
+
+def test_a_function_that_leaves_its_space_is_named():
+    def bad(state, reward):
+        return lambda rng: (0, lambda action: (state, reward))
+
+    sizes = {"n_states": 2, "n_actions": 2, "horizon": 3, "reward_values": (0.0, 1.0)}
+    with pytest.raises(ValueError, match=r"gave state 2: must lie in \[0, 2\)"):
+        play(from_callable(bad(2, 0.0), **sizes), lm.UniformPolicy(), 1, key=0)
+    with pytest.raises(ValueError, match=r"gave reward 0\.5, not one of"):
+        play(from_callable(bad(1, 0.5), **sizes), lm.UniformPolicy(), 1, key=0)
+    with pytest.raises(ValueError, match="discount must lie in"):
+        from_callable(shop, **sizes, discount=0.0)
+
+
+@pytest.mark.parametrize("order", ["latentmdp, gymnasium", "gymnasium, latentmdp"])
+def test_importing_the_package_registers_the_environment(order):
+    code = f"import {order}; print(gymnasium.make('LatentMDP-v0', instance='wait-hub').unwrapped)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "LatentMDPEnv" in done.stdout
+    quick = "import sys, latentmdp; print('gymnasium' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", quick], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

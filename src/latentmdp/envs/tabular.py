@@ -14,28 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util.arrays import normalised
 from latentmdp.model import LatentMDP
+from latentmdp.worlds import table_of, table_rewards
 
-__all__ = ["table_rewards", "tabular_model"]
-
-Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
-
-
-def table_of(env: Any) -> Table | None:
-    """The table `P` of an environment, if it has one."""
-    return getattr(env.unwrapped, "P", None)
-
-
-def table_rewards(envs: Sequence[Any]) -> tuple[float, ...] | None:
-    """The rewards that occur in the tables of all environments, and 0; None without tables."""
-    tables = [table_of(env) for env in envs]
-    if any(table is None for table in tables):
-        return None
-    found = {0.0}
-    for table in tables:
-        for actions in (table or {}).values():
-            for outcomes in actions.values():
-                found |= {float(reward) for p, _, reward, _ in outcomes if p > 0.0}
-    return tuple(sorted(found))
+__all__ = ["tabular_model"]
 
 
 def tabular_model(
@@ -75,9 +56,9 @@ def _joint(env: Any, values: tuple[float, ...]) -> NDArray[np.float64]:
     joint, terminal = np.zeros((S, A, S, len(values))), np.zeros(S, np.bool_)
     for s, actions in table.items():
         for a, outcomes in actions.items():
-            for probability, following, reward, terminated in outcomes:
-                joint[s, a, following, index[float(reward)]] += probability
-                terminal[following] |= terminated and probability > 0.0
+            for probability, next_state, reward, terminated in outcomes:
+                joint[s, a, next_state, index[float(reward)]] += probability
+                terminal[next_state] |= terminated and probability > 0.0
     for end in np.flatnonzero(terminal):
         joint[end] = 0.0
         joint[end, :, end, index[0.0]] = 1.0

@@ -13,8 +13,8 @@ the failure probability, which sums to it whatever the number of actions turns o
 (C, s, a) is explored once and not at every time again, and what an episode does after it has left
 the way to its target serves the node it has come to; both keep the guarantee (see `search`).
 
-Probabilities are found by `weighing`: exactly if weights are uniform, so that the policy is optimal
-with the asked probability, and as frequencies if only `min_weight` is known.
+Probabilities are found by `explorer.weigh_classes`: exactly if weights are uniform, so that the
+policy is optimal with the asked probability, and as frequencies if only `min_weight` is known.
 
 Starts. In a deterministic LMDP the context decides the first state, which is then a distinguishing
 observation. A first state that is random given the context can be handled too (`random_start`): it
@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from latentmdp._util import arrays
-from latentmdp._util.random import RNGLike
-from latentmdp.deterministic.class_weights import weigh_classes
-from latentmdp.deterministic.errors import ExplorationError
-from latentmdp.deterministic.explorer import Explorer, SurpriseError
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp.deterministic.explorer import Explorer, SurpriseError, weigh_classes
 from latentmdp.deterministic.graph import Graph, GraphPolicy, plan_graph
-from latentmdp.deterministic.worlds import as_world
+from latentmdp.deterministic.search import ExplorationError
+from latentmdp.model import LatentMDP
+from latentmdp.worlds import ModelWorld, World, adapt, as_world
 
 __all__ = ["Exploration", "episode_bound", "explore"]
 
@@ -79,7 +79,7 @@ class Exploration:
 
 
 def explore(
-    env_or_model: Any,
+    world: Any,
     n_contexts: int,
     horizon: int | None = None,
     failure_probability: float = 0.01,
@@ -94,10 +94,10 @@ def explore(
 
     Parameters
     ----------
-    env_or_model
-        A `LatentMDP`, which is only simulated, or a Gymnasium environment with Discrete spaces
-        that is deterministic given a context drawn at `reset`. After `terminated` nothing more is
-        earned; `truncated` must not come before the horizon.
+    world
+        A `LatentMDP`, which is only simulated, a Gymnasium environment with Discrete spaces that
+        is deterministic given a context drawn at `reset`, or a `World`. After `terminated` nothing
+        more is earned; `truncated` must not come before the horizon.
     n_contexts
         M. An upper bound will do if `min_weight` is given.
     horizon
@@ -128,10 +128,11 @@ def explore(
         raise ValueError(f"min_weight must lie in (0, 1], got {min_weight}")
     if repeats not in ("union", "paper"):
         repeats = arrays.positive_integer("repeats", repeats)
-    world = as_world(env_or_model, horizon, rng)
+    place = _world(world, horizon)
+    H = place.space.horizon if horizon is None else horizon
     weight = 1.0 / M if min_weight is None else min_weight
-    explorer = Explorer(world, M, weight, failure_probability, repeats)
-    explorer.random_start = world.random_start if random_start is None else random_start
+    explorer = Explorer(place, H, philox_key(rng), M, weight, failure_probability, repeats)
+    explorer.random_start = _starts_at_random(place) if random_start is None else random_start
     while True:
         try:
             explorer.find_starts()
@@ -148,6 +149,22 @@ def explore(
     return _result(explorer, weights.exact, explorer.graph(weights.masses))
 
 
+def _world(world: Any, horizon: int | None) -> World:
+    """The world to explore; an environment need not name its rewards beforehand."""
+    if horizon is not None:
+        arrays.positive_integer("horizon", horizon)
+    if isinstance(world, World | LatentMDP) or not hasattr(world, "reset"):
+        return as_world(world)
+    return adapt(world, horizon=horizon, open_rewards=True)
+
+
+def _starts_at_random(world: World) -> bool:
+    """Whether the first state of a model is random given the context."""
+    if not isinstance(world, ModelWorld) or world.model is None:
+        return False
+    return bool(((world.model.initial > 0.0).sum(axis=1) > 1).any())
+
+
 def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:
     policy, value, spread = plan_graph(graph)
     certain = exact and (len(explorer.starts) == 1 or not explorer.random_start)
@@ -158,11 +175,11 @@ def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:
         value=value,
         stderr=0.0 if certain else spread / math.sqrt(samples),
         episodes=explorer.episodes,
-        bound=episode_bound(explorer.world, explorer.M, explorer.weight),
+        bound=episode_bound(explorer.world.space, explorer.M, explorer.weight),
         exact=exact,
         graph=graph,
         n_contexts=explorer.M,
-        horizon=explorer.world.horizon,
+        horizon=explorer.horizon,
         failure_probability=explorer.failure,
         repeats=explorer.most_repeats,
         restarts=explorer.restarts,

@@ -1,0 +1,134 @@
+"""Posterior sampling for latent MDPs: plan in a model drawn from the posterior.
+
+Every row of T, R and nu has a Dirichlet posterior over its outcomes, given the counts. Each
+episode: draw a model, plan in it and play; then count the episode for its context, which is
+revealed or drawn from the posterior of the sampled model's own filter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latentmdp._util.arrays import Floats
+from latentmdp.fit import Fit
+from latentmdp.model import LatentMDP
+from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
+from latentmdp.online.empirical_model import EmpiricalModel
+from latentmdp.online.lucrl import LUCRL, revealed_context
+from latentmdp.online.run import Run
+from latentmdp.planning import QMDP, Planner
+from latentmdp.trajectories import Episode, Trajectories
+from latentmdp.worlds import World, play_episode
+
+__all__ = ["PosteriorSampling"]
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorSampling(Learner):
+    """Sample a model, plan in it, act; then sample the episode's context and count it there.
+
+    Acting and the posterior of the context use the sampled model's own filter.
+
+    Parameters
+    ----------
+    planner, contexts, start, prior_count
+        As for `LUCRL`.
+    prior
+        Pseudo-counts per outcome of the Dirichlet prior.
+    """
+
+    planner: Planner = QMDP()  # noqa: RUF009
+    contexts: str = "revealed"
+    start: LatentMDP | Trajectories | Fit | None = None
+    prior_count: float = 10.0
+    prior: float = 0.3
+
+    def __post_init__(self) -> None:
+        self._as_lucrl()
+        if not self.prior > 0.0:
+            raise ValueError(f"prior must be positive, got {self.prior}")
+
+    def _as_lucrl(self) -> LUCRL:
+        """The learner whose arguments and start this one shares."""
+        return LUCRL(
+            planner=self.planner,
+            contexts=self.contexts,
+            start=self.start,
+            prior_count=self.prior_count,
+            bonus=None,
+        )
+
+    def begin(self, world: World, episodes: int, key: int) -> CountingLearning[Episode]:
+        """See `Learner`."""
+        empirical = self._as_lucrl().empirical_model(world, episodes)
+        return _Sampling(self, world, empirical, episodes, key)
+
+    def settings(self) -> dict[str, Any]:
+        """See `Learner`."""
+        return {**self._as_lucrl().settings(), "prior": self.prior}
+
+
+class _Sampling(CountingLearning[Episode]):
+    """One run of posterior sampling."""
+
+    _chance: np.random.Generator
+    _agent: EstimateAgent
+
+    def __init__(
+        self,
+        learner: PosteriorSampling,
+        world: World,
+        empirical: EmpiricalModel,
+        episodes: int,
+        key: int,
+    ) -> None:
+        super().__init__(world, empirical, episodes, key)
+        self.learner = learner
+
+    def plan(self) -> None:
+        """Plan in a model drawn from the posterior."""
+        self._chance = np.random.default_rng((self.key, self.done))
+        policy = self.learner.planner.plan(self._drawn_model()).policy
+        self._agent = EstimateAgent(policy, self.space, self.key, self.empirical, own_filter=True)
+
+    def _drawn_model(self) -> LatentMDP:
+        counts, space = self.empirical.counts(), self.space
+        T, R, nu = (
+            _dirichlet_rows(self._chance, rows + self.learner.prior)
+            for rows in (counts.transitions, counts.rewards, counts.initial)
+        )
+        return LatentMDP(
+            T,
+            R,
+            initial=nu,
+            weights=self.empirical.weights(),
+            horizon=space.horizon,
+            discount=space.discount,
+            reward_values=space.rewards,
+        )
+
+    def play(self, most: int) -> Episode:
+        """Play its policy."""
+        return play_episode(self.world, self._agent, self.key, self.done)
+
+    def absorb(self, batch: Episode) -> None:
+        """Count the episode for its context, revealed or drawn."""
+        M, context = self.space.n_contexts, batch.context
+        if self.learner.contexts == "inferred":
+            context = int(self._chance.choice(M, p=self._agent.belief()))
+        self.count(batch, revealed_context(context, M), self._agent.inferred())
+
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`: a plan for the mean of the counts."""
+        plan = self.learner.planner.plan(self.empirical.acting_model())
+        value = plan.upper if plan.upper is not None else plan.lower
+        return self.counted(plan.policy, float("nan") if value is None else float(value), settings)
+
+
+def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:
+    """One draw from the Dirichlet distribution of every last-axis row."""
+    gammas = np.maximum(chance.standard_gamma(parameters), 1e-300)
+    return gammas / gammas.sum(axis=-1, keepdims=True)

@@ -1,0 +1,549 @@
+"""Worlds: what a learner may see and do, one episode at a time.
+
+A world begins an episode by number and answers actions, one after the other. What happens in
+episode k depends on the key, on k and on the actions alone, so a run can be interrupted after any
+episode and go on later. There are three:
+
+- `ModelWorld`, a latent MDP, with the chance that `simulate` would use;
+- `GymnasiumWorld`, an environment with Discrete observations and actions (`adapt`);
+- `CallableWorld`, any simulator given as a function (`from_callable`).
+
+Endings mean the same in all of them. Where an episode is *terminated*, the state reached is final:
+the episode stays there, with reward 0, until the horizon. Where it is *truncated*, it was cut
+short: what was seen counts, and nothing is assumed of the rest.
+
+`play_episode` is the loop over the steps of an episode, for any world and anybody who acts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp.model import LatentMDP
+from latentmdp.trajectories import Episode
+
+if TYPE_CHECKING:
+    from latentmdp._kernels.rollout import Chances
+
+__all__ = [
+    "Agent",
+    "CallableWorld",
+    "GymnasiumWorld",
+    "ModelWorld",
+    "Space",
+    "Transition",
+    "World",
+    "adapt",
+    "as_world",
+    "chances_of",
+    "from_callable",
+    "play_episode",
+    "table_of",
+    "table_rewards",
+]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is told of a world before anybody acts: sizes, reward values, horizon, discount."""
+
+    n_contexts: int
+    n_states: int
+    n_actions: int
+    reward_values: tuple[float, ...]
+    horizon: int
+    discount: float = 1.0
+
+    @classmethod
+    def of(cls, model: LatentMDP) -> Space:
+        """The space of a model."""
+        return cls(
+            model.n_contexts,
+            model.n_states,
+            model.n_actions,
+            tuple(model.reward_values.tolist()),
+            model.horizon,
+            model.discount,
+        )
+
+    def with_contexts(self, n_contexts: int) -> Space:
+        """The same space with another number of contexts."""
+        return replace(self, n_contexts=n_contexts)
+
+    @property
+    def n_rewards(self) -> int:
+        """Z."""
+        return len(self.reward_values)
+
+    @property
+    def rewards(self) -> Floats:
+        """The reward values as an array."""
+        return np.asarray(self.reward_values)
+
+    @property
+    def reward_span(self) -> float:
+        """max(r, 0) - min(r, 0) over the reward values: 1 for rewards in {0, 1}."""
+        return max(*self.reward_values, 0.0) - min(*self.reward_values, 0.0)
+
+    @property
+    def largest_return(self) -> float:
+        """`steps` times the span: H for rewards in {0, 1}."""
+        return self.steps * self.reward_span
+
+    @property
+    def steps(self) -> float:
+        """1 + discount + ... + discount^{H-1}."""
+        return float((self.discount ** np.arange(self.horizon)).sum())
+
+    def uniform_model(self) -> LatentMDP:
+        """A model of these sizes that knows nothing: every outcome equally likely."""
+        M, S, A, Z = self.n_contexts, self.n_states, self.n_actions, self.n_rewards
+        return LatentMDP(
+            np.full((M, S, A, S), 1.0 / S),
+            np.full((M, S, A, Z), 1.0 / Z),
+            horizon=self.horizon,
+            discount=self.discount,
+            reward_values=self.reward_values,
+        )
+
+    def require_fit(self, name: str, other: LatentMDP) -> None:
+        """Raise unless a model has the same contexts, states, actions and rewards."""
+        for field in ("n_contexts", "n_states", "n_actions", "n_rewards"):
+            mine, theirs = getattr(self, field), getattr(other, field)
+            if mine != theirs:
+                raise ValueError(f"{name} has {field}={theirs}, the world {mine}")
+        values = tuple(other.reward_values.tolist())
+        if values != self.reward_values:
+            raise ValueError(f"{name} has reward_values {values}, the world {self.reward_values}")
+
+
+class Transition(NamedTuple):
+    """What follows an action: s', the index of r, and whether the episode ends here."""
+
+    next_state: int
+    reward: int
+    terminated: bool = False
+    truncated: bool = False
+
+
+class World(ABC):
+    """A source of episodes.
+
+    Attributes
+    ----------
+    space
+        What a learner is told.
+    model
+        The true model where it is known: for the record of a run, never for a learner.
+    knows_contexts
+        Whether the number of contexts in `space` is known, or 1 for want of it.
+    """
+
+    space: Space
+    model: LatentMDP | None = None
+    knows_contexts: bool = True
+
+    @abstractmethod
+    def begin(self, key: int, episode: int) -> int:
+        """Start an episode; its first state."""
+
+    @abstractmethod
+    def step(self, action: int) -> Transition:
+        """Act."""
+
+    @abstractmethod
+    def context(self) -> int | None:
+        """The context of the episode, in hindsight; None where it is not revealed."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A text that tells this world from others."""
+
+
+class ModelWorld(World):
+    """A latent MDP, step by step."""
+
+    def __init__(self, model: LatentMDP) -> None:
+        self.model = model
+        self.space = Space.of(model)
+        self.chances = chances_of(model)
+
+    def begin(self, key: int, episode: int) -> int:
+        """See `World`."""
+        from latentmdp._kernels.rollout import begin_episode
+
+        self._key, self._episode, self._t = np.uint64(key), np.uint64(episode), 0
+        self._context, self._state = begin_episode(self.chances, self._key, self._episode)
+        return int(self._state)
+
+    def step(self, action: int) -> Transition:
+        """See `World`."""
+        from latentmdp._kernels.rollout import world_step
+
+        self._state, z = world_step(
+            self.chances, self._key, self._episode, self._t, self._context, self._state, action
+        )
+        self._t += 1
+        return Transition(int(self._state), int(z))
+
+    def context(self) -> int:
+        """See `World`."""
+        return int(self._context)
+
+    def fingerprint(self) -> str:
+        """See `World`."""
+        assert self.model is not None
+        return self.model.fingerprint()
+
+
+def chances_of(model: LatentMDP) -> Chances:
+    """Alias tables of the model's distributions, as compiled loops draw from them."""
+    from latentmdp._kernels.alias import alias_tables
+    from latentmdp._kernels.rollout import Chances
+
+    M, S, A, Z = model.n_contexts, model.n_states, model.n_actions, model.n_rewards
+    outcomes = model.observation_probs().reshape(M, S, A, S * Z)
+    empty = outcomes.sum(axis=-1) == 0.0
+    if empty.any():
+        m, s, a = arrays.first_index(empty)
+        raise ValueError(
+            f"cannot simulate: context {m}, state {s}, action {a} was never visited, so what "
+            "follows it is unknown"
+        )
+    return Chances(
+        (S, A, Z),
+        *alias_tables(model.weights),
+        *alias_tables(model.initial),
+        *alias_tables(outcomes),
+    )
+
+
+class _SteppedWorld(World):
+    """What worlds share that only tell a reward by its value, and may end an episode.
+
+    Parameters
+    ----------
+    open_rewards
+        Whether rewards that `space` does not name join it when they are first met.
+    """
+
+    def __init__(self, space: Space, open_rewards: bool = False) -> None:
+        self.space, self._open = space, open_rewards
+        self._index = {value: z for z, value in enumerate(space.reward_values)}
+        self._state, self._over = 0, False
+
+    def _started(self, state: int) -> int:
+        self._state, self._over = state, False
+        return state
+
+    def _stayed(self) -> Transition:
+        """A step after the end: the final state, and nothing earned."""
+        return Transition(self._state, self._index[0.0], terminated=True)
+
+    def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
+        if not 0 <= state < self.space.n_states:
+            raise ValueError(
+                f"the world gave state {state}: must lie in [0, {self.space.n_states})"
+            )
+        if reward not in self._index:
+            self._meet(reward)
+        self._state, self._over = state, terminated
+        cut = truncated and not terminated
+        return Transition(state, self._index[reward], terminated, cut)
+
+    def _meet(self, reward: float) -> None:
+        if not self._open:
+            raise ValueError(
+                f"the world gave reward {reward}, not one of reward_values "
+                f"{self.space.reward_values}: name every reward in reward_values="
+            )
+        self._index[reward] = len(self._index)
+        self.space = replace(self.space, reward_values=tuple(self._index))
+
+
+class GymnasiumWorld(_SteppedWorld):
+    """A Gymnasium environment as a learner sees it; made by `adapt`.
+
+    Every episode resets the environment with a seed that depends on the key and on the number of
+    the episode alone. `info["context"]`, where it is there at the last step, is the context in
+    hindsight.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        space: Space,
+        model: LatentMDP | None,
+        knows_contexts: bool,
+        open_rewards: bool,
+    ) -> None:
+        super().__init__(space, open_rewards)
+        self.env, self.model, self.knows_contexts = env, model, knows_contexts
+        self._first_state = int(env.observation_space.start)
+        self._first_action = int(env.action_space.start)
+        self._context: int | None = None
+
+    def begin(self, key: int, episode: int) -> int:
+        """See `World`."""
+        seed = int(np.random.SeedSequence((key, episode)).generate_state(1)[0]) >> 1
+        observation, info = self.env.reset(seed=seed)
+        self._context = info.get("context")
+        return self._started(int(observation) - self._first_state)
+
+    def step(self, action: int) -> Transition:
+        """See `World`."""
+        if self._over:
+            return self._stayed()
+        observation, reward, terminated, truncated, info = self.env.step(
+            np.int64(action + self._first_action)
+        )
+        self._context = info.get("context", self._context)
+        state = int(observation) - self._first_state
+        return self._moved(state, float(reward), bool(terminated), bool(truncated))
+
+    def context(self) -> int | None:
+        """See `World`."""
+        return None if self._context is None else int(self._context)
+
+    def fingerprint(self) -> str:
+        """Which environment this is, as far as it can be told from outside."""
+        return f"{type(self.env.unwrapped).__name__} {self.env.spec} {self.space}"
+
+
+Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[Any]]]]
+"""start(rng) -> (first state, step); step(action) -> (next state, reward[, terminated])."""
+
+
+class CallableWorld(_SteppedWorld):
+    """A simulator given as a function; made by `from_callable`."""
+
+    def __init__(
+        self, start: Simulator, space: Space, knows_contexts: bool, open_rewards: bool
+    ) -> None:
+        super().__init__(space, open_rewards)
+        self.start, self.knows_contexts = start, knows_contexts
+
+    def begin(self, key: int, episode: int) -> int:
+        """See `World`."""
+        state, self._step = self.start(np.random.default_rng((key, episode)))
+        return self._started(int(state))
+
+    def step(self, action: int) -> Transition:
+        """See `World`."""
+        if self._over:
+            return self._stayed()
+        state, reward, *ended = self._step(action)
+        return self._moved(int(state), float(reward), bool(ended and ended[0]), False)
+
+    def context(self) -> None:
+        """A function tells no context."""
+        return None
+
+    def fingerprint(self) -> str:
+        """Which function this is, as far as its name tells."""
+        name = getattr(self.start, "__qualname__", type(self.start).__qualname__)
+        return f"{getattr(self.start, '__module__', '')}.{name} {self.space}"
+
+
+def from_callable(
+    start: Simulator,
+    *,
+    n_states: int,
+    n_actions: int,
+    horizon: int,
+    reward_values: ArrayLike,
+    n_contexts: int | None = None,
+    discount: float = 1.0,
+) -> CallableWorld:
+    """A world from a function that starts an episode.
+
+    Parameters
+    ----------
+    start
+        `start(rng)` draws what is hidden and returns the first state and a function `step`;
+        `step(action)` returns the next state, the reward and, if it likes, whether the state
+        reached is final. Whatever it draws, it draws from `rng`.
+    n_contexts
+        M, where it is known.
+    """
+    space = Space(
+        1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts),
+        arrays.positive_integer("n_states", n_states),
+        arrays.positive_integer("n_actions", n_actions),
+        _with_zero(reward_values),
+        arrays.positive_integer("horizon", horizon),
+        _discount(discount),
+    )
+    return CallableWorld(start, space, n_contexts is not None, open_rewards=False)
+
+
+def adapt(
+    env: Any,
+    *,
+    n_contexts: int | None = None,
+    horizon: int | None = None,
+    reward_values: ArrayLike | None = None,
+    discount: float = 1.0,
+    open_rewards: bool = False,
+) -> GymnasiumWorld:
+    """Make a Gymnasium environment a world for learners.
+
+    Parameters
+    ----------
+    env
+        With Discrete observations and actions.
+    n_contexts
+        M; by default the environment's own attribute `n_contexts`, as `envs.MixtureEnv` has it. A
+        learner that is told how many to assume, or finds out, does not need it.
+    horizon
+        H; by default the environment's attribute `horizon`, or its time limit.
+    reward_values
+        Every reward that may occur; 0 is added for final states. By default those of the
+        environment's attribute `reward_values` or of its table `P`.
+    discount
+        In (0, 1].
+    open_rewards
+        Let rewards that are not named join when they are met; learners need to know all of them.
+    """
+    from gymnasium import spaces
+
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), spaces.Discrete):
+            raise TypeError(f"env must have a Discrete {name}, got {getattr(env, name, None)}")
+    base = env.unwrapped
+    M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
+    H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
+    if H is None:
+        raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
+    values = _told_rewards(base) if reward_values is None else reward_values
+    if values is None and not open_rewards:
+        raise ValueError(
+            "reward_values: the environment does not tell which rewards occur, give "
+            "adapt(env, reward_values=(...))"
+        )
+    space = Space(
+        1 if M is None else arrays.positive_integer("n_contexts", M),
+        int(env.observation_space.n),
+        int(env.action_space.n),
+        _with_zero(() if values is None else values),
+        arrays.positive_integer("horizon", H),
+        _discount(discount),
+    )
+    return GymnasiumWorld(env, space, _true_model(base, space), M is not None, open_rewards)
+
+
+def _time_limit(env: Any) -> int | None:
+    """The limit that the environment was registered with, or that a wrapper sets."""
+    import gymnasium
+
+    limit: int | None = getattr(env.spec, "max_episode_steps", None)
+    while limit is None and isinstance(env, gymnasium.Wrapper):
+        timed = isinstance(env, gymnasium.wrappers.TimeLimit)
+        limit = env._max_episode_steps if timed else None
+        env = env.env
+    return limit
+
+
+def _told_rewards(base: Any) -> ArrayLike | None:
+    """The rewards that an environment, or the table of each of its parts, names."""
+    given: ArrayLike | None = getattr(base, "reward_values", None)
+    return table_rewards(getattr(base, "envs", [base])) if given is None else given
+
+
+def _with_zero(given: ArrayLike) -> tuple[float, ...]:
+    values = arrays.as_floats("reward_values", given).ravel().tolist()
+    return tuple(values) if 0.0 in values else tuple(sorted([*values, 0.0]))
+
+
+def _discount(discount: float) -> float:
+    if not 0.0 < discount <= 1.0:
+        raise ValueError(f"discount must lie in (0, 1], got {discount}")
+    return float(discount)
+
+
+def _true_model(base: Any, space: Space) -> LatentMDP | None:
+    """The true model, where the environment is a latent MDP."""
+    model = getattr(base, "model", None)
+    if isinstance(model, LatentMDP) and tuple(model.reward_values.tolist()) == space.reward_values:
+        return model
+    return None
+
+
+Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
+
+
+def table_of(env: Any) -> Table | None:
+    """The table `P[s][a]` of (probability, next state, reward, terminated) of an environment."""
+    return getattr(env.unwrapped, "P", None)
+
+
+def table_rewards(envs: Sequence[Any]) -> tuple[float, ...] | None:
+    """The rewards that occur in the tables of all environments, and 0; None without tables."""
+    tables = [table_of(env) for env in envs]
+    if any(table is None for table in tables):
+        return None
+    found = {0.0}
+    for table in tables:
+        for actions in (table or {}).values():
+            for outcomes in actions.values():
+                found |= {float(reward) for p, _, reward, _ in outcomes if p > 0.0}
+    return tuple(sorted(found))
+
+
+def as_world(world: Any) -> World:
+    """A `World` from a latent MDP, a Gymnasium environment, or a world itself."""
+    if isinstance(world, World):
+        return world
+    if isinstance(world, LatentMDP):
+        return ModelWorld(world)
+    if hasattr(world, "reset") and hasattr(world, "observation_space"):
+        return adapt(world)
+    raise TypeError(
+        "the world must be a LatentMDP, a Gymnasium environment or a World, got "
+        f"{type(world).__name__}"
+    )
+
+
+class Agent(Protocol):
+    """Whoever acts in an episode."""
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the number of an episode and its first state."""
+        ...
+
+    def act(self, t: int) -> int | None:
+        """The action at time t; None to leave the episode."""
+        ...
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """See what followed."""
+        ...
+
+
+def play_episode(
+    world: World, agent: Agent, key: int, episode: int, horizon: int | None = None
+) -> Episode:
+    """Play one episode, step by step, to the horizon or until it is cut short or left."""
+    states, actions, rewards = [world.begin(key, episode)], list[int](), list[int]()
+    agent.begin(episode, states[0])
+    for t in range(world.space.horizon if horizon is None else horizon):
+        action = agent.act(t)
+        if action is None:
+            break
+        transition = world.step(action)
+        agent.observe(action, transition)
+        actions.append(action)
+        rewards.append(transition.reward)
+        states.append(transition.next_state)
+        if transition.truncated:
+            break
+    steps = (np.array(part, np.int32) for part in (states, actions, rewards))
+    return Episode(*steps, world.context())
