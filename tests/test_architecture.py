@@ -1,39 +1,37 @@
-"""Imports point one way (DESIGN, "The one data flow"), read from the source of every module."""
+"""The plan of the house: imports point one way, a thing has one name, a loop is written once.
+
+Read from the source of every module; `docs/architecture.md` shows the same plan to people.
+"""
 
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from types import FunctionType
 
 import pytest
+from frames import LIMITS, frames_of
 
 import latentmdp
 
 ROOT = Path(latentmdp.__file__).parent
 
 LAYERS = (
-    {
-        "errors",
-        "_arrays",
-        "_compile_clock",
-        "_kernels",
-        "_model_checks",
-        "_random",
-        "_threads",
-        "_version",
-    },
-    {"_acting", "_model_contexts", "_tables", "_trajectory_checks", "_trajectory_parts"}
-    | {"model", "trajectories", "belief", "policies", "sessions", "simulation", "metrics"}
-    | {"fit", "space"},
-    {"instances", "planning", "learning", "spectral", "deterministic", "theory", "io", "envs"},
-    {"pipeline", "experiments", "report", "testing"},
+    {"_kernels", "_util", "_version", "engines", "errors"},
+    {"model", "trajectories", "worlds", "belief", "policies", "sessions", "simulation", "metrics"}
+    | {"fit"},
+    {"instances", "planning", "estimation", "spectral", "deterministic", "theory", "envs"},
+    {"online", "offline"},
+    {"io"},
+    {"experiments", "report", "testing"},
     {"cli", "__main__"},
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # The package itself names everything, so only the top layer may import it whole.
 TOP = len(LAYERS) - 1
 MODULES = sorted(p.relative_to(ROOT) for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+TREES = {path: ast.parse((ROOT / path).read_text()) for path in MODULES}
 
 
 def component(path):
@@ -48,47 +46,66 @@ def type_checking_only(tree):
     return {id(node) for block in guarded for child in block.body for node in ast.walk(child)}
 
 
-def imported(tree, path):
-    """(component, line, runs) for every import from the package, however deep in a function."""
+def text_of(node):
+    """A string that is passed to `import_module`, as far as it is known: its leading constant."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+        return node.values[0].value
+    return ""
+
+
+def imported(path):
+    """(module, names, line, runs) for every import from the package, however deep in a function.
+
+    `names` is None where a whole module is imported, also by a string.
+    """
+    tree = TREES[path]
     unreached = type_checking_only(tree)
     for node in ast.walk(tree):
+        runs = id(node) not in unreached
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            for alias in node.names:
+                yield alias.name, None, node.lineno, runs
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            whole = node.module == "latentmdp"
-            names = [f"latentmdp.{a.name}" for a in node.names] if whole else [node.module]
-        else:
+            yield node.module, [alias.name for alias in node.names], node.lineno, runs
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("import_module", "__import__")
+        ):
+            name = text_of(node.args[0])
+            own = f"latentmdp.{component(path)}."
+            assert name.startswith(own), f"{path}:{node.lineno}: a string stands in for an import"
+
+
+def targets(path):
+    """(component, line, runs) for every import from the package."""
+    for module, names, line, runs in imported(path):
+        package, _, rest = module.partition(".")
+        if package != "latentmdp":
             continue
-        for name in names:
-            package, _, rest = name.partition(".")
-            if package == "latentmdp":
-                yield (
-                    rest.split(".")[0] if rest else "latentmdp",
-                    node.lineno,
-                    id(node) not in unreached,
-                )
-
-
-def imports_of(path):
-    return list(imported(ast.parse((ROOT / path).read_text()), path))
+        if rest:
+            yield rest.split(".")[0], line, runs
+        else:
+            for name in names or ["latentmdp"]:
+                yield name, line, runs
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_imports_point_down(path):
     own = component(path)
     assert own in RANK, f"{path}: add {own!r} to a layer"
-    for target, line, _ in imports_of(path):
+    for target, line, _ in targets(path):
         rank = TOP if target == "latentmdp" else RANK.get(target)
         assert rank is not None, f"{path}:{line}: {target!r} is in no layer"
         assert rank <= RANK[own], f"{path}:{line}: {own} imports {target}, which is above it"
 
 
 def test_no_part_imports_itself_in_a_circle():
-    graph = {}
+    graph = defaultdict(set)
     for path in MODULES:
-        targets = {t for t, _, runs in imports_of(path) if runs} - {component(path), "latentmdp"}
-        graph.setdefault(component(path), set()).update(targets)
+        found = {t for t, _, runs in targets(path) if runs} - {component(path), "latentmdp"}
+        graph[component(path)] |= found
     done, active = set(), []
 
     def visit(name):
@@ -103,29 +120,92 @@ def test_no_part_imports_itself_in_a_circle():
         visit(name)
 
 
-def test_only_kernels_compile():
-    for path in MODULES:
-        if component(path) in {"_kernels", "_compile_clock"}:  # the clock only listens
+def public_names(module):
+    """`__all__` of a module of the package, and the modules below it."""
+    path = ROOT.joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    names = {p.stem for p in path.iterdir()} if path.is_dir() else set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            told = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(t, ast.Name) and t.id == "__all__" for t in told):
+                names |= set(ast.literal_eval(node.value))
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_only_public_names_cross_from_one_part_to_another(path):
+    for module, names, line, _ in imported(path):
+        if not module.startswith("latentmdp.") or names is None:
             continue
-        tree = ast.parse((ROOT / path).read_text())
+        if module.split(".")[1] == component(path) or module == "latentmdp._version":
+            continue
+        hidden = set(names) - public_names(module)
+        assert not hidden, f"{path}:{line}: {sorted(hidden)} is not in __all__ of {module}"
+
+
+def classes():
+    """Every class of the package: its name and where it is."""
+    found = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{path}:{node.lineno}")
+    return found
+
+
+def test_a_class_name_stands_for_one_class():
+    twice = {name: places for name, places in classes().items() if len(places) > 1}
+    assert not twice
+    assert classes()["World"][0].startswith("worlds.py")
+    assert classes()["Run"][0].startswith("online/run.py")
+    assert classes()["Kind"][0].startswith("io/kinds.py")
+
+
+def test_steps_of_an_episode_are_played_in_one_loop():
+    """Whoever calls `step` in a loop plays an episode; that is done in `worlds.play_episode`."""
+    places = []
+    for path, tree in TREES.items():
+        for loop in ast.walk(tree):
+            if isinstance(loop, ast.For | ast.While):
+                calls = (n for n in ast.walk(loop) if isinstance(n, ast.Call))
+                steps = [c for c in calls if ast.unparse(c.func).endswith(".step")]
+                places += [f"{path}" for call in steps if "world" in ast.unparse(call.func)]
+    assert places == ["worlds.py"]
+
+
+def test_only_kernels_compile():
+    for path, tree in TREES.items():
+        if component(path) == "_kernels" or path == Path("_util/clock.py"):  # it only listens
+            continue
         names = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
         names += [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
         assert not any(name.split(".")[0] == "numba" for name in names), f"{path} imports numba"
 
 
+@pytest.mark.parametrize("entry", sorted(LIMITS))
+def test_few_frames_lie_between_a_call_and_the_kernel_that_does_the_work(entry):
+    frames = frames_of(entry)
+    assert len(frames) <= LIMITS[entry], " > ".join(frames)
+
+
 def test_public_names_resolve():
     for name in latentmdp.__all__:
         assert getattr(latentmdp, name) is not None, name
-    known = {"__version__", *latentmdp._HOMES, *latentmdp._SUBPACKAGES}
+    known = {"__version__", *latentmdp._HOMES, *latentmdp._MODULES}
     assert set(latentmdp.__all__) == known
     assert sorted(latentmdp.__all__) == dir(latentmdp)
-    homes = {home.split(".")[0] for home in latentmdp._HOMES.values()} - {"errors", "fit"}
-    assert homes <= {*latentmdp._SUBPACKAGES, *latentmdp._UNLISTED}
     with pytest.raises(AttributeError, match="no attribute 'mkae'"):
         latentmdp.mkae  # noqa: B018
 
 
-@pytest.mark.parametrize("name", [*latentmdp._SUBPACKAGES, *latentmdp._UNLISTED])
+def test_every_module_there_is_can_be_seen():
+    modules = {p.stem for p in ROOT.glob("*.py")} | {p.name for p in ROOT.iterdir() if p.is_dir()}
+    public = {name for name in modules if not name.startswith("_")} - {"cli"}
+    assert public <= set(dir(latentmdp))
+
+
+@pytest.mark.parametrize("name", latentmdp._MODULES)
 def test_modules_need_no_import_of_their_own(name):
     alone = f"import latentmdp; print(latentmdp.{name}.__name__)"
     done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
 At the start of each episode one of M MDPs is drawn and stays hidden; you must still act well.
 `import latentmdp as lm` gives the names below; they are imported when first used, so the import
-itself is quick and has no side effects.
+itself is quick. Its only side effect: Gymnasium knows the environment `LatentMDP-v0`.
 """
 
 from importlib import import_module
@@ -13,19 +13,30 @@ from latentmdp._version import __version__
 
 if TYPE_CHECKING:
     from latentmdp import (
+        belief,
         deterministic,
         engines,
         envs,
+        errors,
         estimation,
         experiments,
+        fit,
         instances,
         io,
+        metrics,
+        model,
         offline,
         online,
         planning,
+        policies,
+        report,
+        sessions,
+        simulation,
         spectral,
         testing,
         theory,
+        trajectories,
+        worlds,
     )
     from latentmdp.belief import posterior
     from latentmdp.errors import LatentMDPError, RecoveryError
@@ -36,66 +47,14 @@ if TYPE_CHECKING:
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import solve
-    from latentmdp.online import learn
+    from latentmdp.online import LUCRL, Bonus, Run, learn
     from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
-    from latentmdp.theory.diagnosis import diagnose
-    from latentmdp.theory.separation import separation
+    from latentmdp.theory import diagnose, separation
     from latentmdp.trajectories import Trajectories
-
-__all__ = [
-    "EM",
-    "HSVI",
-    "LUCRL",
-    "PBVI",
-    "PSR",
-    "QMDP",
-    "AlphaVectorPolicy",
-    "Bonus",
-    "Exact",
-    "Fit",
-    "LatentMDP",
-    "LatentMDPError",
-    "MarkovPolicy",
-    "Memoryless",
-    "Plan",
-    "RecoveryError",
-    "SpectralPSR",
-    "Trajectories",
-    "UniformPolicy",
-    "Value",
-    "__version__",
-    "clustering_accuracy",
-    "deterministic",
-    "diagnose",
-    "engines",
-    "envs",
-    "estimation",
-    "evaluate",
-    "experiments",
-    "initialize",
-    "instances",
-    "io",
-    "learn",
-    "load",
-    "make",
-    "model_error",
-    "offline",
-    "online",
-    "planning",
-    "posterior",
-    "recover",
-    "regret",
-    "save",
-    "separation",
-    "simulate",
-    "solve",
-    "spectral",
-    "testing",
-    "theory",
-]
+    from latentmdp.worlds import World
 
 _HOMES = {
     "AlphaVectorPolicy": "policies",
@@ -114,10 +73,12 @@ _HOMES = {
     "Plan": "planning",
     "QMDP": "planning",
     "RecoveryError": "errors",
+    "Run": "online",
     "SpectralPSR": "spectral",
     "Trajectories": "trajectories",
     "UniformPolicy": "policies",
     "Value": "planning",
+    "World": "worlds",
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
     "evaluate": "planning",
@@ -134,38 +95,42 @@ _HOMES = {
     "simulate": "simulation",
     "solve": "offline",
 }
-_SUBPACKAGES = (
+"""Public names, and the module each comes from."""
+
+_MODULES = (
+    "belief",
     "deterministic",
     "engines",
     "envs",
+    "errors",
     "estimation",
     "experiments",
+    "fit",
     "instances",
     "io",
+    "metrics",
+    "model",
     "offline",
     "online",
     "planning",
-    "spectral",
-    "testing",
-    "theory",
-)
-_UNLISTED = (
-    "belief",
-    "metrics",
-    "model",
     "policies",
     "report",
     "sessions",
     "simulation",
+    "spectral",
+    "testing",
+    "theory",
     "trajectories",
+    "worlds",
 )
-"""Modules that are there too: `lm.metrics`, `lm.policies`, ..."""
+
+__all__ = sorted(["__version__", *_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(f"latentmdp.{_HOMES[name]}"), name)
-    elif name in _SUBPACKAGES or name in _UNLISTED:
+    elif name in _MODULES:
         value = import_module(f"latentmdp.{name}")
     else:
         raise AttributeError(f"module 'latentmdp' has no attribute {name!r}")

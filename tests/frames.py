@@ -1,0 +1,82 @@
+"""How deep the kernels lie below the public functions, in Python frames.
+
+    python tests/frames.py
+
+prints, for each entry, the frames from it to the first call of the kernel that does its work: the
+E-step of EM for everything that fits, the backup of the lower bound for HSVI, the compiled loop for
+L-UCRL. Comprehensions are not counted: they are frames only in some versions of Python.
+"""
+
+import inspect
+import subprocess
+import sys
+
+LIMITS = {"learn": 10, "solve": 8, "initialize": 8, "HSVI": 6, "LUCRL": 4}
+
+_CALLS = {
+    "learn": "lm.learn(model, episodes=40, rng=0, planner=lm.QMDP())",
+    "solve": "lm.solve(logs, rng=0, bootstrap=2)",
+    "initialize": "lm.initialize(None, logs, rng=0)",
+    "HSVI": "lm.HSVI(gap=0.2).plan(model)",
+    "LUCRL": "lm.LUCRL().run(model, 5, rng=0)",
+}
+_KERNELS = {
+    "learn": ("mixture", "kernels"),
+    "solve": ("mixture", "kernels"),
+    "initialize": ("mixture", "kernels"),
+    "HSVI": ("alpha", "alpha_backup"),
+    "LUCRL": ("lucrl", "play_lucrl"),
+}
+
+
+def frames_of(entry):
+    """Names of the frames from an entry to the first call of its kernel."""
+    run = [sys.executable, __file__, entry]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def _watched(function, found):
+    """`function`, noting the frames above each of its calls; those it returns are watched too."""
+
+    def call(*arguments):
+        frames = inspect.stack(0)[1:]
+        names = [frame.function for frame in frames][::-1]
+        if not found and "_entry" in names:
+            names = names[names.index("_entry") + 1 :]
+            found.extend(name for name in names if not name.startswith("<"))
+        return function(*arguments)
+
+    return call
+
+
+def _measured(entry):
+    from importlib import import_module
+
+    module, name = _KERNELS[entry]
+    kernels = import_module(f"latentmdp._kernels.{module}")
+    plain, found = getattr(kernels, name), []
+
+    def factory(*arguments):
+        return tuple(_watched(kernel, found) for kernel in plain(*arguments))
+
+    setattr(kernels, name, factory if name == "kernels" else _watched(plain, found))
+    import latentmdp as lm
+
+    model = lm.make("separated", contexts=2, states=3, horizon=6, delta=1.0, rng=0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 60, rng=0).without_contexts()
+
+    def _entry():
+        exec(_CALLS[entry], {"lm": lm, "model": model, "logs": logs})
+
+    _entry()
+    return found
+
+
+if __name__ == "__main__":
+    import warnings
+
+    warnings.simplefilter("ignore")
+    for entry in sys.argv[1:] or sorted(LIMITS):
+        frames = _measured(entry) if sys.argv[1:] else frames_of(entry)
+        print(*([] if sys.argv[1:] else [f"{entry:12} {len(frames)}"]), *frames)
