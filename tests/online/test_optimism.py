@@ -11,15 +11,20 @@ VISITS = np.zeros((2, 3, 2))
 VISITS[0, 0, 0] = 4.0
 
 
-def believed(smoothing: float, reward_smoothing: float) -> lm.LatentMDP:
+def believed(transitions: float, rewards: float) -> lm.LatentMDP:
     world = random_model(0, contexts=2, states=3, actions=2, horizon=5)
     fit = lm.Fit(
-        world, np.ones((1, 2)) / 2, 0.0, True, (), 0, smoothing, reward_smoothing=reward_smoothing
+        world,
+        np.ones((1, 2)) / 2,
+        0.0,
+        True,
+        pseudo_counts=transitions,
+        reward_pseudo_counts=rewards,
     )
     return optimistic_model(world, VISITS, fit, 0.3, largest_return=5.0)
 
 
-def test_without_smoothing_each_context_stands_alone() -> None:
+def test_without_pseudo_counts_each_context_stands_alone() -> None:
     model = believed(0.0, 0.0)
     assert model.bonus[0, 0, 0] == pytest.approx(0.3 * (0.5 + 0.5))
     assert (model.bonus[0, 1:] == 5.0).all()

@@ -22,10 +22,10 @@ def test_strengths_stand_until_the_data_have_doubled(world) -> None:
     rng = np.random.default_rng(0)
     fit, settled = refit(history(world, 100), None, None, SETTINGS, rng)
     assert (settled.episodes, settled.n_contexts) == (100, 2)
-    assert (settled.smoothing, settled.reward_smoothing) == (fit.smoothing, fit.reward_smoothing)
+    assert settled[-2:] == (fit.pseudo_counts, fit.reward_pseudo_counts)
     later, kept = refit(history(world, 199), fit.model, settled, SETTINGS, rng)
     assert kept == settled
-    assert (later.smoothing, later.reward_smoothing) == (fit.smoothing, fit.reward_smoothing)
+    assert (later.pseudo_counts, later.reward_pseudo_counts) == settled[-2:]
     _, anew = refit(history(world, 200), later.model, settled, SETTINGS, rng)
     assert anew.episodes == 200
 

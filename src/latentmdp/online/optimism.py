@@ -36,8 +36,8 @@ def optimistic_model(
         The fit behind the model, with its pseudo-counts.
     """
     pooled = visits.sum(axis=0)
-    of_moves = visits + np.minimum(fit.smoothing, pooled)
-    of_rewards = visits + np.minimum(fit.reward_smoothing, pooled)
+    of_moves = visits + np.minimum(fit.pseudo_counts, pooled)
+    of_rewards = visits + np.minimum(fit.reward_pseudo_counts, pooled)
     unseen = of_moves < 1.0
     scale = bonus * float(np.ptp(model.reward_values))
     widths = 1.0 / np.sqrt(np.maximum(of_moves, 1.0)) + 1.0 / np.sqrt(np.maximum(of_rewards, 0.01))

@@ -26,7 +26,7 @@ from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.lock import one_writer
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.estimation.reward_model import require_reward_form
+from latentmdp.estimation import require_reward_model
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.learned import Learned, Phase
@@ -105,7 +105,7 @@ def learn(
     """
     if n_contexts != "auto":
         n_contexts = arrays.positive_integer("n_contexts", n_contexts)
-    require_reward_form(reward_model)
+    require_reward_model(reward_model)
     if method not in ("likelihood", "psr"):
         raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
     if method == "psr":

@@ -3,7 +3,7 @@
 Every fit is EM over all episodes so far: the previous estimate and fresh starts compete. What EM
 does not estimate by itself is settled whenever the data have doubled: how many contexts there are
 (if that is to be found), whether rewards depend on the next state (if that is to be found), and
-how strongly to smooth.
+how many pseudo-counts to take.
 
 The number of contexts found never falls while the form of the rewards stays: the better a policy
 is, the less its episodes show of what the contexts differ in, and what was once clear still holds.
@@ -16,11 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp.estimation.em import EM
-from latentmdp.estimation.initialization import choose_contexts, may_show_contexts
-from latentmdp.estimation.reward_model import RewardForm, preferred_reward_form
+from latentmdp.estimation import (
+    EM,
+    choose_contexts,
+    may_show_contexts,
+    preferred_reward_model,
+)
 from latentmdp.fit import Fit, FitWarning
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Settled", "refit"]
@@ -34,11 +37,11 @@ class Settled(NamedTuple):
     episodes: int
     n_contexts: int
     rewards_by_next_state: bool
-    smoothing: float
-    reward_smoothing: float
+    pseudo_counts: float
+    reward_pseudo_counts: float
 
     @property
-    def reward_form(self) -> RewardForm:
+    def reward_model(self) -> RewardModel:
         """The name that EM knows it by."""
         return "transition" if self.rewards_by_next_state else "state-action"
 
@@ -66,9 +69,9 @@ def refit(
         em = EM(
             settled.n_contexts,
             restarts=settings["restarts"],
-            smoothing=settled.smoothing,
-            reward_smoothing=settled.reward_smoothing,
-            reward_model=settled.reward_form,
+            pseudo_counts=settled.pseudo_counts,
+            reward_pseudo_counts=settled.reward_pseudo_counts,
+            reward_model=settled.reward_model,
         )
         return em.fit(logs, start=_starts(previous, settled.n_contexts), rng=rng), settled
 
@@ -80,22 +83,21 @@ def _settle(
     rng: np.random.Generator,
 ) -> tuple[Fit, Settled]:
     """Fit with nothing taken for granted but what the user said."""
-    form: RewardForm = settings["reward_model"]
+    chosen: RewardModel = settings["reward_model"]
     if settings["reward_model"] == "auto":
-        by_next = previous is not None and previous.reward_model == "transition"
-        form = "transition" if by_next else "state-action"
+        chosen = "state-action" if previous is None else previous.reward_model
     least = 1 if previous is None else previous.n_contexts
-    fit = _fitted(logs, previous, least, form, settings, rng)
+    fit = _fitted(logs, previous, least, chosen, settings, rng)
     if settings["reward_model"] == "auto":
-        better = preferred_reward_form(logs, fit.responsibilities)
-        if better != form:
-            form, fit = better, _fitted(logs, fit.model, 1, better, settings, rng)
+        better = preferred_reward_model(logs, fit.responsibilities)
+        if better != chosen:
+            chosen, fit = better, _fitted(logs, fit.model, 1, better, settings, rng)
     settled = Settled(
         len(logs),
         fit.model.n_contexts,
-        form == "transition",
-        fit.smoothing,
-        fit.reward_smoothing,
+        chosen == "transition",
+        fit.pseudo_counts,
+        fit.reward_pseudo_counts,
     )
     return fit, settled
 
@@ -104,7 +106,7 @@ def _fitted(
     logs: Trajectories,
     previous: LatentMDP | None,
     least: int,
-    form: RewardForm,
+    reward_model: RewardModel,
     settings: dict[str, Any],
     rng: np.random.Generator,
 ) -> Fit:
@@ -112,9 +114,10 @@ def _fitted(
     if number == "auto":
         number = least
         if may_show_contexts([logs]):
-            found = choose_contexts(logs, settings["max_contexts"], form, rng).n_contexts
-            number = max(least, found)
-    em = EM(number, restarts=settings["restarts"], reward_model=form)
+            most = settings["max_contexts"]
+            found = choose_contexts(logs, max_contexts=most, reward_model=reward_model, rng=rng)
+            number = max(least, found.n_contexts)
+    em = EM(number, restarts=settings["restarts"], reward_model=reward_model)
     return em.fit(logs, start=_starts(previous, number), rng=rng)
 
 
