@@ -10,7 +10,6 @@ from timing import best_seconds
 
 import latentmdp as lm
 from latentmdp.engines.threads import Team
-from latentmdp.estimation.encoding import Encoder
 from latentmdp.estimation.episodes import Episodes
 
 TRANSITIONS = 1_000_000
@@ -30,7 +29,7 @@ def compare(horizon: int) -> None:
     episodes = Episodes([logs])
     table = model.packed().reshape(-1, 3)[episodes.cells]
     first = model.initial.T * model.weights
-    raw = Encoder(7, 2, 2, use_rewards=True).cells(logs)
+    raw = logs.cells(("state", "action", "next_state", "reward"), (7, 2, 2))
     cells = np.searchsorted(episodes.cells, raw).astype(np.int32)
     log_table, out = np.log(table), np.zeros((len(logs), 3))
     with Team(2) as two:

@@ -1,20 +1,21 @@
-"""What learning from logs returns."""
+"""A latent MDP fitted to logs, and the evidence on its number of contexts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.display import html_table
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Fit", "FitWarning", "shares_of"]
+__all__ = ["ContextSelection", "Fit", "FitWarning", "shares_of"]
 
 
 _UNSEEN = 1e-12
@@ -25,7 +26,107 @@ class FitWarning(UserWarning):
     """A fit that should not be trusted blindly; the message says why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
+class ContextSelection:
+    """The evidence on the number of contexts; arrays are indexed like `candidates`.
+
+    Attributes
+    ----------
+    n_contexts
+        The number chosen.
+    candidates
+        The numbers tried.
+    log_likelihood, n_parameters, bic, icl
+        Of the mixtures fitted to all episodes; constants that all of them share are left out.
+    held_out_gain, held_out_error
+        Held-out log-likelihood gained over one context less, and its standard error (0 for the
+        first candidate).
+    eigenvalues, noise_edge
+        Of the pair moments; empty and 0 where there are too many cells.
+    votes
+        What each criterion says.
+    statement
+        In words, how sure the choice is.
+    models
+        The mixtures fitted to all episodes, one for each candidate: good starts, not final fits.
+    """
+
+    n_contexts: int
+    candidates: tuple[int, ...]
+    log_likelihood: Floats
+    n_parameters: Integers
+    bic: Floats
+    icl: Floats
+    held_out_gain: Floats
+    held_out_error: Floats
+    eigenvalues: Floats
+    noise_edge: float
+    votes: dict[str, int]
+    statement: str
+    models: tuple[LatentMDP, ...] = ()
+
+    @property
+    def model(self) -> LatentMDP:
+        """The mixture with the number of contexts chosen."""
+        return self.models[self.candidates.index(self.n_contexts)]
+
+    def table(self) -> str:
+        """The criteria as plain text, one candidate per line."""
+        lines = ["contexts  held-out gain      BIC - best      ICL - best"]
+        for k, M in enumerate(self.candidates):
+            gain = (
+                f"{self.held_out_gain[k]:9.1f} ± {self.held_out_error[k]:<6.1f}" if k else " " * 18
+            )
+            bic, icl = self.bic[k] - self.bic.min(), self.icl[k] - self.icl.min()
+            lines.append(f"{M:8d} {gain} {bic:14.1f}  {icl:14.1f}")
+        return "\n".join([*lines, self.statement])
+
+    def __repr__(self) -> str:
+        return f"ContextSelection({self.n_contexts} of {self.candidates}: {self.statement!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every attribute by name; the models as `model_1`, `model_2`, ... by candidate."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        models = found.pop("models")
+        found["candidates"] = list(self.candidates)
+        return {**found, **{f"model_{M}": m for M, m in zip(self.candidates, models)}}
+
+    @classmethod
+    def from_fields(cls, found: Mapping[str, Any]) -> Self:
+        """The object of these fields, checked."""
+        candidates = tuple(_plain(M, "candidates", int) for M in found["candidates"])
+        evidence = {
+            name: _floats(found, name, (len(candidates),))
+            for name in ("log_likelihood", "bic", "icl", "held_out_gain", "held_out_error")
+        }
+        models = tuple(found[f"model_{M}"] for M in candidates if f"model_{M}" in found)
+        if len(models) not in (0, len(candidates)) or any(
+            not isinstance(model, LatentMDP) or model.n_contexts != M
+            for M, model in zip(candidates, models)
+        ):
+            raise ValueError(f"models do not fit the candidates {candidates}")
+        chosen = _plain(found["n_contexts"], "n_contexts", int)
+        if chosen not in candidates:
+            raise ValueError(f"n_contexts={chosen} is not among the candidates {candidates}")
+        return cls(
+            n_contexts=chosen,
+            candidates=candidates,
+            n_parameters=_floats(found, "n_parameters", (len(candidates),)).astype(np.int64),
+            eigenvalues=_floats(found, "eigenvalues", (None,)),
+            noise_edge=_plain(found["noise_edge"], "noise_edge", float),
+            votes={str(k): _plain(v, "votes", int) for k, v in found["votes"].items()},
+            statement=_plain(found["statement"], "statement", str),
+            models=models,
+            **evidence,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """A latent MDP estimated from logs.
 
@@ -41,18 +142,18 @@ class Fit:
     converged : bool
         Whether the last iterations gained less than the tolerance; never true at a cap.
     history : tuple of float
-        The objective (log-likelihood plus log-prior of the smoothing) along the iterations that
-        led to this estimate; it never falls.
+        The objective (log-likelihood plus log-prior of the pseudo-counts) along the iterations
+        that led to this estimate; it never falls.
     n_iter : int
         Number of passes over the data that the returned estimate took from its start.
-    smoothing, reward_smoothing : float
+    pseudo_counts, reward_pseudo_counts : float
         Pseudo-counts of the pooled model in every row of transitions and of rewards.
     n_parameters : int
         Number of free parameters.
-    selection : estimation.n_contexts.ContextSelection or None
+    selection : ContextSelection or None
         How the number of contexts was chosen, where it was.
     seconds : float
-        Wall-clock time of the whole fit.
+        Wall-clock time of the whole fit; it does not count for equality.
     """
 
     model: LatentMDP
@@ -61,20 +162,81 @@ class Fit:
     converged: bool
     history: tuple[float, ...] = ()
     n_iter: int = 0
-    smoothing: float = 0.0
-    reward_smoothing: float = 0.0
+    pseudo_counts: float = 0.0
+    reward_pseudo_counts: float = 0.0
     n_parameters: int = 0
-    selection: Any = None
+    selection: ContextSelection | None = None
     seconds: float = field(default=0.0, compare=False)
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Integers:
         """The most likely context of each episode."""
         return np.asarray(self.responsibilities.argmax(axis=1))
 
     def predict(self, logs: Trajectories) -> Floats:
         """p(m | episode) for other episodes, (N, M)."""
         return shares_of(self.model, logs)
+
+    def _described(self) -> list[tuple[str, str]]:
+        """What a reader wants to know first, by name."""
+        weights = ", ".join(f"{w:.3g}" for w in self.model.weights)
+        state = "converged" if self.converged else "not converged"
+        rows = [
+            ("contexts", f"{self.model.n_contexts}, with weights {weights}"),
+            ("episodes", str(len(self.responsibilities))),
+            ("log-likelihood", f"{self.log_likelihood:.6g}, {self.n_parameters} parameters"),
+            ("pseudo-counts", f"{self.pseudo_counts:g}, rewards {self.reward_pseudo_counts:g}"),
+            ("iterations", f"{self.n_iter}, {state}"),
+        ]
+        if self.selection is not None:
+            rows.append(("number of contexts", self.selection.statement))
+        return rows
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {value}" for name, value in self._described()]
+        return "\n".join(["Fit(", *lines, ")"])
+
+    def _repr_html_(self) -> str:
+        return html_table("Fit of a latent MDP", [*self._described(), ("model", repr(self.model))])
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every attribute by name."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**found, "history": np.array(self.history, dtype=np.float64)}
+
+    @classmethod
+    def from_fields(cls, found: Mapping[str, Any]) -> Self:
+        """The object of these fields, checked; one that is not there keeps its default."""
+        model, selection = found["model"], found.get("selection")
+        if not isinstance(model, LatentMDP):
+            raise TypeError(f"model must be a LatentMDP, got {type(model).__name__}")
+        if not isinstance(selection, ContextSelection | None):
+            raise TypeError(f"selection must be a ContextSelection, got {type(selection).__name__}")
+        plain: dict[str, type] = {
+            "log_likelihood": float,
+            "converged": bool,
+            "n_iter": int,
+            "pseudo_counts": float,
+            "reward_pseudo_counts": float,
+            "n_parameters": int,
+            "seconds": float,
+        }
+        return cls(
+            model=model,
+            responsibilities=_floats(found, "responsibilities", (None, model.n_contexts)),
+            history=tuple(_floats(found, "history", (None,)).tolist()),
+            selection=selection,
+            **{
+                name: _plain(found[name], name, kind)
+                for name, kind in plain.items()
+                if name in found or name in ("log_likelihood", "converged")
+            },
+        )
 
 
 def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> Floats:
@@ -83,3 +245,30 @@ def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> 
     return np.concatenate(
         [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]
     )
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two dataclasses of one type agree in every field that counts for equality."""
+    if type(first) is not type(second):
+        return NotImplemented
+    return all(
+        arrays.same(getattr(first, one.name), getattr(second, one.name))
+        for one in fields(first)
+        if one.compare
+    )
+
+
+def _plain(value: Any, name: str, kind: type) -> Any:
+    """`value` as a plain value of one kind; an int will do for a float, a bool for nothing else."""
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
+    return kind(value)
+
+
+def _floats(found: Mapping[str, Any], name: str, shape: tuple[int | None, ...]) -> Floats:
+    """The array of floats with this name; None in `shape` is any length."""
+    array = np.asarray(found[name], dtype=np.float64)
+    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape)):
+        raise ValueError(f"{name} has shape {array.shape}, not {shape}")
+    return array

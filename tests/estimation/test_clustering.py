@@ -5,9 +5,8 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.errors import TrajectoryError
-from latentmdp.estimation.profiles import profiles
-from latentmdp.estimation.subspace import SubspaceClustering
-from latentmdp.estimation.trajectory_kmeans import TrajectoryKMeans
+from latentmdp.estimation import SubspaceClustering, TrajectoryKMeans
+from latentmdp.estimation.clustering import profiles
 
 pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")
 
@@ -20,7 +19,7 @@ def logs() -> lm.Trajectories:
 
 @pytest.mark.parametrize("peer", [SubspaceClustering, TrajectoryKMeans])
 def test_separated_contexts_are_found(peer: type, logs: lm.Trajectories) -> None:
-    pipeline = peer(3, em=lm.EM(3, smoothing=1.0))
+    pipeline = peer(3, em=lm.EM(3, pseudo_counts=1.0))
     before = lm.clustering_accuracy(logs.contexts, pipeline.cluster(logs, rng=0))
     fit = pipeline.fit(logs.without_contexts(), rng=0)
     assert before > 0.9
@@ -34,16 +33,16 @@ def test_profiles_count_transitions_by_half(logs: lm.Trajectories) -> None:
     states, actions, _ = some.as_arrays()
     for half, steps in zip(seen.halves, (slice(0, 30), slice(30, 60))):
         for n in range(5):
-            s, a, after = states[n, :-1][steps], actions[n][steps], states[n, 1:][steps]
-            expected = np.unique(np.stack([s, a, after]), axis=1, return_counts=True)[1]
+            s, a, next_state = states[n, :-1][steps], actions[n][steps], states[n, 1:][steps]
+            expected = np.unique(np.stack([s, a, next_state]), axis=1, return_counts=True)[1]
             np.testing.assert_array_equal(np.sort(half[[n]].data), np.sort(expected))
 
 
 def test_only_some_of_many_trajectories_are_clustered(
     monkeypatch: pytest.MonkeyPatch, logs: lm.Trajectories
 ) -> None:
-    monkeypatch.setattr("latentmdp.estimation.subspace._MOST", 200)
-    pipeline = SubspaceClustering(3, em=lm.EM(3, smoothing=1.0))
+    monkeypatch.setattr("latentmdp.estimation.clustering._MOST", 200)
+    pipeline = SubspaceClustering(3, em=lm.EM(3, pseudo_counts=1.0))
     assert np.count_nonzero(pipeline.cluster(logs, rng=0) >= 0) == 200
     assert lm.clustering_accuracy(logs.contexts, pipeline.fit(logs, rng=0).labels) > 0.98
 

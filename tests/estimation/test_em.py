@@ -1,12 +1,15 @@
-"""EM against oracles: enumerated likelihoods, closed forms, and the fixed-point property."""
+"""EM against oracles: enumerated likelihoods, closed forms, fixed points and a linear map."""
 
+import dataclasses
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import latentmdp as lm
 from latentmdp.errors import TrajectoryError
+from latentmdp.estimation.em import squarem
 from latentmdp.fit import FitWarning
 from latentmdp.testing import posterior, random_model, trajectory_probability
 
@@ -32,7 +35,7 @@ def disjoint_model(horizon: int = 12) -> lm.LatentMDP:
 def test_log_likelihood_is_that_of_the_model_returned(form: str, shared: bool) -> None:
     model = random_model(0, contexts=2, horizon=4, next_state_rewards=form == "transition")
     logs = play(model, 300)
-    fit = lm.EM(2, smoothing=0.5, reward_model=form, shared_rewards=shared).fit(logs, rng=0)
+    fit = lm.EM(2, pseudo_counts=0.5, reward_model=form, shared_rewards=shared).fit(logs, rng=0)
     expected = sum(np.log(trajectory_probability(fit.model, s, a, z)) for s, a, z, _ in logs)
     assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
     beliefs = [posterior(fit.model, s, a, z) for s, a, z, _ in logs]
@@ -42,12 +45,14 @@ def test_log_likelihood_is_that_of_the_model_returned(form: str, shared: bool) -
         assert np.array_equal(fit.model.reward_probs[0], fit.model.reward_probs[1])
 
 
-@pytest.mark.parametrize("smoothing", [(0.0, None), (3.0, None), (3.0, 0.2)])
+@pytest.mark.parametrize("strengths", [(0.0, None), (3.0, None), (3.0, 0.2)])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_objective_never_falls(smoothing: tuple[float, float | None], seed: int) -> None:
+def test_the_objective_never_falls(strengths: tuple[float, float | None], seed: int) -> None:
     model = random_model(seed, contexts=3, states=4, horizon=8)
-    k_T, k_R = smoothing
-    em = lm.EM(3, smoothing=k_T, reward_smoothing=k_R, restarts=2, initial="own", tolerance=1e-6)
+    k_T, k_R = strengths
+    em = lm.EM(
+        3, pseudo_counts=k_T, reward_pseudo_counts=k_R, restarts=2, initial="own", tolerance=1e-6
+    )
     fit = em.fit(play(model, 400, seed), rng=seed)
     steps = np.diff(fit.history)
     assert len(fit.history) > 5
@@ -57,7 +62,7 @@ def test_the_objective_never_falls(smoothing: tuple[float, float | None], seed: 
 def test_one_context_is_the_counting_estimate() -> None:
     model = random_model(1, contexts=1, states=3, horizon=5)
     logs = play(model, 500)
-    fit = lm.EM(1, smoothing=0.0).fit(logs)
+    fit = lm.EM(1, pseudo_counts=0.0).fit(logs)
     states, actions, rewards = logs.as_arrays()
     counts = np.zeros((3, 2, 3, 2))
     np.add.at(counts, (states[:, :-1], actions, states[:, 1:], rewards), 1.0)
@@ -72,9 +77,9 @@ def test_one_context_is_the_counting_estimate() -> None:
 def test_separated_contexts_are_counted_apart() -> None:
     model = disjoint_model()
     logs = play(model, 400)
-    fit = lm.EM(2, smoothing=0.0, restarts=5).fit(logs.without_contexts(), rng=0)
+    fit = lm.EM(2, pseudo_counts=0.0, restarts=5).fit(logs.without_contexts(), rng=0)
     assert lm.clustering_accuracy(logs.contexts, fit.labels) == 1.0
-    apart = [lm.EM(1, smoothing=0.0).fit(logs[logs.contexts == m]).model for m in range(2)]
+    apart = [lm.EM(1, pseudo_counts=0.0).fit(logs[logs.contexts == m]).model for m in range(2)]
     aligned = fit.model.align(model)
     for m in range(2):
         mine, theirs = aligned.transitions[m], apart[m].transitions[0]
@@ -87,7 +92,7 @@ def test_separated_contexts_are_counted_apart() -> None:
 def test_the_estimate_is_a_fixed_point() -> None:
     model = random_model(5, contexts=2, states=3, horizon=10)
     logs = play(model, 500)
-    em = lm.EM(2, smoothing=1.0, tolerance=1e-9)
+    em = lm.EM(2, pseudo_counts=1.0, tolerance=1e-9)
     fit = em.fit(logs, rng=0)
     again = em.fit(logs, start=fit)
     assert lm.model_error(fit.model, again.model) < 1e-3
@@ -97,7 +102,7 @@ def test_the_estimate_is_a_fixed_point() -> None:
 def test_multiplicities_and_several_logs_change_nothing() -> None:
     model = random_model(6, contexts=2, states=3, horizon=3)
     logs = play(model, 2000).without_contexts()
-    em = lm.EM(2, smoothing=1.0, restarts=1)
+    em = lm.EM(2, pseudo_counts=1.0, restarts=1)
     whole = em.fit(logs, start=model)
     for same in (logs.deduplicate(), [logs[:700], logs[700:].deduplicate()]):
         other = em.fit(same, start=model)
@@ -108,11 +113,11 @@ def test_multiplicities_and_several_logs_change_nothing() -> None:
 def test_known_weights_and_initial_distributions_stay() -> None:
     model = random_model(7, contexts=2, states=3, horizon=6)
     logs = play(model, 300)
-    known = lm.EM(2, weights=[0.4, 0.6], initial=model.initial, smoothing=1.0)
+    known = lm.EM(2, weights=[0.4, 0.6], initial=model.initial, pseudo_counts=1.0)
     fit = known.fit(logs, rng=0)
     np.testing.assert_allclose(fit.model.weights, [0.4, 0.6])
     np.testing.assert_allclose(fit.model.initial, model.initial)
-    shared = lm.EM(2, initial="shared", smoothing=1.0).fit(logs, rng=0).model.initial
+    shared = lm.EM(2, initial="shared", pseudo_counts=1.0).fit(logs, rng=0).model.initial
     first = np.bincount(logs.as_arrays()[0][:, 0], minlength=3) / len(logs)
     np.testing.assert_allclose(shared, [first, first])
 
@@ -131,7 +136,7 @@ def test_starts_of_every_kind_lead_to_the_same_contexts() -> None:
     model = lm.make("separated", contexts=2, states=4, actions=2, horizon=20, delta=0.8, rng=3)
     logs = play(model, 600)
     hidden = logs.without_contexts()
-    em = lm.EM(2, smoothing=1.0, restarts=3)
+    em = lm.EM(2, pseudo_counts=1.0, restarts=3)
     reference = em.fit(hidden, start=model)
     shares = np.eye(2)[logs.contexts] * 0.8 + 0.1
     for start in ("pairs", "random", reference, logs.contexts, shares, [model, "random"], None):
@@ -151,7 +156,7 @@ def test_each_kind_of_row_has_its_own_pseudo_counts() -> None:
     """At the fixed point rows are (N_m + k pooled) / (sum N_m + k), k_T and k_R apart."""
     model = random_model(8, contexts=2, states=3, horizon=10)
     logs = play(model, 300)
-    em = lm.EM(2, smoothing=5.0, reward_smoothing=0.3, tolerance=1e-10)
+    em = lm.EM(2, pseudo_counts=5.0, reward_pseudo_counts=0.3, tolerance=1e-10)
     fit = em.fit(logs, start=model)
     states, actions, rewards = logs.as_arrays()
     before, after = states[:, :-1], states[:, 1:]
@@ -168,12 +173,12 @@ def test_each_kind_of_row_has_its_own_pseudo_counts() -> None:
         assert np.allclose(table, rows / rows.sum(axis=-1, keepdims=True), atol=1e-5)
 
 
-def test_smoothing_shrinks_towards_the_pooled_model() -> None:
+def test_pseudo_counts_shrink_towards_the_pooled_model() -> None:
     model = random_model(9, contexts=2, states=3, horizon=10)
     logs = play(model, 200)
     pooled = lm.EM(1).fit(logs).model.transitions[0]
     spread = [
-        np.abs(lm.EM(2, smoothing=k).fit(logs, start=model).model.transitions - pooled).sum()
+        np.abs(lm.EM(2, pseudo_counts=k).fit(logs, start=model).model.transitions - pooled).sum()
         for k in (0.0, 10.0, 1e3, 1e7)
     ]
     assert spread == sorted(spread, reverse=True)
@@ -197,7 +202,7 @@ def test_rows_never_visited_are_named_and_uniform() -> None:
     rewards = rng.integers(2, size=(80, 6))
     logs = lm.Trajectories.from_arrays(states, actions, rewards, n_states=5, n_actions=2)
     with pytest.warns(FitWarning, match=r"no episode visits \(state, action\) \(0, 1\)"):
-        fit = lm.EM(2, smoothing=1.0, restarts=2).fit(logs, rng=0)
+        fit = lm.EM(2, pseudo_counts=1.0, restarts=2).fit(logs, rng=0)
     np.testing.assert_allclose(fit.model.transitions[:, 3], 0.2)
     np.testing.assert_allclose(fit.model.transitions[:, :, 1], 0.2)
     np.testing.assert_allclose(fit.model.reward_probs[0, 4, 0], fit.model.reward_probs[1, 0, 1])
@@ -206,7 +211,7 @@ def test_rows_never_visited_are_named_and_uniform() -> None:
 def test_reaching_the_cap_is_said_aloud() -> None:
     model = random_model(10, contexts=3, states=4, horizon=10)
     with pytest.warns(FitWarning, match="not converged after max_iter=3"):
-        fit = lm.EM(3, smoothing=0.0, max_iter=3, restarts=1).fit(play(model, 300), rng=0)
+        fit = lm.EM(3, pseudo_counts=0.0, max_iter=3, restarts=1).fit(play(model, 300), rng=0)
     assert not fit.converged
 
 
@@ -216,10 +221,10 @@ def test_a_start_may_know_more_states_than_the_logs_show() -> None:
     states, actions, rewards = logs[np.array([4 not in s for s, *_ in logs])].as_arrays()
     fewer = lm.Trajectories.from_arrays(states, actions, rewards)
     assert fewer.n_states == 4
-    fit = lm.EM(2, smoothing=1.0).fit(fewer, start=model)
+    fit = lm.EM(2, pseudo_counts=1.0).fit(fewer, start=model)
     assert fit.model.n_states == 5
     declared = lm.Trajectories.from_arrays(states, actions, rewards, n_states=5)
-    assert fit.model == lm.EM(2, smoothing=1.0).fit(declared, start=model).model
+    assert fit.model == lm.EM(2, pseudo_counts=1.0).fit(declared, start=model).model
 
 
 def test_logs_that_cannot_be_fitted_are_refused() -> None:
@@ -268,7 +273,7 @@ def test_more_contexts_than_kinds_of_transitions(contexts: int) -> None:
     coins = np.array([0.1, 0.5, 0.9]).reshape(3, 1, 1)
     model = lm.LatentMDP(np.ones((3, 1, 1, 1)), coins, horizon=6)
     logs = play(model, 200)
-    fit = lm.EM(contexts, smoothing=0.5).fit(logs.without_contexts(), rng=0)
+    fit = lm.EM(contexts, pseudo_counts=0.5).fit(logs.without_contexts(), rng=0)
     expected = sum(np.log(trajectory_probability(fit.model, s, a, z)) for s, a, z, _ in logs)
     assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
     chosen = lm.initialize(None, logs.without_contexts(), n_contexts="auto", rng=0)
@@ -279,12 +284,12 @@ def test_arguments_are_checked() -> None:
     logs = play(random_model(13, horizon=4), 20)
     with pytest.raises(ValueError, match="n_contexts"):
         lm.EM(0)
-    with pytest.raises(ValueError, match="smoothing"):
-        lm.EM(2, smoothing=-1.0)
-    with pytest.raises(ValueError, match="reward_smoothing"):
-        lm.EM(2, smoothing=1.0, reward_smoothing=-1.0)
+    with pytest.raises(ValueError, match="pseudo_counts must"):
+        lm.EM(2, pseudo_counts=-1.0)
+    with pytest.raises(ValueError, match="reward_pseudo_counts"):
+        lm.EM(2, pseudo_counts=1.0, reward_pseudo_counts=-1.0)
     with pytest.raises(ValueError, match="goes with a number"):
-        lm.EM(2, reward_smoothing=1.0)
+        lm.EM(2, reward_pseudo_counts=1.0)
     with pytest.raises(ValueError, match="reward_model"):
         lm.EM(2, reward_model="both")
     with pytest.raises(ValueError, match="tolerance"):
@@ -306,3 +311,75 @@ def test_a_clean_fit_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lm.EM(2, restarts=2).fit(play(model, 600), rng=0)
+
+
+def test_the_settings_are_shown_and_stay() -> None:
+    assert repr(lm.EM(3)) == "EM(3)"
+    em = lm.EM(2, pseudo_counts=4.0, shared_rewards=True, weights=np.array([0.25, 0.75]))
+    assert repr(em) == "EM(2, pseudo_counts=4.0, shared_rewards=True, weights=[0.25, 0.75])"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        em.restarts = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("start", ["pairs", "random", None, "model"])
+def test_one_context_has_one_start(start: str | None) -> None:
+    """Whatever is asked for, one context is the pooled model."""
+    model = random_model(1, contexts=1, states=3, horizon=5)
+    logs = play(model, 100)
+    fit = lm.EM(1).fit(logs, start=model if start == "model" else start)
+    assert fit.model == lm.EM(1).fit(logs).model
+    with pytest.raises(ValueError, match="start must be"):
+        lm.EM(1).fit(logs, start="spectral")
+
+
+RATES = np.array([0.999, 0.9, 0.5])
+TOP = np.array([1.0, -2.0, 3.0])
+
+
+def step(point):
+    (x,) = point
+    return (TOP + RATES * (x - TOP),), -float(np.sum((x - TOP) ** 2))
+
+
+def test_reaches_the_fixed_point_of_a_linear_map_in_far_fewer_maps() -> None:
+    found = squarem(step, lambda x, _: x, (np.zeros(3),), 1e-16, 10_000)
+    assert found.converged
+    np.testing.assert_allclose(found.point[0], TOP, atol=1e-3)
+    assert found.n_maps < 300  # the plain iteration needs log(1e-3) / log(0.999) > 6,900
+    assert all(b >= a for a, b in zip(found.history, found.history[1:]))
+    assert found.history[-1] == found.objective
+
+
+def test_a_cap_is_not_convergence() -> None:
+    found = squarem(step, lambda x, _: x, (np.zeros(3),), 1e-16, 7)
+    assert not found.converged
+    assert found.n_maps == 7
+
+
+def test_extrapolations_that_lose_are_refused() -> None:
+    """Candidates are sent to a terrible point: the iteration falls back on the plain map."""
+    found = squarem(step, lambda x, _: (TOP + 1e6,), (np.zeros(3),), 1e-6, 200)
+    assert all(b >= a for a, b in zip(found.history, found.history[1:]))
+    assert np.abs(found.point[0] - TOP).max() < 3.0
+
+
+GRIDS = [p / "shared" / "data" / "grid8x8.npz" for p in Path(__file__).resolve().parents]
+GRID = next((f for f in GRIDS if f.exists()), None)
+
+
+@pytest.mark.skipif(GRID is None, reason="grid8x8.npz is not part of the project")
+@pytest.mark.parametrize(("horizon", "accuracy"), [(20, 0.93), (60, 0.96), (100, 0.97)])
+def test_the_grid_of_kausik(horizon: int, accuracy: float) -> None:
+    """64 states, 2 contexts, 1,000 trajectories, no rewards, no labels [kausik2023]."""
+    grid = np.load(str(GRID))
+    model = lm.LatentMDP(
+        grid["transitions"],
+        np.ones((2, 64, 4, 1)),
+        initial=grid["initial"],
+        horizon=horizon,
+        reward_values=[0.0],
+    )
+    policy = lm.MarkovPolicy(np.broadcast_to(grid["behaviour"], (horizon, 64, 4)))
+    logs = lm.simulate(model, policy, 1000, rng=horizon)
+    fit = lm.EM(n_contexts=2).fit(logs.without_contexts(), rng=0)
+    assert lm.clustering_accuracy(logs.contexts, fit.labels) >= accuracy

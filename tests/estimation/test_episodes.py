@@ -57,11 +57,11 @@ def test_expected_counts_agree_with_enumeration(contexts: int) -> None:
     model = random_model(contexts, contexts=contexts, states=3, horizon=3)
     logs = mixed_logs(model)
     episodes = Episodes(logs)
-    found = episodes.expected_counts(*tables(model, episodes))
+    found, log_likelihood = episodes.expected_counts(*tables(model, episodes))
     by_cell, by_first, total = enumerated(model, logs)
     np.testing.assert_allclose(found.by_cell, by_cell[episodes.cells], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.by_first, by_first, rtol=1e-9, atol=1e-9)
-    assert found.log_likelihood == pytest.approx(total, rel=1e-12)
+    assert log_likelihood == pytest.approx(total, rel=1e-12)
     by_episode = episodes.log_evidence(*tables(model, episodes))
     again = sum(float(g.counts @ e) for g, e in zip(episodes.groups, by_episode))
     assert again == pytest.approx(total, rel=1e-12)
@@ -102,12 +102,12 @@ def test_very_long_and_very_unlikely_episodes_do_not_underflow() -> None:
     for part in (logs, rare):
         episodes = Episodes([part])
         table, first = tables(model, episodes)
-        found = episodes.expected_counts(table, first)
+        found, log_likelihood = episodes.expected_counts(table, first)
         expected = 0.0
         for states, actions, rewards, _ in part:
             joint = np.log(model.observation_probs()[:, states[:-1], actions, states[1:], rewards])
             expected += np.logaddexp.reduce(np.log(0.5 / 40) + joint.sum(axis=1))
-        assert found.log_likelihood == pytest.approx(expected, rel=1e-12)
+        assert log_likelihood == pytest.approx(expected, rel=1e-12)
         assert found.by_cell.sum() == pytest.approx(part.n_steps)
 
 
@@ -116,11 +116,11 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     logs = [lm.simulate(model, lm.UniformPolicy(), 8000, rng=1).without_contexts()]
     episodes = Episodes(logs)
     assert len(episodes.groups[0].blocks) > 2
-    alone = episodes.expected_counts(*tables(model, episodes))
+    alone, log_likelihood = episodes.expected_counts(*tables(model, episodes))
     with Team(3) as team:
-        together = episodes.expected_counts(*tables(model, episodes), team)
+        together, same = episodes.expected_counts(*tables(model, episodes), team)
     assert np.array_equal(alone.by_cell, together.by_cell)
-    assert alone.log_likelihood == together.log_likelihood
+    assert log_likelihood == same
 
 
 @pytest.mark.parametrize("number", [2, 3, 5])
@@ -170,3 +170,15 @@ def test_no_training_fold_is_empty() -> None:
             )
             assert inside >= 1.0
             assert inside + outside == 2.0
+
+
+def test_given_shares_are_added_up_like_an_e_step() -> None:
+    """Several logs, some with multiplicities; the shares are those that a model gives."""
+    model = random_model(2, contexts=3, states=3, horizon=3)
+    logs = mixed_logs(model)
+    episodes = Episodes(logs)
+    shares = np.array([posterior(model, s, a, z) for part in logs for s, a, z, _ in part])
+    found = episodes.shared_out(logs, shares)
+    expected, _ = episodes.expected_counts(*tables(model, episodes))
+    np.testing.assert_allclose(found.by_cell, expected.by_cell, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.by_first, expected.by_first, rtol=1e-9, atol=1e-9)

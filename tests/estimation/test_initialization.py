@@ -7,7 +7,6 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.errors import TrajectoryError
-from latentmdp.fit import FitWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")
 
@@ -28,7 +27,7 @@ def data(
 def test_as_good_as_em_from_the_truth(seed: int) -> None:
     model, short, long = data(seed=seed)
     fit = lm.initialize(short, long, n_contexts=3, rng=seed)
-    truth = lm.EM(3, smoothing=0.0, shared_rewards=True).fit([short, long], start=model)
+    truth = lm.EM(3, pseudo_counts=0.0, shared_rewards=True).fit([short, long], start=model)
     assert lm.model_error(model, fit.model) < 1.1 * lm.model_error(model, truth.model)
     assert fit.responsibilities.shape == (len(long), 3)
     assert fit.converged
@@ -44,35 +43,6 @@ def test_rewards_that_differ_are_found_and_used() -> None:
     assert lm.clustering_accuracy(long.contexts, fit.labels) > best - 0.02
     told = lm.initialize(short, long, n_contexts=3, shared_rewards=True, rng=0)
     assert lm.clustering_accuracy(long.contexts, told.labels) < best - 0.1
-
-
-def test_the_number_of_contexts_is_found() -> None:
-    _, short, long = data(delta=0.5)
-    fit = lm.initialize(short, long, n_contexts="auto", rng=0)
-    selection = fit.selection
-    assert fit.model.n_contexts == selection.n_contexts == 3
-    assert selection.votes == {"held-out": 3, "BIC": 3, "ICL": 3, "spectrum": 3}
-    assert selection.statement == "Sure: every criterion says 3 contexts."
-    assert selection.candidates == (1, 2, 3, 4, 5)
-    assert selection.table().count("\n") == 6
-    assert (np.diff(selection.log_likelihood[:3]) > 0.0).all()
-
-
-def test_one_context_where_all_are_equal() -> None:
-    model, _, _ = data()
-    same = model.context(0).replace(horizon=40)
-    short = lm.simulate(same.replace(horizon=4), lm.UniformPolicy(), 30_000, rng=0)
-    long = lm.simulate(same, lm.UniformPolicy(), 2000, rng=1)
-    fit = lm.initialize(short, long, "auto", rng=0)
-    assert fit.model.n_contexts == 1
-    assert np.array_equal(fit.labels, np.zeros(2000))
-
-
-def test_a_limit_that_binds_is_said_aloud() -> None:
-    _, short, long = data(delta=0.5)
-    with pytest.warns(FitWarning, match="Not sure: 2 contexts, the most that were tried"):
-        fit = lm.initialize(short, long, "auto", max_contexts=2, rng=0)
-    assert fit.model.n_contexts == 2
 
 
 def test_long_episodes_alone_will_do() -> None:

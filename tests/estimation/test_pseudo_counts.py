@@ -1,4 +1,4 @@
-"""The strength of smoothing follows how much the contexts differ."""
+"""The pseudo-counts chosen follow how much the contexts differ."""
 
 import warnings
 
@@ -13,17 +13,17 @@ def chosen(delta: float, episodes: int) -> float:
     model = lm.make("separated", contexts=2, states=5, actions=2, horizon=30, delta=delta, rng=2)
     logs = lm.simulate(model, lm.UniformPolicy(), episodes, rng=0)
     em = lm.EM(2, shared_rewards=True)
-    return em.fit(logs.without_contexts(), start=model, rng=0).smoothing
+    return em.fit(logs.without_contexts(), start=model, rng=0).pseudo_counts
 
 
-def test_close_contexts_are_smoothed_more() -> None:
+def test_close_contexts_take_more() -> None:
     """Rows of a Dirichlet prior with k pseudo-counts deviate by about 1 / sqrt(k)."""
     far, near = chosen(1.0, 1000), chosen(0.25, 1000)
     assert far <= 16.0
     assert near >= 4.0 * far
 
 
-def test_transitions_and_rewards_are_smoothed_apart() -> None:
+def test_transitions_and_rewards_have_their_own() -> None:
     """Contexts that share what the other strength governs ask for much of one and little of it."""
     shared = lm.make("separated", contexts=2, states=5, actions=2, horizon=30, delta=1.0, rng=2)
     rng = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def test_transitions_and_rewards_are_smoothed_apart() -> None:
     for model in (shared, own):
         logs = lm.simulate(model, lm.UniformPolicy(), 500, rng=0).without_contexts()
         fit = lm.EM(2).fit(logs, start=model, rng=0)
-        strengths.append((fit.smoothing, fit.reward_smoothing))
+        strengths.append((fit.pseudo_counts, fit.reward_pseudo_counts))
     (of_moves, of_shared_rewards), (of_shared_moves, of_rewards) = strengths
     assert of_shared_rewards >= 4.0 * of_moves
     assert of_shared_moves >= 16.0 * of_rewards
@@ -57,7 +57,7 @@ def test_cross_validation_with_transitions_seen_once_stays_finite() -> None:
     assert np.isfinite(fit.model.packed()).all()
 
 
-def test_smoothing_pays_when_data_are_short() -> None:
+def test_pseudo_counts_pay_when_data_are_short() -> None:
     """The chosen strength has a smaller error than none at all, from the same start."""
     errors = []
     for seed in range(4):
@@ -70,9 +70,9 @@ def test_smoothing_pays_when_data_are_short() -> None:
                 lm.model_error(model, em.fit(logs, start=model, rng=0).model)
                 for em in (
                     lm.EM(2, shared_rewards=True),
-                    lm.EM(2, smoothing=0.0, shared_rewards=True),
+                    lm.EM(2, pseudo_counts=0.0, shared_rewards=True),
                 )
             ]
         )
-    smoothed, plain = np.mean(errors, axis=0)
-    assert smoothed < plain
+    chosen_strength, plain = np.mean(errors, axis=0)
+    assert chosen_strength < plain

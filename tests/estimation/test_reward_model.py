@@ -1,10 +1,14 @@
-"""The form of the rewards is found, against likelihoods of both forms."""
+"""What rewards depend on is found, against likelihoods of both reward models."""
 
 import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.estimation.reward_model import preferred_reward_form
+from latentmdp.estimation.reward_model import (
+    RewardStructure,
+    preferred_reward_model,
+    settle_rewards,
+)
 from latentmdp.testing import random_model
 
 
@@ -17,14 +21,14 @@ def with_rewards_of_the_next_state(seed: int) -> lm.LatentMDP:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_form_is_told_from_its_logs(seed: int) -> None:
+def test_each_reward_model_is_told_from_its_logs(seed: int) -> None:
     by_pair = random_model(seed, contexts=2, states=4, horizon=15)
     for model, form in (
         (by_pair, "state-action"),
         (with_rewards_of_the_next_state(seed), "transition"),
     ):
         logs = lm.simulate(model, lm.UniformPolicy(), 2_000, rng=seed)
-        assert preferred_reward_form(logs, np.eye(2)[logs.contexts]) == form
+        assert preferred_reward_model(logs, np.eye(2)[logs.contexts]) == form
 
 
 def test_the_gain_is_that_of_the_likelihood() -> None:
@@ -34,7 +38,7 @@ def test_the_gain_is_that_of_the_likelihood() -> None:
         logs = lm.simulate(model, lm.UniformPolicy(), episodes, rng=1)
         fits = {
             form: [
-                lm.EM(1, smoothing=0.0, reward_model=form).fit(logs[logs.contexts == m])
+                lm.EM(1, pseudo_counts=0.0, reward_model=form).fit(logs[logs.contexts == m])
                 for m in range(2)
             ]
             for form in ("state-action", "transition")
@@ -49,7 +53,7 @@ def test_the_gain_is_that_of_the_likelihood() -> None:
         seen_by_all -= 2 * lm.EM(1).fit(logs).n_parameters
         assert further <= seen_by_all
         price = 0.5 * seen_by_all * np.log(logs.n_steps)
-        assert (preferred_reward_form(logs, shares) == "transition") == (gain > price)
+        assert (preferred_reward_model(logs, shares) == "transition") == (gain > price)
 
 
 def test_merged_episodes_count_as_often_as_they_came() -> None:
@@ -58,10 +62,37 @@ def test_merged_episodes_count_as_often_as_they_came() -> None:
     merged = logs.deduplicate()
     assert len(merged) < len(logs)
     for some in (logs, merged):
-        assert preferred_reward_form(some, np.ones((len(some), 1))) == "transition"
+        assert preferred_reward_model(some, np.ones((len(some), 1))) == "transition"
 
 
 def test_contexts_that_explain_next_to_nothing_do_no_harm() -> None:
     logs = lm.simulate(with_rewards_of_the_next_state(1), lm.UniformPolicy(), 500, rng=0)
     shares = np.full((500, 2), [1.0, 1e-300])
-    assert preferred_reward_form(logs, shares) == "transition"
+    assert preferred_reward_model(logs, shares) == "transition"
+
+
+@pytest.mark.parametrize("rewards", ["shared", "own"])
+def test_whether_contexts_share_their_rewards_is_settled(rewards: str) -> None:
+    model = lm.make(
+        "separated", contexts=2, states=4, horizon=20, delta=1.0, rewards=rewards, rng=0
+    )
+    logs = [lm.simulate(model, lm.UniformPolicy(), 500, rng=0).without_contexts()]
+    said: list[str] = []
+    rng = np.random.default_rng(0)
+    found = settle_rewards(logs, 2, "auto", "auto", rng, report=said.append)
+    assert found == RewardStructure("state-action", shared=rewards == "shared")
+    assert said[0] == "rewards depend on the state and action"
+    assert ("rewards are shared" in said[1]) == (rewards == "shared")
+
+
+def test_what_is_given_about_rewards_stays() -> None:
+    """Nothing is fitted, and no random number is drawn, where nothing is left open."""
+    logs = [lm.simulate(random_model(0, horizon=5), lm.UniformPolicy(), 50, rng=0)]
+    rng, untouched = np.random.default_rng(0), np.random.default_rng(0)
+    for reward_model in ("state-action", "transition"):
+        for shared in (True, False):
+            found = settle_rewards(logs, 2, reward_model, shared, rng)
+            assert found == RewardStructure(reward_model, shared)
+    one_value = [lm.Trajectories.from_lists([[0, 1]], [[0]], [[0]])]
+    assert settle_rewards(one_value, 2, "auto", False, rng) == RewardStructure("state-action", True)
+    assert rng.random() == untouched.random()

@@ -4,7 +4,7 @@ import numpy as np
 
 import latentmdp as lm
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.estimation.pairs import PairMoments, context_points
+from latentmdp.estimation.starts import PairMoments, context_points
 
 
 def episodes_of(model: lm.LatentMDP, number: int, seed: int = 0) -> Episodes:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.estimation.termination import (
+from latentmdp.estimation import (
     continued,
     cut_short,
     final_states,

@@ -120,10 +120,10 @@ def changed(path, change, array=None):
 def test_a_field_that_came_later_keeps_its_default(outcome, tmp_path):
     file = tmp_path / "o.npz"
     outcome.save(file)
-    changed(file, lambda record: record["fit"].pop("reward_smoothing"))
+    changed(file, lambda record: record["fit"].pop("reward_pseudo_counts"))
     again = lm.load(file)
-    assert again.fit.reward_smoothing == 0.0
-    assert again.fit.smoothing == outcome.fit.smoothing
+    assert again.fit.reward_pseudo_counts == 0.0
+    assert again.fit.pseudo_counts == outcome.fit.pseudo_counts
 
 
 @pytest.mark.parametrize(

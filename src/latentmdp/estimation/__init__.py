@@ -1,6 +1,40 @@
-"""Learning a latent MDP from logs: maximum likelihood, the number of contexts, clustering."""
+"""Estimation of latent MDPs from logs: maximum likelihood, the number of contexts, clustering."""
 
+from latentmdp.estimation.clustering import SubspaceClustering, TrajectoryKMeans
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.initialization import initialize
+from latentmdp.estimation.n_contexts import MAX_CONTEXTS, choose_contexts, may_show_contexts
+from latentmdp.estimation.reward_model import (
+    RewardStructure,
+    preferred_reward_model,
+    require_reward_model,
+    settle_rewards,
+)
+from latentmdp.estimation.termination import (
+    continued,
+    cut_short,
+    final_states,
+    forbidding,
+    tried_pairs,
+)
+from latentmdp.fit import ContextSelection
 
-__all__ = ["EM", "initialize"]
+__all__ = [
+    "EM",
+    "MAX_CONTEXTS",
+    "ContextSelection",
+    "RewardStructure",
+    "SubspaceClustering",
+    "TrajectoryKMeans",
+    "choose_contexts",
+    "continued",
+    "cut_short",
+    "final_states",
+    "forbidding",
+    "initialize",
+    "may_show_contexts",
+    "preferred_reward_model",
+    "require_reward_model",
+    "settle_rewards",
+    "tried_pairs",
+]

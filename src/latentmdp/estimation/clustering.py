@@ -1,19 +1,68 @@
-"""The frame of pipelines that cluster whole trajectories and refine the clusters by EM."""
+"""Pipelines that cluster whole trajectories and refine the clusters by EM.
+
+Published methods, for comparison, with the interface of `EM`.
+
+`SubspaceClustering` [kausik2023]:
+
+1. Split every trajectory in two, so that its two halves are nearly independent given the context,
+   and estimate P_{n,i}(. | s, a), i = 1, 2, from each half of trajectory n.
+2. For each (s, a) take the span V of the top M eigenvectors of the symmetrised average over n of
+   P_{n,1} P_{n,2}^T, whose mean is sum_m w_m T_m T_m^T.
+3. dist(n, k) = sum over the (s, a) seen in all four halves of
+   <V^T (P_{n,1} - P_{k,1}), V^T (P_{n,2} - P_{k,2})>, an unbiased estimate of a squared distance,
+   weighted by visits, over the square root of their number: all pairs are about equally noisy.
+4. Spectral clustering of the trajectories by that distance.
+5. EM from the clusters' models; trajectories beyond those that were clustered are classified by it.
+
+The original leaves a quarter of a trajectory unused before each half to let the chain mix, and
+takes the largest distance over (s, a) in its proofs; halves and sums use all of the data.
+
+`TrajectoryKMeans`: trajectory n is embedded by its standardised innovations
+
+    u_n(x) = (N_n(x) - N_n(s, a) P(x)) / sqrt(N_n P(x)),    x = (s, a, s'),
+
+where P is the pooled model, projected on the leading singular vectors of all trajectories
+together. k-means groups the projections. Then models are estimated from the groups and every
+trajectory moves to the group under which it is likeliest, until nothing moves (classification EM,
+[celeux1992]); EM from those labels finishes.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
 
 from latentmdp._util import arrays
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.em import EM
+from latentmdp.estimation.starts import leading_eigenvectors
 from latentmdp.fit import Fit
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["ClusterThenEM", "Labels"]
+__all__ = ["ClusterThenEM", "Profiles", "SubspaceClustering", "TrajectoryKMeans", "profiles"]
 
-Labels = NDArray[np.int64]
+_MOST = 2000
+"""Distances are needed between all pairs: at most this many trajectories are clustered."""
+
+_CENTRINGS = 20
+"""Rounds of centring rows and columns in turn, where not all pairs of trajectories are known; with
+all known one round is exact."""
+
+_DIMENSIONS = 8
+"""Directions kept in the embedding: M contexts differ in M - 1, and each further one adds noise."""
+
+_BEGINNINGS = 10
+"""Runs of k-means, of which the best is kept."""
+
+_ROUNDS = 100
+"""Cap on the rounds of reassignment, which end by themselves when nothing moves."""
+
+_PSEUDO_COUNTS = 1.0
+"""Of the pooled model in each group's rows, so that no trajectory is impossible in any group."""
 
 
 class ClusterThenEM:
@@ -31,7 +80,7 @@ class ClusterThenEM:
         self.n_contexts = arrays.positive_integer("n_contexts", n_contexts)
         self.em = EM(self.n_contexts) if em is None else em
 
-    def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Labels:
+    def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM."""
         raise NotImplementedError
 
@@ -39,3 +88,170 @@ class ClusterThenEM:
         """Cluster, then EM from the clusters."""
         generator = as_generator(rng)
         return self.em.fit(logs, start=self.cluster(logs, generator), rng=generator)
+
+
+class Profiles(NamedTuple):
+    """Counts of the transitions x = (s, a, s') that occur, per episode and half of it.
+
+    `halves` are two (N, X) matrices, and `row` (X,) numbers the (s, a) of each transition that
+    occurs.
+    """
+
+    halves: tuple[sp.csr_matrix, sp.csr_matrix]
+    row: Integers
+
+
+def profiles(logs: Trajectories) -> Profiles:
+    """Count transitions in the first and the second half of every episode."""
+    episode, codes = logs.steps().episode, logs.cells(("state", "action", "next_state"))
+    cells, column = np.unique(codes, return_inverse=True)
+    late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]
+    shape = (len(logs), cells.size)
+    halves = [
+        sp.csr_matrix((np.ones(chosen.sum()), (episode[chosen], column[chosen])), shape=shape)
+        for chosen in (~late, late)
+    ]
+    _, row = np.unique(cells // logs.n_states, return_inverse=True)
+    return Profiles((halves[0], halves[1]), row)
+
+
+class SubspaceClustering(ClusterThenEM):
+    """The pipeline of Kausik, Tan and Tewari, with the interface of `EM`.
+
+    Parameters are those of `ClusterThenEM`.
+    """
+
+    def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
+        """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
+        generator = as_generator(rng)
+        chosen = np.arange(len(logs))
+        if len(logs) > _MOST:
+            chosen = np.sort(generator.choice(len(logs), _MOST, replace=False))
+        distances, known = _distances(profiles(logs[chosen]), self.n_contexts)
+        if not known.any():
+            raise TrajectoryError(
+                "no two episodes visit a common (state, action) in both of their halves: "
+                "the episodes are too short for subspace clustering"
+            )
+        labels = np.full(len(logs), -1, dtype=np.int64)
+        labels[chosen] = _spectral_clusters(distances, known, self.n_contexts, generator)
+        return labels
+
+    def fit(self, logs: Trajectories, *, rng: RNGLike = None) -> Fit:
+        """Cluster, then EM from the clusters; the rest begins without a label."""
+        generator = as_generator(rng)
+        labels = self.cluster(logs, generator)
+        shares = np.zeros((len(logs), self.n_contexts))
+        shares[labels >= 0, labels[labels >= 0]] = 1.0
+        return self.em.fit(logs, start=shares, rng=generator)
+
+
+def _distances(seen: Profiles, rank: int) -> tuple[Floats, Flags]:
+    """Standardised distances (N, N), and which pairs of trajectories have a common (s, a)."""
+    N = seen.halves[0].shape[0]
+    total, number = np.zeros((N, N)), np.zeros((N, N))
+    first, second = (half.tocsc() for half in seen.halves)
+    for row in range(int(seen.row[-1]) + 1):
+        columns = np.flatnonzero(seen.row == row)
+        one, two = first[:, columns].toarray(), second[:, columns].toarray()
+        both = np.flatnonzero((one.sum(axis=1) > 0) & (two.sum(axis=1) > 0))
+        if both.size < 2:
+            continue
+        P1, P2 = arrays.normalised(one[both]), arrays.normalised(two[both])
+        moment = P1.T @ P2
+        V = leading_eigenvectors(moment + moment.T, rank)[1]
+        inner = (P1 @ V) @ (P2 @ V).T
+        own = np.diag(inner)
+        pairs = np.ix_(both, both)
+        visits = np.sqrt(one[both].sum(axis=1) * two[both].sum(axis=1))
+        weight = np.minimum.outer(visits, visits)
+        total[pairs] += weight * (own[:, None] + own[None, :] - inner - inner.T)
+        number[pairs] += 1.0
+    np.fill_diagonal(number, 0.0)
+    known = number > 0.0
+    return np.divide(total, np.sqrt(number), out=np.zeros((N, N)), where=known), known
+
+
+def _spectral_clusters(
+    distances: Floats, known: Flags, number: int, rng: np.random.Generator
+) -> Integers:
+    """k-means on the leading M - 1 coordinates of classical scaling.
+
+    Double centring removes each trajectory's own noise, the same in a whole row of distances,
+    which would otherwise lead the spectrum. Pairs never compared are taken as average.
+    """
+    from scipy.cluster.vq import kmeans2
+
+    shares = known.sum(axis=1, keepdims=True)
+    centred = np.where(known, distances, 0.0)
+    for _ in range(_CENTRINGS):
+        centred -= np.where(known, centred.sum(axis=1, keepdims=True) / np.maximum(shares, 1), 0.0)
+        centred = centred.T
+    values, vectors = leading_eigenvectors(-0.5 * (centred + centred.T), max(number - 1, 1))
+    points = vectors * np.sqrt(np.maximum(values, 0.0))
+    _, labels = kmeans2(points, number, minit="++", rng=rng, iter=50)
+    return np.asarray(labels, dtype=np.int64)
+
+
+class TrajectoryKMeans(ClusterThenEM):
+    """k-means on embedded trajectories and likelihood reassignment, with the interface of `EM`.
+
+    Parameters are those of `ClusterThenEM`.
+    """
+
+    def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
+        """Labels of the trajectories before EM."""
+        generator = as_generator(rng)
+        seen = profiles(logs)
+        counts = (seen.halves[0] + seen.halves[1]).tocsr()
+        pooled = _rows_normalised(np.asarray(counts.sum(axis=0), dtype=np.float64), seen)[0]
+        labels = _k_means(_embedded(counts, pooled, seen), self.n_contexts, generator)
+        return _reassigned(labels, counts, pooled, seen, self.n_contexts)
+
+
+def _by_pair(seen: Profiles) -> sp.csr_matrix:
+    """(X, rows): counts of transitions times this are counts of (s, a)."""
+    return sp.csr_matrix((np.ones(seen.row.size), (np.arange(seen.row.size), seen.row)))
+
+
+def _rows_normalised(counts: Floats, seen: Profiles) -> Floats:
+    """Each row of (K, X) counts divided by its totals over s'."""
+    totals = np.asarray(counts @ _by_pair(seen))[:, seen.row]
+    return np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0.0)
+
+
+def _embedded(counts: sp.csr_matrix, pooled: Floats, seen: Profiles) -> Floats:
+    expected = (counts @ _by_pair(seen)).toarray()[:, seen.row] * pooled
+    lengths = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
+    innovations = (counts.toarray() - expected) / np.sqrt(lengths * pooled)
+    _, _, axes = np.linalg.svd(innovations.T @ innovations, hermitian=True)
+    return np.asarray(innovations @ axes[:_DIMENSIONS].T)
+
+
+def _k_means(points: Floats, number: int, rng: np.random.Generator) -> Integers:
+    """The best of several k-means runs."""
+    from scipy.cluster.vq import kmeans2
+
+    best, least = np.zeros(len(points), dtype=np.int64), np.inf
+    for _ in range(_BEGINNINGS):
+        centres, labels = kmeans2(points, number, minit="++", rng=rng, iter=50)
+        inertia = float(np.sum((points - centres[labels]) ** 2))
+        if inertia < least:
+            best, least = np.asarray(labels, dtype=np.int64), inertia
+    return best
+
+
+def _reassigned(
+    labels: Integers, counts: sp.csr_matrix, pooled: Floats, seen: Profiles, number: int
+) -> Integers:
+    """Move trajectories to the likeliest group until nothing moves."""
+    for _ in range(_ROUNDS):
+        group = sp.csr_matrix(
+            (np.ones(labels.size), (labels, np.arange(labels.size))), shape=(number, labels.size)
+        )
+        models = _rows_normalised((group @ counts).toarray() + _PSEUDO_COUNTS * pooled, seen)
+        moved = np.asarray((counts @ np.log(models).T).argmax(axis=1)).ravel()
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
+    return labels

@@ -1,17 +1,38 @@
 """Maximum likelihood for latent MDPs: expectation-maximisation over whole episodes.
 
-The E-step is one compiled pass over the merged episodes (`episodes`, `mixture`), the M-step
-normalises counts, SQUAREM accelerates (`squarem`). The best of several starts is kept: pair
-moments (`pairs`) first, random ones around the pooled model after them. Rows are smoothed towards
-the pooled model, by default as strongly as predicts held-out episodes best (`smoothing`). Batch
-version of the update in [kwon2021, Alg. 3].
+For episodes i with first state s and cells c_1..c_L (`episodes`), the objective is the
+log-likelihood of the mixture plus the log-prior of the pseudo-counts (`likelihood`),
+
+    sum_i log sum_m w_m nu_m(s) prod_t P_m(c_t) + sum over rows and contexts k <pooled row, log row>
+
+E-step    q_i(m) = p(m | episode i), and the expected counts N_m(x) of cells and N_m(s) of first
+          states: every episode counts q_i(m) times in context m.
+M-step    each row becomes (N_m(row) + k pooled row) / (sum N_m(row) + k), nu_m likewise from
+          N_m(s), and w_m the share of the episodes; what is given, or shared, stays.
+
+One E-step and one M-step are an *EM map*; it never lowers the objective. SQUAREM [varadhan2008]
+accelerates: two maps x1 = F(x0), x2 = F(x1) give r = x1 - x0 and v = (x2 - x1) - r, and the step
+length a = ||r|| / ||v|| extrapolates to
+
+    x' = x0 + 2 a r + a^2 v            (a = 1 is x2 itself).
+
+x' is accepted only if its objective is at least that of x1; otherwise the iteration goes on from
+x1, so the objective never falls. The iteration stops when one map gains less than the tolerance.
+
+The best of several starts is kept (`starts`: pair moments first, random ones around the pooled
+model after them). Then it is settled whether contexts have initial distributions of their own, by
+BIC, and how many pseudo-counts to take, by held-out likelihood (`pseudo_counts`), and EM climbs to
+the end. This is the batch version of the update in [kwon2021, Alg. 3].
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeGuard
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,35 +41,48 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.engines.threads import Team
-from latentmdp.estimation.checks import check_data, is_word, known_initial, known_weights, warn
-from latentmdp.estimation.encoding import checked_logs
-from latentmdp.estimation.episodes import Episodes
-from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters, Smoothing, Structure
-from latentmdp.estimation.pairs import MAX_CELLS
-from latentmdp.estimation.parameters import (
+from latentmdp.errors import TrajectoryError
+from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
+from latentmdp.estimation.likelihood import (
+    MixtureLikelihood,
+    Parameters,
+    PseudoCounts,
     SharedRewards,
+    Structure,
+    model_from_parameters,
     parameters_from_model,
-    parameters_from_shares,
     reward_values_of,
-    to_model,
 )
-from latentmdp.estimation.pseudo_counts import choose_smoothing
-from latentmdp.estimation.squarem import Ascent, squarem
-from latentmdp.estimation.starts import own_starts, pair_starts, random_start
-from latentmdp.fit import Fit, shares_of
-from latentmdp.model import LatentMDP
+from latentmdp.estimation.pseudo_counts import choose_pseudo_counts
+from latentmdp.estimation.starts import own_starts
+from latentmdp.fit import Fit, FitWarning, shares_of
+from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["EM"]
+__all__ = ["EM", "Ascent", "climb", "squarem", "starting_points"]
 
 Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
 
-_FIRST_SMOOTHING = 1.0
+_FIRST_PSEUDO_COUNTS = PseudoCounts(1.0, 1.0)
+"""What starts are compared with before "auto" has chosen: one observation of the pooled row, so
+that rows with hardly any data cannot decide which start is best."""
+
 _LOOSE = 20.0
+"""Starts are compared at this multiple of the tolerance: they only have to be ranked, and the best
+of them alone climbs to the end."""
+
+_CHOICE_TOLERANCE = 5.0
+"""Fits that choose the pseudo-counts stop at this multiple of the tolerance: held-out scores that
+differ by less than a nat are alike, see `pseudo_counts`."""
+
+_FIRST_STEP = 4.0
+"""The longest step of SQUAREM at first. It grows fourfold when it was too short and shrinks when
+an extrapolation is refused [varadhan2008]: a refusal costs one map."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class EM:
-    """Fit a latent MDP to logs by (smoothed) maximum likelihood.
+    """Fit a latent MDP to logs by maximum likelihood, or its mode under pseudo-counts.
 
     Parameters
     ----------
@@ -56,11 +90,11 @@ class EM:
         M.
     restarts
         Number of starts; the one with the highest objective is kept.
-    smoothing : "auto" or float
+    pseudo_counts : "auto" or float
         Pseudo-counts of the pooled model in every row; "auto" takes the strengths, one for
         transitions and one for rewards, that predict held-out episodes best.
-    reward_smoothing : None or float
-        Pseudo-counts in rows of rewards, if not those of `smoothing`.
+    reward_pseudo_counts : None or float
+        Pseudo-counts in rows of rewards, if not those of `pseudo_counts`.
     shared_rewards
         Whether all contexts have the same rewards. Rewards then say nothing about the context.
     reward_model : "state-action" or "transition"
@@ -78,43 +112,52 @@ class EM:
         Threads to use; None takes all cores. The result does not depend on it.
     """
 
-    def __init__(
-        self,
-        n_contexts: int,
-        *,
-        restarts: int = 10,
-        smoothing: float | Literal["auto"] = "auto",
-        reward_smoothing: float | None = None,
-        shared_rewards: bool = False,
-        reward_model: Literal["state-action", "transition"] = "state-action",
-        weights: ArrayLike | None = None,
-        initial: ArrayLike | Literal["shared", "own"] | None = None,
-        tolerance: float = 1e-3,
-        max_iter: int = 2000,
-        threads: int | None = None,
-    ) -> None:
-        self.n_contexts = arrays.positive_integer("n_contexts", n_contexts)
-        self.restarts = arrays.positive_integer("restarts", restarts)
-        self.max_iter = arrays.positive_integer("max_iter", max_iter)
-        word = isinstance(smoothing, str)
-        if (word and smoothing != "auto") or not (word or 0.0 <= float(smoothing) < np.inf):
-            raise ValueError(f'smoothing must be "auto" or not negative, got {smoothing!r}')
-        if reward_smoothing is not None and (word or not 0.0 <= float(reward_smoothing) < np.inf):
+    n_contexts: int
+    _: KW_ONLY
+    restarts: int = 10
+    pseudo_counts: float | Literal["auto"] = "auto"
+    reward_pseudo_counts: float | None = None
+    shared_rewards: bool = False
+    reward_model: RewardModel = "state-action"
+    weights: ArrayLike | None = None
+    initial: ArrayLike | Literal["shared", "own"] | None = None
+    tolerance: float = 1e-3
+    max_iter: int = 2000
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("n_contexts", "restarts", "max_iter"):
+            self._set(name, arrays.positive_integer(name, getattr(self, name)))
+        given, of_rewards = self.pseudo_counts, self.reward_pseudo_counts
+        word = isinstance(given, str)
+        if (word and given != "auto") or not (word or 0.0 <= float(given) < np.inf):
+            raise ValueError(f'pseudo_counts must be "auto" or not negative, got {given!r}')
+        if of_rewards is not None and (word or not 0.0 <= float(of_rewards) < np.inf):
             raise ValueError(
-                "reward_smoothing must not be negative, and goes with a number as smoothing; got "
-                f"{reward_smoothing!r} with smoothing={smoothing!r}"
+                "reward_pseudo_counts must not be negative, and goes with a number as "
+                f"pseudo_counts; got {of_rewards!r} with pseudo_counts={given!r}"
             )
-        if reward_model not in ("state-action", "transition"):
+        if self.reward_model not in ("state-action", "transition"):
             raise ValueError(
-                f'reward_model must be "state-action" or "transition", got {reward_model!r}'
+                f'reward_model must be "state-action" or "transition", got {self.reward_model!r}'
             )
-        if not tolerance > 0.0:
-            raise ValueError(f"tolerance must be positive, got {tolerance}")
-        self.smoothing, self.reward_smoothing = smoothing, reward_smoothing
-        self.tolerance, self.threads = float(tolerance), threads
-        self.shared_rewards, self.reward_model = bool(shared_rewards), reward_model
-        self.weights = None if weights is None else known_weights(weights, self.n_contexts)
-        self.initial = initial
+        if not self.tolerance > 0.0:
+            raise ValueError(f"tolerance must be positive, got {self.tolerance}")
+        if self.weights is not None:
+            self._set("weights", _known_weights(self.weights, self.n_contexts))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        """The settings that differ from the defaults."""
+        shown = [str(self.n_contexts)]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is not field.default:
+                value = value.tolist() if isinstance(value, np.ndarray) else value
+                shown += [f"{field.name}={value!r}"] if value != field.default else []
+        return f"EM({', '.join(shown)})"
 
     def fit(
         self,
@@ -143,79 +186,110 @@ class EM:
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
-            problem = _Problem(self, parts, _models(start), team)
-            check_data(problem.likelihood)
-            first = problem.likelihood.smoothed(self.first_smoothing())
-            runs = [problem.climb(first, x, _LOOSE) for x in problem.starts(start, generator)]
-            return problem.finish(runs, generator, began)
-
-    def first_smoothing(self) -> Smoothing:
-        """The strengths given, or those to begin with."""
-        if self.smoothing == "auto":
-            return Smoothing(_FIRST_SMOOTHING, _FIRST_SMOOTHING)
-        of_rewards = self.smoothing if self.reward_smoothing is None else self.reward_smoothing
-        return Smoothing(float(self.smoothing), float(of_rewards))
-
-
-class _Problem:
-    """One call of `fit`: the logs as a likelihood, and the steps towards its maximum."""
-
-    def __init__(
-        self, settings: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team
-    ) -> None:
-        self.settings, self.logs = settings, logs
-        self.reward_values = reward_values_of([*logs, *models])
-        S, A = (max(getattr(x, n) for x in (*logs, *models)) for n in ("n_states", "n_actions"))
-        sizes = (S, A, self.reward_values.size)
-        joint = settings.reward_model == "transition"
-        shared = settings.shared_rewards or sizes[2] == 1
-        self.shared = SharedRewards(logs, sizes, joint) if shared else None
-        structure = Structure(
-            settings.n_contexts,
-            joint=joint,
-            shared_initial=is_word(settings.initial, None, "shared"),
-            weights=settings.weights,
-            initial=known_initial(settings.initial, settings.n_contexts, S),
+            problem = _problem(self, parts, _models(start), team)
+            for message in _warnings_before(problem.likelihood):
+                warnings.warn(message, FitWarning, stacklevel=2)
+            starts = list(self._starts(problem, start, generator))
+            likelihood = problem.likelihood.with_pseudo_counts(self._first_pseudo_counts())
+            runs = [self._climb(likelihood, point, _LOOSE) for point in starts]
+            best = max(runs, key=lambda run: run.objective)
+            likelihood, point, history = self._settled(likelihood, best, generator)
+            last = self._climb(likelihood, point)
+            counts, log_likelihood = _e_step(likelihood, last.point)
+            for message in self._warnings_after(last, counts):
+                warnings.warn(message, FitWarning, stacklevel=2)
+        shared = problem.shared
+        model = model_from_parameters(likelihood, last.point, problem.reward_values, shared)
+        return Fit(
+            model=model,
+            responsibilities=shares_of(model, parts),
+            log_likelihood=log_likelihood + (0.0 if shared is None else shared.log_likelihood()),
+            converged=last.converged,
+            history=tuple(history + last.history),
+            n_iter=last.n_maps,
+            pseudo_counts=likelihood.pseudo_counts.transitions,
+            reward_pseudo_counts=likelihood.pseudo_counts.rewards,
+            n_parameters=likelihood.n_parameters + (0 if shared is None else shared.n_parameters),
+            seconds=time.perf_counter() - began,
         )
-        episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
-        self.likelihood = MixtureLikelihood(episodes, structure, Smoothing(0.0, 0.0), team)
 
-    def starts(
-        self, start: Start | Sequence[Start], rng: np.random.Generator
+    def _first_pseudo_counts(self) -> PseudoCounts:
+        """The strengths given, or those to begin with."""
+        if self.pseudo_counts == "auto":
+            return _FIRST_PSEUDO_COUNTS
+        of_rewards = self.reward_pseudo_counts
+        of_rewards = self.pseudo_counts if of_rewards is None else of_rewards
+        return PseudoCounts(float(self.pseudo_counts), float(of_rewards))
+
+    def _climb(
+        self, likelihood: MixtureLikelihood, start: Parameters, loose: float = 1.0
+    ) -> Ascent:
+        return climb(likelihood, start, loose * self.tolerance, self.max_iter)
+
+    def _settled(
+        self, likelihood: MixtureLikelihood, best: Ascent, rng: np.random.Generator
+    ) -> tuple[MixtureLikelihood, Parameters, list[float]]:
+        """Settle the initial distributions and the pseudo-counts, from the best start's end.
+
+        Returns the likelihood to climb, where to climb from, and the history that counts: none
+        where the objective has changed.
+        """
+        point, history = best.point, best.history
+        if self.initial is None:
+            counts, _ = _e_step(likelihood, point)
+            if likelihood.prefers_own_initial(counts.by_first):
+                likelihood, history = likelihood.with_own_initial(), []
+                point = self._climb(likelihood, point, _LOOSE).point
+        if self.pseudo_counts == "auto" and self.n_contexts > 1:
+            chosen = choose_pseudo_counts(
+                likelihood,
+                point,
+                rng,
+                lambda some, start: self._climb(some, start, _CHOICE_TOLERANCE).point,
+            )
+            likelihood, history = likelihood.with_pseudo_counts(chosen), []
+        return likelihood, point, history
+
+    def _warnings_after(self, last: Ascent, counts: ExpectedCounts) -> Iterator[str]:
+        """What the caller should know about the end of the climb."""
+        if not last.converged:
+            yield (
+                f"not converged after max_iter={self.max_iter} maps: the last gained more "
+                f"than tolerance={self.tolerance:g}"
+            )
+        episodes = counts.by_first.sum(axis=0)
+        if episodes.min() < 1.0:
+            yield (
+                f"context {episodes.argmin()} explains less than one episode: fewer than "
+                f"n_contexts={self.n_contexts} contexts may do"
+            )
+
+    def _starts(
+        self, problem: _Problem, start: Start | Sequence[Start], rng: np.random.Generator
     ) -> Iterator[Parameters]:
         """The points to climb from."""
-        if self.settings.n_contexts == 1:
-            yield self.likelihood.pooled()
-        elif start is None or isinstance(start, str):
-            yield from self._own_starts(start, rng)
+        likelihood = problem.likelihood
+        if start is None or isinstance(start, str):
+            yield from starting_points(likelihood, self.restarts, rng, start)
+        elif self.n_contexts == 1:
+            yield from starting_points(likelihood, 1, rng)
         elif _is_list(start):
             for one in start:
-                yield from self.starts(one, rng)
+                yield from self._starts(problem, one, rng)
         elif isinstance(start, LatentMDP | Fit):
             (model,) = _models(start)
             self._require_contexts("the start", model.n_contexts)
-            for part in self.logs:
+            for part in problem.logs:
                 part.validate(model)
-            yield parameters_from_model(self.likelihood, model)
+            yield parameters_from_model(likelihood, model)
         else:
-            shares = self._shares(np.asarray(start))
-            yield parameters_from_shares(self.likelihood, self.logs, shares)
+            shares = self._shares(np.asarray(start), sum(len(part) for part in problem.logs))
+            counts = likelihood.episodes.shared_out(problem.logs, shares)
+            yield _m_step(likelihood, counts)
 
-    def _own_starts(self, kind: str | None, rng: np.random.Generator) -> list[Parameters]:
-        if kind not in (None, "pairs", "random"):
-            raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
-        number = self.settings.restarts
-        if kind is None:
-            return own_starts(self.likelihood, number, rng)
-        if kind == "random":
-            return [random_start(self.likelihood, rng) for _ in range(number)]
-        found = pair_starts(self.likelihood, number, rng)
-        if not found:
-            raise ValueError(f'start="pairs" needs at most {MAX_CELLS} distinct transitions')
-        return found
-
-    def _shares(self, given: NDArray[np.generic]) -> Floats:
-        N, M = sum(len(part) for part in self.logs), self.settings.n_contexts
+    def _shares(self, given: NDArray[np.generic], episodes: int) -> Floats:
+        """p(m | episode) as the caller gives it, by labels or by responsibilities."""
+        N, M = episodes, self.n_contexts
         if given.ndim == 1 and given.dtype.kind in "iu":
             self._require_contexts("labels", int(given.max(initial=0)) + 1, at_most=True)
             given = np.eye(M)[given]
@@ -226,67 +300,160 @@ class _Problem:
         return given.astype(np.float64)
 
     def _require_contexts(self, what: str, number: int, at_most: bool = False) -> None:
-        M = self.settings.n_contexts
+        M = self.n_contexts
         if number > M or (number < M and not at_most):
             raise ValueError(f"{what} has {number} contexts, n_contexts is {M}")
 
-    def climb(self, likelihood: MixtureLikelihood, start: Parameters, loose: float = 1.0) -> Ascent:
-        """SQUAREM from `start`, with `loose` times the tolerance."""
-        settings = self.settings
-        return squarem(
-            likelihood.step,
-            likelihood.repair,
-            start,
-            loose * settings.tolerance,
-            settings.max_iter,
-        )
 
-    def finish(self, runs: list[Ascent], rng: np.random.Generator, began: float) -> Fit:
-        """Choose what is left to choose, climb to the end and report."""
-        settings = self.settings
-        best = max(runs, key=lambda run: run.objective)
-        point, history = best.point, best.history
-        likelihood = self.likelihood.smoothed(settings.first_smoothing())
-        if settings.initial is None and likelihood.prefers_own_initial(point):
-            likelihood, history = likelihood.with_own_initial(), []
-            point = self.climb(likelihood, point, _LOOSE).point
-        if settings.smoothing == "auto" and settings.n_contexts > 1:
-            cap = settings.max_iter
-            chosen = choose_smoothing(likelihood, point, rng, 5 * settings.tolerance, cap)
-            likelihood, history = likelihood.smoothed(chosen), []
-        last = self.climb(likelihood, point)
-        if not last.converged:
-            warn(
-                f"not converged after max_iter={settings.max_iter} maps: the last gained more "
-                f"than tolerance={settings.tolerance:g}"
-            )
-        return self._report(likelihood, last, history, began)
+class Ascent(NamedTuple):
+    """Where a climb ended; `history` is the objective along it and never falls."""
 
-    def _report(
-        self, likelihood: MixtureLikelihood, last: Ascent, history: list[float], began: float
-    ) -> Fit:
-        expected = likelihood.expected_counts(last.point)
-        lightest = expected.by_first.sum(axis=0)
-        if lightest.min() < 1.0:
-            warn(
-                f"context {lightest.argmin()} explains less than one episode: fewer than "
-                f"n_contexts={self.settings.n_contexts} contexts may do"
-            )
-        model = to_model(likelihood, last.point, self.reward_values, self.shared)
-        constant = 0.0 if self.shared is None else self.shared.log_likelihood()
-        return Fit(
-            model=model,
-            responsibilities=shares_of(model, self.logs),
-            log_likelihood=expected.log_likelihood + constant,
-            converged=last.converged,
-            history=tuple(history + last.history),
-            n_iter=last.n_maps,
-            smoothing=likelihood.smoothing.transitions,
-            reward_smoothing=likelihood.smoothing.rewards,
-            n_parameters=likelihood.n_parameters
-            + (0 if self.shared is None else self.shared.n_parameters),
-            seconds=time.perf_counter() - began,
-        )
+    point: Parameters
+    objective: float
+    history: list[float]
+    converged: bool
+    n_maps: int
+
+
+def climb(
+    likelihood: MixtureLikelihood, start: Parameters, tolerance: float, max_maps: int
+) -> Ascent:
+    """EM from `start`, accelerated, until one map gains less than `tolerance`."""
+    em_map = partial(_em_map, likelihood)
+    return squarem(em_map, likelihood.repaired, start, tolerance, max_maps)
+
+
+def starting_points(
+    likelihood: MixtureLikelihood, number: int, rng: np.random.Generator, kind: str | None = None
+) -> list[Parameters]:
+    """The points of `own_starts`: one M-step from each."""
+    return [_m_step(likelihood, counts) for counts in own_starts(likelihood, number, rng, kind)]
+
+
+def _em_map(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[Parameters, float]:
+    """One EM map, and the objective at the parameters it was given."""
+    counts, log_likelihood = _e_step(likelihood, parameters)
+    return _m_step(likelihood, counts), log_likelihood + likelihood.log_prior(parameters)
+
+
+def _e_step(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[ExpectedCounts, float]:
+    """N_m(x) and N_m(s) under p(m | episode), and the log-likelihood, in one compiled pass."""
+    table, first = likelihood.tables(parameters)
+    return likelihood.episodes.expected_counts(table, first, likelihood.team)
+
+
+def _m_step(likelihood: MixtureLikelihood, counts: ExpectedCounts) -> Parameters:
+    """The parameters that maximise the expected log-likelihood plus the log-prior."""
+    blocks = [
+        rows.normalised(rows.incidence @ counts.by_cell + k * rows.pooled[:, None])
+        for rows, k in zip(likelihood.rows, likelihood.strengths)
+    ]
+    initial = likelihood.settled_initial
+    if initial is None:
+        initial = counts.by_first + likelihood.strengths[0] * likelihood.pooled_first[:, None]
+        initial = initial / initial.sum(axis=0)
+    weights = likelihood.structure.weights
+    if weights is None:
+        episodes = counts.by_first.sum(axis=0)
+        weights = episodes / episodes.sum()
+    return (*blocks, initial, weights)
+
+
+def squarem(
+    step: Callable[[Parameters], tuple[Parameters, float]],
+    repair: Callable[[Parameters, Parameters], Parameters],
+    start: Parameters,
+    tolerance: float,
+    max_maps: int,
+) -> Ascent:
+    """Iterate `step` from `start`, with extrapolation, until one map gains less than `tolerance`.
+
+    Parameters
+    ----------
+    step
+        x -> (F(x), objective at x), for a map F that never lowers the objective.
+    repair
+        (x', x2) -> a valid point near x'; x2 is valid and close.
+    max_maps
+        Cap on the number of maps; reaching it is not convergence.
+    """
+    x0, (x1, here) = start, step(start)
+    history, n_maps, longest = [here], 1, _FIRST_STEP
+    while n_maps < max_maps:
+        x2, ahead = step(x1)
+        n_maps += 1
+        if not ahead - here >= tolerance:
+            if ahead >= here:
+                return Ascent(x1, ahead, [*history, ahead], True, n_maps)
+            return Ascent(x0, here, history, True, n_maps)
+        length = _step_length(x0, x1, x2, longest)
+        if length > 1.0 and n_maps < max_maps:
+            candidate = repair(_extrapolated(x0, x1, x2, length), x2)
+            beyond, value = step(candidate)
+            n_maps += 1
+            if np.isfinite(value) and value >= ahead:
+                longest *= 4.0 if length == longest else 1.0
+                x0, x1, here = candidate, beyond, value
+                history.append(here)
+                continue
+            longest = max(_FIRST_STEP, longest / 4.0)
+        x0, x1, here = x1, x2, ahead
+        history.append(here)
+    return Ascent(x0, here, history, False, n_maps)
+
+
+def _step_length(x0: Parameters, x1: Parameters, x2: Parameters, longest: float) -> float:
+    first = sum(float(np.sum((b - a) ** 2)) for a, b in zip(x0, x1))
+    second = sum(float(np.sum((c - 2.0 * b + a) ** 2)) for a, b, c in zip(x0, x1, x2))
+    if second == 0.0:
+        return 1.0
+    return float(np.clip(np.sqrt(first / second), 1.0, longest))
+
+
+def _extrapolated(x0: Parameters, x1: Parameters, x2: Parameters, length: float) -> Parameters:
+    return tuple(
+        a + 2.0 * length * (b - a) + length**2 * (c - 2.0 * b + a) for a, b, c in zip(x0, x1, x2)
+    )
+
+
+class _Problem(NamedTuple):
+    """The logs as a likelihood, and what the model needs beside its parameters."""
+
+    logs: list[Trajectories]
+    likelihood: MixtureLikelihood
+    reward_values: Floats
+    shared: SharedRewards | None
+
+
+def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> _Problem:
+    """The likelihood that the settings ask for, without pseudo-counts.
+
+    A start may know of more states than the logs.
+    """
+    known: list[Trajectories | LatentMDP] = [*logs, *models]
+    reward_values = reward_values_of(known)
+    S, A = max(x.n_states for x in known), max(x.n_actions for x in known)
+    sizes = (S, A, reward_values.size)
+    shared = em.shared_rewards or reward_values.size == 1
+    structure = Structure(
+        em.n_contexts,
+        reward_model=em.reward_model,
+        shared_initial=em.initial is None or _is_word(em.initial, "shared"),
+        weights=None if em.weights is None else np.asarray(em.weights),
+        initial=_known_initial(em.initial, em.n_contexts, S),
+    )
+    episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
+    return _Problem(
+        logs,
+        MixtureLikelihood(episodes, structure, PseudoCounts(0.0, 0.0), team),
+        reward_values,
+        SharedRewards(logs, sizes, em.reward_model) if shared else None,
+    )
+
+
+def _is_word(value: object, *words: str) -> bool:
+    """Whether `value`, which may be an array, is one of these words."""
+    return isinstance(value, str) and value in words
 
 
 def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
@@ -303,3 +470,72 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
         if isinstance(one, LatentMDP | Fit):
             found.append(one.model if isinstance(one, Fit) else one)
     return found
+
+
+def _known_weights(weights: ArrayLike, n_contexts: int) -> Floats:
+    """Check weights that the caller knows."""
+    values = arrays.as_floats("weights", weights)
+    if values.shape != (n_contexts,) or values.min() < 0.0 or abs(values.sum() - 1.0) > 1e-9:
+        raise ValueError(
+            f"weights must be {n_contexts} probabilities that sum to one, got {values.tolist()}"
+        )
+    return values
+
+
+def _known_initial(
+    initial: ArrayLike | Literal["shared", "own"] | None, n_contexts: int, n_states: int
+) -> Floats | None:
+    """Initial distributions (M, S) that the caller knows, or None where they are to be learned."""
+    if initial is None or _is_word(initial, "shared", "own"):
+        return None
+    if isinstance(initial, str):
+        raise ValueError(f'initial must be "shared", "own" or probabilities, got {initial!r}')
+    values = arrays.as_floats("initial", initial)
+    if values.shape not in ((n_states,), (n_contexts, n_states)):
+        raise ValueError(
+            f"initial must have shape ({n_states},) or ({n_contexts}, {n_states}), "
+            f"got {values.shape}"
+        )
+    rows = np.broadcast_to(values, (n_contexts, n_states))
+    if rows.min() < 0.0 or np.abs(rows.sum(axis=1) - 1.0).max() > 1e-9:
+        raise ValueError("initial must hold probabilities that sum to one")
+    return np.ascontiguousarray(rows)
+
+
+def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
+    """Refuse what cannot be fitted, and name what cannot be trusted."""
+    M, episodes = likelihood.structure.n_contexts, likelihood.episodes
+    if episodes.n_episodes < M:
+        raise TrajectoryError(
+            f"{episodes.n_episodes:g} episodes cannot show n_contexts={M} contexts"
+        )
+    if M > 1 and episodes.longest < 3:
+        yield (
+            "no episode has more than 2 steps: contexts are not identified by pairs of "
+            "transitions, only the span of their differences is"
+        )
+    observed = likelihood.cell_counts.sum()
+    if likelihood.n_parameters > observed:
+        yield (
+            f"{likelihood.n_parameters} free parameters for {observed:g} transitions: "
+            f"n_contexts={M} is more than these logs can bear"
+        )
+    given = likelihood.structure.initial
+    if given is not None and (given.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
+        raise TrajectoryError("initial gives probability 0 to a state in which episodes start")
+    yield from _unvisited(episodes)
+
+
+def _unvisited(episodes: Episodes) -> Iterator[str]:
+    """Name the (state, action) that no episode visits."""
+    S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
+    visited = np.zeros(S * A, dtype=np.bool_)
+    visited[episodes.cells // (S * Z)] = True
+    missing = np.flatnonzero(~visited)
+    if missing.size:
+        some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
+        more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
+        yield (
+            f"no episode visits (state, action) {some}{more}: these rows are uniform in every "
+            "context, not estimated"
+        )

@@ -1,45 +1,67 @@
-"""The likelihood of a mixture of MDPs, its EM map and its smoothing.
+"""The likelihood of a mixture of MDPs over merged episodes, and its parameters.
 
-With cells x = (s, a, s', z), an episode c_1..c_L that starts in s has
+With cells x = (s, a, s', z), an episode c_1..c_L that begins in s has
 
     p(episode) = sum_m w_m nu_m(s) prod_t P_m(c_t),     P_m(x) = T_m(s'|s,a) R_m(z|s,a)
 
 (the policy's factors cancel: they do not depend on m). The parameters are blocks of rows that sum
-to one: T and R, or the joint P where a reward depends on the next state; T alone where rewards are
-shared by all contexts and therefore say nothing about m; then nu and w. One EM map multiplies the
-blocks into a table of cells, takes expected counts and normalises them, after adding k_T or k_R
-pseudo-counts of the pooled row (that of one MDP for all episodes) to every row of T or R. It never
-lowers
+to one: T and R, or the joint P(s', z | s, a) where a reward depends on the next state; T alone
+where rewards are shared by all contexts and therefore say nothing about m; then nu and w.
 
-    log-likelihood + sum over rows and contexts of k <pooled row, log row>.
+The **pooled** model is the one MDP that fits all episodes best: its rows are plain frequencies.
+Every row of T has k_T pseudo-counts of the pooled row, and every row of R has k_R: the log-prior
 
-Two strengths, since contexts may share their dynamics and not their rewards, or the reverse.
+    sum over rows and contexts of k <pooled row, log row>
+
+is added to the log-likelihood. There are two strengths, since contexts may share their dynamics
+and not their rewards, or the reverse.
+
+Rows that no episode visits cannot be estimated: in a `LatentMDP` they become uniform over next
+states, with the rewards of all transitions together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp.engines.threads import Team
-from latentmdp.estimation.episodes import Episodes, ExpectedCounts
+from latentmdp.estimation.episodes import Episodes
+from latentmdp.model import LatentMDP, RewardModel
+from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["MixtureLikelihood", "Rows", "Smoothing", "Structure"]
+__all__ = [
+    "MixtureLikelihood",
+    "Parameters",
+    "PseudoCounts",
+    "Rows",
+    "SharedRewards",
+    "Structure",
+    "model_from_parameters",
+    "parameters_from_model",
+    "reward_values_of",
+]
 
 Parameters = tuple[Floats, ...]
+"""One (entries, M) table for each block of rows, then nu (S, M) and w (M,)."""
 
 _FLOOR = 1e-9
-"""Pseudo-counts of the pooled row that even an unsmoothed fit adds: they only decide rows that no
-episode of a context visits, and keep every observed episode possible."""
+"""Pseudo-counts of the pooled row that a fit without any adds all the same: too few to change a row
+that has data, they decide rows that no episode of a context visits, and keep every observed episode
+possible."""
 
 _MIXED = 1e-6
+"""Share of the pooled model in a start that comes from elsewhere: enough that no observed episode
+has probability zero, which EM could not leave, and too little to move the start."""
 
 
-class Smoothing(NamedTuple):
+class PseudoCounts(NamedTuple):
     """Pseudo-counts of the pooled row: k_T of transitions (or the joint rows), k_R of rewards."""
 
     transitions: float
@@ -50,11 +72,12 @@ class Smoothing(NamedTuple):
 class Structure:
     """Which parameters there are, and which are given.
 
-    `weights` (M,) and `initial` (M, S) are learned where None.
+    `weights` (M,) and `initial` (M, S) are learned where None; with `shared_initial` all contexts
+    have the pooled initial distribution.
     """
 
     n_contexts: int
-    joint: bool = False
+    reward_model: RewardModel = "state-action"
     shared_initial: bool = False
     weights: Floats | None = None
     initial: Floats | None = None
@@ -80,21 +103,27 @@ class Rows(NamedTuple):
 
 
 class MixtureLikelihood:
-    """The smoothed likelihood of some episodes as a function of the mixture's parameters.
+    """The likelihood of some episodes, with its prior, as a function of `Parameters`.
 
-    Parameters are a tuple of blocks: one (entries, M) table per element of `rows`, then nu (S, M)
-    and w (M,).
+    Attributes
+    ----------
+    rows : list of Rows
+        The blocks of rows: T and R, or the joint rows, or T alone.
+    cell_counts : (C,)
+        How often each cell occurs.
+    pooled_first : (S,)
+        The initial distribution of the pooled model.
     """
 
     def __init__(
         self,
         episodes: Episodes,
         structure: Structure,
-        smoothing: Smoothing,
+        pseudo_counts: PseudoCounts,
         team: Team | None = None,
     ) -> None:
         self.episodes, self.structure, self.team = episodes, structure, team
-        self.smoothing = smoothing
+        self.pseudo_counts = pseudo_counts
         self.cell_counts = episodes.cell_counts()
         first = episodes.first_counts()
         self.pooled_first = first / first.sum()
@@ -103,41 +132,40 @@ class MixtureLikelihood:
     def _blocks(self) -> list[Rows]:
         Z, S = self.episodes.n_rewards, self.episodes.n_states
         cells = self.episodes.cells
-        pair, following, z = cells // (S * Z), cells // Z % S, cells % Z
-        if self.structure.joint or Z == 1:
+        pair, next_state, z = cells // (S * Z), cells // Z % S, cells % Z
+        if self.structure.reward_model == "transition" or Z == 1:
             return [_rows(pair, cells, self.cell_counts)]
         return [
-            _rows(pair, pair * S + following, self.cell_counts),
+            _rows(pair, pair * S + next_state, self.cell_counts),
             _rows(pair, pair * Z + z, self.cell_counts),
         ]
 
-    @property
-    def strengths(self) -> tuple[float, ...]:
-        """Pseudo-counts added to the rows of each block."""
-        return tuple(max(k, _FLOOR) for k in self.smoothing)[: len(self.rows)]
-
-    def smoothed(self, smoothing: Smoothing) -> MixtureLikelihood:
-        """The same likelihood with another smoothing."""
+    def with_pseudo_counts(self, pseudo_counts: PseudoCounts) -> MixtureLikelihood:
+        """The same likelihood with another prior."""
         other = object.__new__(MixtureLikelihood)
         other.__dict__.update(self.__dict__)
-        other.smoothing = smoothing
+        other.pseudo_counts = pseudo_counts
         return other
 
     def with_own_initial(self) -> MixtureLikelihood:
         """The same likelihood with an initial distribution for each context."""
-        other = self.smoothed(self.smoothing)
+        other = self.with_pseudo_counts(self.pseudo_counts)
         other.structure = replace(self.structure, shared_initial=False)
         return other
 
-    def prefers_own_initial(self, parameters: Parameters) -> bool:
-        """Whether, at these parameters, BIC prefers an initial distribution for each context."""
-        by_first = self.expected_counts(parameters).by_first
-        totals = by_first.sum(axis=0)
-        seen = by_first > 0.0
-        expected = totals * self.pooled_first[:, None]
-        gain = float(by_first[seen] @ np.log(by_first[seen] / expected[seen]))
-        free = (self.structure.n_contexts - 1) * (np.count_nonzero(self.pooled_first) - 1)
-        return gain > 0.5 * free * np.log(self.episodes.n_episodes)
+    @property
+    def strengths(self) -> tuple[float, ...]:
+        """The pseudo-counts of the pooled row in every row of each block."""
+        return tuple(max(k, _FLOOR) for k in self.pseudo_counts)[: len(self.rows)]
+
+    @property
+    def settled_initial(self) -> Floats | None:
+        """Nu (S, M) where it is given or shared by all contexts; None where it is learned."""
+        if self.structure.initial is not None:
+            return np.ascontiguousarray(self.structure.initial.T)
+        if self.structure.shared_initial:
+            return np.repeat(self.pooled_first[:, None], self.structure.n_contexts, axis=1)
+        return None
 
     @property
     def n_parameters(self) -> int:
@@ -150,49 +178,19 @@ class MixtureLikelihood:
             )
         return int(free + (M - 1 if given.weights is None else 0))
 
-    def table(self, parameters: Parameters) -> Floats:
-        """P_m(x) of every cell, (C, M)."""
-        table = parameters[0][self.rows[0].of_cell]
-        for block, values in zip(self.rows[1:], parameters[1:]):
+    def tables(self, parameters: Parameters) -> tuple[Floats, Floats]:
+        """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every state, (S, M)."""
+        *blocks, initial, weights = parameters
+        table = blocks[0][self.rows[0].of_cell]
+        for block, values in zip(self.rows[1:], blocks[1:]):
             table = table * values[block.of_cell]
-        return table
+        return table, initial * weights
 
-    def expected_counts(self, parameters: Parameters) -> ExpectedCounts:
-        """The E-step."""
-        initial, weights = parameters[-2:]
-        table = self.table(parameters)
-        return self.episodes.expected_counts(table, initial * weights, self.team)
+    def log_likelihood(self, parameters: Parameters) -> float:
+        """The sum over episodes of log p(episode)."""
+        return self.episodes.expected_counts(*self.tables(parameters), self.team)[1]
 
-    def maximised(self, by_cell: Floats, by_first: Floats) -> Parameters:
-        """The M-step: parameters from expected counts."""
-        blocks = [
-            block.normalised(block.incidence @ by_cell + strength * block.pooled[:, None])
-            for block, strength in zip(self.rows, self.strengths)
-        ]
-        return (*blocks, self._initial(by_first), self._weights(by_first))
-
-    def _initial(self, by_first: Floats) -> Floats:
-        M = self.structure.n_contexts
-        if self.structure.initial is not None:
-            return np.ascontiguousarray(self.structure.initial.T)
-        if self.structure.shared_initial:
-            return np.repeat(self.pooled_first[:, None], M, axis=1)
-        counts = by_first + self.strengths[0] * self.pooled_first[:, None]
-        return counts / counts.sum(axis=0)
-
-    def _weights(self, by_first: Floats) -> Floats:
-        if self.structure.weights is not None:
-            return self.structure.weights
-        totals = by_first.sum(axis=0)
-        return totals / totals.sum()
-
-    def step(self, parameters: Parameters) -> tuple[Parameters, float]:
-        """One EM map, and the smoothed log-likelihood of the parameters it was given."""
-        expected = self.expected_counts(parameters)
-        objective = expected.log_likelihood + self.prior(parameters)
-        return self.maximised(expected.by_cell, expected.by_first), objective
-
-    def prior(self, parameters: Parameters) -> float:
+    def log_prior(self, parameters: Parameters) -> float:
         """The sum over rows and contexts of k <pooled row, log row>."""
         strengths = self.strengths
         total = sum(
@@ -203,7 +201,16 @@ class MixtureLikelihood:
             total += strengths[0] * _cross(self.pooled_first, parameters[-2])
         return total
 
-    def repair(self, candidate: Parameters, valid: Parameters) -> Parameters:
+    def prefers_own_initial(self, by_first: Floats) -> bool:
+        """Whether BIC prefers an initial distribution for each context, given N_m(s)."""
+        totals = by_first.sum(axis=0)
+        seen = by_first > 0.0
+        expected = totals * self.pooled_first[:, None]
+        gain = float(by_first[seen] @ np.log(by_first[seen] / expected[seen]))
+        free = (self.structure.n_contexts - 1) * (np.count_nonzero(self.pooled_first) - 1)
+        return gain > 0.5 * free * np.log(self.episodes.n_episodes)
+
+    def repaired(self, candidate: Parameters, valid: Parameters) -> Parameters:
         """Pull entries that left the simplex back towards a valid point, and renormalise."""
         inside = [np.where(x > 0.0, x, 0.1 * y) for x, y in zip(candidate, valid)]
         blocks = [b.normalised(x) for b, x in zip(self.rows, inside)]
@@ -216,43 +223,28 @@ class MixtureLikelihood:
             block.normalised((1.0 - _MIXED) * values + _MIXED * block.pooled[:, None])
             for block, values in zip(self.rows, parameters)
         ]
-        initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
-        known = self.structure.initial is not None or self.structure.shared_initial
+        initial = self.settled_initial
+        if initial is None:
+            initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
+            initial = initial / initial.sum(axis=0)
         weights = self.structure.weights
-        return (
-            *blocks,
-            self._initial(initial) if known else initial / initial.sum(axis=0),
-            parameters[-1] if weights is None else weights,
-        )
-
-    def pooled(self) -> Parameters:
-        """Every context equal to the one MDP that fits all episodes, with equal weights."""
-        M = self.structure.n_contexts
-        by_cell = np.repeat(self.cell_counts[:, None], M, axis=1)
-        by_first = np.repeat(self.pooled_first[:, None], M, axis=1)
-        return self.maximised(by_cell, by_first)
-
-    def tilted(self, factors: Floats, weights: Floats | None = None) -> Parameters:
-        """The pooled model with P_m(x) multiplied by factors[x, m] and normalised."""
-        M = self.structure.n_contexts
-        shares = np.full(M, 1.0 / M) if weights is None else weights
-        by_cell = self.cell_counts[:, None] * factors * shares
-        by_first = self.pooled_first[:, None] * shares * self.episodes.n_episodes
-        return self.maximised(by_cell, by_first)
+        return (*blocks, initial, parameters[-1] if weights is None else weights)
 
     def held_out(self, parameters: Parameters, test: Episodes) -> float:
         """Log-likelihood of other episodes; cells that these episodes never show count as one."""
-        return test.expected_counts(*self._for_others(parameters), self.team).log_likelihood
+        return test.expected_counts(*self._tables_for_others(parameters), self.team)[1]
 
     def held_out_by_episode(self, parameters: Parameters, test: Episodes) -> list[Floats]:
-        """The same for each merged episode."""
-        return test.log_evidence(*self._for_others(parameters))
+        """The same for each merged episode, group by group."""
+        return test.log_evidence(*self._tables_for_others(parameters))
 
-    def _for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
-        table, initial = self.table(parameters), parameters[-2].copy()
-        table[self.cell_counts == 0.0] = 1.0
+    def _tables_for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
+        *blocks, initial, weights = parameters
+        initial = initial.copy()
         initial[self.pooled_first == 0.0] = 1.0
-        return table, initial * parameters[-1]
+        table, first = self.tables((*blocks, initial, weights))
+        table[self.cell_counts == 0.0] = 1.0
+        return table, first
 
 
 def _rows(pair: Integers, entry: Integers, counts: Floats) -> Rows:
@@ -274,3 +266,95 @@ def _cross(pooled: Floats, values: Floats) -> float:
     """sum_m <pooled, log values_m> over the support of `pooled`."""
     support = pooled > 0.0
     return float(np.sum(pooled[support] @ np.log(values[support])))
+
+
+class SharedRewards:
+    """Rewards that all contexts share: how often each came, by (s, a) or by (s, a, s')."""
+
+    def __init__(
+        self, logs: Sequence[Trajectories], sizes: tuple[int, int, int], reward_model: RewardModel
+    ) -> None:
+        given = ("next_state",) if reward_model == "transition" else ()
+        counts = cell_counts(logs, ("state", "action", *given, "reward"), sizes)
+        self.counts, self.shape = counts.reshape(-1, sizes[2]), counts.shape
+
+    @property
+    def n_parameters(self) -> int:
+        """One less than the number of rewards seen, for every row visited."""
+        return int(np.maximum(np.count_nonzero(self.counts, axis=1) - 1, 0).sum())
+
+    def log_likelihood(self) -> float:
+        """Sum over transitions of log R(z | ...) at the maximum."""
+        totals = np.repeat(self.counts.sum(axis=1, keepdims=True), self.counts.shape[1], axis=1)
+        seen = self.counts > 0.0
+        return float(self.counts[seen] @ np.log(self.counts[seen] / totals[seen]))
+
+    def probabilities(self) -> Floats:
+        """R in its dense shape."""
+        return normalised(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
+
+
+def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
+    """The reward values that logs or models state, or the indices themselves."""
+    for part in logs:
+        if part.reward_values is not None:
+            return part.reward_values
+    return np.arange(max(part.n_rewards for part in logs), dtype=np.float64)
+
+
+def model_from_parameters(
+    likelihood: MixtureLikelihood,
+    parameters: Parameters,
+    reward_values: ArrayLike,
+    shared: SharedRewards | None,
+) -> LatentMDP:
+    """The latent MDP with these parameters; `shared` rewards where all contexts share them."""
+    episodes, structure = likelihood.episodes, likelihood.structure
+    M, S, A, Z = structure.n_contexts, episodes.n_states, episodes.n_actions, episodes.n_rewards
+    by_transition = structure.reward_model == "transition"
+    blocks: list[Floats] = []
+    for block, values in zip(likelihood.rows, parameters):
+        width = S * Z if by_transition else (S, Z)[len(blocks)]
+        dense = np.zeros((S * A * width, M))
+        dense[block.position] = values
+        blocks.append(np.moveaxis(dense.reshape(S * A, width, M), -1, 0))
+    if shared is not None:
+        T = normalised(blocks[0], np.ones(S))
+        rewards = np.repeat(shared.probabilities()[None], M, axis=0)
+    elif by_transition:
+        T, rewards = _split(blocks[0].reshape(M, S * A, S, Z))
+        rewards = rewards.reshape(M, S, A, S, Z)
+    else:
+        T = normalised(blocks[0], np.ones(S))
+        overall = np.bincount(episodes.cells % Z, weights=likelihood.cell_counts, minlength=Z)
+        rewards = normalised(blocks[1], overall.astype(np.float64)).reshape(M, S, A, Z)
+    initial, weights = parameters[-2:]
+    return LatentMDP(
+        T.reshape(M, S, A, S),
+        rewards,
+        initial=initial.T,
+        weights=weights / weights.sum(),
+        horizon=episodes.longest,
+        reward_values=reward_values,
+    )
+
+
+def _split(joint: Floats) -> tuple[Floats, Floats]:
+    """T(s'|s,a) and R(z|s,a,s') from P(s',z|s,a); unseen next states take R(z|s,a)."""
+    T = normalised(joint.sum(axis=3), np.ones(joint.shape[2]))
+    by_row = normalised(joint.sum(axis=2), np.ones(joint.shape[3]))
+    totals = joint.sum(axis=3, keepdims=True)
+    fallback = np.broadcast_to(by_row[:, :, None, :], joint.shape)
+    return T, np.where(totals > 0.0, joint / np.where(totals > 0.0, totals, 1.0), fallback)
+
+
+def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Parameters:
+    """The blocks of a model, on the cells that the episodes show."""
+    joint, Z = model.observation_probs(), likelihood.episodes.n_rewards
+    whole = likelihood.structure.reward_model == "transition" and Z > 1
+    parts = [joint] if whole else [joint.sum(axis=4), joint.sum(axis=3)]
+    blocks = [
+        np.ascontiguousarray(values.reshape(model.n_contexts, -1)[:, block.position].T)
+        for block, values in zip(likelihood.rows, parts)
+    ]
+    return likelihood.mixed((*blocks, np.ascontiguousarray(model.initial.T), model.weights))

@@ -1,4 +1,4 @@
-"""How many contexts: four answers side by side, and how far they agree.
+"""The number of contexts in logs: four criteria side by side, and how far they agree.
 
 held-out   the mixture with M contexts is fitted to four fifths of the episodes; M grows as long as
            the log-likelihood of the last fifth grows by more than three standard errors of the
@@ -15,84 +15,145 @@ the contexts are affinely dependent).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.engines.threads import Team
+from latentmdp.estimation.em import climb, starting_points
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.estimation.likelihood import MixtureLikelihood, Smoothing, Structure
-from latentmdp.estimation.pairs import MAX_CELLS, PairMoments
-from latentmdp.estimation.parameters import SharedRewards, reward_values_of, to_model
+from latentmdp.estimation.likelihood import (
+    MixtureLikelihood,
+    Parameters,
+    PseudoCounts,
+    SharedRewards,
+    Structure,
+    model_from_parameters,
+    reward_values_of,
+)
 from latentmdp.estimation.pseudo_counts import Fold, HeldOut
-from latentmdp.estimation.squarem import squarem
-from latentmdp.estimation.starts import own_starts
-from latentmdp.fit import shares_of
-from latentmdp.trajectories import Trajectories
+from latentmdp.estimation.reward_model import (
+    RewardStructure,
+    require_reward_model,
+    settle_rewards,
+)
+from latentmdp.estimation.starts import MAX_CELLS, PairMoments
+from latentmdp.fit import ContextSelection, FitWarning, shares_of
+from latentmdp.model import LatentMDP, RewardModel
+from latentmdp.trajectories import Trajectories, sizes_of
 
-__all__ = ["ContextSelection", "select_contexts"]
+__all__ = ["FEW_CONTEXTS", "MAX_CONTEXTS", "choose_contexts", "may_show_contexts"]
 
+MAX_CONTEXTS = 10
+"""The largest number tried by default. The search ends by itself after two numbers that gain
+nothing, so the limit only bounds the time where every further context helps a little."""
+
+FEW_CONTEXTS = 2
+"""What rewards depend on is settled before the number of contexts is known, by fits with so many:
+enough to see whether rewards differ between contexts."""
 
 _FOLDS = 5
-_STARTS = 3
-_TOLERANCE = 0.05
-_MAPS = 150
+"""One of so many folds is held out: less would be scored by too few episodes, more would leave too
+few to fit."""
+
+_STARTS, _TOLERANCE, _MAPS = 3, 0.05, 150
+"""Starts, tolerance in nats and cap on the maps of each fit. Numbers of contexts are told apart by
+`_LEAST_GAIN` nats or more, so fits need not be exact; every candidate costs one such fit for each
+strength of the pseudo-counts."""
+
 _STANDARD_ERRORS = 3.0
+"""A gain of one more context must exceed so many of its standard errors: chance alone does that
+once in about 700 candidates."""
+
 _LEAST_GAIN = 5.0
+"""And so many nats, because the pseudo-counts were chosen by the same held-out episodes."""
+
 _PATIENCE = 2
+"""The search ends after so many candidates in a row without a clear gain: two contexts may only
+show together."""
+
 _STANDS_OUT = 1.5
+"""An eigenvalue counts if it exceeds the edge of the noise this many times; without contexts the
+largest of a few dozen does so with probability below 1e-6."""
 
 
-@dataclass(frozen=True)
-class ContextSelection:
-    """The evidence on the number of contexts; arrays are indexed like `candidates`.
+def may_show_contexts(logs: Sequence[Trajectories]) -> bool:
+    """Whether there are two episodes, one of them of two steps: with less, all look alike."""
+    episodes = sum(part.n_episodes for part in logs)
+    return episodes > 1 and any(part.lengths.max(initial=0) > 1 for part in logs)
 
-    Attributes
+
+def choose_contexts(
+    logs: Trajectories | Sequence[Trajectories],
+    *,
+    max_contexts: int = MAX_CONTEXTS,
+    reward_model: RewardModel | Literal["auto"] = "auto",
+    shared_rewards: bool | Literal["auto"] = "auto",
+    assigned: Trajectories | None = None,
+    rng: RNGLike = None,
+    threads: int | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> ContextSelection:
+    """Try 1, 2, ... contexts until two in a row gain nothing, and choose.
+
+    Parameters
     ----------
-    n_contexts
-        The number chosen.
-    candidates
-        The numbers tried.
-    log_likelihood, n_parameters, bic, icl
-        Of the mixtures fitted to all episodes; constants that all of them share are left out.
-    held_out_gain, held_out_error
-        Held-out log-likelihood gained over one context less, and its standard error (0 for the
-        first candidate).
-    eigenvalues, noise_edge
-        Of the pair moments; empty and 0 where there are too many cells.
-    votes
-        What each criterion says.
-    statement
-        In words, how sure the choice is.
+    logs
+        All episodes.
+    max_contexts
+        The largest number tried.
+    reward_model, shared_rewards
+        What rewards depend on, and whether all contexts share them; "auto" decides by BIC.
+    assigned
+        The episodes whose assignment to contexts ICL judges; all of them by default.
+    report
+        Called with a line for every decision.
+
+    Returns
+    -------
+    ContextSelection
+        The evidence, and the models fitted on the way.
+
+    Warns
+    -----
+    FitWarning
+        The criteria do not agree, or more contexts than were tried may be there.
     """
-
-    n_contexts: int
-    candidates: tuple[int, ...]
-    log_likelihood: Floats
-    n_parameters: NDArray[np.int64]
-    bic: Floats
-    icl: Floats
-    held_out_gain: Floats
-    held_out_error: Floats
-    eigenvalues: Floats
-    noise_edge: float
-    votes: dict[str, int]
-    statement: str
-
-    def table(self) -> str:
-        """The criteria as plain text, one candidate per line."""
-        lines = ["contexts  held-out gain      BIC - best      ICL - best"]
-        for k, M in enumerate(self.candidates):
-            gain = (
-                f"{self.held_out_gain[k]:9.1f} ± {self.held_out_error[k]:<6.1f}" if k else " " * 18
-            )
-            bic, icl = self.bic[k] - self.bic.min(), self.icl[k] - self.icl.min()
-            lines.append(f"{M:8d} {gain} {bic:14.1f}  {icl:14.1f}")
-        return "\n".join([*lines, self.statement])
+    most = arrays.positive_integer("max_contexts", max_contexts)
+    require_reward_model(reward_model)
+    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
+    generator = as_generator(rng)
+    rewards = settle_rewards(
+        parts,
+        FEW_CONTEXTS,
+        reward_model,
+        shared_rewards,
+        generator,
+        threads=threads,
+        report=report,
+    )
+    with Team(threads) as team:
+        judged = parts if assigned is None else [assigned]
+        search = _ContextSearch(parts, judged, rewards, generator, team)
+        gains, errors, idle = [0.0], [0.0], 0
+        while len(search.found) < most and idle < _PATIENCE:
+            search.try_next()
+            if len(search.found) > 1:
+                gain, error = search.gain(-2, -1)
+                gains.append(gain)
+                errors.append(error)
+                idle = 0 if _clear(gain, error) else idle + 1
+                report(f"{len(search.found)} contexts: held-out gain {gain:.1f} ± {error:.1f}")
+        selection = _selection(search, np.array(gains), np.array(errors))
+    report(selection.statement)
+    if selection.statement.startswith("Not sure"):
+        warnings.warn(selection.statement, FitWarning, stacklevel=2)
+    return selection
 
 
 class _Candidate(NamedTuple):
@@ -102,117 +163,100 @@ class _Candidate(NamedTuple):
     log_likelihood: float
     n_parameters: int
     entropy: float
+    model: LatentMDP
 
 
-def select_contexts(
-    logs: Sequence[Trajectories],
-    assigned: Trajectories,
-    rng: np.random.Generator,
-    *,
-    max_contexts: int,
-    shared: SharedRewards | None,
-    joint: bool = False,
-    team: Team | None = None,
-    report: Callable[[str], None] = lambda _: None,
-) -> ContextSelection:
-    """Try 1, 2, ... contexts until two in a row gain nothing, and choose.
+class _ContextSearch:
+    """The candidates found so far, and what all of them are fitted to."""
 
-    Parameters
-    ----------
-    logs
-        All episodes.
-    assigned
-        The episodes whose assignment to contexts ICL judges.
-    shared
-        The rewards, where all contexts share them.
-    joint
-        Whether rewards depend on the next state.
-    report
-        Called with a line for every number tried.
-    """
-    episodes = Episodes(logs, use_rewards=shared is None)
-    train, test = episodes.folds(_FOLDS, rng)[0]
-    counts = np.concatenate([group.counts for group in test.groups])
-    found: list[_Candidate] = []
-    gains, errors, idle = [0.0], [0.0], 0
-    while len(found) < max_contexts and idle < _PATIENCE:
-        structure = Structure(len(found) + 1, joint=joint, shared_initial=True)
-        found.append(_candidate(structure, (train, test, episodes), assigned, shared, rng, team))
-        if len(found) > 1:
-            gain, error = _gain(found[-2].scores, found[-1].scores, counts)
-            gains.append(gain)
-            errors.append(error)
-            idle = 0 if _clear(gain, error) else idle + 1
-            report(f"{len(found)} contexts: held-out gain {gain:.1f} ± {error:.1f}")
-    return _summary(episodes, found, np.array(gains), np.array(errors), counts)
+    def __init__(
+        self,
+        logs: list[Trajectories],
+        judged: list[Trajectories],
+        rewards: RewardStructure,
+        rng: np.random.Generator,
+        team: Team,
+    ) -> None:
+        self.logs, self.judged, self.rewards = logs, judged, rewards
+        self.rng, self.team = rng, team
+        self.shared = None
+        if rewards.shared:
+            self.shared = SharedRewards(logs, sizes_of(logs), rewards.reward_model)
+        self.episodes = Episodes(logs, use_rewards=not rewards.shared)
+        self.train, self.test = self.episodes.folds(_FOLDS, rng)[0]
+        self.found: list[_Candidate] = []
 
+    def try_next(self) -> None:
+        """Fit one context more than the last candidate has."""
+        structure = Structure(
+            len(self.found) + 1, reward_model=self.rewards.reward_model, shared_initial=True
+        )
+        likelihood = MixtureLikelihood(self.train, structure, PseudoCounts(1.0, 1.0), self.team)
+        pseudo_counts, point = self._predictive(likelihood)
+        likelihood = likelihood.with_pseudo_counts(pseudo_counts)
+        scores = np.concatenate(likelihood.held_out_by_episode(point, self.test))
+        full = MixtureLikelihood(self.episodes, structure, pseudo_counts, self.team)
+        point = _fitted(full, full.mixed(point))
+        model = model_from_parameters(full, point, reward_values_of(self.logs), self.shared)
+        entropy = _entropy(shares_of(model, self.judged))
+        log_likelihood = full.log_likelihood(point)
+        self.found.append(_Candidate(scores, log_likelihood, full.n_parameters, entropy, model))
 
-def _candidate(
-    structure: Structure,
-    data: tuple[Episodes, Episodes, Episodes],
-    assigned: Trajectories,
-    shared: SharedRewards | None,
-    rng: np.random.Generator,
-    team: Team | None,
-) -> _Candidate:
-    """Fit the training episodes, with the smoothing that predicts the test episodes best."""
-    train, test, everything = data
-    likelihood = MixtureLikelihood(train, structure, Smoothing(1.0, 1.0), team)
-    if structure.n_contexts == 1:
-        smoothing, point = Smoothing(0.0, 0.0), likelihood.pooled()
-    else:
-        climbs = [
-            squarem(likelihood.step, likelihood.repair, start, _TOLERANCE, _MAPS)
-            for start in own_starts(likelihood, _STARTS, rng)
-        ]
-        start = max(climbs, key=lambda climb: climb.objective).point
-        smoothing, points = HeldOut([Fold(likelihood, test, start)], _TOLERANCE, _MAPS).best()
-        point = points[0]
-    scores = np.concatenate(likelihood.smoothed(smoothing).held_out_by_episode(point, test))
-    full = MixtureLikelihood(everything, structure, smoothing, team)
-    last = squarem(full.step, full.repair, full.mixed(point), _TOLERANCE, _MAPS)
-    model = to_model(full, last.point, reward_values_of([assigned]), shared)
-    log_likelihood = full.expected_counts(last.point).log_likelihood
-    entropy = _entropy(shares_of(model, assigned))
-    return _Candidate(scores, log_likelihood, full.n_parameters, entropy)
+    def _predictive(self, likelihood: MixtureLikelihood) -> tuple[PseudoCounts, Parameters]:
+        """Fit the training episodes, with the pseudo-counts that predict the others best."""
+        starts = starting_points(likelihood, _STARTS, self.rng)
+        if likelihood.structure.n_contexts == 1:
+            return PseudoCounts(0.0, 0.0), starts[0]
+        climbs = [climb(likelihood, start, _TOLERANCE, _MAPS) for start in starts]
+        start = max(climbs, key=lambda run: run.objective).point
+        chosen, points = HeldOut([Fold(likelihood, self.test, start)], _fitted).best()
+        return chosen, points[0]
+
+    def gain(self, less: int, more: int) -> tuple[float, float]:
+        """What one candidate gains over another on the test episodes, and its standard error.
+
+        None without test episodes.
+        """
+        counts = np.concatenate([group.counts for group in self.test.groups])
+        kept = counts > 0.0
+        if not kept.any():
+            return 0.0, 0.0
+        weights = counts[kept]
+        difference = (self.found[more].scores - self.found[less].scores)[kept]
+        mean = float(weights @ difference / weights.sum())
+        return mean * float(weights.sum()), float(np.sqrt(weights @ (difference - mean) ** 2))
+
+    def choice(self) -> int:
+        """The last candidate that clearly beats the best one before it, as a number of contexts."""
+        best = 0
+        for k in range(1, len(self.found)):
+            if _clear(*self.gain(best, k)):
+                best = k
+        return best + 1
 
 
-def _gain(less: Floats, more: Floats, counts: Floats) -> tuple[float, float]:
-    """Total gain over the test episodes and its standard error; none without test episodes."""
-    kept = counts > 0.0
-    if not kept.any():
-        return 0.0, 0.0
-    weights, difference = counts[kept], (more - less)[kept]
-    mean = float(weights @ difference / weights.sum())
-    return mean * float(weights.sum()), float(np.sqrt(weights @ (difference - mean) ** 2))
+def _fitted(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
+    return climb(likelihood, start, _TOLERANCE, _MAPS).point
 
 
 def _clear(gain: float, error: float) -> bool:
-    """A gain that chance, or the choice of the smoothing by the same episodes, does not explain."""
+    """A gain that neither chance nor the choice of the pseudo-counts explains."""
     return gain > max(_STANDARD_ERRORS * error, _LEAST_GAIN)
 
 
-def _held_out_choice(found: list[_Candidate], counts: Floats) -> int:
-    """The last candidate that clearly beats the best one before it."""
-    best = 0
-    for k in range(1, len(found)):
-        if _clear(*_gain(found[best].scores, found[k].scores, counts)):
-            best = k
-    return best + 1
+def _entropy(shares: Floats) -> float:
+    positive = shares[shares > 0.0]
+    return -float(positive @ np.log(positive))
 
 
-def _summary(
-    episodes: Episodes,
-    found: list[_Candidate],
-    gains: Floats,
-    errors: Floats,
-    counts: Floats,
-) -> ContextSelection:
+def _selection(search: _ContextSearch, gains: Floats, errors: Floats) -> ContextSelection:
+    """The evidence of all candidates, the choice, and how sure it is."""
+    found, episodes = search.found, search.episodes
     log_likelihood = np.array([c.log_likelihood for c in found])
     n_parameters = np.array([c.n_parameters for c in found])
     bic = -2.0 * log_likelihood + n_parameters * np.log(episodes.n_episodes)
     icl = bic + 2.0 * np.array([c.entropy for c in found])
-    chosen = _held_out_choice(found, counts)
+    chosen = search.choice()
     votes = {"held-out": chosen, "BIC": int(bic.argmin()) + 1, "ICL": int(icl.argmin()) + 1}
     eigenvalues, edge = np.zeros(0), 0.0
     if episodes.cells.size <= MAX_CELLS:
@@ -231,12 +275,8 @@ def _summary(
         noise_edge=edge,
         votes=votes,
         statement=_statement(chosen, votes, len(found)),
+        models=tuple(c.model for c in found),
     )
-
-
-def _entropy(shares: Floats) -> float:
-    positive = shares[shares > 0.0]
-    return -float(positive @ np.log(positive))
 
 
 def _statement(chosen: int, votes: dict[str, int], tried: int) -> str:

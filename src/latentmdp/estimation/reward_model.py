@@ -1,4 +1,4 @@
-"""Whether rewards depend on the next state: R_m(z | s, a) or R_m(z | s, a, s').
+"""What rewards depend on: R_m(z | s, a) or R_m(z | s, a, s'), and whether all contexts share them.
 
 Given p(m | episode), with N_m the counts it shares out, letting rewards depend on the next state
 gains
@@ -7,46 +7,72 @@ gains
 
 nats. BIC asks half the logarithm of the number of steps for each further parameter, counted on
 what the logs show: where a reward is a function of the next state there is none to pay for.
+
+Whether contexts have rewards of their own is BIC's choice between two fits by EM, with half the
+logarithm of the number of episodes for each further parameter. If they do not, rewards are
+estimated once and carry no information on the context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp.estimation.em import EM
+from latentmdp.fit import Fit, FitWarning
+from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories, occurring_cells, sizes_of
 
-__all__ = ["RewardForm", "preferred_reward_form", "require_reward_form"]
+__all__ = [
+    "RewardStructure",
+    "preferred_reward_model",
+    "require_reward_model",
+    "settle_rewards",
+]
 
-RewardForm = Literal["state-action", "transition"]
+_KNOWN = ("state-action", "transition", "auto")
 
-_FORMS = ("state-action", "transition", "auto")
+_QUICK_STARTS, _QUICK_PSEUDO_COUNTS, _QUICK_TOLERANCE = 2, 1.0, 0.1
+"""Settings of the fits that only decide between structures. Their gains are compared with a price
+of several nats for each parameter, so a tenth of a nat is exact enough."""
 
 
-def require_reward_form(given: str) -> None:
-    """Refuse what is not the name of a form."""
-    if given not in _FORMS:
-        known = " or ".join(f'"{form}"' for form in _FORMS)
+@dataclass(frozen=True)
+class RewardStructure:
+    """What rewards depend on, and whether all contexts share them."""
+
+    reward_model: RewardModel
+    shared: bool
+
+
+def require_reward_model(given: str) -> None:
+    """Refuse what is neither a reward model nor "auto"."""
+    if given not in _KNOWN:
+        known = " or ".join(f'"{name}"' for name in _KNOWN)
         raise ValueError(f"reward_model must be {known}, got {given!r}")
 
 
-def preferred_reward_form(
+def preferred_reward_model(
     logs: Trajectories | Sequence[Trajectories], responsibilities: Floats
-) -> RewardForm:
-    """The form that BIC prefers, given p(m | episode) of all episodes (N, M)."""
+) -> RewardModel:
+    """The reward model that BIC prefers, given p(m | episode) of all episodes (N, M)."""
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     S, A, Z = sizes_of(parts)
     by = ("state", "action", "next_state", "reward")
     cells, counts = occurring_cells(parts, by, (S, A, Z), responsibilities)
-    following, pairs, rewards = cells // Z, cells // (S * Z), cells // (S * Z) * Z + cells % Z
+    transitions, pairs = cells // Z, cells // (S * Z)
+    rewards = pairs * Z + cells % Z
     seen = counts > 0.0
-    logarithms = [np.log(_totals(key, counts)[seen]) for key in (cells, pairs, following, rewards)]
-    gain = float(counts[seen] @ (logarithms[0] + logarithms[1] - logarithms[2] - logarithms[3]))
-    n_next, n_pairs, n_rewards = (np.unique(key).size for key in (following, pairs, rewards))
-    further = counts.shape[1] * (cells.size - n_next - n_rewards + n_pairs)
+    keys = (cells, pairs, transitions, rewards)
+    whole, by_pair, by_transition, by_reward = (np.log(_totals(k, counts)[seen]) for k in keys)
+    gain = float(counts[seen] @ (whole + by_pair - by_transition - by_reward))
+    n_cells, n_pairs, n_transitions, n_rewards = (np.unique(key).size for key in keys)
+    further = counts.shape[1] * (n_cells - n_transitions - n_rewards + n_pairs)
     return "transition" if gain > 0.5 * further * np.log(counts.sum()) else "state-action"
 
 
@@ -56,3 +82,59 @@ def _totals(keys: Integers, counts: Floats) -> Floats:
     totals = np.zeros((int(index.max(initial=0)) + 1, counts.shape[1]))
     np.add.at(totals, index, counts)
     return np.asarray(totals[index])
+
+
+def settle_rewards(
+    logs: Sequence[Trajectories],
+    n_contexts: int,
+    reward_model: RewardModel | Literal["auto"],
+    shared: bool | Literal["auto"],
+    rng: np.random.Generator,
+    *,
+    threads: int | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> RewardStructure:
+    """Settle what was left open about the rewards; what is given stays.
+
+    Parameters
+    ----------
+    n_contexts
+        M of the fits that decide.
+    report
+        Called with a line for every decision.
+    """
+
+    def quick_fit(reward_model: RewardModel, shared: bool, start: Fit | None = None) -> Fit:
+        em = EM(
+            n_contexts,
+            restarts=_QUICK_STARTS,
+            pseudo_counts=_QUICK_PSEUDO_COUNTS,
+            tolerance=_QUICK_TOLERANCE,
+            reward_model=reward_model,
+            shared_rewards=shared,
+            threads=threads,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            return em.fit(logs, rng=rng, start=start)
+
+    chosen: RewardModel = "state-action" if reward_model == "auto" else reward_model
+    if max(part.n_rewards for part in logs) == 1:
+        return RewardStructure(chosen, True)
+    own = None
+    if reward_model == "auto":
+        own = quick_fit("state-action", False)
+        chosen = preferred_reward_model(logs, own.responsibilities)
+        report(f"rewards depend on the {chosen.replace('-', ' and ')}")
+    if shared != "auto":
+        return RewardStructure(chosen, shared)
+    if n_contexts == 1:
+        return RewardStructure(chosen, True)
+    if own is None or chosen == "transition":
+        own = quick_fit(chosen, False, own)
+    one = quick_fit(chosen, True, own)
+    price = 0.5 * np.log(sum(part.n_episodes for part in logs))
+    gain = own.log_likelihood - one.log_likelihood
+    same = bool(gain <= price * (own.n_parameters - one.n_parameters))
+    report(f"rewards {'are shared' if same else 'differ'}: own ones gain {gain:.1f} nats")
+    return RewardStructure(chosen, same)

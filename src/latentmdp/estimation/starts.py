@@ -1,26 +1,96 @@
-"""Where EM starts: pair moments, chance, a model, or given responsibilities."""
+"""Starts for EM: contexts from pair moments, or at random around the pooled model.
+
+A start is a table of expected counts, of which EM takes the M-step.
+
+**Pair moments.** Write P_m(x) = P(x) (1 + f_m(x)) around the pooled model P, with
+sum_m w_m f_m = 0. To second order in f an episode's likelihood, relative to the pooled model's, is
+1 + sum_{t<u} K(c_t, c_u) with K(x, y) = sum_m w_m f_m(x) f_m(y), which has rank M - 1. Its score
+is the matrix of paired innovations
+
+    U[x, y] = sum over episodes and times t != u of e_t(x) e_u(y),
+    e_t(x) = 1[c_t = x] - 1[(s_t, a_t) = (s, a) of x] P(x),
+
+which has mean zero under the pooled model, whatever the policy, and mean about
+N[i, j] P(x) P(y) K(x, y) in the mixture, N[i, j] counting pairs of visits to the state-action rows
+i of x and j of y. `PairMoments` fits K = F F^T by weighted alternating least squares.
+
+A context is then a point c_m of R^(M-1), f_m = F c_m. To second order an episode's log-likelihood
+is c.b - c.A c / 2 with b = sum_t F(c_t) and A = sum_t F(c_t) F(c_t)^T, so a mixture in R^(M-1),
+whose EM costs next to nothing, finds the points and the weights from many random beginnings.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+import scipy.sparse as sp
 
-from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters
-from latentmdp.estimation.pairs import MAX_CELLS, PairMoments, context_points
+from latentmdp._util.arrays import Floats
+from latentmdp.estimation.episodes import Episodes, ExpectedCounts
+from latentmdp.estimation.likelihood import MixtureLikelihood
 
-__all__ = ["own_starts", "pair_starts", "random_start"]
+__all__ = ["MAX_CELLS", "PairMoments", "context_points", "leading_eigenvectors", "own_starts"]
+
+MAX_CELLS = 4000
+"""The pair matrix is dense, 128 MB at this size, and its eigenvectors take time cubic in the number
+of cells: with more cells there is no pair-moment start."""
+
+_SWEEPS = 40
+"""Sweeps of the alternating least squares, each taken half-way so that they do not oscillate. A
+sweep costs little beside the pair matrix itself."""
+
+_SMALL = 200
+"""Up to this size a dense eigensolver is as fast as an iterative one, and exact."""
+
+_RIDGE = 1.0
+"""Added to the normal equations, where one pair of visits counts one: cells with fewer pairs than
+that keep a factor near zero."""
+
+_EPISODES = 5_000
+_ENOUGH = 1_000
+"""The mixture in R^(M-1) reads about so many episodes of each length, the longest first, until it
+has enough: more would cost time, and the start need not be exact."""
+
+_BEGINNINGS = 24
+_ROUNDS = 40
+"""Random beginnings of that mixture, and its EM steps. All are done at once in one product of
+matrices; more of them find a better maximum, at a cost in proportion."""
+
+_SMALLEST_FACTOR = 0.05
+"""1 + f_m must be positive and the linear model may say otherwise: no probability of a start is
+less than this share of the pooled one, so that EM can still raise it."""
 
 
 def own_starts(
-    likelihood: MixtureLikelihood, number: int, rng: np.random.Generator
-) -> list[Parameters]:
-    """`number` starts: up to half of them from pair moments, the others at random."""
-    found = pair_starts(likelihood, (number + 1) // 2, rng)
-    return found + [random_start(likelihood, rng) for _ in range(number - len(found))]
+    likelihood: MixtureLikelihood,
+    number: int,
+    rng: np.random.Generator,
+    kind: str | None = None,
+) -> list[ExpectedCounts]:
+    """`number` starts: up to half of them from pair moments, the others at random.
+
+    A single context has one start, the pooled model. `kind` asks for one kind only: "random", or
+    "pairs", of which there may be fewer.
+    """
+    if kind not in (None, "pairs", "random"):
+        raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
+    if likelihood.structure.n_contexts == 1:
+        return [_pooled(likelihood)]
+    if kind == "random":
+        return [_random_start(likelihood, rng) for _ in range(number)]
+    if kind == "pairs":
+        found = _pair_starts(likelihood, number, rng)
+        if not found:
+            raise ValueError(f'start="pairs" needs at most {MAX_CELLS} distinct transitions')
+        return found
+    found = _pair_starts(likelihood, (number + 1) // 2, rng)
+    return found + [_random_start(likelihood, rng) for _ in range(number - len(found))]
 
 
-def pair_starts(
+def _pair_starts(
     likelihood: MixtureLikelihood, most: int, rng: np.random.Generator
-) -> list[Parameters]:
+) -> list[ExpectedCounts]:
     """The distinct solutions of the mixture in R^(M-1), best first.
 
     There are none with too many cells, nor with fewer cells than directions.
@@ -33,12 +103,162 @@ def pair_starts(
     found = context_points(episodes, F, rng)
     _, distinct = np.unique(np.round(-found.log_likelihood, 1), return_index=True)
     return [
-        likelihood.tilted(moments.factors(F, found.points[k]), found.weights[k])
+        _tilted(likelihood, moments.factors(F, found.points[k]), found.weights[k])
         for k in distinct[:most]
     ]
 
 
-def random_start(likelihood: MixtureLikelihood, rng: np.random.Generator) -> Parameters:
-    """The pooled model, every cell's probability multiplied by a random share in each context."""
+def _random_start(likelihood: MixtureLikelihood, rng: np.random.Generator) -> ExpectedCounts:
+    """Every cell's count multiplied by a random share in each context."""
     M = likelihood.structure.n_contexts
-    return likelihood.tilted(M * rng.dirichlet(np.ones(M), size=likelihood.episodes.cells.size))
+    factors = M * rng.dirichlet(np.ones(M), size=likelihood.episodes.cells.size)
+    return _tilted(likelihood, factors, np.full(M, 1.0 / M))
+
+
+def _tilted(likelihood: MixtureLikelihood, factors: Floats, weights: Floats) -> ExpectedCounts:
+    """The counts shared out by the weights, with P_m(x) multiplied by factors[x, m]."""
+    return ExpectedCounts(
+        likelihood.cell_counts[:, None] * factors * weights,
+        likelihood.pooled_first[:, None] * weights * likelihood.episodes.n_episodes,
+    )
+
+
+def _pooled(likelihood: MixtureLikelihood) -> ExpectedCounts:
+    """The counts of all episodes, as one context."""
+    return ExpectedCounts(likelihood.cell_counts[:, None], likelihood.pooled_first[:, None])
+
+
+class ContextPoints(NamedTuple):
+    """Candidates for the contexts' positions: (B, M, M-1), (B, M) weights, best first."""
+
+    points: Floats
+    weights: Floats
+    log_likelihood: Floats
+
+
+class PairMoments:
+    """Paired innovations of some episodes, their spectrum and their factorisation."""
+
+    def __init__(self, episodes: Episodes) -> None:
+        self.episodes = episodes
+        counts = episodes.cell_counts()
+        pair = episodes.cells // (episodes.n_states * episodes.n_rewards)
+        _, self.row = np.unique(pair, return_inverse=True)
+        self.n_rows = int(self.row[-1]) + 1
+        totals = np.bincount(self.row, weights=counts)
+        # A fold may hold no visit of a row that other episodes visit.
+        self.root = np.sqrt(counts / np.maximum(totals, 1e-300)[self.row])
+        moments = episodes.pair_counts()
+        member: Any = sp.csr_matrix(
+            (np.ones(counts.size), (self.row, np.arange(counts.size))),
+            shape=(self.n_rows, counts.size),
+        )
+        self.visits = np.asarray(member @ (member @ moments).T)
+        P = (self.root**2)[:, None]
+        moments -= P * (member @ moments)[self.row]
+        moments -= P.T * (member @ moments.T).T[:, self.row]
+        root = np.maximum(self.root, 1e-150)
+        self.whitened = moments / np.outer(root, root)
+
+    def spectrum(self) -> tuple[Floats, float]:
+        """Eigenvalues, largest first, in units in which noise has unit variance, and its edge."""
+        scale = self._scale()[self.row]
+        values = np.linalg.eigvalsh(self.whitened / np.outer(scale, scale))[::-1]
+        dimensions = self.row.size - self.n_rows
+        return values, max(2.0 * float(np.sqrt(max(dimensions, 1))), -float(values[-1]))
+
+    def _scale(self) -> Floats:
+        """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
+        margin = self.visits.sum(axis=1)
+        return np.asarray(np.sqrt(np.maximum(margin, 1e-12) / np.sqrt(max(margin.sum(), 1e-12))))
+
+    def factor(self, rank: int) -> Floats:
+        """F (C, rank), with F F^T the best weighted fit to the pair moments."""
+        scale = self._scale()[self.row]
+        values, vectors = leading_eigenvectors(self.whitened / np.outer(scale, scale), rank)
+        G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale[:, None]
+        for _ in range(_SWEEPS):
+            G = 0.5 * (G + self._regressed(G))
+        return G / np.maximum(self.root, 1e-150)[:, None]
+
+    def _regressed(self, G: Floats) -> Floats:
+        """Least squares for each cell's factor given all others', weighted by visits."""
+        rank = G.shape[1]
+        outer = np.zeros((self.n_rows, rank, rank))
+        np.add.at(outer, self.row, G[:, :, None] * G[:, None, :])
+        normal = np.einsum("ij,jrs->irs", self.visits, outer) + _RIDGE * np.eye(rank)
+        return np.linalg.solve(normal[self.row], (self.whitened @ G)[:, :, None])[:, :, 0]
+
+    def factors(self, F: Floats, points: Floats) -> Floats:
+        """1 + F c_m for every cell and context, (C, M), kept positive."""
+        return np.maximum(1.0 + F @ points.T, _SMALLEST_FACTOR)
+
+
+def leading_eigenvectors(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
+    """The largest eigenvalues of a symmetric matrix and their vectors, best first."""
+    if matrix.shape[0] <= _SMALL or rank >= matrix.shape[0] - 1:
+        values, vectors = np.linalg.eigh(matrix)
+        return values[::-1][:rank], vectors[:, ::-1][:, :rank]
+    from scipy.sparse.linalg import eigsh
+
+    values, vectors = eigsh(matrix, k=rank, which="LA", v0=np.ones(matrix.shape[0]))
+    return values[::-1], vectors[:, ::-1]
+
+
+def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> ContextPoints:
+    """The mixture in R^(M-1), by EM from random beginnings, over the longest episodes."""
+    rank = F.shape[1]
+    upper = np.triu_indices(rank)
+    products = F[:, upper[0]] * F[:, upper[1]]
+    b, A, counts = _features(episodes, F, products)
+    halves = np.where(upper[0] == upper[1], 0.5, 1.0)
+    design = np.column_stack([np.ones(counts.size), b, -A * halves])
+    # contexts come first: reductions over a short last axis are slow
+    points = rng.normal(size=(rank + 1, _BEGINNINGS, rank))
+    weights = np.full((rank + 1, _BEGINNINGS), 1.0 / (rank + 1))
+    value = np.zeros(_BEGINNINGS)
+    for _ in range(_ROUNDS):
+        quadratic = points[..., upper[0]] * points[..., upper[1]]
+        coefficients = np.concatenate([np.log(weights)[..., None], points, quadratic], axis=2)
+        scores = design @ coefficients.reshape(-1, design.shape[1]).T
+        scores = scores.reshape(counts.size, rank + 1, _BEGINNINGS)
+        top = scores.max(axis=1, keepdims=True)
+        shares = np.exp(scores - top)
+        norm = shares.sum(axis=1, keepdims=True)
+        value = counts @ (np.log(norm) + top)[:, 0]
+        shares *= counts[:, None, None] / norm
+        flat = shares.reshape(counts.size, -1)
+        weights = np.maximum(shares.sum(axis=0) / counts.sum(), 1e-6)
+        weights /= weights.sum(axis=0)
+        points = _best_points(flat.T @ b, flat.T @ A, upper).reshape(points.shape)
+    order = np.argsort(-value, kind="stable")
+    return ContextPoints(points[:, order].swapaxes(0, 1), weights[:, order].T, value[order])
+
+
+def _best_points(b: Floats, A: Floats, upper: tuple[Any, Any]) -> Floats:
+    """argmax_c of c.b - c.A c / 2 - c.c / 2, for every row; A is given by its upper triangle."""
+    rank = b.shape[1]
+    normal = np.zeros((b.shape[0], rank, rank))
+    normal[:, upper[0], upper[1]] = A
+    normal[:, upper[1], upper[0]] = A
+    return np.asarray(np.linalg.solve(normal + np.eye(rank), b[:, :, None])[:, :, 0])
+
+
+def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, Floats, Floats]:
+    """b, A and the counts of the longest episodes, up to a fixed number of them."""
+    parts: list[tuple[Floats, Floats, Floats]] = []
+    found = 0
+    lengths = [float(np.diff(group.offsets).mean()) for group in episodes.groups]
+    for k in np.argsort(lengths)[::-1]:
+        group = episodes.groups[k]
+        stride = max(1, group.first.size // _EPISODES)
+        X = sp.csr_matrix(
+            (np.ones(group.cells.size), group.cells, group.offsets),
+            shape=(group.first.size, F.shape[0]),
+        )[::stride]
+        parts.append((X @ F, X @ products, group.counts[::stride]))
+        found += X.shape[0]
+        if found >= _ENOUGH:
+            break
+    b, A, counts = (np.concatenate(column) for column in zip(*parts))
+    return b, A, counts

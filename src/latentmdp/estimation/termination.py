@@ -1,4 +1,4 @@
-"""What logs say and leave open: states in which episodes end, actions that were never tried.
+"""States in which logged episodes end for good, and actions that were never logged.
 
 A state s is **final** if no action was ever logged in it and some episode ended there before the
 longest one did: whoever reached it left. It is treated as the Gymnasium adapter treats
@@ -58,7 +58,7 @@ def continued(logs: Trajectories, final: Flags) -> Trajectories:
     last = logs.last_states
     left = np.minimum(int(logs.lengths.max()) - logs.lengths, logs.n_actions)
     more = np.where(final[last], left, 0)
-    after = np.repeat(logs.offsets[1:], more)
+    ends = np.repeat(logs.offsets[1:], more)
     turns = np.arange(more.sum()) % logs.n_actions
     return Trajectories(
         np.insert(
@@ -66,8 +66,8 @@ def continued(logs: Trajectories, final: Flags) -> Trajectories:
             np.repeat(logs.offsets[1:] + np.arange(1, len(logs) + 1), more),
             np.repeat(last, more),
         ),
-        np.insert(logs.actions, after, turns),
-        np.insert(rewards, after, nothing),
+        np.insert(logs.actions, ends, turns),
+        np.insert(rewards, ends, nothing),
         np.concatenate([[0], np.cumsum(logs.lengths + more)]),
         logs.contexts,
         logs.counts,

@@ -48,8 +48,8 @@ _FIT: dict[str, Callable[[Any, str], Any]] = {
     "log_likelihood": _any_number,
     "converged": values.flag,
     "n_iter": values.integer,
-    "smoothing": values.number,
-    "reward_smoothing": values.number,
+    "pseudo_counts": values.number,
+    "reward_pseudo_counts": values.number,
     "n_parameters": values.integer,
     "seconds": values.number,
 }

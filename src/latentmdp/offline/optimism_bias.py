@@ -14,9 +14,7 @@ from scipy import stats
 
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp.engines.threads import run_blocks
-from latentmdp.estimation.em import EM
-from latentmdp.estimation.reward_model import RewardForm
-from latentmdp.estimation.termination import cut_short, forbidding
+from latentmdp.estimation import EM, cut_short, forbidding
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import Interval
@@ -31,7 +29,7 @@ __all__ = ["EPISODES", "corrected", "flattery_draws", "value_in"]
 EPISODES = 20_000
 """Simulated to value a policy in a model."""
 
-_SMOOTHING_STEP = 2.0
+_PSEUDO_COUNTS_STEP = 2.0
 
 
 def flattery_draws(
@@ -45,13 +43,12 @@ def flattery_draws(
 ) -> Floats:
     """Value in the refitted model minus value in the fitted one, of the policy planned there.
 
-    The strengths of smoothing were chosen from data, so each repetition draws its own: those of
+    The pseudo-counts were chosen from data, so each repetition draws its own: those of
     the fit, or a step of the grid they were chosen from away. Simulated episodes are cut where
     logged ones were; one that ended for good, ends by itself.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
     policy = MarkovPolicy(behaviour)
-    form: RewardForm = "transition" if fit.model.reward_model == "transition" else "state-action"
     lengths = np.where(final[logs.last_states], fit.model.horizon, logs.lengths)
     lengths = np.repeat(lengths, logs.multiplicities())
 
@@ -59,12 +56,12 @@ def flattery_draws(
         own = np.random.default_rng(int(seeds[first]))
         drawn = simulate(fit.model, policy, logs.n_episodes, own, threads=1)
         drawn = cut_short(drawn.without_contexts(), lengths)
-        step = _SMOOTHING_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
+        step = _PSEUDO_COUNTS_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
         em = EM(
             fit.model.n_contexts,
-            smoothing=fit.smoothing * step[0],
-            reward_smoothing=fit.reward_smoothing * step[1],
-            reward_model=form,
+            pseudo_counts=fit.pseudo_counts * step[0],
+            reward_pseudo_counts=fit.reward_pseudo_counts * step[1],
+            reward_model=fit.model.reward_model,
             threads=1,
         )
         again = em.fit(drawn, start=fit.model, rng=own)

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.estimation.initialization import initialize
-from latentmdp.estimation.termination import continued, final_states, forbidding
+from latentmdp.estimation import continued, final_states, forbidding, initialize
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import behaviour_policy, logged_estimate
 from latentmdp.offline.optimism_bias import EPISODES, corrected, flattery_draws, value_in

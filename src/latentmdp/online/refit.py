@@ -34,6 +34,7 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.estimation import (
     EM,
+    MAX_CONTEXTS,
     choose_contexts,
     may_show_contexts,
     preferred_reward_model,
@@ -70,7 +71,7 @@ def learn(
     growth: float = 1.15,
     restarts: int = 3,
     bonus_scale: float = 0.15,
-    max_contexts: int = 10,
+    max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -147,7 +148,7 @@ class Refit(Learner):
     growth: float = 1.15
     restarts: int = 3
     bonus_scale: float = 0.15
-    max_contexts: int = 10
+    max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
     planner: Planner | None = None
 
@@ -290,9 +291,13 @@ class _Refitting(Learning[Trajectories]):
         if M == "auto":
             M = least
             if may_show_contexts([self.logs]):
-                most = self.learner.max_contexts
-                found = choose_contexts(self.logs, most, reward_model, rng).n_contexts
-                M = max(least, found)
+                chosen = choose_contexts(
+                    self.logs,
+                    max_contexts=self.learner.max_contexts,
+                    reward_model=reward_model,
+                    rng=rng,
+                )
+                M = max(least, chosen.n_contexts)
         em = self._em(M, reward_model)
         return em.fit(self.logs, start=self._starts(previous, M), rng=rng)
 

@@ -23,7 +23,7 @@ def command(
     ] = None,
     max_contexts: Annotated[
         int, typer.Option("--max-contexts", min=1, help="The most that `auto` tries.")
-    ] = 8,
+    ] = 10,
     seed: options.Seed = 0,
     config: Config = None,
     as_json: options.Json = False,

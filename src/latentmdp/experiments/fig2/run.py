@@ -13,10 +13,7 @@ import numpy as np
 
 from latentmdp.belief import posterior
 from latentmdp.errors import RecoveryError
-from latentmdp.estimation.em import EM
-from latentmdp.estimation.initialization import initialize
-from latentmdp.estimation.subspace import SubspaceClustering
-from latentmdp.estimation.trajectory_kmeans import TrajectoryKMeans
+from latentmdp.estimation import EM, SubspaceClustering, TrajectoryKMeans, initialize
 from latentmdp.experiments.runner import Setting, reproduce
 from latentmdp.instances import make
 from latentmdp.metrics import model_error

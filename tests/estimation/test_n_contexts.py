@@ -1,0 +1,93 @@
+"""The number of contexts: four criteria, where they agree, and what is kept of the search."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import latentmdp as lm
+from latentmdp.cli.commands import fit as fit_command
+from latentmdp.estimation import MAX_CONTEXTS, choose_contexts, may_show_contexts
+from latentmdp.fit import FitWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")
+
+
+@pytest.fixture(scope="module")
+def separated() -> lm.LatentMDP:
+    return lm.make(
+        "separated", contexts=3, states=7, actions=2, horizon=40, delta=0.5,
+        rewards="shared", reward_density=1.0, rng=0,
+    )  # fmt: skip
+
+
+def episodes_of(model: lm.LatentMDP) -> tuple[lm.Trajectories, lm.Trajectories]:
+    """Many short episodes and 2,000 long ones."""
+    short = lm.simulate(model.replace(horizon=4), lm.UniformPolicy(), 30_000, rng=0)
+    return short, lm.simulate(model, lm.UniformPolicy(), 2000, rng=1)
+
+
+def test_the_number_of_contexts_is_found(separated: lm.LatentMDP) -> None:
+    short, long = episodes_of(separated)
+    fit = lm.initialize(short, long, n_contexts="auto", rng=0)
+    selection = fit.selection
+    assert fit.model.n_contexts == selection.n_contexts == 3
+    assert selection.votes == {"held-out": 3, "BIC": 3, "ICL": 3, "spectrum": 3}
+    assert selection.statement == "Sure: every criterion says 3 contexts."
+    assert selection.candidates == (1, 2, 3, 4, 5)
+    assert selection.table().count("\n") == 6
+    assert (np.diff(selection.log_likelihood[:3]) > 0.0).all()
+
+
+def test_one_context_where_all_are_equal(separated: lm.LatentMDP) -> None:
+    short, long = episodes_of(separated.context(0))
+    fit = lm.initialize(short, long, "auto", rng=0)
+    assert fit.model.n_contexts == 1
+    assert np.array_equal(fit.labels, np.zeros(2000))
+
+
+def test_a_limit_that_binds_is_said_aloud(separated: lm.LatentMDP) -> None:
+    short, long = episodes_of(separated)
+    with pytest.warns(FitWarning, match="Not sure: 2 contexts, the most that were tried"):
+        fit = lm.initialize(short, long, "auto", max_contexts=2, rng=0)
+    assert fit.model.n_contexts == 2
+
+
+def test_the_fits_of_the_search_are_kept(separated: lm.LatentMDP) -> None:
+    """One model for each number tried, with the likelihood reported; the chosen one is close."""
+    logs = lm.simulate(separated, lm.UniformPolicy(), 1500, rng=0).without_contexts()
+    selection = choose_contexts(logs, reward_model="state-action", shared_rewards=False, rng=0)
+    assert [model.n_contexts for model in selection.models] == list(selection.candidates)
+    assert selection.model is selection.models[2]
+    assert lm.model_error(separated, selection.model, per_cell=True) < 0.15
+    for k, model in enumerate(selection.models):
+        fit = lm.EM(k + 1, pseudo_counts=0.0, max_iter=1).fit(logs, start=model)
+        # the start is mixed with 1e-6 of the pooled model
+        assert fit.log_likelihood == pytest.approx(selection.log_likelihood[k], abs=0.5)
+
+
+def test_what_cannot_show_contexts() -> None:
+    model = lm.make("separated", contexts=2, states=4, horizon=3, rng=0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 5, rng=0)
+    short = lm.simulate(model.replace(horizon=1), lm.UniformPolicy(), 5, rng=0)
+    assert may_show_contexts([logs])
+    assert may_show_contexts([short, logs[:1]])
+    assert not may_show_contexts([short])
+    assert not may_show_contexts([logs[:1]])
+
+
+def test_bad_arguments(separated: lm.LatentMDP) -> None:
+    logs = lm.simulate(separated, lm.UniformPolicy(), 5, rng=0)
+    with pytest.raises(ValueError, match="max_contexts"):
+        choose_contexts(logs, max_contexts=0)
+    with pytest.raises(ValueError, match="max_contexts"):
+        lm.initialize(None, logs, "auto", max_contexts=0)
+    with pytest.raises(ValueError, match="reward_model"):
+        choose_contexts(logs, reward_model="both")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "function", [choose_contexts, lm.initialize, lm.solve, lm.learn, fit_command.command]
+)
+def test_there_is_one_default_for_the_largest_number(function: object) -> None:
+    assert inspect.signature(function).parameters["max_contexts"].default == MAX_CONTEXTS

@@ -1,0 +1,99 @@
+"""`Fit` and `ContextSelection`: equality by content, short texts, and fields there and back."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import latentmdp as lm
+from latentmdp.fit import ContextSelection
+
+pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")
+
+
+@pytest.fixture(scope="module")
+def fit() -> lm.Fit:
+    model = lm.make("separated", contexts=2, states=4, horizon=15, delta=1.0, rng=0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 300, rng=0)
+    return lm.initialize(None, logs.without_contexts(), "auto", max_contexts=3, rng=0)
+
+
+def test_equality_is_by_content_and_leaves_out_the_seconds(fit: lm.Fit) -> None:
+    same = dataclasses.replace(
+        fit, responsibilities=fit.responsibilities.copy(), seconds=fit.seconds + 1.0
+    )
+    assert same == fit
+    for change in (
+        {"log_likelihood": fit.log_likelihood + 1.0},
+        {"responsibilities": fit.responsibilities[:, ::-1]},
+        {"model": fit.model.replace(horizon=3)},
+        {"selection": None},
+        {"selection": dataclasses.replace(fit.selection, bic=fit.selection.bic + 1.0)},
+    ):
+        assert dataclasses.replace(fit, **change) != fit
+    assert fit != fit.model
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(fit)
+
+
+def test_texts_are_short(fit: lm.Fit) -> None:
+    assert len(repr(fit).splitlines()) <= 8
+    assert f"{fit.log_likelihood:.6g}" in repr(fit)
+    assert fit.selection.statement in repr(fit)
+    assert repr(fit.selection).count("\n") == 0
+    assert "2 of (1, 2, 3)" in repr(fit.selection)
+    html = fit._repr_html_()
+    assert html.startswith("<table")
+    assert fit.selection.statement in html
+
+
+@pytest.mark.parametrize("selected", [True, False])
+def test_fields_there_and_back(fit: lm.Fit, selected: bool) -> None:
+    fit = fit if selected else dataclasses.replace(fit, selection=None)
+    fields = {name: value for name, value in fit.to_fields().items() if value is not None}
+    assert lm.Fit.from_fields(fields) == fit
+    if selected:
+        kept = fit.selection.to_fields()
+        assert {"model_1", "model_2", "model_3"} <= set(kept)
+        assert ContextSelection.from_fields(kept) == fit.selection
+        few = {name: value for name, value in kept.items() if not name.startswith("model_")}
+        assert ContextSelection.from_fields(few).models == ()
+
+
+def test_a_field_that_is_missing_keeps_its_default(fit: lm.Fit) -> None:
+    fields = fit.to_fields()
+    del fields["reward_pseudo_counts"]
+    assert lm.Fit.from_fields(fields).reward_pseudo_counts == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"model": 3}, TypeError, "model must be a LatentMDP"),
+        ({"selection": 3}, TypeError, "selection must be a ContextSelection"),
+        ({"n_iter": 1.5}, TypeError, "n_iter must be of type int"),
+        ({"converged": 1}, TypeError, "converged must be of type bool"),
+        ({"n_parameters": True}, TypeError, "n_parameters must be of type int"),
+        ({"responsibilities": np.ones((4, 7))}, ValueError, "responsibilities has shape"),
+        ({"history": np.ones((2, 2))}, ValueError, "history has shape"),
+    ],
+)
+def test_wrong_fields_are_refused(
+    fit: lm.Fit, change: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        lm.Fit.from_fields({**fit.to_fields(), **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_contexts": 9}, "not among the candidates"),
+        ({"bic": np.zeros(2)}, "bic has shape"),
+        ({"model_2": 3}, "models do not fit"),
+        ({"candidates": [1, 2, 4]}, "models do not fit"),
+    ],
+)
+def test_a_wrong_selection_is_refused(fit: lm.Fit, change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ContextSelection.from_fields({**fit.selection.to_fields(), **change})
