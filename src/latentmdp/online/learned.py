@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
-from latentmdp import metrics
+from latentmdp import io, metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
-from latentmdp.offline.outcome import Outcome
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
+from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Learned", "Phase"]
@@ -30,7 +33,7 @@ class Phase(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned(Outcome):
+class Learned:
     """The outcome of `learn`.
 
     Attributes
@@ -48,8 +51,6 @@ class Learned(Outcome):
         All episodes played; with method="psr" those of the exploration.
     """
 
-    _of: ClassVar[str] = "learn"
-
     returns: Floats
     policy: Policy
     plan: Plan
@@ -65,6 +66,23 @@ class Learned(Outcome):
             f"Learned({self.returns.size} episodes, {self.model.n_contexts} contexts, "
             f"{self.trailing_return():.4g} per episode at the end)"
         )
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The assumptions of the theory, measured on the model found."""
+        return diagnose(self.model)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, all or nothing (`fit.selection` is left out)."""
+        io.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        found = io.load(path)
+        if not isinstance(found, cls):
+            raise FormatError(f"{path} holds a {type(found).__name__}, not the outcome of `learn`")
+        return found
 
     def trailing_return(self, window: int = 1_000) -> float:
         """Mean return of the last `window` episodes."""
