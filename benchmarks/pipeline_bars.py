@@ -1,4 +1,6 @@
-"""What `learn` and `solve` must reach: `python benchmarks/pipeline_bars.py [FIRST] [COUNT]`.
+"""Returns of `learn` and values of `solve`, as shares of what they are asked to reach.
+
+    python benchmarks/pipeline_bars.py [FIRST] [COUNT]
 
 Instances FIRST, FIRST + 1, ... of `separated` with M=7, S=15, A=3, H=30; settings are the defaults.
 `learn` has neither an initialisation nor hindsight, and its exploration counts. It is told M, once

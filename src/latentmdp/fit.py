@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -15,7 +17,7 @@ from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["ContextSelection", "Fit", "FitWarning", "shares_of"]
+__all__ = ["ContextSelection", "Fit", "FitWarning", "shares_of", "without_fit_warnings"]
 
 
 _UNSEEN = 1e-12
@@ -24,6 +26,14 @@ _UNSEEN = 1e-12
 
 class FitWarning(UserWarning):
     """A fit that should not be trusted blindly; the message says why."""
+
+
+@contextmanager
+def without_fit_warnings() -> Iterator[None]:
+    """Fits that only serve a decision say nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        yield
 
 
 @dataclass(frozen=True, eq=False, repr=False)

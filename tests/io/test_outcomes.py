@@ -12,7 +12,7 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp.errors import FormatError
-from latentmdp.offline import Solved
+from latentmdp.offline import LoggedEstimate, Solved
 from latentmdp.online import Learned
 
 
@@ -39,13 +39,12 @@ def outcome(request):
 
 
 def test_what_was_solved_comes_back_whole(solved, logs, tmp_path):
-    solved.save(tmp_path / "s.npz")
-    again = Solved.load(tmp_path / "s.npz")
-    for name in ("model", "value", "flattery", "unsupported", "warnings", "seconds", "settings"):
+    lm.save(solved, tmp_path / "s.npz")
+    again = lm.load(tmp_path / "s.npz")
+    assert again == solved
+    assert again.seconds == solved.seconds
+    for name in ("model", "value", "optimism_bias", "logged", "unsupported", "warnings"):
         assert getattr(again, name) == getattr(solved, name), name
-    np.testing.assert_equal(again.model_first_steps, solved.model_first_steps)
-    np.testing.assert_equal(again.logged[:3], solved.logged[:3])
-    np.testing.assert_array_equal(again.logged.effective_size, solved.logged.effective_size)
     np.testing.assert_array_equal(again.fit.responsibilities, solved.fit.responsibilities)
     assert again.fit.history == solved.fit.history
     for name in ("lower", "upper", "history", "guarantee", "converged", "message", "seconds"):
@@ -57,14 +56,10 @@ def test_what_was_solved_comes_back_whole(solved, logs, tmp_path):
 
 def test_logs_that_never_agree_are_kept(solved, tmp_path):
     """The estimate from the logs is then NaN, its error infinite."""
-    never = solved.logged._replace(
-        mean=float("nan"), stderr=float("inf"), steps=0, effective_size=np.zeros(0)
-    )
-    dataclasses.replace(solved, logged=never, model_first_steps=float("nan")).save(
-        tmp_path / "s.npz"
-    )
-    again = Solved.load(tmp_path / "s.npz")
-    np.testing.assert_equal(again.logged[:3], never[:3])
+    never = LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
+    without = dataclasses.replace(solved, logged=never, model_first_steps=float("nan"))
+    lm.save(without, tmp_path / "s.npz")
+    assert lm.load(tmp_path / "s.npz") == without
 
 
 def test_a_fresh_process_loads_it(outcome, tmp_path):
@@ -85,15 +80,15 @@ def test_a_fresh_process_loads_it(outcome, tmp_path):
 
 def test_settings_of_other_versions_are_kept(outcome, tmp_path):
     more = {**outcome.settings, "of tomorrow": [1, {"deep": None}]}
-    dataclasses.replace(outcome, settings=more).save(tmp_path / "o.npz")
+    lm.save(dataclasses.replace(outcome, settings=more), tmp_path / "o.npz")
     assert lm.load(tmp_path / "o.npz").settings == more
 
 
 def test_one_is_not_the_other(learned, solved, tmp_path):
     learned.save(tmp_path / "l.npz")
-    solved.save(tmp_path / "s.npz")
-    with pytest.raises(FormatError, match="holds a Learned, not the outcome of `solve`"):
-        Solved.load(tmp_path / "l.npz")
+    lm.save(solved, tmp_path / "s.npz")
+    assert isinstance(lm.load(tmp_path / "l.npz"), Learned)
+    assert isinstance(lm.load(tmp_path / "s.npz"), Solved)
     with pytest.raises(FormatError, match="holds a Solved, not the outcome of `learn`"):
         Learned.load(tmp_path / "s.npz")
 
@@ -119,11 +114,11 @@ def changed(path, change, array=None):
 
 def test_a_field_that_came_later_keeps_its_default(outcome, tmp_path):
     file = tmp_path / "o.npz"
-    outcome.save(file)
-    changed(file, lambda record: record["fit"].pop("reward_pseudo_counts"))
+    lm.save(outcome, file)
+    changed(file, lambda record: record["fit"].pop("reward_smoothing"))
     again = lm.load(file)
-    assert again.fit.reward_pseudo_counts == 0.0
-    assert again.fit.pseudo_counts == outcome.fit.pseudo_counts
+    assert again.fit.reward_smoothing == 0.0
+    assert again.fit.smoothing == outcome.fit.smoothing
 
 
 @pytest.mark.parametrize(
@@ -141,7 +136,7 @@ def test_a_field_that_came_later_keeps_its_default(outcome, tmp_path):
 )
 def test_records_of_the_wrong_type_are_refused(outcome, tmp_path, path, value, message):
     file = tmp_path / "o.npz"
-    outcome.save(file)
+    lm.save(outcome, file)
 
     def change(record):
         for name in path[:-1]:

@@ -147,7 +147,7 @@ def refitting(model: lm.LatentMDP, episodes: int, previous=None, **settings):
     run.done = episodes
     if previous is not None:
         run._model, run._settled = previous._model, previous._settled
-    run.refit()
+    run.settle() if run.unsettled else run.refit()
     return run
 
 

@@ -29,7 +29,7 @@ def write_small_report(folder: Path) -> Path:
         lm.learn(world, 3, episodes=60, explore=30, rng=seed, planner=planner).save(path)
     lm.LUCRL().run(world, 40, rng=0).save(paths[2])
     lm.save(lm.make("visitor"), paths[3])
-    solve_small_world().save(folder / "solved.npz")
+    lm.save(solve_small_world(), folder / "solved.npz")
     experiments = [
         reproduce(name, quick=True, seeds=2, jobs=1, out=folder).folder
         for name in ("fig1a", "lower_bound")

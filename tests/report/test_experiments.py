@@ -13,6 +13,7 @@ import latentmdp as lm
 from latentmdp.cli.app import app
 from latentmdp.experiments import read_experiment, reproduce
 from latentmdp.experiments.fig1a.settings import ARMS
+from latentmdp.offline import LoggedEstimate
 from latentmdp.report.experiments import experiment_section, settings_table, timing_table
 from latentmdp.report.runs import write_report
 from latentmdp.report.solved import solved_section
@@ -92,9 +93,7 @@ def test_warnings_stand_first(solved):
     doubtful = dataclasses.replace(
         solved,
         warnings=("the policy leaves the data", "no logged episode agrees"),
-        logged=solved.logged._replace(
-            mean=float("nan"), stderr=float("inf"), steps=0, effective_size=np.zeros(0)
-        ),
+        logged=LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0)),
     )
     section = solved_section("s", doubtful)
     assert section.text.split("\n\n") == [
@@ -108,7 +107,7 @@ def test_everything_at_once_is_on_one_page(out, solved, tmp_path):
     folders = [
         reproduce(n, quick=True, seeds=2, jobs=1, out=out).folder for n in ("fig1a", "fig1b")
     ]
-    solved.save(tmp_path / "solved.npz")
+    lm.save(solved, tmp_path / "solved.npz")
     lm.LUCRL().run(small_world(), 20, rng=0).save(tmp_path / "run.parquet")
     lm.save(small_world(), tmp_path / "model.json")
     names = [str(tmp_path / name) for name in ("solved.npz", "run.parquet", "model.json")]

@@ -53,7 +53,7 @@ def run_blocks(
 
 
 class Team:
-    """Threads kept between many short calls of `run`, which starting them anew would dominate.
+    """Threads kept between many short calls, which starting them anew would dominate.
 
     Use as a context manager; not for calls from inside its own work.
     """
@@ -72,8 +72,6 @@ class Team:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
-    def run(self, work: Callable[[int], T], number: int) -> list[T]:
-        """Call `work(i)` for i = 0..number-1 and return the results in order."""
-        if self._pool is None or number <= 1:
-            return [work(i) for i in range(number)]
-        return list(self._pool.map(work, range(number)))
+    def mapper(self, number: int) -> Callable[[Callable[[int], T], range], Iterable[T]]:
+        """What maps a function over `number` jobs, results in order: `map`, or the threads' own."""
+        return map if self._pool is None or number <= 1 else self._pool.map

@@ -3,7 +3,12 @@
 from latentmdp.estimation.clustering import SubspaceClustering, TrajectoryKMeans
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.initialization import initialize
-from latentmdp.estimation.n_contexts import MAX_CONTEXTS, choose_contexts, may_show_contexts
+from latentmdp.estimation.n_contexts import (
+    FEW_CONTEXTS,
+    MAX_CONTEXTS,
+    choose_contexts,
+    may_show_contexts,
+)
 from latentmdp.estimation.reward_model import (
     RewardStructure,
     preferred_reward_model,
@@ -21,6 +26,7 @@ from latentmdp.fit import ContextSelection
 
 __all__ = [
     "EM",
+    "FEW_CONTEXTS",
     "MAX_CONTEXTS",
     "ContextSelection",
     "RewardStructure",

@@ -29,9 +29,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import partial
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
@@ -59,7 +58,7 @@ from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["EM", "Ascent", "climb", "squarem", "starting_points"]
+__all__ = ["EM", "Ascent", "climb", "starting_points"]
 
 Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
 
@@ -191,10 +190,11 @@ class EM:
                 warnings.warn(message, FitWarning, stacklevel=2)
             starts = list(self._starts(problem, start, generator))
             likelihood = problem.likelihood.with_pseudo_counts(self._first_pseudo_counts())
-            runs = [self._climb(likelihood, point, _LOOSE) for point in starts]
+            loose = _LOOSE * self.tolerance
+            runs = [climb(likelihood, point, loose, self.max_iter) for point in starts]
             best = max(runs, key=lambda run: run.objective)
             likelihood, point, history = self._settled(likelihood, best, generator)
-            last = self._climb(likelihood, point)
+            last = climb(likelihood, point, self.tolerance, self.max_iter)
             counts, log_likelihood = _e_step(likelihood, last.point)
             for message in self._warnings_after(last, counts):
                 warnings.warn(message, FitWarning, stacklevel=2)
@@ -221,11 +221,6 @@ class EM:
         of_rewards = self.pseudo_counts if of_rewards is None else of_rewards
         return PseudoCounts(float(self.pseudo_counts), float(of_rewards))
 
-    def _climb(
-        self, likelihood: MixtureLikelihood, start: Parameters, loose: float = 1.0
-    ) -> Ascent:
-        return climb(likelihood, start, loose * self.tolerance, self.max_iter)
-
     def _settled(
         self, likelihood: MixtureLikelihood, best: Ascent, rng: np.random.Generator
     ) -> tuple[MixtureLikelihood, Parameters, list[float]]:
@@ -239,13 +234,15 @@ class EM:
             counts, _ = _e_step(likelihood, point)
             if likelihood.prefers_own_initial(counts.by_first):
                 likelihood, history = likelihood.with_own_initial(), []
-                point = self._climb(likelihood, point, _LOOSE).point
+                loose = _LOOSE * self.tolerance
+                point = climb(likelihood, point, loose, self.max_iter).point
         if self.pseudo_counts == "auto" and self.n_contexts > 1:
+            tolerance = _CHOICE_TOLERANCE * self.tolerance
             chosen = choose_pseudo_counts(
                 likelihood,
                 point,
                 rng,
-                lambda some, start: self._climb(some, start, _CHOICE_TOLERANCE).point,
+                lambda some, start: climb(some, start, tolerance, self.max_iter).point,
             )
             likelihood, history = likelihood.with_pseudo_counts(chosen), []
         return likelihood, point, history
@@ -318,9 +315,37 @@ class Ascent(NamedTuple):
 def climb(
     likelihood: MixtureLikelihood, start: Parameters, tolerance: float, max_maps: int
 ) -> Ascent:
-    """EM from `start`, accelerated, until one map gains less than `tolerance`."""
-    em_map = partial(_em_map, likelihood)
-    return squarem(em_map, likelihood.repaired, start, tolerance, max_maps)
+    """EM from `start`, accelerated by SQUAREM, until one map gains less than `tolerance`.
+
+    `max_maps` caps the number of maps; reaching it is not convergence.
+    """
+    x0 = start
+    counts, value = _e_step(likelihood, x0)
+    x1, here = _m_step(likelihood, counts), value + likelihood.log_prior(x0)
+    history, n_maps, longest = [here], 1, _FIRST_STEP
+    while n_maps < max_maps:
+        counts, value = _e_step(likelihood, x1)
+        x2, ahead = _m_step(likelihood, counts), value + likelihood.log_prior(x1)
+        n_maps += 1
+        if not ahead - here >= tolerance:
+            if ahead >= here:
+                return Ascent(x1, ahead, [*history, ahead], True, n_maps)
+            return Ascent(x0, here, history, True, n_maps)
+        length = _step_length(x0, x1, x2, longest)
+        if length > 1.0 and n_maps < max_maps:
+            candidate = likelihood.repaired(_extrapolated(x0, x1, x2, length), x2)
+            counts, value = _e_step(likelihood, candidate)
+            value += likelihood.log_prior(candidate)
+            n_maps += 1
+            if np.isfinite(value) and value >= ahead:
+                longest *= 4.0 if length == longest else 1.0
+                x0, x1, here = candidate, _m_step(likelihood, counts), value
+                history.append(here)
+                continue
+            longest = max(_FIRST_STEP, longest / 4.0)
+        x0, x1, here = x1, x2, ahead
+        history.append(here)
+    return Ascent(x0, here, history, False, n_maps)
 
 
 def starting_points(
@@ -328,12 +353,6 @@ def starting_points(
 ) -> list[Parameters]:
     """The points of `own_starts`: one M-step from each."""
     return [_m_step(likelihood, counts) for counts in own_starts(likelihood, number, rng, kind)]
-
-
-def _em_map(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[Parameters, float]:
-    """One EM map, and the objective at the parameters it was given."""
-    counts, log_likelihood = _e_step(likelihood, parameters)
-    return _m_step(likelihood, counts), log_likelihood + likelihood.log_prior(parameters)
 
 
 def _e_step(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[ExpectedCounts, float]:
@@ -357,49 +376,6 @@ def _m_step(likelihood: MixtureLikelihood, counts: ExpectedCounts) -> Parameters
         episodes = counts.by_first.sum(axis=0)
         weights = episodes / episodes.sum()
     return (*blocks, initial, weights)
-
-
-def squarem(
-    step: Callable[[Parameters], tuple[Parameters, float]],
-    repair: Callable[[Parameters, Parameters], Parameters],
-    start: Parameters,
-    tolerance: float,
-    max_maps: int,
-) -> Ascent:
-    """Iterate `step` from `start`, with extrapolation, until one map gains less than `tolerance`.
-
-    Parameters
-    ----------
-    step
-        x -> (F(x), objective at x), for a map F that never lowers the objective.
-    repair
-        (x', x2) -> a valid point near x'; x2 is valid and close.
-    max_maps
-        Cap on the number of maps; reaching it is not convergence.
-    """
-    x0, (x1, here) = start, step(start)
-    history, n_maps, longest = [here], 1, _FIRST_STEP
-    while n_maps < max_maps:
-        x2, ahead = step(x1)
-        n_maps += 1
-        if not ahead - here >= tolerance:
-            if ahead >= here:
-                return Ascent(x1, ahead, [*history, ahead], True, n_maps)
-            return Ascent(x0, here, history, True, n_maps)
-        length = _step_length(x0, x1, x2, longest)
-        if length > 1.0 and n_maps < max_maps:
-            candidate = repair(_extrapolated(x0, x1, x2, length), x2)
-            beyond, value = step(candidate)
-            n_maps += 1
-            if np.isfinite(value) and value >= ahead:
-                longest *= 4.0 if length == longest else 1.0
-                x0, x1, here = candidate, beyond, value
-                history.append(here)
-                continue
-            longest = max(_FIRST_STEP, longest / 4.0)
-        x0, x1, here = x1, x2, ahead
-        history.append(here)
-    return Ascent(x0, here, history, False, n_maps)
 
 
 def _step_length(x0: Parameters, x1: Parameters, x2: Parameters, longest: float) -> float:

@@ -243,7 +243,8 @@ class Episodes:
             # a sum of products, not a dot product: BLAS threads would get in the way of ours
             return by_cell, by_first, shift + float(np.sum(group.counts[start:stop] * logs))
 
-        parts = (team or Team(1)).run(work, len(jobs))
+        mapped = (team or Team(1)).mapper(len(jobs))
+        parts = list(mapped(work, range(len(jobs))))
         by_cell, by_first = np.zeros(P.shape), np.zeros(W.shape)
         for cells, firsts, _ in parts:
             by_cell += cells

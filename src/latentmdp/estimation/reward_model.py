@@ -15,16 +15,16 @@ estimated once and carry no information on the context.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.estimation.em import EM
-from latentmdp.fit import Fit, FitWarning
+from latentmdp.fit import without_fit_warnings
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories, occurring_cells, sizes_of
 
@@ -103,36 +103,31 @@ def settle_rewards(
     report
         Called with a line for every decision.
     """
-
-    def quick_fit(reward_model: RewardModel, shared: bool, start: Fit | None = None) -> Fit:
-        em = EM(
-            n_contexts,
-            restarts=_QUICK_STARTS,
-            pseudo_counts=_QUICK_PSEUDO_COUNTS,
-            tolerance=_QUICK_TOLERANCE,
-            reward_model=reward_model,
-            shared_rewards=shared,
-            threads=threads,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)
-            return em.fit(logs, rng=rng, start=start)
-
+    quick = partial(
+        EM,
+        n_contexts,
+        restarts=_QUICK_STARTS,
+        pseudo_counts=_QUICK_PSEUDO_COUNTS,
+        tolerance=_QUICK_TOLERANCE,
+        threads=threads,
+    )
     chosen: RewardModel = "state-action" if reward_model == "auto" else reward_model
     if max(part.n_rewards for part in logs) == 1:
         return RewardStructure(chosen, True)
     own = None
     if reward_model == "auto":
-        own = quick_fit("state-action", False)
+        with without_fit_warnings():
+            own = quick().fit(logs, rng=rng)
         chosen = preferred_reward_model(logs, own.responsibilities)
         report(f"rewards depend on the {chosen.replace('-', ' and ')}")
     if shared != "auto":
         return RewardStructure(chosen, shared)
     if n_contexts == 1:
         return RewardStructure(chosen, True)
-    if own is None or chosen == "transition":
-        own = quick_fit(chosen, False, own)
-    one = quick_fit(chosen, True, own)
+    with without_fit_warnings():
+        if own is None or chosen == "transition":
+            own = quick(reward_model=chosen).fit(logs, rng=rng, start=own)
+        one = quick(reward_model=chosen, shared_rewards=True).fit(logs, rng=rng, start=own)
     price = 0.5 * np.log(sum(part.n_episodes for part in logs))
     gain = own.log_likelihood - one.log_likelihood
     same = bool(gain <= price * (own.n_parameters - one.n_parameters))

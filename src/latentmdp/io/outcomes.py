@@ -20,7 +20,7 @@ from latentmdp.fit import Fit
 from latentmdp.io import kinds, schemas, values  # noqa: F401 (schemas registers the parts)
 from latentmdp.io.kinds import Document, Fields, Kind
 from latentmdp.offline.off_policy import Interval, LoggedEstimate
-from latentmdp.offline.solved import Solved
+from latentmdp.offline.solving import Solved
 from latentmdp.online.learned import Learned, Phase
 from latentmdp.planning import Plan
 
@@ -119,11 +119,12 @@ def _encode_solved(solved: Solved) -> Fields:
     }
 
 
-_SOLVED = ("flattery", "model_first_steps", "unsupported")
+_SOLVED = ("optimism_bias", "model_first_steps", "unsupported")
 
 
 def _decode_solved(fields: Fields) -> Solved:
     record = _parsed(fields)
+    record.setdefault("optimism_bias", record.get("flattery"))  # its name in files of version 0.1
     model, policy = (_part(fields, prefix) for prefix in ("model", "policy"))
     effective = _floats(fields, "effective_size")
     if effective.ndim != 1:

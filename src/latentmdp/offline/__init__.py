@@ -1,7 +1,6 @@
-"""From logs to a policy, with what it will earn."""
+"""Offline learning: from logged episodes to a policy, with an interval for what it will earn."""
 
 from latentmdp.offline.off_policy import Interval, LoggedEstimate
-from latentmdp.offline.solved import Solved, SolveWarning
-from latentmdp.offline.solving import solve
+from latentmdp.offline.solving import Solved, SolveWarning, solve
 
 __all__ = ["Interval", "LoggedEstimate", "SolveWarning", "Solved", "solve"]

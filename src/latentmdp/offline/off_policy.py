@@ -1,29 +1,29 @@
-"""What a policy is worth, judged from logs of another one.
+"""Off-policy evaluation: the value of a policy, estimated from logs of another one.
 
-Two estimates stand side by side. The **model-based** one is the policy's value in the fitted model.
-It flatters a policy that was planned in that same model, so the flattery is measured and taken off
-by a parametric bootstrap: logs are drawn from the fitted model, refitted and planned for, and the
-new policy's value in the refitted model is compared with its value in the fitted one, where the
-truth is known. The spread of that difference is the uncertainty.
+Per-decision importance sampling [precup2000], weighted. Logged actions were chosen with the
+probabilities behaviour(a | s). Let pi(h) be the action that the policy takes after history h. Up to
+step t, episode i has the ratio
 
-The **logged** one is weighted per-decision importance sampling. With rho_t the product over steps
-up to t of [a_k = pi(h_k)] / behaviour(a_k | s_k),
+    rho_it = prod_{k <= t} 1[a_k = pi(h_k)] / behaviour(a_k | s_k),
+
+and the estimate is
 
     V = sum_t discount^t (sum_i rho_it r_it) / (sum_i rho_it).
 
-It needs no model, but for a deterministic policy only episodes that happen to agree with it count,
-and those die out quickly: it is given up to the last step at which the effective sample size
-(sum rho)^2 / sum rho^2 is large enough, beside the model's value of the same first steps.
+It needs no model of the world (the policy's own filter may have one). But only episodes that happen
+to agree with the policy count, and there are fewer of them at every step. So the estimate covers
+the first steps only, as long as the effective sample size (sum_i rho_it)^2 / sum_i rho_it^2 is
+large enough.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, normalised
+from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
 from latentmdp.trajectories import Trajectories, cell_counts
@@ -32,7 +32,11 @@ __all__ = ["Interval", "LoggedEstimate", "behaviour_policy", "logged_estimate"]
 
 
 _FEWEST_EFFECTIVE = 30.0
+"""Effective episodes that a step needs: more would end the estimate earlier, fewer would leave a
+bootstrap standard error that cannot be trusted. 30 is the usual rule for a mean of a sample."""
+
 _RESAMPLES = 200
+"""Bootstrap resamples of the episodes: the standard error is then itself known to about 5 %."""
 
 
 class Interval(NamedTuple):
@@ -46,16 +50,17 @@ class Interval(NamedTuple):
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-class LoggedEstimate(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LoggedEstimate:
     """Importance sampling over the first `steps` steps of the logs.
 
     Attributes
     ----------
-    mean, stderr
-        Value of those steps and its bootstrap standard error.
-    steps
-        How far the logs reach before too few episodes agree with the policy.
-    effective_size
+    mean, stderr : float
+        Value of those steps and its bootstrap standard error; NaN and infinity without steps.
+    steps : int
+        Number of steps at which enough episodes still agree with the policy.
+    effective_size : (steps,)
         Effective number of episodes at each of those steps.
     """
 
@@ -63,6 +68,18 @@ class LoggedEstimate(NamedTuple):
     stderr: float
     steps: int
     effective_size: Floats
+
+    def __repr__(self) -> str:
+        return f"LoggedEstimate({self.mean:.4g} ± {self.stderr:.2g} over {self.steps} steps)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LoggedEstimate):
+            return NotImplemented
+        names = [field.name for field in fields(self)]
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
+            for name in names
+        )
 
 
 def behaviour_policy(logs: Trajectories) -> Floats:
@@ -76,7 +93,7 @@ def logged_estimate(
     model: LatentMDP,
     behaviour: Floats,
     rng: np.random.Generator,
-    final: NDArray[np.bool_] | None = None,
+    final: Flags | None = None,
 ) -> LoggedEstimate:
     """Weighted per-decision importance sampling of a policy from logs of a behaviour (S, A).
 
@@ -94,19 +111,15 @@ def logged_estimate(
     if steps == 0:
         return LoggedEstimate(float("nan"), float("inf"), 0, effective[:0])
     scale = model.discount ** np.arange(steps)
-    draws = rng.multinomial(int(counts.sum()), counts / counts.sum(), _RESAMPLES)
-    resampled = np.vstack([counts, draws.astype(np.float64)])
-    normaliser = np.maximum(resampled @ ratios[:, :steps], 1e-300)
-    values = (resampled @ (ratios * rewards)[:, :steps] / normaliser) @ scale
+    resamples = rng.multinomial(int(counts.sum()), counts / counts.sum(), _RESAMPLES)
+    each = np.vstack([counts, resamples.astype(np.float64)])  # how often each episode counts
+    normaliser = np.maximum(each @ ratios[:, :steps], 1e-300)
+    values = (each @ (ratios * rewards)[:, :steps] / normaliser) @ scale
     return LoggedEstimate(float(values[0]), float(values[1:].std(ddof=1)), steps, effective[:steps])
 
 
 def _ratios(
-    logs: Trajectories,
-    policy: Policy,
-    model: LatentMDP,
-    behaviour: Floats,
-    final: NDArray[np.bool_],
+    logs: Trajectories, policy: Policy, model: LatentMDP, behaviour: Floats, final: Flags
 ) -> tuple[Floats, Floats]:
     """Importance ratios rho (N, L) and rewards (N, L); zero where an episode is cut short."""
     lengths = logs.lengths
@@ -124,6 +137,6 @@ def _ratios(
             running = running * np.where(final[states[:, t]], 1.0, ratio)
             ratios[chosen, t], rewards[chosen, t] = running, values[:, t]
             session.observe(states[:, t + 1], values[:, t], actions[:, t])
-        over = final[states[:, -1]]
-        ratios[chosen[over], length:] = running[over, None]
+        ended = final[states[:, -1]]
+        ratios[chosen[ended], length:] = running[ended, None]
     return ratios, rewards

@@ -1,8 +1,14 @@
-"""What a planned policy will earn: its value in the fitted model, less the flattery of it.
+"""Optimism bias of a policy planned in a fitted model, estimated by a parametric bootstrap.
 
-A policy planned in a fitted model looks better there than it is. How much, a parametric bootstrap
-tells: logs are simulated in the fitted model, the whole path is repeated on them, and the policy
-found is valued in the model refitted and in the one simulated from.
+A planner chooses the policy whose value in the fitted model is largest, so it also chooses among
+the errors of the fit: the value in that model is too high on average (the optimizer's curse
+[smith2006]). By how much is estimated as [efron1986] estimates the optimism of a prediction rule.
+With V(pi; M) the value of policy pi in model M and M^ the model fitted to the logs, repetition b
+
+    simulates logs in M^ under the logged behaviour, fits M*_b to them, plans pi*_b in M*_b, and
+    gives d_b = V(pi*_b; M*_b) - V(pi*_b; M^).
+
+The optimism bias is the mean of d_b; their spread measures how uncertain the value is.
 """
 
 from __future__ import annotations
@@ -23,16 +29,18 @@ from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["EPISODES", "corrected", "flattery_draws", "value_in"]
+__all__ = ["EPISODES", "bootstrap_differences", "corrected", "value_in"]
 
 
 EPISODES = 20_000
-"""Simulated to value a policy in a model."""
+"""Simulated to value a policy in a model: the standard error is 1/141 of the standard deviation of
+a return. More would cost time, and gain little as long as the logs hold fewer episodes."""
 
-_PSEUDO_COUNTS_STEP = 2.0
+_STRENGTH_STEP = 2.0
+"""Ratio of neighbours in the grid from which EM chooses the strengths of its pseudo-counts."""
 
 
-def flattery_draws(
+def bootstrap_differences(
     logs: Trajectories,
     fit: Fit,
     planner: Planner,
@@ -41,22 +49,23 @@ def flattery_draws(
     repeats: int,
     rng: np.random.Generator,
 ) -> Floats:
-    """Value in the refitted model minus value in the fitted one, of the policy planned there.
+    """The differences d_b, shape (repeats,).
 
-    The pseudo-counts were chosen from data, so each repetition draws its own: those of
-    the fit, or a step of the grid they were chosen from away. Simulated episodes are cut where
-    logged ones were; one that ended for good, ends by itself.
+    The strengths of the pseudo-counts were themselves chosen from the logs, so each repetition
+    draws its own: those of the fit, or one step of their grid up or down. Simulated episodes are
+    cut where the logged ones were, except where those reached a `final` state (S,): the fitted
+    model then stays there by itself.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
     policy = MarkovPolicy(behaviour)
     lengths = np.where(final[logs.last_states], fit.model.horizon, logs.lengths)
     lengths = np.repeat(lengths, logs.multiplicities())
 
-    def repeat(first: int, _: int) -> float:
-        own = np.random.default_rng(int(seeds[first]))
+    def difference(b: int, _: int) -> float:
+        own = np.random.default_rng(int(seeds[b]))
         drawn = simulate(fit.model, policy, logs.n_episodes, own, threads=1)
         drawn = cut_short(drawn.without_contexts(), lengths)
-        step = _PSEUDO_COUNTS_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
+        step = _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
         em = EM(
             fit.model.n_contexts,
             pseudo_counts=fit.pseudo_counts * step[0],
@@ -64,29 +73,34 @@ def flattery_draws(
             reward_model=fit.model.reward_model,
             threads=1,
         )
-        again = em.fit(drawn, start=fit.model, rng=own)
-        planned = planner.plan(forbidding(again.model, drawn)).policy
-        return value_in(again.model, planned, own) - value_in(fit.model, planned, own)
+        refitted = em.fit(drawn, start=fit.model, rng=own).model
+        planned = planner.plan(forbidding(refitted, drawn)).policy
+        return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        return np.array(run_blocks(repeat, [(i, i + 1) for i in range(repeats)], None))
+        return np.array(run_blocks(difference, [(b, b + 1) for b in range(repeats)], None))
 
 
-def corrected(promised: float, differences: Floats, confidence: float) -> Interval:
-    """Take the mean difference off; it is itself uncertain, by as much as its own size.
+def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:
+    """The value in the fitted model less the optimism bias d, with a confidence interval.
 
-    The refitted models lie closer to the fitted one than that does to the truth, so the mean
-    difference understates what it corrects.
+    With n differences of standard deviation s, the interval reaches
+
+        sqrt( t^2 s^2 (1 + 1/n) + d^2 ),    t = the (1 + confidence) / 2 quantile of Student's t
+
+    to both sides. The first term is the prediction interval of one more difference: that of the
+    real fit. The second is there because the refitted models lie closer to the fitted one than
+    that does to the truth, so that d is too small, by up to about its own size.
     """
-    n, flattery = differences.size, float(differences.mean())
+    n, bias = differences.size, float(differences.mean())
     spread = float(differences.std(ddof=1)) * np.sqrt(1.0 + 1.0 / n)
     chance = float(stats.t.ppf(0.5 + confidence / 2.0, n - 1)) * spread
-    half = float(np.hypot(chance, flattery))
-    mean = promised - flattery
+    half = float(np.hypot(chance, bias))
+    mean = model_value - bias
     return Interval(mean, mean - half, mean + half)
 
 
 def value_in(model: LatentMDP, policy: Policy, rng: np.random.Generator) -> float:
-    """What a policy earns per episode in a model."""
+    """V(policy; model): exact for a Markov policy, which leaves `rng` as it is."""
     return evaluate(model, policy, EPISODES, rng, threads=1).mean

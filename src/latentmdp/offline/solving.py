@@ -1,29 +1,166 @@
-"""From logs to a policy, with an honest statement of what it will earn."""
+"""Offline solution of a latent MDP: from logs to a policy with a confidence interval.
+
+1. Fit a latent MDP to the logs (`estimation.initialize`).
+2. Plan in it. An action that was never logged in a state is not taken there.
+3. Value the policy in the fitted model and take off the optimism bias of having planned in that
+same model; a bootstrap gives the bias and the interval (`offline.optimism_bias`).
+4. Estimate the first steps a second time, from the logs without the model, by importance
+sampling (`offline.off_policy`).
+5. Warn where the policy leaves the data, where the two estimates disagree, and where the logs
+may not be what they were taken for (`offline.warnings`).
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.estimation import continued, final_states, forbidding, initialize
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.display import html_table
+from latentmdp._util.random import RNGLike, as_generator, philox_key
+from latentmdp.engines.threads import blocks
+from latentmdp.estimation import continued, final_states, forbidding, initialize, tried_pairs
+from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
-from latentmdp.offline.off_policy import behaviour_policy, logged_estimate
-from latentmdp.offline.optimism_bias import EPISODES, corrected, flattery_draws, value_in
-from latentmdp.offline.solved import Solved, SolveWarning
-from latentmdp.offline.warnings import doubts_of_logs, doubts_of_value, unsupported_share
-from latentmdp.planning import QMDP, Planner
-from latentmdp.policies import Policy
+from latentmdp.offline.off_policy import (
+    Interval,
+    LoggedEstimate,
+    behaviour_policy,
+    logged_estimate,
+)
+from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
+from latentmdp.offline.warnings import hardly_seen, logs_warnings, value_warnings
+from latentmdp.planning import QMDP, Plan, Planner
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
+from latentmdp.theory.diagnosis import Diagnosis, diagnose
+from latentmdp.theory.occupancy import occupancy
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["solve"]
+__all__ = ["SolveSettings", "SolveWarning", "Solved", "solve"]
+
+
+_STEPS_AT_ONCE = 1 << 22
+"""Simulated steps held in memory at a time, some 40 bytes each."""
+
+
+class SolveWarning(UserWarning):
+    """The value of the policy is less certain than its interval says; the message says why."""
+
+
+class SolveSettings(TypedDict, total=False):
+    """What `solve` was asked, as plain values.
+
+    Attributes
+    ----------
+    episodes
+        Number of logged episodes.
+    n_contexts
+        M, or "auto".
+    planner
+        The planner, as its `repr`.
+    behaviour
+        "given", or "estimated" from the logs.
+    confidence, bootstrap, max_contexts, reward_model
+        As given to `solve`.
+    seed
+        The seed given as `rng`; None if it was a generator, or nothing.
+    """
+
+    episodes: int
+    n_contexts: int | Literal["auto"]
+    planner: str
+    behaviour: Literal["estimated", "given"]
+    confidence: float
+    bootstrap: int
+    max_contexts: int
+    reward_model: Literal["state-action", "transition", "auto"]
+    seed: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The result of `solve`. Two are equal if all but the time they took is equal.
+
+    Attributes
+    ----------
+    policy, plan
+        The policy and its certificate in the fitted model. An action that was never logged in a
+        state is not taken there.
+    model, fit
+        The fitted latent MDP.
+    value : Interval
+        What the policy will earn per episode, with the ends of its confidence interval: its value
+        in the fitted model, less the optimism bias.
+    optimism_bias
+        How much larger a policy's value is, on average, in the fitted model it was planned in.
+    logged : LoggedEstimate
+        The importance-sampling estimate over the first steps, from the logs without the model.
+    model_first_steps
+        The fitted model's value of those same steps; NaN if there are none.
+    unsupported
+        Share of the policy's steps in the fitted model at (m, s, a) seen fewer than 5 times.
+    final_states
+        States in which logged episodes ended: nothing is earned after them.
+    warnings
+        What a user should know before relying on it.
+    seconds
+        Wall-clock time.
+    settings : SolveSettings
+        What `solve` was asked.
+    """
+
+    policy: Policy
+    plan: Plan
+    model: LatentMDP
+    fit: Fit
+    value: Interval
+    optimism_bias: float
+    logged: LoggedEstimate
+    model_first_steps: float
+    unsupported: float
+    final_states: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+    settings: SolveSettings = field(default_factory=SolveSettings)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """The assumptions of the theory, measured on the fitted model."""
+        return diagnose(self.model)
+
+    def __eq__(self, other: object) -> bool:
+        return _same(self, other) if isinstance(other, Solved) else NotImplemented
+
+    def __repr__(self) -> str:
+        number = len(self.warnings)
+        said = f", {number} warning{'s' if number > 1 else ''}" if number else ""
+        return f"Solved({self.model.n_contexts} contexts, {self.value} per episode{said})"
+
+    def _repr_html_(self) -> str:
+        return html_table("Policy from logs", self._facts())
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        first = f"first {self.logged.steps} steps"
+        yield "contexts", str(self.model.n_contexts)
+        yield "value per episode", str(self.value)
+        yield "optimism bias taken off", f"{self.optimism_bias:.3g}"
+        if self.logged.steps:
+            yield f"{first}, from the logs", f"{self.logged.mean:.4g} ± {self.logged.stderr:.2g}"
+            yield f"{first}, by the model", f"{self.model_first_steps:.4g}"
+        yield "steps with hardly any data", f"{self.unsupported:.1%}"
+        if self.final_states:
+            yield "final states", ", ".join(map(str, self.final_states))
+        for message in self.warnings:
+            yield "warning", message
 
 
 def solve(
@@ -56,10 +193,15 @@ def solve(
         Probabilities with which the logged actions were chosen; estimated by default.
     confidence
         Of the interval in `value`.
+    bootstrap
+        Number of times that logs are simulated, fitted and planned for again, to measure the
+        optimism bias and the uncertainty.
+    max_contexts
+        The largest number of contexts that "auto" tries.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
-    bootstrap
-        Number of times the whole path is repeated on simulated logs to measure the uncertainty.
+    progress
+        Say on the standard error stream what the fit is doing.
     """
     if not isinstance(logs, Trajectories):
         raise TypeError(
@@ -71,11 +213,16 @@ def solve(
     bootstrap = arrays.positive_integer("bootstrap", bootstrap)
     if bootstrap < 2:
         raise ValueError("bootstrap must be at least 2 to measure a spread")
+    if n_contexts != "auto":
+        n_contexts = arrays.positive_integer("n_contexts", n_contexts)
+    max_contexts = arrays.positive_integer("max_contexts", max_contexts)
+    if planner is not None:
+        arrays.require_instance("planner", planner, Planner)
     began = time.perf_counter()
     generator = as_generator(rng)
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
     final = final_states(logs)
-    whole = continued(logs, final)
+    whole = continued(logs, final)  # in which no state is final any more
     planner = QMDP(smoothing=_acting_smoothing(whole)) if planner is None else planner
     fit = initialize(
         None,
@@ -87,13 +234,14 @@ def solve(
         progress=progress,
     )
     plan = planner.plan(forbidding(fit.model, whole))
-    promised = value_in(fit.model, plan.policy, generator)
-    differences = flattery_draws(whole, fit, planner, known, final, bootstrap, generator)
-    value = corrected(promised, differences, confidence)
+    in_model = _value_in_model(fit.model, plan.policy, hardly_seen(whole, fit, final), generator)
+    differences = bootstrap_differences(whole, fit, planner, known, final, bootstrap, generator)
     logged = logged_estimate(whole, plan.policy, fit.model, known, generator, final)
-    first_steps = _first_steps(fit.model, plan.policy, logged.steps, generator)
-    unsupported = unsupported_share(whole, fit, plan.policy, final, generator)
-    found = (*doubts_of_value(logged, first_steps, unsupported), *doubts_of_logs(logs, final))
+    first_steps = in_model.first_steps(logged.steps)
+    found = (
+        *value_warnings(logged, first_steps, in_model.unsupported),
+        *logs_warnings(logs, final),
+    )
     for message in found:
         warnings.warn(message, SolveWarning, stacklevel=2)
     return Solved(
@@ -101,11 +249,11 @@ def solve(
         plan=plan,
         model=fit.model,
         fit=fit,
-        value=value,
-        flattery=float(differences.mean()),
+        value=corrected(in_model.value, differences, confidence),
+        optimism_bias=float(differences.mean()),
         logged=logged,
         model_first_steps=first_steps,
-        unsupported=unsupported,
+        unsupported=in_model.unsupported,
         final_states=tuple(np.flatnonzero(final).tolist()),
         warnings=found,
         seconds=time.perf_counter() - began,
@@ -123,12 +271,42 @@ def solve(
     )
 
 
-def _first_steps(model: LatentMDP, policy: Policy, steps: int, rng: np.random.Generator) -> float:
-    if steps == 0:
-        return float("nan")
-    logs = simulate(model, policy, EPISODES, rng)
-    earned = model.reward_values[logs.as_arrays()[2][:, :steps]]
-    return float((earned @ model.discount ** np.arange(steps)).mean())
+class _ModelValue(NamedTuple):
+    """A policy in the fitted model: its value, how it comes about, and the data behind it."""
+
+    value: float
+    by_step: Floats  # (H,) mean discounted reward of each step
+    unsupported: float  # share of steps that are flagged
+
+    def first_steps(self, steps: int) -> float:
+        """Value of the first steps; NaN if there are none."""
+        return float(self.by_step[:steps].sum()) if steps else float("nan")
+
+
+def _value_in_model(
+    model: LatentMDP, policy: Policy, flagged: Flags, rng: np.random.Generator
+) -> _ModelValue:
+    """Value a policy in a model, with the share of its steps at `flagged` (M, S, A).
+
+    Everything comes from the same simulated episodes; a Markov policy needs none.
+    """
+    H = model.horizon
+    scale = model.discount ** np.arange(H)
+    if isinstance(policy, MarkovPolicy | UniformPolicy):
+        visits = occupancy(model, policy, H)
+        by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.mean_rewards())
+        share = np.einsum("tmsa,m,msa->", visits, model.weights, flagged) / H
+        return _ModelValue(value_in(model, policy, rng), by_step * scale, float(share))
+    seed = np.random.SeedSequence(philox_key(rng))
+    returns, earned, steps = np.empty(EPISODES), np.zeros(H), 0
+    for start, stop in blocks(EPISODES, max(1, _STEPS_AT_ONCE // H)):
+        played = simulate(model, policy, stop - start, seed, first_episode=start)
+        assert played.contexts is not None
+        states, actions, rewards = played.as_arrays()
+        returns[start:stop] = played.returns(model.discount)
+        earned += model.reward_values[rewards].sum(axis=0)
+        steps += int(flagged[played.contexts[:, None], states[:, :-1], actions].sum())
+    return _ModelValue(float(returns.mean()), earned / EPISODES * scale, steps / (EPISODES * H))
 
 
 def _acting_smoothing(logs: Trajectories) -> float:
@@ -142,4 +320,41 @@ def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:
         raise ValueError(
             f"behaviour must have shape {(logs.n_states, logs.n_actions)}, got {rows.shape}"
         )
-    return arrays.distributions("behaviour", rows, ("state",))
+    rows = arrays.distributions("behaviour", rows, ("state",))
+    impossible = tried_pairs(logs) & (rows == 0.0)
+    if impossible.any():
+        state, action = (int(i) for i in np.argwhere(impossible)[0])
+        raise ValueError(
+            f"behaviour[{state}, {action}] is 0, but action {action} is logged in state {state}"
+        )
+    return rows
+
+
+_PARTS = {
+    AlphaVectorPolicy: ("vectors", "actions", "offsets", "model", "smoothing"),
+    MarkovPolicy: ("actions", "probabilities"),
+    UniformPolicy: (),
+}
+"""What makes up a policy."""
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Whether two values are equal by content; NaN equals NaN, and the time taken is left out."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, Plan):
+        first, second = _timeless(first), _timeless(second)
+    if is_dataclass(first):
+        names = [part.name for part in fields(first) if part.compare and part.name != "seconds"]
+    elif type(first) in _PARTS:
+        names = [*_PARTS[type(first)]]
+    elif isinstance(first, float):
+        return first == second or (np.isnan(first) and np.isnan(second))
+    else:
+        return arrays.same(first, second)
+    return all(_same(getattr(first, name), getattr(second, name)) for name in names)
+
+
+def _timeless(plan: Plan) -> Plan:
+    """The plan without the times at which its bounds were reached."""
+    return replace(plan, history=tuple((0.0, low, high) for _, low, high in plan.history))

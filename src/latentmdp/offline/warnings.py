@@ -1,4 +1,9 @@
-"""What a user should know before relying on a policy found in logs."""
+"""Reasons not to rely on a policy found in logs, as messages to its user.
+
+A policy may go where the logs have hardly any data, the fitted model may contradict the logs, and
+the logs may not be what they were taken for: states that never occur, rewards with too many values,
+short episodes of two kinds.
+"""
 
 from __future__ import annotations
 
@@ -7,53 +12,58 @@ import numpy as np
 from latentmdp._util.arrays import Flags
 from latentmdp.fit import Fit
 from latentmdp.offline.off_policy import LoggedEstimate
-from latentmdp.offline.optimism_bias import EPISODES
-from latentmdp.policies import Policy
-from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["doubts_of_logs", "doubts_of_value", "unsupported_share"]
+__all__ = ["hardly_seen", "logs_warnings", "value_warnings"]
 
 
 _FEW_VISITS = 5.0
-_LEFT_THE_DATA = 0.05
+"""Expected visits below which an estimated row is mostly noise and pseudo-counts; the same rule of
+thumb as for a cell of a contingency table."""
+
+_LARGEST_SHARE = 0.05
+"""Of steps without data behind them: a higher share hides a policy that leaves the logs, a lower
+one warns about almost every policy."""
+
+_STDERRS = 4.0
+"""By which logs and model may differ; by chance alone more is rarer than once in 10,000."""
+
 _MANY_REWARDS = 20
+"""Different rewards that are never too many."""
 
 
-def unsupported_share(
-    logs: Trajectories, fit: Fit, policy: Policy, final: Flags, rng: np.random.Generator
-) -> float:
-    """Share of the policy's steps at (m, s, a) with hardly any data behind them."""
+def hardly_seen(logs: Trajectories, fit: Fit, final: Flags) -> Flags:
+    """Which (m, s, a) have fewer than 5 expected visits in the logs, shape (M, S, A).
+
+    Episodes are shared out among the contexts by their responsibilities. Nothing is chosen in a
+    `final` state (S,), so none is counted there.
+    """
     visits = cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
-    played = simulate(fit.model, policy, EPISODES, rng)
-    states, actions, _ = played.as_arrays()
-    assert played.contexts is not None
-    few = visits[played.contexts[:, None], states[:, :-1], actions] < _FEW_VISITS
-    return float((few & ~final[states[:, :-1]]).mean())
+    return (visits < _FEW_VISITS) & ~final[:, None]
 
 
-def doubts_of_value(
-    logged: LoggedEstimate, first_steps: float, unsupported: float
+def value_warnings(
+    logged: LoggedEstimate, model_first_steps: float, unsupported: float
 ) -> tuple[str, ...]:
-    """Where the policy leaves the data, or the logs contradict the model."""
+    """Whether the policy leaves the data, or the logs contradict the model."""
     found = []
-    if unsupported > _LEFT_THE_DATA:
+    if unsupported > _LARGEST_SHARE:
         found.append(
             f"the policy leaves the data: {unsupported:.0%} of its steps are at a context, state "
             f"and action seen fewer than {_FEW_VISITS:g} times"
         )
     if logged.steps == 0:
         found.append("no logged episode agrees with the policy: nothing checks the fitted model")
-    elif abs(logged.mean - first_steps) > 4.0 * logged.stderr:
+    elif abs(logged.mean - model_first_steps) > _STDERRS * logged.stderr:
         found.append(
             f"the logs and the model disagree on the first {logged.steps} steps: "
-            f"{logged.mean:.4g} ± {logged.stderr:.2g} and {first_steps:.4g}"
+            f"{logged.mean:.4g} ± {logged.stderr:.2g} and {model_first_steps:.4g}"
         )
     return tuple(found)
 
 
-def doubts_of_logs(logs: Trajectories, final: Flags) -> tuple[str, ...]:
-    """Where the logs themselves may not be what they were taken for."""
+def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
+    """Whether the logs themselves may not be what they were taken for."""
     found = []
     early = logs.last_states[logs.lengths < logs.lengths.max()]
     elsewhere = int((~final[early]).sum())

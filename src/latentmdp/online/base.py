@@ -6,9 +6,9 @@
         absorb     what they showed
 
 A `Learner` is a set of arguments; its `begin` makes a `Learning`, the state of one run, whose three
-steps these are. Everything around them is written once, here: the record of a run, its checkpoint,
-its progress bar, its seed. A learner may also take many rounds at once in a compiled loop, by its
-own `advance`; that changes how fast the rounds are, not what they are.
+steps these are. Everything around them is written once, in `Learner.run`: the record of a run, its
+checkpoint, its progress bar, its seed. A learner may also take many rounds at once in a compiled
+loop, as its `play`; that changes how fast the rounds are, not what they are.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class Learner(ABC):
             chunk, saved = 1, time.monotonic()
             while learning.done < episodes:
                 began, first = time.monotonic(), learning.done
-                learning.advance(min(first + chunk, learning.next_stop()))
+                learning.plan()
+                batch = learning.play(min(chunk, learning.next_stop() - first))
+                learning.absorb(batch)
                 chunk = _next_chunk(chunk, learning.done - first, time.monotonic() - began)
                 tick()
                 late = time.monotonic() - saved > CHECKPOINT_SECONDS
@@ -161,7 +163,9 @@ class Learning(ABC, Generic[Batch]):
 
     @abstractmethod
     def play(self, most: int) -> Batch:
-        """Play at least one episode by the current policy; `most` is what the caller waits for."""
+        """Play by the current policy: at least one episode, and no more than the caller asks for,
+        unless the learner's phases are longer.
+        """
 
     @abstractmethod
     def absorb(self, batch: Batch) -> None:
@@ -171,15 +175,8 @@ class Learning(ABC, Generic[Batch]):
     def result(self, settings: dict[str, Any]) -> Run:
         """What came of it."""
 
-    def advance(self, stop: int) -> None:
-        """Take rounds until at least `stop` episodes are played."""
-        while self.done < stop:
-            self.plan()
-            batch = self.play(stop - self.done)
-            self.absorb(batch)
-
     def next_stop(self) -> int:
-        """The number of episodes at which `advance` must stop next."""
+        """The number of episodes that one round must not go beyond."""
         return self.episodes
 
     def status(self) -> str:
@@ -251,11 +248,6 @@ class CountingLearning(Learning[Batch]):
         """The first milestone not reached yet."""
         return int(self._points[np.searchsorted(self._points, self.done, side="right")])
 
-    def advance(self, stop: int) -> None:
-        """See `Learning`; the model error is noted at every milestone."""
-        super().advance(stop)
-        self.note_error()
-
     def note_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
         place = int(np.searchsorted(self._points, self.done))
@@ -285,6 +277,7 @@ class CountingLearning(Learning[Batch]):
             if episode.context < weights.size:
                 self.beliefs[k] = inferred[episode.context]
         self.done = k + 1
+        self.note_error()
 
     def arrays(self) -> Arrays:
         """See `Learning`."""

@@ -94,6 +94,7 @@ class _Following(CountingLearning[Trajectories]):
             seen = Counts.start(batch, self.space, 0.0, "state-action")
             self.empirical.set_counts(self.empirical.counts() + seen)
         self.done += len(batch)
+        self.note_error()
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`."""

@@ -213,7 +213,7 @@ class LUCRL(Learner):
         }
 
 
-class _LUCRL(CountingLearning[Episode]):
+class _LUCRL(CountingLearning[Episode | None]):
     """Algorithm 1, one episode at a time, in the order of the paper."""
 
     def __init__(
@@ -241,13 +241,14 @@ class _LUCRL(CountingLearning[Episode]):
         self._plan = self.learner.planner.plan(model)
         self._agent = EstimateAgent(self._plan.policy, self.space, self.key, self.empirical)
 
-    def play(self, most: int) -> Episode:
+    def play(self, most: int) -> Episode | None:
         """Play the policy until the end of the episode."""
         assert self._agent is not None
         return play_episode(self.world, self._agent, self.key, self.done)
 
-    def absorb(self, batch: Episode) -> None:
+    def absorb(self, batch: Episode | None) -> None:
         """Get the belief b-hat over contexts, and add the episode to the counts with it."""
+        assert batch is not None
         assert self._agent is not None
         inferred = self._agent.inferred()
         if self.learner.contexts == "revealed":
@@ -291,11 +292,14 @@ class _CompiledLUCRL(_LUCRL):
 
     world: ModelWorld
 
-    def advance(self, stop: int) -> None:
-        """Play as many episodes of Algorithm 1 as are asked for."""
+    def plan(self) -> None:
+        """The compiled loop plans."""
+
+    def play(self, most: int) -> None:
+        """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
         from latentmdp._kernels.lucrl import play_lucrl
 
-        now = slice(self.done, stop)
+        now = slice(self.done, self.done + most)
         play_lucrl(
             self.world.chances,
             np.uint64(self.key),
@@ -307,8 +311,11 @@ class _CompiledLUCRL(_LUCRL):
             self.beliefs[now],
             self.contexts[now],
         )
-        self.done = stop
+        self.done += most
         self.note_error()
+
+    def absorb(self, batch: Episode | None) -> None:
+        """The compiled loop has absorbed its episodes."""
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`."""

@@ -74,7 +74,7 @@ class PSRStart(Learner):
     def __post_init__(self) -> None:
         arrays.positive_integer("n_contexts", self.n_contexts)
 
-    def begin(self, world: World, episodes: int, key: int) -> Learning[Trajectories]:
+    def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`."""
         n_0 = arrays.positive_integer("short", episodes // 2 if self.short is None else self.short)
         n_1 = arrays.positive_integer("long", episodes // 20 if self.long is None else self.long)
@@ -97,8 +97,8 @@ class PSRStart(Learner):
         }
 
 
-class _FromPSR(Learning[Trajectories]):
-    """One run: two batches of random episodes, then L-UCRL's own run behind them."""
+class _FromPSR(Learning[Any]):
+    """One run: two batches of random episodes, then the rounds of L-UCRL."""
 
     def __init__(
         self, learner: PSRStart, world: World, episodes: int, key: int, sizes: tuple[int, int]
@@ -115,18 +115,31 @@ class _FromPSR(Learning[Trajectories]):
         return sum(self.sizes)
 
     def plan(self) -> None:
-        """Nothing while it explores at random."""
+        """Nothing while it explores at random; then L-UCRL's plan."""
+        if self._lucrl is not None:
+            self._lucrl.plan()
 
-    def play(self, most: int) -> Trajectories:
-        """The short episodes, then the long ones."""
+    def next_stop(self) -> int:
+        """See `Learning`."""
+        inner = self._lucrl
+        return self.explored if inner is None else self.explored + inner.next_stop()
+
+    def play(self, most: int) -> Any:
+        """The short episodes, then the long ones, then L-UCRL's."""
+        if self._lucrl is not None:
+            return self._lucrl.play(most)
         long = bool(self.parts)
         steps = self.space.horizon if long else _WINDOW
         chance = philox_key(self.key)
         number = self.sizes[long]
         return play(self.world, UniformPolicy(), number, chance, self.done, horizon=steps)
 
-    def absorb(self, batch: Trajectories) -> None:
+    def absorb(self, batch: Any) -> None:
         """Keep the episodes; after the long ones, recover a start."""
+        if self._lucrl is not None:
+            self._lucrl.absorb(batch)
+            self._take_over()
+            return
         now = slice(self.done, self.done + len(batch))
         self.returns[now] = batch.returns(self.space.discount)
         if batch.contexts is not None:
@@ -153,15 +166,6 @@ class _FromPSR(Learning[Trajectories]):
         left = self.episodes - self.explored
         self._lucrl = lucrl.begin(self.world, left, philox_key(chance))
 
-    def advance(self, stop: int) -> None:
-        """See `Learning`: random exploration, then rounds of L-UCRL."""
-        if self._lucrl is None:
-            super().advance(min(stop, self.explored))
-            return
-        inner = self._lucrl
-        inner.advance(min(stop - self.explored, inner.next_stop()))
-        self._take_over()
-
     def _take_over(self) -> None:
         """Copy the record of L-UCRL behind that of the exploration."""
         assert self._lucrl is not None
@@ -177,8 +181,8 @@ class _FromPSR(Learning[Trajectories]):
     def restore(self, saved: Arrays) -> None:
         """See `Learning`."""
         if bool(saved["explored"]):
-            super().advance(self.explored)
-            assert self._lucrl is not None
+            while self._lucrl is None:
+                self.absorb(self.play(self.explored))
             self._lucrl.restore({k: v for k, v in saved.items() if k != "explored"})
             self._take_over()
 

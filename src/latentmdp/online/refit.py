@@ -22,7 +22,6 @@ what was once clear still holds.
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -34,13 +33,15 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.estimation import (
     EM,
+    FEW_CONTEXTS,
     MAX_CONTEXTS,
     choose_contexts,
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
+    settle_rewards,
 )
-from latentmdp.fit import Fit, FitWarning
+from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import optimistic_fit
@@ -206,7 +207,7 @@ class _Refitting(Learning[Trajectories]):
         """Fit all episodes so far, and plan optimistically in the fitted model."""
         if self.done == 0:
             return
-        fit = self.refit()
+        fit = self.settle() if self.unsettled else self.refit()
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         model = self._sized(fit.model)
         optimistic = optimistic_fit(
@@ -243,63 +244,62 @@ class _Refitting(Learning[Trajectories]):
         self.phases = (*self.phases, phase)
         self.done += len(batch)
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether the data have doubled since the last time, or there was none."""
+        return self._settled is None or self.done >= _DOUBLED * self._settled.episodes
+
     def refit(self) -> Fit:
-        """EM over the whole history: the previous estimate and fresh starts compete."""
-        rng = np.random.default_rng([self.key, len(self.phases)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)
-            if self._settled is None or self.done >= _DOUBLED * self._settled.episodes:
-                fit = self._settle(rng)
-            else:
-                _, M, reward_model, *strengths = self._settled
-                fit = self._em(M, reward_model, *strengths).fit(
-                    self.logs, start=self._starts(self._model, M), rng=rng
-                )
+        """EM over the whole history with what is settled: the last estimate and fresh starts."""
+        assert self._settled is not None
+        _, M, reward_model, *strengths = self._settled
+        em = self._em(M, reward_model, *strengths)
+        with without_fit_warnings():
+            fit = em.fit(self.logs, start=_starts(self._model, M), rng=self._chance())
         self.fit, self._model = fit, fit.model
         return fit
 
-    def _settle(self, rng: np.random.Generator) -> Fit:
-        """Fit with nothing taken for granted but what the user said."""
-        asked, previous = self.learner.reward_model, self._model
+    def settle(self) -> Fit:
+        """EM over the whole history with nothing taken for granted but what the user said."""
+        rng, previous = self._chance(), self._model
+        learner = self.learner
+        asked, least = learner.reward_model, 1 if previous is None else previous.n_contexts
         reward_model: RewardModel = "state-action" if asked == "auto" else asked
         if asked == "auto" and previous is not None:
             reward_model = previous.reward_model
-        least = 1 if previous is None else previous.n_contexts
-        fit = self._fitted(previous, least, reward_model, rng)
-        if asked == "auto":
+        for last in (False, True):
+            M = learner.n_contexts
+            if M == "auto":
+                M = least
+                if may_show_contexts([self.logs]):
+                    rewards = settle_rewards([self.logs], FEW_CONTEXTS, reward_model, "auto", rng)
+                    with without_fit_warnings():
+                        chosen = choose_contexts(
+                            self.logs,
+                            max_contexts=learner.max_contexts,
+                            reward_model=reward_model,
+                            shared_rewards=rewards.shared,
+                            rng=rng,
+                        )
+                    M = max(least, chosen.n_contexts)
+            em = self._em(M, reward_model)
+            with without_fit_warnings():
+                fit = em.fit(self.logs, start=_starts(previous, M), rng=rng)
+            if last or asked != "auto":
+                break
             better = preferred_reward_model(self.logs, fit.responsibilities)
-            if better != reward_model:
-                reward_model, fit = better, self._fitted(fit.model, 1, better, rng)
+            if better == reward_model:
+                break
+            previous, least, reward_model = fit.model, 1, better
         self._settled = Settled(
-            self.done,
-            fit.model.n_contexts,
-            reward_model,
-            fit.pseudo_counts,
-            fit.reward_pseudo_counts,
+            self.done, M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
         )
+        self.fit, self._model = fit, fit.model
         return fit
 
-    def _fitted(
-        self,
-        previous: LatentMDP | None,
-        least: int,
-        reward_model: RewardModel,
-        rng: np.random.Generator,
-    ) -> Fit:
-        """Choose the number of contexts, if that is to be found, and fit."""
-        M = self.learner.n_contexts
-        if M == "auto":
-            M = least
-            if may_show_contexts([self.logs]):
-                chosen = choose_contexts(
-                    self.logs,
-                    max_contexts=self.learner.max_contexts,
-                    reward_model=reward_model,
-                    rng=rng,
-                )
-                M = max(least, chosen.n_contexts)
-        em = self._em(M, reward_model)
-        return em.fit(self.logs, start=self._starts(previous, M), rng=rng)
+    def _chance(self) -> np.random.Generator:
+        """Of the next fit."""
+        return np.random.default_rng([self.key, len(self.phases)])
 
     def _em(
         self,
@@ -315,12 +315,6 @@ class _Refitting(Learning[Trajectories]):
             reward_pseudo_counts=reward_pseudo_counts,
             reward_model=reward_model,
         )
-
-    def _starts(self, previous: LatentMDP | None, n_contexts: int) -> Any:
-        """The previous estimate, where it has as many contexts, and fresh starts."""
-        if previous is None or previous.n_contexts != n_contexts:
-            return None
-        return [previous, None]
 
     def _sized(self, model: LatentMDP) -> LatentMDP:
         """The fitted model with the world's horizon and discount."""
@@ -384,7 +378,7 @@ class _Refitting(Learning[Trajectories]):
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: a last fit, and a plan with a certificate."""
-        fit = self.refit()
+        fit = self.settle() if self.unsettled else self.refit()
         model = self._sized(fit.model)
         planner = self.learner.planner
         plan = certified_plan(model) if planner is None else planner.plan(model)
@@ -412,6 +406,13 @@ class _Refitting(Learning[Trajectories]):
 
 _LOGS = ("states", "actions", "rewards", "offsets")
 _MODEL = ("transitions", "reward_probs", "initial", "weights")
+
+
+def _starts(previous: LatentMDP | None, n_contexts: int) -> list[LatentMDP | None] | None:
+    """The previous estimate, where it has as many contexts, and fresh starts."""
+    if previous is None or previous.n_contexts != n_contexts:
+        return None
+    return [previous, None]
 
 
 def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:
