@@ -446,8 +446,7 @@ def _time_limit(env: Any) -> int | None:
 
     limit: int | None = getattr(env.spec, "max_episode_steps", None)
     while limit is None and isinstance(env, gymnasium.Wrapper):
-        timed = isinstance(env, gymnasium.wrappers.TimeLimit)
-        limit = env._max_episode_steps if timed else None
+        limit = getattr(env, "_max_episode_steps", None)  # of the wrapper `TimeLimit`
         env = env.env
     return limit
 
@@ -545,5 +544,9 @@ def play_episode(
         states.append(transition.next_state)
         if transition.truncated:
             break
-    steps = (np.array(part, np.int32) for part in (states, actions, rewards))
-    return Episode(*steps, world.context())
+    return Episode(
+        np.array(states, np.int32),
+        np.array(actions, np.int32),
+        np.array(rewards, np.int32),
+        world.context(),
+    )

@@ -306,7 +306,9 @@ class CountingLearning(Learning[Batch]):
             getattr(self.empirical.optimistic, name)[...] = saved[name]
         refresh(self.empirical.estimate)
 
-    def counted(self, policy: Policy, value: float, settings: dict[str, Any]) -> Run:
+    def counted(
+        self, policy: Policy | HistoryPolicy, value: float, settings: dict[str, Any]
+    ) -> Run:
         """The result of a run, with its policy and what that promises in the learner's model."""
         return Run(
             returns=self.returns,

@@ -268,20 +268,18 @@ class _Refitting(Learning[Trajectories]):
         if asked == "auto" and previous is not None:
             reward_model = previous.reward_model
         for last in (False, True):
-            M = learner.n_contexts
-            if M == "auto":
-                M = least
-                if may_show_contexts([self.logs]):
-                    rewards = settle_rewards([self.logs], FEW_CONTEXTS, reward_model, "auto", rng)
-                    with without_fit_warnings():
-                        chosen = choose_contexts(
-                            self.logs,
-                            max_contexts=learner.max_contexts,
-                            reward_model=reward_model,
-                            shared_rewards=rewards.shared,
-                            rng=rng,
-                        )
-                    M = max(least, chosen.n_contexts)
+            M = least if learner.n_contexts == "auto" else learner.n_contexts
+            if learner.n_contexts == "auto" and may_show_contexts([self.logs]):
+                rewards = settle_rewards([self.logs], FEW_CONTEXTS, reward_model, "auto", rng)
+                with without_fit_warnings():
+                    chosen = choose_contexts(
+                        self.logs,
+                        max_contexts=learner.max_contexts,
+                        reward_model=reward_model,
+                        shared_rewards=rewards.shared,
+                        rng=rng,
+                    )
+                M = max(least, chosen.n_contexts)
             em = self._em(M, reward_model)
             with without_fit_warnings():
                 fit = em.fit(self.logs, start=_starts(previous, M), rng=rng)

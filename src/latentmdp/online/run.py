@@ -16,7 +16,7 @@ from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import Counts
 from latentmdp.planning import Plan
-from latentmdp.policies import Policy
+from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
 from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import Space
@@ -116,7 +116,7 @@ class Run:
     contexts: Indices
     error_curve: Curve
     model: LatentMDP
-    policy: Policy
+    policy: Policy | HistoryPolicy
     space: Space
     settings: dict[str, Any]
     counts: Counts | None = None
