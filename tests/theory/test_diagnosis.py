@@ -75,8 +75,8 @@ def test_policies_that_depend_on_histories():
 
 def test_a_large_model_is_diagnosed_as_far_as_possible(monkeypatch):
     model = random_model(0, states=4)
-    monkeypatch.setattr("latentmdp.theory.measures.MAX_ENTRIES", 10)
-    monkeypatch.setattr("latentmdp.theory.measures.MOST_DIAMETER_WORK", 10)
+    monkeypatch.setattr("latentmdp.theory.diagnosis.MAX_ENTRIES", 10)
+    monkeypatch.setattr("latentmdp.theory.diagnosis.MOST_DIAMETER_WORK", 10)
     d = lm.diagnose(model, episodes=50)
     assert np.isnan(d.sigma_h).all()
     assert np.isnan(d.diameter).all()

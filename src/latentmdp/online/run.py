@@ -17,7 +17,7 @@ from latentmdp.online.counts import Counts
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
 from latentmdp.space import Space
-from latentmdp.theory.regret import regret_bound
+from latentmdp.theory import regret_bound
 
 __all__ = ["Curve", "Regret", "Run"]
 

@@ -30,8 +30,8 @@ __all__ = ["Selection", "inverse_roots", "leading_triplets", "select"]
 
 
 DENSE_SIDE = 2000
-"""Sparse matrices with both sides longer than this get a truncated decomposition: a full one takes
-some seconds at this side and grows with its cube."""
+"""Sparse matrices with both sides longer than this get a truncated decomposition: the time of a
+full one grows with the cube of the side, and is several seconds here."""
 
 
 @dataclass(frozen=True, eq=False)
