@@ -62,6 +62,14 @@ def test_counts_and_coverage():
     assert "never tried" in found.table() or logs.n_actions == 1
 
 
+def test_equality_is_by_content():
+    logs = uniform_logs(random_model(1), 200)
+    assert lm.diagnose(logs) == lm.diagnose(logs)
+    assert lm.diagnose(logs) != lm.diagnose(logs[:100])
+    assert "episodes=200" in repr(lm.diagnose(logs))
+    assert len(repr(lm.diagnose(logs))) < 150
+
+
 def test_unconnected_states_are_reported():
     logs = lm.Trajectories.from_arrays([[0, 0, 0], [1, 1, 1]], [[0, 0], [0, 0]], [[0, 0], [0, 1]])
     found = lm.diagnose(logs)

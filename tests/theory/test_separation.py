@@ -32,14 +32,14 @@ def by_hand(model):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("next_state_rewards", [False, True])
-def test_agrees_with_the_definition(seed, next_state_rewards):
+@pytest.mark.parametrize("reward_model", ["state-action", "transition"])
+def test_agrees_with_the_definition(seed, reward_model):
     model = testing.random_model(
         seed,
         contexts=4,
         states=3,
         reward_values=(0.0, 1.0, 2.0),
-        next_state_rewards=next_state_rewards,
+        reward_model=reward_model,
     )
     distance, pair, s, a = by_hand(model)
     assert lm.separation(model) == pytest.approx(distance, abs=1e-14)

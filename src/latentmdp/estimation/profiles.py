@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from latentmdp._util import arrays
+from latentmdp.errors import TrajectoryError
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["Profiles", "profiles"]
@@ -27,6 +29,9 @@ class Profiles(NamedTuple):
 
 def profiles(logs: Trajectories) -> Profiles:
     """Count transitions in the first and the second half of every episode."""
+    arrays.require_instance("logs", logs, Trajectories)
+    if logs.n_steps == 0:
+        raise TrajectoryError("the logs hold no step to cluster episodes by")
     episode, codes = logs.steps().episode, logs.cells(("state", "action", "next_state"))
     cells, column = np.unique(codes, return_inverse=True)
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]

@@ -266,8 +266,6 @@ class PSR:
     def __eq__(self, other: object) -> bool:
         return same_fields(self, other) if isinstance(other, PSR) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         S, A, Z = self.sizes
         smallest = float(self.singular_value_ratios()[self.visited].min(initial=np.inf))

@@ -1,4 +1,4 @@
-"""From a PSR to a latent MDP, by clustering long episodes [kwon2021, Alg. 4, in full Alg. 6].
+"""Recovery of a latent MDP from a PSR, by clustering long episodes [kwon2021, Algs. 4 and 6].
 
 Near its end, an episode's history has revealed its context m, so the PSR's prediction at the state
 s it is in is close to P_m(s', r | s, a): the predictions at s fall into M clusters, whose centres

@@ -1,4 +1,4 @@
-"""Choosing a small, well-conditioned set of tests and histories.
+"""Selection of a small, well-conditioned set of tests and histories.
 
 Which tests and histories are sufficient is open in [kwon2021, Sec. 6]. Candidates are all tests and
 histories of given lengths. At each state, the leading singular vectors of P_{T,H_s}, balanced so
@@ -60,8 +60,6 @@ class Selection:
 
     def __eq__(self, other: object) -> bool:
         return same_fields(self, other) if isinstance(other, Selection) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return (
