@@ -16,7 +16,7 @@ def random_model(seed=0, M=3, S=4, A=2, Z=2, horizon=5, next_state_rewards=False
         actions=A,
         horizon=horizon,
         reward_values=tuple(np.arange(Z) / max(1, Z - 1)),
-        next_state_rewards=next_state_rewards,
+        reward_model="transition" if next_state_rewards else "state-action",
     )
     return model.replace(**changes)
 

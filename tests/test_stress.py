@@ -52,14 +52,16 @@ def test_a_horizon_of_a_hundred_thousand():
     assert blind.mean == pytest.approx(0.45 * LONG, rel=1e-9)
 
 
-def test_learning_from_one_episode_of_a_hundred_thousand_steps():
+def test_learning_from_four_episodes_of_a_hundred_thousand_steps():
     model = ring(LONG, gap=0.3)
     logs = lm.simulate(model, lm.UniformPolicy(), 4, rng=4)
-    assert np.bincount(logs.contexts).tolist() == [2, 2]
+    assert sorted(set(logs.contexts)) == [0, 1]
     fit = lm.EM(2, restarts=1).fit(logs, rng=0)
     assert np.isfinite(fit.log_likelihood)
     check_beliefs(fit.responsibilities, (4, 2))
     assert lm.clustering_accuracy(logs.contexts, fit.labels) == 1.0
+    # 1e5 steps of each context over 4 rows: counts are off by 0.004 a row on average.
+    assert lm.model_error(model, fit.model, per_cell=True) < 0.03
 
 
 @pytest.mark.parametrize("tiny", [1e-300, 5e-324])

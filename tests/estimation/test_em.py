@@ -34,7 +34,7 @@ def disjoint_model(horizon: int = 12) -> lm.LatentMDP:
 @pytest.mark.parametrize("form", ["state-action", "transition"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_log_likelihood_is_that_of_the_model_returned(form: str, shared: bool) -> None:
-    model = random_model(0, contexts=2, horizon=4, next_state_rewards=form == "transition")
+    model = random_model(0, contexts=2, horizon=4, reward_model=form)
     logs = play(model, 300)
     fit = lm.EM(2, pseudo_counts=0.5, reward_model=form, shared_rewards=shared).fit(logs, rng=0)
     expected = sum(np.log(trajectory_probability(fit.model, s, a, z)) for s, a, z, _ in logs)

@@ -31,7 +31,7 @@ def test_equals_brute_force(
         actions=actions,
         horizon=horizon,
         reward_values=(-1.0, 0.5, 2.0),
-        next_state_rewards=next_state,
+        reward_model="transition" if next_state else "state-action",
         zeros=zeros,
         bonus=bonus,
         discount=discount,

@@ -8,7 +8,7 @@ import pytest
 import latentmdp as lm
 from latentmdp.errors import ImpossibleObservationError, TrajectoryError
 from latentmdp.policies import History
-from latentmdp.spectral import count_moments
+from latentmdp.spectral import count_moments, population_moments, select
 from latentmdp.testing import oracles, random_model
 
 
@@ -37,7 +37,12 @@ MODELS = {
     "separated 1": separated(1.0, 1),
     "random": random_model(2, contexts=3, states=4, actions=2, horizon=4),
     "next-state rewards": random_model(
-        3, contexts=2, states=3, actions=3, reward_values=(-1.0, 0.0, 2.0), next_state_rewards=True
+        3,
+        contexts=2,
+        states=3,
+        actions=3,
+        reward_values=(-1.0, 0.0, 2.0),
+        reward_model="transition",
     ),
     "one context": random_model(4, contexts=1),
 }
@@ -196,6 +201,19 @@ def test_a_state_never_visited_is_named():
     with pytest.raises(ImpossibleObservationError, match="ends in state 7"):
         psr.predict(((0, 7), (0,), (0,)), 0)
     assert np.isfinite(psr.predict(((0, 7, 1), (0, 1), (0, 0)), 0)).all()
+
+
+def test_equality_is_by_content_and_the_representation_is_short():
+    first, second = (lm.SpectralPSR(rank=3).from_model(MODELS["random"]) for _ in range(2))
+    first.predict(((0,), (), ()), 0)  # caches what it computes, which is no part of the content
+    assert first == second
+    assert first != lm.SpectralPSR(rank=2).from_model(MODELS["random"])
+    assert first != replace(second, safeguards=True)
+    assert "PSR(rank=3, states=4, actions=2, rewards=2" in repr(first)
+    logs = lm.simulate(MODELS["random"], UNIFORM, 100, rng=0)
+    moments = count_moments(logs), population_moments(MODELS["random"])
+    for shown in (first, select(moments[1], 3, 4, 4), *moments):
+        assert len(repr(shown)) < 200
 
 
 def test_bad_arguments():

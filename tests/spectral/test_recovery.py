@@ -117,19 +117,35 @@ def test_unreliable_psr_is_reported():
         lm.recover(psr, logs, variant="paper", rng=0, repeats=3)
 
 
-def test_majority_outvotes_failures(exact):
-    """Few episodes: single runs of Algorithm 6 are often poor, the majority's choice is not."""
-    model, psr, logs = exact
-    few = logs[:240]
-    errors = []
-    for seed in range(6):
+def single_runs(psr, logs, rng, number):
+    """The models of as many runs of Algorithm 6 with one source of chance; failures left out."""
+    models = []
+    for _ in range(number):
         try:
-            errors.append(lm.model_error(model, lm.recover(psr, few, 3, "paper", seed).model))
+            models.append(lm.recover(psr, logs, variant="paper", rng=rng).model)
         except lm.RecoveryError:
-            errors.append(np.inf)
-    voted = lm.recover(psr, few, variant="paper", rng=0, repeats=9)
-    assert lm.model_error(model, voted.model) <= np.max(errors)
-    assert lm.model_error(model, voted.model, per_cell=True) < 0.2
+            continue
+    return models
+
+
+def test_majority_outvotes_failures(exact):
+    """With few episodes some runs of Algorithm 6 fail and some give a poor model.
+
+    The vote takes one of the models, and if more than half of them are within r of the truth it is
+    within 3 r: its median distance to the others is at most 2 r, so that one of the good ones is
+    that close (triangle inequality)."""
+    model, psr, logs = exact
+    few, failures, poorest = logs[:180], 0, 0.0
+    for seed in range(4):
+        models = single_runs(psr, few, np.random.default_rng(seed), 9)
+        errors = np.sort([lm.model_error(model, found) for found in models])
+        voted = lm.recover(psr, few, variant="paper", rng=seed, repeats=9).model
+        assert voted in models
+        assert lm.model_error(model, voted) <= 3.0 * errors[len(errors) // 2] + 1e-9
+        assert lm.model_error(model, voted, per_cell=True) < 1e-6
+        failures, poorest = failures + 9 - len(models), max(poorest, errors[-1])
+    assert failures > 0
+    assert poorest > 1.0
 
 
 def test_fewer_contexts_than_the_rank(exact):

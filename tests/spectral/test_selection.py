@@ -37,6 +37,12 @@ def test_pivoting_beats_random_subsets():
         assert chosen.singular_values[s, 2] > np.median(values)
 
 
+def test_equality_is_by_content():
+    moments = population_moments(MODEL)
+    assert select(moments, 3, 4, 4) == select(moments, 3, 4, 4)
+    assert select(moments, 3, 4, 4) != select(moments, 3, 5, 4)
+
+
 def test_too_few_cannot_be_asked_for():
     with pytest.raises(ValueError, match="tests must be at least rank=3, got 2"):
         select(population_moments(MODEL), 3, 2, 5)

@@ -29,9 +29,21 @@ def test_fields_agree_with_the_functions():
 
 def test_the_same_seed_gives_the_same_diagnosis():
     model = random_model(1)
-    assert lm.diagnose(model, rng=3, episodes=200).table() == (
-        lm.diagnose(model, rng=3, episodes=200).table()
-    )
+    first, second, other = (lm.diagnose(model, rng=seed, episodes=200) for seed in (3, 3, 4))
+    assert first == second
+    assert first.table() == second.table()
+    assert first != other
+    assert first != lm.diagnose(model, rng=3, episodes=200, total_steps=7)
+
+
+def test_equality_holds_where_numbers_are_missing():
+    """A state that no history ends in has NaN for its singular values."""
+    model = lm.make("visitor", horizon=4)
+    first, second = (lm.diagnose(model, episodes=100) for _ in range(2))
+    assert np.isnan(first.sigma_h).any()
+    assert first == second
+    assert len(repr(first)) < 250
+    assert len(repr(first.well_separated)) < 150
 
 
 def test_verdicts_in_words():
@@ -75,8 +87,8 @@ def test_policies_that_depend_on_histories():
 
 def test_a_large_model_is_diagnosed_as_far_as_possible(monkeypatch):
     model = random_model(0, states=4)
-    monkeypatch.setattr("latentmdp.theory.measures.MAX_ENTRIES", 10)
-    monkeypatch.setattr("latentmdp.theory.measures.MOST_DIAMETER_WORK", 10)
+    monkeypatch.setattr("latentmdp.theory.diagnosis.MAX_ENTRIES", 10)
+    monkeypatch.setattr("latentmdp.theory.diagnosis.MOST_DIAMETER_WORK", 10)
     d = lm.diagnose(model, episodes=50)
     assert np.isnan(d.sigma_h).all()
     assert np.isnan(d.diameter).all()

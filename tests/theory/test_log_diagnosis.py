@@ -12,9 +12,11 @@ def uniform_logs(model, episodes, rng=0):
     return lm.simulate(model, lm.UniformPolicy(), episodes, rng=rng)
 
 
-def test_singular_values_are_those_of_the_population_up_to_the_noise():
+@pytest.mark.parametrize("seed", range(5))
+def test_singular_values_are_those_of_the_population_up_to_the_noise(seed):
+    """In 160 other cases the error was 0.67 of the noise in the median and at most 1.3."""
     model = lm.make("separated", contexts=3, states=4, actions=2, delta=1.0, horizon=4, rng=0)
-    found = lm.diagnose(uniform_logs(model, 300_000), lm.UniformPolicy())
+    found = lm.diagnose(uniform_logs(model, 100_000, seed), lm.UniformPolicy(), rng=seed)
     weights = model.weights[:, None]
     tests, histories = theory.prediction_matrices(model), theory.history_matrices(model)
     for s, (L, H) in enumerate(zip(tests, histories)):
@@ -22,9 +24,11 @@ def test_singular_values_are_those_of_the_population_up_to_the_noise():
         # Weyl: singular values move by at most the error's norm, of which the noise is an estimate
         assert (
             np.abs(found.singular_values[s][: population.size] - population).max()
-            < 3 * found.noise[s]
+            < 2 * found.noise[s]
         )
-    np.testing.assert_allclose(found.end_state_probs, theory.end_state_probs(model), atol=0.005)
+    shares = theory.end_state_probs(model)
+    error = np.sqrt(shares * (1.0 - shares) / 100_000)
+    assert (np.abs(found.end_state_probs - shares) < 5.5 * error).all()  # false alarm 1e-6 in all
     assert found.n_contexts_seen == 3
 
 
@@ -37,9 +41,13 @@ def test_the_policy_is_estimated_when_it_is_not_given():
         np.testing.assert_allclose(a, b, atol=0.01)
 
 
-def test_one_context_shows_one():
-    model = random_model(0, contexts=1, states=3, horizon=4)
-    assert lm.diagnose(uniform_logs(model, 50_000)).n_contexts_seen == 1
+@pytest.mark.parametrize("episodes", [2_000, 50_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_context_shows_one(seed, episodes):
+    """All but the first singular value are noise; none of 180 other logs showed a second one, so
+    that the chance is below 2% (95% confidence) for each."""
+    model = random_model(100 + seed, contexts=1, states=3, horizon=4)
+    assert lm.diagnose(uniform_logs(model, episodes, seed)).n_contexts_seen == 1
 
 
 def test_counts_and_coverage():
@@ -52,6 +60,14 @@ def test_counts_and_coverage():
     np.testing.assert_array_equal(found.visits[:, : logs.n_actions], expected[:, : logs.n_actions])
     assert (found.episodes, found.steps) == (1000, 3000)
     assert "never tried" in found.table() or logs.n_actions == 1
+
+
+def test_equality_is_by_content():
+    logs = uniform_logs(random_model(1), 200)
+    assert lm.diagnose(logs) == lm.diagnose(logs)
+    assert lm.diagnose(logs) != lm.diagnose(logs[:100])
+    assert "episodes=200" in repr(lm.diagnose(logs))
+    assert len(repr(lm.diagnose(logs))) < 150
 
 
 def test_unconnected_states_are_reported():

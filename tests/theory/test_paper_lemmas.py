@@ -20,11 +20,16 @@ def matrices(seed, rank=3, noise=0.2):
     return A, A + E
 
 
-def test_lemma_c_1_from_its_horizon_on_condition_3_holds():
+@pytest.mark.parametrize("seed", range(3))
+def test_lemma_c_1_from_its_horizon_on_condition_3_holds(seed):
+    """The lemma leaves C open. Here C = 1.5 is enough (with C = 1 the share is about 1.2e-4, where
+    the condition asks for less than 1e-4), and half of that horizon is not. Of 8 million episodes 3
+    exceeded the threshold at C = 1.5; `holds` fails if 5 of 100,000 do: false alarm below 1e-7."""
     model = lm.make("separated", contexts=2, states=3, delta=1.3, rewards="shared", rng=0)
-    H = int(np.ceil(theory.separation_horizon(lm.separation(model), 3, 2, target=0.2)))
-    found = theory.well_separated(model.replace(horizon=H), target=0.2, episodes=4000, rng=0)
-    assert found.probabilities.max() == 0.0
+    H = theory.separation_horizon(lm.separation(model), 3, 2, target=0.2, constant=1.5)
+    long, short = (model.replace(horizon=int(np.ceil(steps))) for steps in (H, H / 2))
+    assert theory.well_separated(long, target=0.2, episodes=200_000, rng=seed).holds is True
+    assert theory.well_separated(short, target=0.2, episodes=100_000, rng=seed).holds is False
 
 
 @pytest.mark.parametrize("n", [2, 5, 30])
@@ -36,7 +41,8 @@ def test_lemma_c_2_holds_with_n_over_e_and_not_as_printed(n):
     assert np.log(n) > 1.0 / np.e
 
 
-def test_lemma_c_3_a_good_start_and_smoothing_find_the_context():
+@pytest.mark.parametrize("seed", range(3))
+def test_lemma_c_3_a_good_start_and_smoothing_find_the_context(seed):
     model = lm.make("separated", contexts=3, states=4, delta=1.0, horizon=150, rng=0)
     delta = lm.separation(model)
     alpha = theory.largest_smoothing(delta, 4)
@@ -46,7 +52,7 @@ def test_lemma_c_3_a_good_start_and_smoothing_find_the_context():
     near = model.replace(transitions=(1 - error / 2) * model.transitions + error / 2 * noise)
     off = np.abs(near.transitions - model.transitions).sum(axis=-1).max()
     assert off <= error
-    logs = lm.simulate(model, lm.UniformPolicy(), 2000, rng=0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 2000, rng=seed)
     beliefs = lm.posterior(near, logs, smoothing=alpha)
     assert beliefs[np.arange(2000), logs.contexts].min() > 1 - 1e-4
 

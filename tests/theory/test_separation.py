@@ -1,11 +1,15 @@
-from itertools import combinations
+"""Separation by its definition, KL rates exactly, Condition 3 and revelation by Monte Carlo."""
+
+from itertools import combinations, product
 
 import numpy as np
 import pytest
+from models import random_alpha_policy, random_model
+from scipy.stats import chi2
 
 import latentmdp as lm
-from latentmdp.testing import random_model
-from latentmdp.theory import closest_contexts
+from latentmdp import testing, theory
+from latentmdp.testing import action_probabilities, posterior
 
 
 def by_hand(model):
@@ -28,18 +32,18 @@ def by_hand(model):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("next_state_rewards", [False, True])
-def test_agrees_with_the_definition(seed, next_state_rewards):
-    model = random_model(
+@pytest.mark.parametrize("reward_model", ["state-action", "transition"])
+def test_agrees_with_the_definition(seed, reward_model):
+    model = testing.random_model(
         seed,
         contexts=4,
         states=3,
         reward_values=(0.0, 1.0, 2.0),
-        next_state_rewards=next_state_rewards,
+        reward_model=reward_model,
     )
     distance, pair, s, a = by_hand(model)
     assert lm.separation(model) == pytest.approx(distance, abs=1e-14)
-    closest = closest_contexts(model)
+    closest = theory.closest_contexts(model)
     assert closest.distance == lm.separation(model)
     assert (closest.contexts, closest.state, closest.action) == (pair, s, a)
 
@@ -51,12 +55,134 @@ def test_rewards_alone_separate():
 
 
 def test_relabelling_changes_nothing():
-    model = random_model(0, contexts=4)
+    model = testing.random_model(0, contexts=4)
     assert lm.separation(model.subset([2, 0, 3, 1])) == lm.separation(model)
 
 
 def test_one_context_is_infinitely_separated_from_no_other():
-    model = random_model(0, contexts=1)
+    model = testing.random_model(0, contexts=1)
     assert lm.separation(model) == np.inf
     with pytest.raises(ValueError, match="at least two contexts"):
-        closest_contexts(model)
+        theory.closest_contexts(model)
+
+
+def all_episodes(model, policy):
+    """(history, P_m(history) for each m, policy included) for every complete episode."""
+    acts = action_probabilities(policy, model.n_actions)
+    P = model.observation_probs()
+    paths = [
+        (lm.policies.History((s,), (), ()), model.initial[:, s]) for s in range(model.n_states)
+    ]
+    for _ in range(model.horizon):
+        paths = [
+            (
+                lm.policies.History((*h.states, n), (*h.actions, a), (*h.rewards, z)),
+                p * acts(h)[a] * P[:, h.states[-1], a, n, z],
+            )
+            for h, p in paths
+            for a, n, z in product(
+                range(model.n_actions), range(model.n_states), range(model.n_rewards)
+            )
+        ]
+    return paths
+
+
+@pytest.mark.parametrize("kind", ["uniform", "alpha"])
+def test_kl_rate_is_the_divergence_of_trajectories(kind):
+    # chain rule: the sum of expected step divergences is the divergence of whole episodes
+    model = random_model(0, contexts=3, states=2, horizon=3)
+    model = model.replace(initial=0)
+    policy = lm.UniformPolicy() if kind == "uniform" else random_alpha_policy(model, 1)
+    episodes = [p for _, p in all_episodes(model, policy) if p.max() > 0.0]
+    expected = np.zeros((3, 3))
+    for m, n in product(range(3), repeat=2):
+        expected[m, n] = sum(p[m] * np.log(p[m] / p[n]) for p in episodes)
+    np.testing.assert_allclose(theory.kl_rate(model, policy), expected / 3, atol=1e-12)
+
+
+def test_kl_is_infinite_where_a_context_is_excluded():
+    model = lm.make("deterministic", contexts=2, states=3, variation=1.0, rng=0)
+    assert np.isinf(theory.divergences(model)).any()
+    assert np.isfinite(np.diagonal(theory.divergences(model))).all()
+
+
+def test_condition_3_and_its_standard_errors():
+    """z of 40 independent estimates against the exact probability: their sum of squares is chi2(40)
+    up to the normal approximation; outside of its central 1 - 2e-6 the estimate, or its standard
+    error, is wrong."""
+    model = random_model(2, contexts=2, states=2, horizon=4)
+    threshold = (0.4 / 2) ** 1.0
+    exact = np.zeros((2, 2))
+    for _, p in all_episodes(model, lm.UniformPolicy()):
+        for m, n in ((0, 1), (1, 0)):
+            if p[m] > 0.0 and p[n] / p[m] > threshold:
+                exact[m, n] += p[m]
+    z = []
+    for seed in range(20):
+        found = theory.well_separated(model, target=0.4, c1=1.0, c2=1.0, episodes=8_000, rng=seed)
+        assert found.threshold == pytest.approx(threshold)
+        assert found.holds is not True
+        off = found.probabilities - exact
+        z += [off[m, n] / found.stderr[m, n] for m, n in ((0, 1), (1, 0))]
+    assert_standard_normal(z)
+    assert exact.max() > 0.2
+    many = theory.well_separated(model, target=0.4, c1=1.0, c2=1.0, episodes=40_000, rng=0)
+    assert many.holds is False
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_condition_3_can_be_seen_to_hold(seed):
+    """The likelihood ratio of 60 steps is far below the threshold in all but a share below 1e-3 of
+    the episodes, and more than 25 of 1,000 would have to exceed it: chance below 1e-20."""
+    model = lm.make("separated", contexts=2, states=5, delta=1.2, horizon=60, rng=0)
+    found = theory.well_separated(model, target=0.4, c1=4.0, c2=2.0, episodes=2000, rng=seed)
+    assert found.holds is True
+
+
+def test_revelation_and_its_standard_error():
+    """As above: 20 independent shares, chi2(20), false alarm 2e-6."""
+    model = random_model(3, contexts=2, states=2, horizon=4, sparse=True)
+    model = model.replace(weights=[0.5, 0.5])
+    exact = 0.0
+    for h, p in all_episodes(model, lm.UniformPolicy()):
+        for m in range(2):
+            if p[m] > 0.0 and any(
+                posterior(model, h.states[: t + 1], h.actions[:t], h.rewards[:t])[m] >= 0.9
+                for t in range(5)
+            ):
+                exact += 0.5 * p[m]
+    assert 0.05 < exact < 0.95
+    runs = [theory.revelation(model, level=0.9, episodes=2_000, rng=seed) for seed in range(20)]
+    assert_standard_normal([(found.share - exact) / found.stderr for found in runs])
+
+
+def assert_standard_normal(z):
+    """The sum of squares is within the central 1 - 2e-6 of chi2."""
+    total = float(np.square(z).sum())
+    assert chi2.ppf(1e-6, len(z)) < total < chi2.ppf(1.0 - 1e-6, len(z))
+
+
+def test_revelation_follows_episodes_beyond_the_horizon():
+    model = lm.make("separated", contexts=2, states=5, delta=0.5, horizon=5, rng=0)
+    found = theory.revelation(model, episodes=500, rng=0)
+    assert found.longest > 5
+    assert found.share < 0.5
+    half, most, _ = found.quantiles
+    assert 5 < half <= most < np.inf
+    slowest = theory.kl_rate(model.replace(horizon=100))[[0, 1], [1, 0]].min()
+    assert half < 6 * np.log(99) / slowest  # the right order
+    with pytest.raises(ValueError, match="level"):
+        theory.revelation(model, level=1.0)
+
+
+def test_contexts_that_are_equal_are_never_revealed():
+    model = random_model(0, contexts=2)
+    twins = model.replace(
+        transitions=model.transitions[[0, 0]],
+        rewards=model.reward_probs[[0, 0]],
+        initial=model.initial[[0, 0]],
+        weights=[0.5, 0.5],
+    )
+    found = theory.revelation(twins, episodes=50, rng=0)
+    assert found.share == 0.0
+    assert np.isinf(found.mean)

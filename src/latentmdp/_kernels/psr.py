@@ -29,7 +29,7 @@ def _apply(operators, row, b, normaliser, out):
 
 
 @njit(cache=True, nogil=True)
-def _update(b, out, row, pair, following, psr, gate):
+def _update(b, out, row, pair, n, psr, gate):
     """One step of the filter from b to out; 0 as printed, 1 with a safeguard, -1 if impossible.
 
     The predicted probability of what happened must lie within a factor `gate` of the pooled one.
@@ -37,13 +37,13 @@ def _update(b, out, row, pair, following, psr, gate):
     state is forgotten.
     """
     operators, pooled_operators, normalisers, pooled, homes = psr
-    p = _apply(operators, row, b, normalisers[following], out)
+    p = _apply(operators, row, b, normalisers[n], out)
     code = 0
     if gate > BARE and not (p * gate > pooled[row] and p < pooled[row] * gate):
         code = 1
-        p = _apply(pooled_operators, pair, b, normalisers[following], out)
+        p = _apply(pooled_operators, pair, b, normalisers[n], out)
         if not (p * gate > 1.0 and p < gate):
-            out[:] = homes[following]
+            out[:] = homes[n]
             p = 1.0
     if p == 0.0 or not np.isfinite(p):
         return -1
@@ -66,10 +66,10 @@ def filter_states(psr, starts, gate, sizes, states, actions, rewards, offsets, f
         out[begin] = starts[states[begin]]
         for t in range(offsets[i + 1] - offsets[i]):
             k = offsets[i] + t
-            s, following = states[begin + t], states[begin + t + 1]
-            row = cell(s, actions[k], following, rewards[k], sizes)
-            pair = np.int64(s) * sizes[0] + following
-            code = _update(out[begin + t], out[begin + t + 1], row, pair, following, psr, gate)
+            s, n = states[begin + t], states[begin + t + 1]
+            row = cell(s, actions[k], n, rewards[k], sizes)
+            pair = np.int64(s) * sizes[0] + n
+            code = _update(out[begin + t], out[begin + t + 1], row, pair, n, psr, gate)
             if code < 0:
                 return guarded, i, t
             guarded += code
@@ -79,12 +79,12 @@ def filter_states(psr, starts, gate, sizes, states, actions, rewards, offsets, f
 @njit(cache=True, nogil=True)
 def sequence_value(operators, normalisers, b, sizes, states, actions, rewards):
     """b_inf · B ... B b, the product of the bare operators along one episode."""
-    current, following = b.copy(), np.empty_like(b)
+    current, updated = b.copy(), np.empty_like(b)
     value = 0.0
     for i in range(b.shape[0]):
         value += normalisers[states[0], i] * b[i]
     for t in range(actions.shape[0]):
         row = cell(states[t], actions[t], states[t + 1], rewards[t], sizes)
-        value = _apply(operators, row, current, normalisers[states[t + 1]], following)
-        current, following = following, current
+        value = _apply(operators, row, current, normalisers[states[t + 1]], updated)
+        current, updated = updated, current
     return value

@@ -1,6 +1,7 @@
 """Validation of array arguments: bad input becomes an error that names the culprit."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "positive_integer",
     "row_tolerance",
     "same",
+    "same_fields",
     "store",
     "to_array",
 ]
@@ -183,3 +185,28 @@ def same(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         return np.array_equal(first, second)
     return bool(first == second) if type(first) is type(second) else False
+
+
+def same_fields(first: Any, second: Any) -> bool:
+    """Whether two dataclasses of one type have equal fields, NaN equal to NaN.
+
+    Fields that are not compared, such as wall-clock times, are left out.
+    """
+    return type(first) is type(second) and all(
+        _equal(getattr(first, field.name), getattr(second, field.name))
+        for field in fields(first)
+        if field.compare
+    )
+
+
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        numbers = first.dtype.kind in "fc" and second.dtype.kind in "fc"
+        return np.array_equal(first, second, equal_nan=numbers)
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(_equal, first, second))
+    if isinstance(first, float) and first != first:
+        return bool(second != second)
+    return bool(first == second)

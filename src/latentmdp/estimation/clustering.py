@@ -103,6 +103,9 @@ class Profiles(NamedTuple):
 
 def profiles(logs: Trajectories) -> Profiles:
     """Count transitions in the first and the second half of every episode."""
+    arrays.require_instance("logs", logs, Trajectories)
+    if logs.n_steps == 0:
+        raise TrajectoryError("the logs hold no step to cluster episodes by")
     episode, codes = logs.steps().episode, logs.cells(("state", "action", "next_state"))
     cells, column = np.unique(codes, return_inverse=True)
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]

@@ -1,12 +1,12 @@
-"""What several families share: checks of their arguments, and sparse Bernoulli rewards."""
+"""Argument checks and sparse Bernoulli rewards, shared by several families of instances."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 
 __all__ = ["choice", "number", "sizes", "sparse_means"]
 
@@ -40,7 +40,7 @@ def sparse_means(
     low: float,
     high: float,
     rewards: str,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Bernoulli means (M, S, A) with exactly round(density S A) rewarded pairs per context.
 
     The means of rewarded pairs are uniform on [low, high], the rest are 0. With rewards="shared"

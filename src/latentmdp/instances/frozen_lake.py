@@ -11,9 +11,8 @@ on the next state.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import normalised
+from latentmdp._util.arrays import Floats, normalised
 from latentmdp.instances._parts import choice, number
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -66,7 +65,7 @@ def frozen_lake(
     )
 
 
-def _joint_table(map_name: str, slippery: bool) -> NDArray[np.float64]:
+def _joint_table(map_name: str, slippery: bool) -> Floats:
     """Gymnasium's P(s', r | s, a) as an array (S, A, S, 2)."""
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 

@@ -21,9 +21,9 @@ of states, one for each time.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.instances._parts import choice, number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -94,9 +94,7 @@ def lower_bound(
     )
 
 
-def _fill_stage(
-    T: NDArray[np.float64], stage: int, right: NDArray[np.int64], n: int, sink: int
-) -> None:
+def _fill_stage(T: Floats, stage: int, right: Integers, n: int, sink: int) -> None:
     """Transitions out of the tree of one stage (0-based); the last stage leads to the sink only."""
     M, A = T.shape[0], T.shape[2]
     root, leaves = stage * n, n - A ** (right.size - 1)
@@ -120,7 +118,7 @@ def _goes_on(m: int, stage: int, M: int, is_right: bool) -> bool:
     return is_right
 
 
-def _right_leaf(right: NDArray[np.int64], A: int) -> int:
+def _right_leaf(right: Integers, A: int) -> int:
     """Index in its tree (level by level) of the leaf that the right actions lead to."""
     node = 0
     for a in right[:-1]:

@@ -12,8 +12,8 @@ is thrown back again and again, and resting at the left bank is the best station
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -84,7 +84,7 @@ def river_swim(
     )
 
 
-def _stroke(s: int, S: int, forward: float, backward: float) -> NDArray[np.float64]:
+def _stroke(s: int, S: int, forward: float, backward: float) -> Floats:
     """The next reach after a stroke in the right channel; both ends of the river hold."""
     row = np.zeros(S)
     row[s] = 1.0 - forward - backward

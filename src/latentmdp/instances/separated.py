@@ -12,8 +12,8 @@ different corners, which a large delta needs; a falls after every batch of rejec
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
 from latentmdp.instances._parts import number, sizes, sparse_means
 from latentmdp.instances.registry import register
@@ -22,8 +22,11 @@ from latentmdp.model import LatentMDP
 __all__ = ["separated"]
 
 CONCENTRATIONS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05)
+"""a of each batch; the last one for all further batches."""
 BATCH = 50
+"""Draws at one concentration before a smaller one is tried."""
 MAX_BATCHES = 10_000
+"""Batches for one row before it gives up."""
 
 
 @register("separated")
@@ -83,7 +86,7 @@ def separated(
     return LatentMDP(T, means, initial=start, horizon=horizon)
 
 
-def _separated_rows(rng: np.random.Generator, M: int, S: int, delta: float) -> NDArray[np.float64]:
+def _separated_rows(rng: np.random.Generator, M: int, S: int, delta: float) -> Floats:
     """M distributions over S states with pairwise distances in [delta, 2 delta]."""
     if M == 1:
         return rng.dirichlet(np.ones(S), size=1)

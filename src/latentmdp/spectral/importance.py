@@ -10,14 +10,13 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._kernels.windows import number_steps
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.errors import TrajectoryError
 from latentmdp.policies import MarkovPolicy, UniformPolicy
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, sizes_of
 
 __all__ = ["SamplingPolicy", "Weighed", "policy_table", "weigh_steps"]
 
@@ -30,12 +29,12 @@ SURPRISE = 7.0
 
 
 class Weighed(NamedTuple):
-    """Logs as the counting kernels read them: what they saw, step numbers and their weights."""
+    """Logs as the counting kernels read them, with the number and the weight of every step."""
 
-    states: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    states: Indices
+    offsets: Integers
+    counts: Integers
+    steps: Integers
     weights: Floats
 
 
@@ -70,12 +69,12 @@ def policy_table(policy: SamplingPolicy, S: int, A: int, horizon: int) -> Floats
 
 def weigh_steps(logs: Trajectories, policy: SamplingPolicy) -> Weighed:
     """Number and weigh every logged step, after a check that the logs look like the policy's."""
-    sizes = (logs.n_states, logs.n_actions, logs.n_rewards)
+    sizes = sizes_of(logs)
     table = policy_table(policy, sizes[0], sizes[1], int(logs.lengths.max(initial=1)))
     steps, weights = np.empty(logs.n_steps, np.int64), np.empty(logs.n_steps)
     taken, counts = np.zeros(table.shape), logs.multiplicities()
-    arrays = (logs.states, logs.actions, logs.rewards, logs.offsets, counts)
-    number_steps(*arrays, 1.0 / table, sizes, steps, weights, taken)
+    columns = (logs.states, logs.actions, logs.rewards, logs.offsets, counts)
+    number_steps(*columns, 1.0 / table, sizes, steps, weights, taken)
     _require_likely(taken, table)
     return Weighed(logs.states, logs.offsets, counts, steps, weights)
 

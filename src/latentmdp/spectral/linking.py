@@ -1,4 +1,4 @@
-"""Which labels of different states mean the same context [kwon2021, Alg. 6, lines 14-21].
+"""Matching the cluster labels of different states by context [kwon2021, Alg. 6, lines 14-21].
 
 An episode that carries label c at state s and label d at state s' != s says that (s, c) and (s', d)
 are one context. `links[s, c, s', d]` counts such statements; the answer is a permutation for each
@@ -8,10 +8,9 @@ state, `contexts[s, c]`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.errors import RecoveryError
 
 __all__ = [
@@ -22,24 +21,25 @@ __all__ = [
     "synchronise",
 ]
 
-
 MAX_ROUNDS = 100
+"""Most rounds of best responses. Each round raises the number of links that agree or is the last,
+and a few are enough unless the links are noise."""
 
 
 def count_links(
-    episodes: Integers, ends: NDArray[np.int32], labels: Integers, n_states: int, n_contexts: int
+    episodes: Integers, states: Indices, labels: Integers, n_states: int, n_contexts: int
 ) -> Floats:
     """Links between the labels of the same episode at different states, shape (S, M, S, M)."""
     order, row = np.unique(episodes, return_inverse=True)
     seen = np.zeros((order.size, n_states * n_contexts))
-    np.add.at(seen, (row, ends * n_contexts + labels), 1.0)
+    np.add.at(seen, (row, states * n_contexts + labels), 1.0)
     links = (seen.T @ seen).reshape(n_states, n_contexts, n_states, n_contexts)
     same = np.arange(n_states)
     links[same, :, same, :] = 0.0
     return links
 
 
-def link_by_tree(links: Floats, present: NDArray[np.bool_]) -> Integers:
+def link_by_tree(links: Floats, present: Flags) -> Integers:
     """Spread the labels of one state along the pairs of states with the most links.
 
     Raises
@@ -69,7 +69,7 @@ def link_by_tree(links: Floats, present: NDArray[np.bool_]) -> Integers:
     return contexts
 
 
-def synchronise(links: Floats, present: NDArray[np.bool_]) -> Integers:
+def synchronise(links: Floats, present: Flags) -> Integers:
     """Spectral synchronisation: all links at once.
 
     The leading M eigenvectors of the normalised link matrix are constant on contexts; their blocks
@@ -102,7 +102,7 @@ def agreement(links: Floats, contexts: Integers) -> Floats:
     return np.asarray(agreeing / np.where(totals > 0.0, totals, 1.0))
 
 
-def require_consistent(links: Floats, contexts: Integers, present: NDArray[np.bool_]) -> None:
+def require_consistent(links: Floats, contexts: Integers, present: Flags) -> None:
     """Raise `RecoveryError` unless most links of every label agree with its context."""
     shares = np.where(present[:, None], agreement(links, contexts), 1.0)
     s, c = np.unravel_index(int(np.argmin(shares)), shares.shape)

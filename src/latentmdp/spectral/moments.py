@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from latentmdp._kernels.windows import (
@@ -34,10 +33,10 @@ from latentmdp._kernels.windows import (
     number_windows,
 )
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import TrajectoryError
 from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Sizes, Trajectories, sizes_of
 
 __all__ = [
     "Moments",
@@ -49,8 +48,9 @@ __all__ = [
 Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
 
 DENSE_ENTRIES = 1 << 25
-"""Tables with more entries than this are stored sparse."""
+"""Tables with more entries than this (256 MiB) are stored sparse, which is slower to count."""
 MAX_ROWS = 1 << 28
+"""More rows or columns than this are refused: their row pointers alone would take gigabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +62,20 @@ class Moments:
     sizes : (S, A, Z)
     lengths : (p, q)
         Steps of a history and of a test; p = 0 stands for summaries of the whole past.
-    histories : (S n^p,)
-        Counts of histories, n = A Z S; history j ends in state j % S.
-    joint : (S n^p, n^q)
+    histories : (S B^p,)
+        Counts of histories, B = A Z S; history j ends in state j % S.
+    joint : (S B^p, B^q)
         Weighted counts of history and the test right after it.
-    through : (S n^p n, n^q)
+    through : (S B^p B, B^q)
         Weighted counts of history, one step, and the test after that.
-    firsts, starts, start_through : (S,), (S, n^q), (S n, n^q)
+    firsts, starts, start_through : (S,), (S, B^q), (S B, B^q)
         Counts of first states, of first state and test, of first state, one step and test.
     n_starts, n_windows : int
         How many starts and windows were counted.
     reward_values : (Z,) or None
     """
 
-    sizes: tuple[int, int, int]
+    sizes: Sizes
     lengths: tuple[int, int]
     histories: Floats
     joint: Table
@@ -105,11 +105,10 @@ class Moments:
 
     def through_probs(self, s: int, step: int) -> Table:
         """P_{T,oa,H_s} for the step numbered (a Z + z) S + s', shape (|T|, |H_s|)."""
-        S, A, Z = self.sizes
-        n = A * Z * S
+        S, base = self.sizes[0], _base(self.sizes)
         if self.begins_only(s):
-            return self.start_through[s * n + step][:, None] / self.n_starts
-        return self.through[s * n + step :: S * n].T / self.n_windows
+            return self.start_through[s * base + step][:, None] / self.n_starts
+        return self.through[s * base + step :: S * base].T / self.n_windows
 
     def start_probs(self, s: int) -> Floats:
         """P(T, s_1 = s), shape (|T|,)."""
@@ -138,6 +137,13 @@ class Moments:
             self.n_starts + other.n_starts,
             self.n_windows + other.n_windows,
             self.reward_values,
+        )
+
+    def __repr__(self) -> str:
+        S, A, Z = self.sizes
+        return (
+            f"Moments(states={S}, actions={A}, rewards={Z}, lengths={self.lengths}, "
+            f"windows={self.n_windows}, starts={self.n_starts})"
         )
 
 
@@ -169,13 +175,12 @@ def count_moments(
     lengths = window_lengths(length)
     if offsets not in ("all", "first"):
         raise ValueError(f"offsets must be 'all' or 'first', got {offsets!r}")
-    sizes = (logs.n_states, logs.n_actions, logs.n_rewards)
+    sizes = sizes_of(logs)
     _check_lengths(logs, sum(lengths) + 1)
     shape = _table_shape(sizes, lengths)
     weighed = weigh_steps(logs, policy)
     count = _count_dense if shape[0] * shape[1] <= DENSE_ENTRIES else _count_sparse
-    n = sizes[0] * sizes[1] * sizes[2]
-    histories, joint, through = count(weighed, n, shape, lengths, offsets == "first")
+    histories, joint, through = count(weighed, _base(sizes), shape, lengths, offsets == "first")
     return Moments(
         sizes,
         lengths,
@@ -198,12 +203,12 @@ def summary_moments(
     summaries : (logs.states.size, k)
         For every state of every episode, a summary of all that came before.
     """
-    sizes = (logs.n_states, logs.n_actions, logs.n_rewards)
+    sizes = sizes_of(logs)
     _check_lengths(logs, test_length + 1)
     weighed = weigh_steps(logs, policy)
-    n = sizes[0] * sizes[1] * sizes[2]
-    rows, columns = summaries.shape[1] * sizes[0], n**test_length
-    tables = np.zeros(rows), np.zeros((rows, columns)), np.zeros((rows * n, columns))
+    base = _base(sizes)
+    rows, columns = summaries.shape[1] * sizes[0], base**test_length
+    tables = np.zeros(rows), np.zeros((rows, columns)), np.zeros((rows * base, columns))
     n_windows = count_summaries(*weighed, sizes, test_length, summaries, *tables)
     histories, joint, through = tables
     return Moments(
@@ -229,6 +234,11 @@ def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
     return both, both
 
 
+def _base(sizes: Sizes) -> int:
+    """A Z S: how many different steps (a, r, s') there are."""
+    return sizes[0] * sizes[1] * sizes[2]
+
+
 def _check_lengths(logs: Trajectories, steps: int) -> None:
     if len(logs) == 0:
         raise TrajectoryError("the logs hold no episodes")
@@ -240,10 +250,10 @@ def _check_lengths(logs: Trajectories, steps: int) -> None:
         )
 
 
-def _table_shape(sizes: tuple[int, int, int], lengths: tuple[int, int]) -> tuple[int, int]:
+def _table_shape(sizes: Sizes, lengths: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of `through`."""
-    n = sizes[0] * sizes[1] * sizes[2]
-    rows, columns = sizes[0] * n ** (lengths[0] + 1), n ** lengths[1]
+    base = _base(sizes)
+    rows, columns = sizes[0] * base ** (lengths[0] + 1), base ** lengths[1]
     if max(rows, columns) > MAX_ROWS:
         raise ValueError(
             f"length {lengths} over {sizes[0]} states, {sizes[1]} actions and {sizes[2]} rewards "
@@ -252,41 +262,37 @@ def _table_shape(sizes: tuple[int, int, int], lengths: tuple[int, int]) -> tuple
     return rows, columns
 
 
-def _count_starts(
-    weighed: Weighed, sizes: tuple[int, int, int], q: int
-) -> tuple[Floats, Floats, Floats, int]:
+def _count_starts(weighed: Weighed, sizes: Sizes, q: int) -> tuple[Floats, Floats, Floats, int]:
     """`firsts`, `starts`, `start_through` and `n_starts` of `Moments`."""
-    S, n = sizes[0], sizes[0] * sizes[1] * sizes[2]
-    tables = np.zeros(S), np.zeros((S, n**q)), np.zeros((S * n, n**q))
-    total = count_starts(*weighed, n, q, *tables)
+    S, base = sizes[0], _base(sizes)
+    tables = np.zeros(S), np.zeros((S, base**q)), np.zeros((S * base, base**q))
+    total = count_starts(*weighed, base, q, *tables)
     return *tables, int(total)
 
 
 def _count_dense(
-    weighed: Weighed, n: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
+    weighed: Weighed, base: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
 ) -> tuple[Floats, Table, Table]:
     rows, columns = shape
-    tables = np.zeros(rows // n), np.zeros((rows // n, columns)), np.zeros(shape)
-    count_windows(*weighed, n, lengths, first_only, *tables)
+    tables = np.zeros(rows // base), np.zeros((rows // base, columns)), np.zeros(shape)
+    count_windows(*weighed, base, lengths, first_only, *tables)
     return tables
 
 
 def _count_sparse(
-    weighed: Weighed, n: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
+    weighed: Weighed, base: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
 ) -> tuple[Floats, Table, Table]:
     rows, columns = shape
     room = int(np.maximum(np.diff(weighed.offsets) - sum(lengths), 0).sum())
     codes, values = np.empty((room, 4), np.int64), np.empty((room, 3))
-    used = number_windows(*weighed, n, lengths, first_only, codes, values)
+    used = number_windows(*weighed, base, lengths, first_only, codes, values)
     codes, values = codes[:used], values[:used]
-    histories = np.zeros(rows // n)
+    histories = np.zeros(rows // base)
     np.add.at(histories, codes[:, 0], values[:, 0])
-    joint = _sparse(values[:, 1], codes[:, 0], codes[:, 1], (rows // n, columns))
+    joint = _sparse(values[:, 1], codes[:, 0], codes[:, 1], (rows // base, columns))
     through = _sparse(values[:, 2], codes[:, 2], codes[:, 3], shape)
     return histories, joint, through
 
 
-def _sparse(
-    values: Floats, rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
-) -> csr_array:
+def _sparse(values: Floats, rows: Integers, columns: Integers, shape: tuple[int, int]) -> csr_array:
     return csr_array(coo_array((values, (rows, columns)), shape=shape))

@@ -18,11 +18,13 @@ from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import window_lengths
+from latentmdp.trajectories import Sizes
 
 __all__ = ["PopulationMoments", "population_moments"]
 
 
 MAX_ENTRIES = 1 << 26
+"""Larger factors than this (512 MiB) are refused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +35,18 @@ class PopulationMoments:
     ----------
     sizes, lengths
         As in `Moments`.
-    history_factor : (S n^p, M)
-        P^pi(m, h), n = A Z S; history j ends in state j % S.
-    test_factor : (S, n^q, M)
+    history_factor : (S B^p, M)
+        P^pi(m, h), B = A Z S; history j ends in state j % S.
+    test_factor : (S, B^q, M)
         P_m(tau | s).
-    step_factor : (S, n, M)
+    step_factor : (S, B, M)
         P_m(x | s) for a step x = (a Z + z) S + s'.
     start_factor : (S, M)
         w_m nu_m(s).
     reward_values : (Z,)
     """
 
-    sizes: tuple[int, int, int]
+    sizes: Sizes
     lengths: tuple[int, int]
     history_factor: Floats
     test_factor: Floats
@@ -85,6 +87,13 @@ class PopulationMoments:
     def first_probs(self) -> Floats:
         """P(s_1 = s), shape (S,)."""
         return self.start_factor.sum(axis=1)
+
+    def __repr__(self) -> str:
+        S, A, Z = self.sizes
+        return (
+            f"PopulationMoments(contexts={self.start_factor.shape[1]}, states={S}, actions={A}, "
+            f"rewards={Z}, lengths={self.lengths})"
+        )
 
 
 def population_moments(
@@ -129,31 +138,30 @@ def population_moments(
 
 
 def _prepend(steps: Floats, tests: Floats) -> Floats:
-    """Tests one step longer: P(x, tau | s) = P(x | s) P(tau | s'(x)), shape (S, n T, M)."""
-    S, n, M = steps.shape
-    following = tests[np.arange(n) % S]
-    return (steps[:, :, None, :] * following[None]).reshape(S, -1, M)
+    """Tests one step longer: P(x, tau | s) = P(x | s) P(tau | s'(x)), shape (S, B T, M)."""
+    S, base, M = steps.shape
+    rest = tests[np.arange(base) % S]
+    return (steps[:, :, None, :] * rest[None]).reshape(S, -1, M)
 
 
 def _acted(steps: Floats, table: Floats, t: int) -> Floats:
-    """pi_t(a | s) P_m(x | s), shape (S, n, M)."""
-    n = steps.shape[1]
+    """pi_t(a | s) P_m(x | s), shape (S, B, M)."""
     row = table[t if len(table) > 1 else 0]
-    return steps * np.repeat(row, n // row.shape[1], axis=1)[:, :, None]
+    return steps * np.repeat(row, steps.shape[1] // row.shape[1], axis=1)[:, :, None]
 
 
 def _marginals(start: Floats, steps: Floats, table: Floats, n_offsets: int) -> list[Floats]:
     """P^pi(m, s_t = s) for t = 0 .. n_offsets - 1, each (S, M)."""
-    S, n, M = steps.shape
+    S, base, M = steps.shape
     marginals = [start]
     for t in range(n_offsets - 1):
         moved = marginals[-1][:, None, :] * _acted(steps, table, t)
-        marginals.append(moved.reshape(S, n // S, S, M).sum(axis=(0, 1)))
+        marginals.append(moved.reshape(S, base // S, S, M).sum(axis=(0, 1)))
     return marginals
 
 
 def _histories(before: Floats, steps: Floats, table: Floats, t: int, length: int) -> Floats:
-    """P^pi(m, h) of histories that begin at time t, shape (S n^length, M)."""
+    """P^pi(m, h) of histories that begin at time t, shape (S B^length, M)."""
     S, _, M = steps.shape
     histories = before
     for j in range(length):

@@ -1,4 +1,4 @@
-"""Choosing a small, well-conditioned set of tests and histories.
+"""Selection of a small, well-conditioned set of tests and histories.
 
 Which tests and histories are sufficient is open in [kwon2021, Sec. 6]. Candidates are all tests and
 histories of given lengths. At each state, the leading singular vectors of P_{T,H_s}, balanced so
@@ -14,7 +14,7 @@ A subset keeps fewer numbers than all tests, but also throws away what the other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
@@ -22,17 +22,16 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import svds
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-
-if TYPE_CHECKING:
-    from latentmdp.spectral.moments import Moments
-    from latentmdp.spectral.population import PopulationMoments
+from latentmdp._util.arrays import Floats, Integers, same_fields
+from latentmdp.spectral.moments import Moments
+from latentmdp.spectral.population import PopulationMoments
 
 __all__ = ["Selection", "inverse_roots", "leading_triplets", "select"]
 
 
 DENSE_SIDE = 2000
-"""Sparse matrices with both sides longer than this get a truncated decomposition."""
+"""Sparse matrices with both sides longer than this get a truncated decomposition: the time of a
+full one grows with the cube of the side, and is several seconds here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +56,16 @@ class Selection:
         last = self.singular_values[:, -1]
         return np.divide(
             self.singular_values[:, 0], last, out=np.full(last.size, np.inf), where=last > 0.0
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if isinstance(other, Selection) else NotImplemented
+
+    def __repr__(self) -> str:
+        return (
+            f"Selection(states={len(self.tests)}, tests={self.tests[0].size}, "
+            f"histories={self.histories[0].size}, "
+            f"largest condition number={self.condition_numbers.max():.3g})"
         )
 
 

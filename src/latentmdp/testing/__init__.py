@@ -1,11 +1,15 @@
 """Oracles and conformance checks: the yardsticks of the library's own tests, for yours too."""
 
-from latentmdp.testing.acting import action_probabilities
-from latentmdp.testing.conformance import ConformanceError, check_instance, check_planner
-from latentmdp.testing.learners import check_learner
+from latentmdp.testing.conformance import (
+    ConformanceError,
+    check_instance,
+    check_learner,
+    check_planner,
+)
 from latentmdp.testing.models import random_model, small_models
 from latentmdp.testing.oracles import (
     TooLargeError,
+    action_probabilities,
     count_histories,
     optimal_memoryless_value,
     optimal_value,

@@ -1,26 +1,37 @@
-"""Conformance checks: what every planner and every instance of this library must do.
+"""Conformance checks: what every planner, learner and instance of this library must do.
 
-They are shipped so that a planner or an instance written elsewhere can be held to the same rules:
+They are shipped so that what is written elsewhere can be held to the same rules:
 
-    from latentmdp.testing import check_planner
+    from latentmdp.testing import check_learner, check_planner
     check_planner(MyPlanner())
+    check_learner(MyLearner(n_contexts=2))
 
 A check runs to its end and then raises one `ConformanceError` that lists everything it found.
 """
 
+import dataclasses
 import math
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
-from latentmdp.instances import Instance, get_instance
+from latentmdp.instances import Instance, get_instance, make
+from latentmdp.io import load, save
+from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
-from latentmdp.testing.models import small_models
+from latentmdp.online import Run
+from latentmdp.policies import UniformPolicy
+from latentmdp.simulation import simulate
+from latentmdp.testing.models import random_model, small_models
 from latentmdp.testing.oracles import optimal_value, policy_value
+from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["ConformanceError", "check_instance", "check_planner"]
+__all__ = ["ConformanceError", "check_instance", "check_learner", "check_planner"]
 
 PLAN_FIELDS = (
     "policy",
@@ -32,6 +43,12 @@ PLAN_FIELDS = (
     "history",
     "guarantee",
 )
+FIT_FIELDS = ("model", "responsibilities", "log_likelihood", "converged")
+RUN_RECORDS = ("returns", "beliefs", "contexts")
+
+FITTED_EPISODES = 500
+"""Episodes that a learner is fitted to: with the default models some 1,200 visits of each row."""
+RUN_EPISODES = 40
 
 
 class ConformanceError(LatentMDPError, AssertionError):
@@ -77,6 +94,57 @@ def check_planner(
             found = [f"raised {type(error).__name__}: {error}"]
         failures += [f"{name}: {failure}" for failure in found]
     _raise_if_any(f"{planner!r} does not conform", failures)
+
+
+def check_learner(
+    learner: Any, *, models: Mapping[str, LatentMDP] | None = None, episodes: int | None = None
+) -> None:
+    """Check a learner on small models: one that fits logs, one that acts, or one that does both.
+
+    `fit(logs, rng=...)`: the same seed gives the same fit bit for bit, and known contexts change
+    nothing of it. Another order of the episodes, and copies of an episode in place of its count,
+    move the model by no more than a quarter of the sampling error (what is chosen by held-out
+    episodes may depend on them). The model is off by no more than twice what counting with known
+    contexts is off by on average. Responsibilities and log-likelihood are those of the episodes
+    under the model. Logs without episodes, a model in place of logs and a word in place of a seed
+    are refused.
+
+    `run(world, episodes, rng=..., checkpoint=...)`: the record has one entry per episode and every
+    return is possible; the same seed gives the same run bit for bit and another seed another one;
+    a run taken up from its checkpoint ends like one that was never interrupted, and another run's
+    checkpoint is refused; a saved run is read back as it was; the policy can be executed.
+
+    Parameters
+    ----------
+    learner
+        For the number of contexts of the models, two by default.
+    models
+        Models by name. By default small random ones for a learner that acts, and well separated
+        ones with episodes of 30 steps for one that fits.
+    episodes
+        Of the logs, 500 by default, or of a run, 40 by default.
+
+    Raises
+    ------
+    ConformanceError
+        Listing every rule that is broken, and on which model.
+    """
+    kinds = {
+        "fit": (_fit_rules, _separated_models, FITTED_EPISODES),
+        "run": (_run_rules, _random_models, RUN_EPISODES),
+    }
+    present = [kind for method, kind in kinds.items() if hasattr(learner, method)]
+    failures: list[str] = []
+    if not present:
+        failures.append("it has neither fit(logs, rng=...) nor run(world, episodes, rng=...)")
+    for rules_of, default_models, number in present:
+        for name, model in (default_models() if models is None else models).items():
+            try:
+                rules = rules_of(learner, model, episodes or number)
+            except Exception as error:
+                rules = {f"raised {type(error).__name__}: {error}": False}
+            failures += [f"{name}: {rule}" for rule, kept in rules.items() if not kept]
+    _raise_if_any(f"{learner!r} does not conform", failures)
 
 
 def check_instance(instance: str | Instance | LatentMDP) -> None:
@@ -157,6 +225,180 @@ def _repeat_rules(plan: Any, again: Any, value: float, model: LatentMDP) -> dict
         f"{(plan.lower, plan.upper)}": (again.lower, again.upper) == (plan.lower, plan.upper),
         "planning again gave a policy of another value": policy_value(model, again.policy) == value,
     }
+
+
+def _separated_models() -> dict[str, LatentMDP]:
+    sizes = {"contexts": 2, "states": 3, "actions": 2, "horizon": 30, "delta": 1.0}
+    return {f"separated {seed}": make("separated", rng=seed, **sizes) for seed in range(2)}
+
+
+def _random_models() -> dict[str, LatentMDP]:
+    return {f"random {seed}": random_model(rng=seed) for seed in range(3)}
+
+
+def _fit_rules(learner: Any, model: LatentMDP, episodes: int) -> dict[str, bool]:
+    logs = simulate(model, UniformPolicy(), episodes, rng=0)
+    fit = learner.fit(logs, rng=0)
+    missing = [field for field in FIT_FIELDS if not hasattr(fit, field)]
+    if missing:
+        return {f"the fit lacks {', '.join(missing)}": False}
+    found, wanted = ((m.n_contexts, m.n_states, m.n_actions) for m in (fit.model, model))
+    if found != wanted:
+        return {f"the fit has (contexts, states, actions) {found}, the model {wanted}": False}
+    error, typical = model_error(model, fit.model, per_cell=True), _counting_error(model, logs)
+    hidden = logs.without_contexts()
+    rules = {
+        f"converged must be a bool, got {fit.converged!r}": isinstance(fit.converged, bool),
+        "the same seed gave another fit": _same_fit(fit, learner.fit(logs, rng=0)),
+        "hiding the contexts gave another fit": _same_fit(fit, learner.fit(hidden, rng=0)),
+        f"the model is off by {error:.3g} per cell, where counting with known contexts is off by "
+        f"{typical:.3g}": error <= 2.0 * typical,
+    }
+    rules |= _invariance_rules(learner, hidden, fit, 0.25 * typical)
+    return rules | _refusal_rules(learner, logs, model)
+
+
+def _counting_error(model: LatentMDP, logs: Trajectories) -> float:
+    """Mean L1 error per cell of counts with known contexts, sum_x sqrt(2 p_x (1 - p_x) / (pi N)).
+
+    The mean over the cells of the default models varies by 15% of itself, so that twice as much is
+    more than six of its standard deviations away.
+    """
+    assert logs.contexts is not None
+    labels = np.eye(model.n_contexts)[logs.contexts]
+    visits = cell_counts(logs, ("state", "action"), shares=labels)
+    P = model.observation_probs()
+    spread = np.sqrt(P * (1.0 - P)).sum(axis=(3, 4))
+    return float(np.minimum(spread * np.sqrt(2.0 / np.pi / np.maximum(visits, 1.0)), 2.0).mean())
+
+
+def _invariance_rules(
+    learner: Any, logs: Trajectories, fit: Any, tolerance: float
+) -> dict[str, bool]:
+    """Order and counts change the model by little, though both depend on what episodes show."""
+    steps = logs.steps()
+    shown = np.bincount(steps.episode, steps.state == 0, minlength=len(logs))
+    counts = np.where(shown > np.median(shown), 5, 1)
+    copied = logs[np.repeat(np.arange(len(logs)), counts)]
+    merged = copied.deduplicate()
+    counted = learner.fit(merged, rng=0)
+    moved = [
+        model_error(first.model, second.model, per_cell=True)
+        for first, second in (
+            (fit, learner.fit(logs[np.argsort(shown, kind="stable")], rng=0)),
+            (counted, learner.fit(copied, rng=0)),
+        )
+    ]
+    rules = {
+        f"another order of the episodes moved the model by {moved[0]:.3g} per cell": moved[0]
+        <= tolerance,
+        f"copies in place of counts moved the model by {moved[1]:.3g} per cell": moved[1]
+        <= tolerance,
+    }
+    with_counts = _report_rules(counted, merged).items()
+    rules |= {f"with counts of episodes, {rule}": kept for rule, kept in with_counts}
+    return rules | _report_rules(fit, logs)
+
+
+def _report_rules(fit: Any, logs: Trajectories) -> dict[str, bool]:
+    """Responsibilities and log-likelihood from the definition, episode by episode."""
+    joint = _log_probabilities(fit.model, logs)
+    largest = joint.max(axis=1, keepdims=True)
+    weights = np.exp(joint - largest)
+    totals = weights.sum(axis=1, keepdims=True)
+    expected = float(logs.multiplicities() @ (largest + np.log(totals))[:, 0])
+    given = np.asarray(fit.responsibilities)
+    return {
+        f"log_likelihood is {fit.log_likelihood:.9g}, that of the model {expected:.9g}": bool(
+            np.isclose(fit.log_likelihood, expected, rtol=1e-8, atol=0.0)
+        ),
+        f"responsibilities must have shape {joint.shape}, got {given.shape}": given.shape
+        == joint.shape,
+        "the responsibilities are not the posterior under the model": given.shape == joint.shape
+        and np.allclose(given, weights / totals, rtol=0.0, atol=1e-6),
+    }
+
+
+def _log_probabilities(model: LatentMDP, logs: Trajectories) -> Floats:
+    """Log w_m P_m(episode || its actions), shape (N, M)."""
+    with np.errstate(divide="ignore"):
+        P, initial = np.log(model.observation_probs()), np.log(model.initial)
+        weights = np.log(model.weights)
+    return np.array(
+        [weights + initial[:, s[0]] + P[:, s[:-1], a, s[1:], z].sum(axis=1) for s, a, z, _ in logs]
+    )
+
+
+def _refusal_rules(learner: Any, logs: Trajectories, model: LatentMDP) -> dict[str, bool]:
+    attempts: dict[str, tuple[Any, Any]] = {
+        "logs without episodes": (logs[:0], 0),
+        "a model in place of logs": (model, 0),
+        "a word in place of a seed": (logs, "seed"),
+    }
+    rules = {}
+    for what, (given, rng) in attempts.items():
+        try:
+            learner.fit(given, rng=rng)
+            answer, kept = "accepted", False
+        except Exception as error:
+            kept = isinstance(error, ValueError | TypeError | LatentMDPError)
+            answer = f"met with {type(error).__name__}"
+        rules[f"{what} must raise ValueError or TypeError, was {answer}"] = kept
+    return rules
+
+
+def _same_fit(first: Any, second: Any) -> bool:
+    return bool(
+        first.model == second.model
+        and np.array_equal(first.responsibilities, second.responsibilities)
+        and first.log_likelihood == second.log_likelihood
+    )
+
+
+def _run_rules(learner: Any, model: LatentMDP, episodes: int) -> dict[str, bool]:
+    run = learner.run(model, episodes, rng=0)
+    steps = float((model.discount ** np.arange(model.horizon)).sum())
+    low, high = (steps * float(r) for r in (model.reward_values.min(), model.reward_values.max()))
+    logs = simulate(model, run.policy, 5, rng=0)
+    rules = {
+        f"every record must have {episodes} entries": all(
+            getattr(run, name).shape == (episodes,) for name in RUN_RECORDS
+        ),
+        "a return is out of the range of possible ones": bool(
+            ((run.returns >= low - 1e-9) & (run.returns <= high + 1e-9)).all()
+        ),
+        "the error curve must end at the last episode": run.error_curve.episodes[-1] == episodes,
+        "the policy cannot be executed": len(logs) == 5,
+        "the same seed gave another run": _same_run(run, learner.run(model, episodes, rng=0)),
+        "another seed gave the same run": not _same_run(run, learner.run(model, episodes, rng=1)),
+    }
+    return rules | _file_rules(learner, model, run)
+
+
+def _file_rules(learner: Any, model: LatentMDP, run: Run) -> dict[str, bool]:
+    episodes = run.n_episodes
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint, saved = Path(folder) / "run.npz", Path(folder) / "run.parquet"
+        first = learner.run(model, episodes, rng=0, checkpoint=checkpoint)
+        again = learner.run(model, episodes, rng=0, checkpoint=checkpoint)
+        try:
+            learner.run(model, episodes, rng=1, checkpoint=checkpoint)
+            refused = False
+        except ValueError:
+            refused = True
+        save(run, saved)
+        back = load(saved)
+    return {
+        "a run with a checkpoint ended otherwise": _same_run(run, first),
+        "a run taken up from its checkpoint ended otherwise": _same_run(run, again),
+        "the checkpoint of another run was not refused": refused,
+        "a saved run was read back changed": _same_run(run, back),
+    }
+
+
+def _same_run(first: Run, second: Run) -> bool:
+    """Whether two runs played the same episodes and found the same, whatever they are called."""
+    return dataclasses.replace(first, settings={}) == dataclasses.replace(second, settings={})
 
 
 def _entry_failures(entry: Instance) -> list[str]:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, RewardModel
 
 __all__ = ["random_model", "small_models"]
 
@@ -16,7 +17,7 @@ def random_model(
     actions: int = 2,
     horizon: int = 3,
     reward_values: tuple[float, ...] = (0.0, 1.0),
-    next_state_rewards: bool = False,
+    reward_model: RewardModel = "state-action",
     zeros: float = 0.0,
     bonus: bool = False,
     discount: float = 1.0,
@@ -27,8 +28,8 @@ def random_model(
     ----------
     contexts, states, actions, horizon, reward_values, discount
         As in `LatentMDP`.
-    next_state_rewards
-        Whether rewards depend on the next state.
+    reward_model
+        Whether a reward depends on (s, a), or on (s, a, s').
     zeros
         The probability that a transition or a first state is impossible; each row keeps one.
     bonus
@@ -36,7 +37,7 @@ def random_model(
     """
     g = as_generator(rng)
     M, S, A, Z = contexts, states, actions, len(reward_values)
-    shape = (M, S, A, S) if next_state_rewards else (M, S, A)
+    shape = (M, S, A, S) if reward_model == "transition" else (M, S, A)
     return LatentMDP(
         _rows(g, (M, S, A), S, zeros),
         g.dirichlet(np.ones(Z), size=shape),
@@ -58,7 +59,7 @@ def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
         "three contexts, impossible transitions": random_model(g, contexts=3, zeros=0.4),
         "one state, three actions": random_model(g, states=1, actions=3, horizon=4),
         "rewards -1, 0.5, 2 given the next state": random_model(
-            g, states=2, reward_values=(-1.0, 0.5, 2.0), next_state_rewards=True
+            g, states=2, reward_values=(-1.0, 0.5, 2.0), reward_model="transition"
         ),
         "hidden bonus and discount": random_model(g, bonus=True, discount=0.7),
         "single context, hidden bonus": random_model(g, contexts=1, bonus=True),
@@ -72,9 +73,7 @@ def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
     return kinds
 
 
-def _rows(
-    g: np.random.Generator, shape: tuple[int, ...], size: int, zeros: float
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _rows(g: np.random.Generator, shape: tuple[int, ...], size: int, zeros: float) -> Floats:
     rows = g.dirichlet(np.ones(size), size=shape)
     impossible = g.random(rows.shape) < zeros
     kept = rows.argmax(axis=-1)[..., None]

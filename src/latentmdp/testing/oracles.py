@@ -9,24 +9,26 @@ so that the optimal value is the expectimax over histories
     V(h_t) = max_a sum_m u_m bonus_m(s_t, a)
              + sum_{s', r} [ r sum_m u_m P_m(s', r | s_t, a) + discount V(h_t a r s') ].
 
-Nothing here shares code with the library's kernels, and nothing is clever: that is what makes it
-an oracle. Sizes are guarded, because the number of histories grows as (S A Z)^H.
+What a policy does after a history is worked out from its definition, one history at a time. Nothing
+here shares code with the library's kernels, and nothing is clever: that is what makes it an oracle.
+Sizes are guarded, because the number of histories grows as (S A Z)^H.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import ImpossibleObservationError, LatentMDPError
 from latentmdp.model import LatentMDP
-from latentmdp.policies import History
-from latentmdp.testing.acting import AnyPolicy, action_probabilities
+from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
 
 __all__ = [
     "TooLargeError",
+    "action_probabilities",
     "count_histories",
     "optimal_memoryless_value",
     "optimal_value",
@@ -34,6 +36,8 @@ __all__ = [
     "posterior",
     "trajectory_probability",
 ]
+
+AnyPolicy = Policy | Callable[..., Any]
 
 
 class TooLargeError(LatentMDPError, ValueError):
@@ -58,11 +62,11 @@ def optimal_value(model: LatentMDP, *, limit: int = 1_000_000) -> float:
 
     def act(t: int, s: int, a: int, u: Floats) -> float:
         total = float(u @ bonus[:, s, a])
-        for s_next, z in product(range(model.n_states), range(model.n_rewards)):
-            v = u * P[:, s, a, s_next, z]
+        for next_state, z in product(range(model.n_states), range(model.n_rewards)):
+            v = u * P[:, s, a, next_state, z]
             if v.any():
                 total += float(model.reward_values[z]) * float(v.sum())
-                total += model.discount * best(t + 1, s_next, v)
+                total += model.discount * best(t + 1, next_state, v)
         return total
 
     starts = (model.weights * model.initial[:, s] for s in range(model.n_states))
@@ -89,16 +93,16 @@ def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000)
         if len(history.actions) == model.horizon:
             return 0.0
         chances = act(history)
-        return sum(float(p) * after(history, a, u) for a, p in enumerate(chances) if p > 0.0)
+        return sum(float(p) * taken(history, a, u) for a, p in enumerate(chances) if p > 0.0)
 
-    def after(history: History, a: int, u: Floats) -> float:
+    def taken(history: History, a: int, u: Floats) -> float:
         s = history.states[-1]
         total = float(u @ bonus[:, s, a])
-        for s_next, z in product(range(model.n_states), range(model.n_rewards)):
-            v = u * P[:, s, a, s_next, z]
+        for next_state, z in product(range(model.n_states), range(model.n_rewards)):
+            v = u * P[:, s, a, next_state, z]
             if v.any():
                 longer = History(
-                    (*history.states, s_next), (*history.actions, a), (*history.rewards, z)
+                    (*history.states, next_state), (*history.actions, a), (*history.rewards, z)
                 )
                 total += float(model.reward_values[z]) * float(v.sum())
                 total += model.discount * value(longer, v)
@@ -130,7 +134,7 @@ def optimal_memoryless_value(
     start = model.weights[:, None] * model.initial
     states = np.arange(S)
 
-    def value(actions: NDArray[np.int64]) -> float:
+    def value(actions: Integers) -> float:
         mass, total, factor = start, 0.0, 1.0
         for t in range(H):
             chosen = actions[t % layers]
@@ -190,6 +194,28 @@ def posterior(
     return np.array(belief)
 
 
+def action_probabilities(policy: AnyPolicy, n_actions: int) -> Callable[[History], Floats]:
+    """A function from a history to the probabilities of the actions.
+
+    Parameters
+    ----------
+    policy
+        A policy of the library, or a callable `f(history)` or `f(t, history)` that returns an
+        action or probabilities over actions.
+    """
+    if isinstance(policy, UniformPolicy):
+        return lambda history: np.full(n_actions, 1.0 / n_actions)
+    if isinstance(policy, MarkovPolicy):
+        return lambda history: _markov(policy, history, n_actions)
+    if isinstance(policy, AlphaVectorPolicy):
+        return lambda history: _alpha(policy, history, n_actions)
+    if not callable(policy):
+        raise TypeError(f"policy must be a Policy or callable, got {type(policy).__name__}")
+    if _takes_time(policy):
+        return lambda history: _as_probabilities(policy(len(history.actions), history), n_actions)
+    return lambda history: _as_probabilities(policy(history), n_actions)
+
+
 def count_histories(model: LatentMDP) -> int:
     """The number of histories of length up to H that some context can produce."""
     possible = (_joint(model) > 0.0).any(axis=0)
@@ -200,14 +226,64 @@ def count_histories(model: LatentMDP) -> int:
     for _ in range(model.horizon):
         alive = [
             sum(
-                alive[s] * branches[s][a][s_next]
+                alive[s] * branches[s][a][next_state]
                 for s in range(model.n_states)
                 for a in range(model.n_actions)
             )
-            for s_next in range(model.n_states)
+            for next_state in range(model.n_states)
         ]
         total += sum(alive)
     return total
+
+
+def _markov(policy: MarkovPolicy, history: History, n_actions: int) -> Floats:
+    t, s = len(history.actions) % policy.n_layers, history.states[-1]
+    if policy.probabilities is not None:
+        return np.asarray(policy.probabilities[t, s])
+    assert policy.actions is not None
+    return _as_probabilities(int(policy.actions[t, s]), n_actions)
+
+
+def _alpha(policy: AlphaVectorPolicy, history: History, n_actions: int) -> Floats:
+    t, s = len(history.actions) % policy.n_layers, history.states[-1]
+    group = t * policy.model.n_states + s
+    first, last = int(policy.offsets[group]), int(policy.offsets[group + 1])
+    belief = _acting_belief(policy.model, history, policy.smoothing)
+    scores = [float(sum(policy.vectors[k] * belief)) for k in range(first, last)]
+    return _as_probabilities(int(policy.actions[first + int(np.argmax(scores))]), n_actions)
+
+
+def _acting_belief(model: LatentMDP, history: History, smoothing: float) -> Floats:
+    """The belief of an acting filter: an observation that is impossible changes nothing."""
+    belief = model.weights
+    first = belief * model.initial[:, history.states[0]]
+    belief = first / first.sum() if first.sum() > 0.0 else belief
+    for t, (a, z) in enumerate(zip(history.actions, history.rewards)):
+        s, next_state = history.states[t], history.states[t + 1]
+        rewards = model.reward_probs[:, s, a]
+        rewards = rewards[:, next_state] if model.reward_model == "transition" else rewards
+        likelihood = model.transitions[:, s, a, next_state] * rewards[:, z]
+        observations = model.n_states * model.n_rewards
+        updated = belief * (smoothing + (1.0 - smoothing * observations) * likelihood)
+        belief = updated / updated.sum() if updated.sum() > 0.0 else belief
+    return belief
+
+
+def _as_probabilities(answer: Any, n_actions: int) -> Floats:
+    array = np.asarray(answer)
+    if array.ndim == 0:
+        return np.asarray(np.eye(n_actions)[int(array)])
+    return array.astype(np.float64)
+
+
+def _takes_time(policy: Callable[..., Any]) -> bool:
+    """Whether a callable wants (t, history): it has two positional parameters without default."""
+    try:
+        parameters = inspect.signature(policy).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters) >= 2
 
 
 def _joint(model: LatentMDP) -> Floats:

@@ -4,17 +4,9 @@ from latentmdp.theory.confidence import (
     ConfidenceConstants,
     confidence_constants,
     confidence_set_contains,
+    regret_bound,
 )
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
-from latentmdp.theory.information import (
-    Revelation,
-    WellSeparated,
-    divergences,
-    kl_rate,
-    log_probability_norm,
-    revelation,
-    well_separated,
-)
 from latentmdp.theory.log_diagnosis import LogDiagnosis
 from latentmdp.theory.lower_bound import LowerBoundCheck, check_lower_bound, required_episodes
 from latentmdp.theory.rank import (
@@ -32,24 +24,32 @@ from latentmdp.theory.reachability import (
     reach_probs,
     reachability,
 )
-from latentmdp.theory.regret import regret_bound
-from latentmdp.theory.requirements import (
-    Requirement,
-    needed_clustering_episodes,
-    needed_psr_episodes,
-)
 from latentmdp.theory.sample_size import (
+    Requirement,
     clustering_episodes,
     inference_horizon,
     initial_counts,
     initialization_error,
     largest_smoothing,
+    needed_clustering_episodes,
+    needed_psr_episodes,
     prediction_accuracy,
     psr_episodes,
     psr_episodes_for_clustering,
     separation_horizon,
 )
-from latentmdp.theory.separation import Closest, closest_contexts, separation
+from latentmdp.theory.separation import (
+    Closest,
+    Revelation,
+    WellSeparated,
+    closest_contexts,
+    divergences,
+    kl_rate,
+    log_probability_norm,
+    revelation,
+    separation,
+    well_separated,
+)
 
 __all__ = [
     "Closest",

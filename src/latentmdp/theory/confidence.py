@@ -1,6 +1,6 @@
-"""Confidence sets around an empirical latent MDP [kwon2021, eq. (4), Prop. 3.2].
+"""Confidence sets around an empirical latent MDP, and the regret bound of L-UCRL that they give.
 
-The set of the models with, for all m, s, a,
+The set [kwon2021, eq. (4), Prop. 3.2] of the models with, for all m, s, a,
 
     ||(T_m - That_m)(. | s, a)||_1 <= sqrt(c_T / N_m(s, a)),
     ||(R_m - Rhat_m)(. | s, a)||_1 <= sqrt(c_R / N_m(s, a)),
@@ -13,19 +13,31 @@ bound over every row, every N it may have (at most H K, or K) and the three fami
     c_T  = 2 (S ln 2 + L),   c_R = 2 (Z ln 2 + L),   L = ln(3 M S A H K / eta),
     c_nu = 2 (S ln 2 + ln(3 M K / eta)),
 
-in the paper's order, c_T = O(S log(M S A K / eta)).
+in the paper's order, c_T = O(S log(M S A K / eta)). With revealed contexts the regret of acting
+optimistically in that set is [kwon2021, Thm. 3.3]
+
+    Regret(K) <~ H S sqrt(M A N log(M S A N / eta)),    N = H K,
+
+for rewards in [0, 1]. The paper leaves the absolute constant open; it is 1 here, so the curve shows
+the rate and the scale, not a certificate.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
-__all__ = ["ConfidenceConstants", "confidence_constants", "confidence_set_contains"]
+__all__ = [
+    "ConfidenceConstants",
+    "confidence_constants",
+    "confidence_set_contains",
+    "regret_bound",
+]
 
 
 @dataclass(frozen=True)
@@ -51,8 +63,7 @@ def confidence_constants(
     sizes |= {"horizon": horizon, "episodes": episodes, "n_rewards": n_rewards}
     for name, size in sizes.items():
         arrays.positive_integer(name, size)
-    if not 0.0 < failure_probability < 1.0:
-        raise ValueError(f"failure_probability must lie in (0, 1), got {failure_probability}")
+    _require_probability(failure_probability)
     each = failure_probability / 3.0
     rows = math.log(n_contexts * n_states * n_actions * horizon * episodes / each)
     starts = math.log(n_contexts * episodes / each)
@@ -90,3 +101,33 @@ def confidence_set_contains(
         if ((distance > radius) & (count > 0.0)).any():
             return False
     return True
+
+
+def regret_bound(
+    n_contexts: int,
+    n_states: int,
+    n_actions: int,
+    horizon: int,
+    episodes: ArrayLike,
+    failure_probability: float = 0.05,
+    reward_span: float = 1.0,
+) -> Floats:
+    """The regret bound of L-UCRL with revealed contexts after each number of episodes.
+
+    Parameters
+    ----------
+    reward_span
+        Largest minus smallest reward: regret scales with it.
+    """
+    _require_probability(failure_probability)
+    steps = horizon * np.asarray(episodes, dtype=np.float64)
+    if (steps <= 0.0).any():
+        raise ValueError("episodes must be positive")
+    logarithm = np.log(n_contexts * n_states * n_actions * steps / failure_probability)
+    rate = horizon * n_states * np.sqrt(n_contexts * n_actions * steps * logarithm)
+    return np.asarray(reward_span * rate)
+
+
+def _require_probability(failure_probability: float) -> None:
+    if not 0.0 < failure_probability < 1.0:
+        raise ValueError(f"failure_probability must lie in (0, 1), got {failure_probability}")

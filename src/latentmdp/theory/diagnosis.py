@@ -1,45 +1,56 @@
-"""Which assumptions of the theory a model meets, with numbers and a plain verdict for each.
+"""Diagnosis of a model: which assumptions of the theory it meets, with numbers and verdicts.
 
     d = lm.diagnose(model)
     print(d.table())
 
+Each assumption is measured by the function that defines it (`theory.separation`, `theory.rank`,
+`theory.reachability`), and the theorems' sizes follow from these numbers (`theory.sample_size`).
 With logs in place of a model see `theory.log_diagnosis`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats, same_fields
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory import measures, sample_size
-from latentmdp.theory.information import (
-    Revelation,
-    WellSeparated,
-    revelation,
-    well_separated,
-)
-from latentmdp.theory.reachability import connectivity
-from latentmdp.theory.requirements import (
+from latentmdp.theory import sample_size
+from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, as_text, diagnose_logs
+from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
+from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
+from latentmdp.theory.reachability import connectivity, diameter, reach_probs
+from latentmdp.theory.sample_size import (
     Requirement,
     needed_clustering_episodes,
     needed_psr_episodes,
 )
-from latentmdp.theory.separation import Closest, closest_contexts, separation
+from latentmdp.theory.separation import (
+    Closest,
+    Revelation,
+    WellSeparated,
+    closest_contexts,
+    kl_rate,
+    revelation,
+    separation,
+    well_separated,
+)
 from latentmdp.trajectories import Trajectories
 
-if TYPE_CHECKING:
-    from latentmdp.theory.log_diagnosis import LogDiagnosis
-
 __all__ = ["Diagnosis", "diagnose"]
+
+MOST_DIAMETER_WORK = 2e10
+"""M S^4 up to which diameters are computed, some ten seconds."""
+
+ROUNDING = 1e-12
+"""Singular values and distances up to this are taken for zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +92,7 @@ class Diagnosis:
     alpha_2: float
     hardest: tuple[int, int] | None
     alpha_3: Floats
-    connected: NDArray[np.bool_]
+    connected: Flags
     diameter: Floats
     kl_rate: Floats
     revelation: Revelation | None
@@ -133,9 +144,9 @@ class Diagnosis:
             self.n_states,
             self.n_actions,
             self.horizon,
-            sigma_tau=measures.smallest(self.sigma_tau),
-            sigma_h=measures.smallest(self.sigma_joint),
-            end_state_prob=measures.smallest(self.end_state_probs),
+            sigma_tau=_smallest(self.sigma_tau),
+            sigma_h=_smallest(self.sigma_joint),
+            end_state_prob=_smallest(self.end_state_probs),
             alpha_2=self.alpha_2,
             alpha_3=float(self.alpha_3.min()),
             accuracy=sample_size.prediction_accuracy(min(self.delta, 2.0), accuracy),
@@ -155,28 +166,55 @@ class Diagnosis:
             alpha_3=float(self.alpha_3.min()),
         )
 
-    def _if_separated(self, formula: object) -> float:
+    def _if_separated(self, formula: Callable[[float, int], float]) -> float:
         if self.delta <= 0.0:
             return 0.0
-        return float(formula(min(self.delta, 2.0), self.n_states))  # type: ignore[operator]
+        return formula(min(self.delta, 2.0), self.n_states)
 
-    def rows(self) -> list[tuple[str, str, str]]:
+    def rows(self) -> list[Row]:
         """(assumption, number, verdict) in the order of the paper."""
-        from latentmdp.theory.diagnosis_text import rows
-
-        return rows(self)
+        return [
+            _separation_row(self),
+            _horizon_row(self),
+            (
+                "Theorem 3.4: alpha, eps_init",
+                f"{self.smoothing:.3g}, {self.initialization_error:.3g}",
+                "largest smoothing and start error that the theorem admits",
+            ),
+            _revelation_row(self),
+            _condition_3_row(self),
+            _rank_row("Condition 1: sigma_tau", self.sigma_tau, self.length, "tests"),
+            _rank_row("Condition 2: sigma_h", self.sigma_h, self.length, "histories"),
+            _reach_row(self),
+            _connected_row(self),
+            _diameter_row(self),
+            _sizes_row("Theorem 3.5: n0 short episodes", self.psr_episodes, self.needed_psr),
+            _sizes_row(
+                "Theorem 3.5: n1 long episodes", self.clustering_episodes, self.needed_clustering
+            ),
+        ]
 
     def table(self) -> str:
         """The rows as text, to be printed."""
-        from latentmdp.theory.diagnosis_text import as_text
-
         return as_text(self.rows())
 
     def __str__(self) -> str:
         return self.table()
 
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if isinstance(other, Diagnosis) else NotImplemented
 
-class Settings(TypedDict, total=False):
+    def __repr__(self) -> str:
+        return (
+            f"Diagnosis(contexts={self.n_contexts}, states={self.n_states}, "
+            f"actions={self.n_actions}, horizon={self.horizon}, delta={self.delta:.3g}, "
+            f"sigma_tau={self.sigma_tau.min():.3g}, sigma_h={self.sigma_h.min():.3g}, "
+            f"alpha_2={self.alpha_2:.3g}, alpha_3={self.alpha_3.min():.3g}, "
+            f"diameter={self.diameter.max():.3g})"
+        )
+
+
+class DiagnoseSettings(TypedDict, total=False):
     """The keyword arguments of `diagnose`, for its overloads."""
 
     episodes: int
@@ -191,7 +229,7 @@ def diagnose(
     policy: Policy | HistoryPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
-    **settings: Unpack[Settings],
+    **settings: Unpack[DiagnoseSettings],
 ) -> Diagnosis: ...
 @overload
 def diagnose(
@@ -199,7 +237,7 @@ def diagnose(
     policy: Policy | HistoryPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
-    **settings: Unpack[Settings],
+    **settings: Unpack[DiagnoseSettings],
 ) -> LogDiagnosis: ...
 def diagnose(
     model_or_logs: LatentMDP | Trajectories,
@@ -241,8 +279,6 @@ def diagnose(
     """
     length = arrays.positive_integer("length", length)
     if isinstance(model_or_logs, Trajectories):
-        from latentmdp.theory.log_diagnosis import diagnose_logs
-
         return diagnose_logs(model_or_logs, policy, length, rng)
     if not isinstance(model_or_logs, LatentMDP):
         raise TypeError(
@@ -251,29 +287,29 @@ def diagnose(
     model, policy = model_or_logs, policy or UniformPolicy()
     generator = as_generator(rng)
     many = model.n_contexts > 1
-    reach, rate = measures.follow(model, policy)
-    tau, history, joint, ends = measures.ranks(model, policy, length)
+    reach, rate = _followed(model, policy)
+    tests, histories, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
     return Diagnosis(
         delta=separation(model),
         closest=closest_contexts(model) if many else None,
-        sigma_tau=tau,
-        sigma_h=history,
+        sigma_tau=tests,
+        sigma_h=histories,
         sigma_joint=joint,
         end_state_probs=ends,
         alpha_2=float(reach.min()),
-        hardest=measures.hardest(reach),
+        hardest=_hardest(reach),
         alpha_3=alpha_3,
         connected=alpha_3 > 0.0,
-        diameter=measures.diameters(model),
+        diameter=_diameters(model),
         kl_rate=rate,
         revelation=revelation(model, policy, episodes=episodes, rng=generator) if many else None,
         well_separated=(
             well_separated(model, policy, episodes=episodes, rng=generator) if many else None
         ),
-        needed_psr=needed_psr_episodes(model, policy, length, rng=generator)
-        if requirements
-        else None,
+        needed_psr=(
+            needed_psr_episodes(model, policy, length, rng=generator) if requirements else None
+        ),
         needed_clustering=(
             needed_clustering_episodes(model, policy, rng=generator) if requirements else None
         ),
@@ -285,3 +321,166 @@ def diagnose(
         steps=10_000.0 * model.horizon if total_steps is None else float(total_steps),
         failure_probability=failure_probability,
     )
+
+
+def _followed(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats, Floats]:
+    """Reach probabilities and KL rates; NaN where the policy cannot be followed exactly."""
+    from latentmdp.planning.enumeration import TooManyHistoriesError
+
+    M, S = model.n_contexts, model.n_states
+    try:
+        return reach_probs(model, policy), kl_rate(model, policy)
+    except TooManyHistoriesError:
+        return np.full((M, S), np.nan), np.full((M, M), np.nan)
+
+
+def _hardest(reach: Floats) -> tuple[int, int] | None:
+    """The (context, state) that is reached with the smallest probability."""
+    if np.isnan(reach).any():
+        return None
+    m, s = np.unravel_index(int(np.argmin(reach)), reach.shape)
+    return int(m), int(s)
+
+
+def _ranks(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> tuple[Floats, ...]:
+    """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
+    if table_entries(model, length) > MAX_ENTRIES:
+        return tuple(np.full(model.n_states, np.nan) for _ in range(4))
+    return (
+        sigma_tau(model, length),
+        sigma_h(model, policy, length),
+        joint_sigma(model, policy, length),
+        end_state_probs(model, policy, length),
+    )
+
+
+def _smallest(values: Floats) -> float:
+    """The smallest over states; 0 where some state has none or it is zero up to rounding."""
+    least = float(np.nan_to_num(values, nan=0.0).min())
+    return least if least > ROUNDING else 0.0
+
+
+def _diameters(model: LatentMDP) -> Floats:
+    """The diameter of each context; NaN for a very large model."""
+    M, S = model.n_contexts, model.n_states
+    return diameter(model) if M * S**4 <= MOST_DIAMETER_WORK else np.full(M, np.nan)
+
+
+def _separation_row(d: Diagnosis) -> Row:
+    if d.closest is None:
+        return "Assumption 1: delta", "-", "a single context: nothing is hidden"
+    (m, n), s, a = d.closest.contexts, d.closest.state, d.closest.action
+    where = f"contexts {m} and {n} in state {s}, action {a}"
+    if d.delta <= ROUNDING:
+        return "Assumption 1: delta", "0", f"fails: {where} are the same"
+    return "Assumption 1: delta", f"{d.delta:.4g}", f"holds; closest are {where}"
+
+
+def _horizon_row(d: Diagnosis) -> Row:
+    name = "Theorem 3.4: horizon"
+    if math.isinf(d.needed_horizon):
+        return name, "inf", "does not apply without separation"
+    verdict = "enough" if d.horizon >= d.needed_horizon else "too short for the theorem"
+    needs = (
+        f"Theorem 3.4 needs H >= {d.needed_horizon:.3g} (C = 1); you have {d.horizon}: {verdict}"
+    )
+    return name, f"{d.needed_horizon:.3g}", needs
+
+
+def _revelation_row(d: Diagnosis) -> Row:
+    name = "steps to a 0.99 posterior"
+    found = d.revelation
+    if found is None:
+        return name, "-", "a single context: nothing to reveal"
+    half, most, _ = found.quantiles
+    shown = f"{_steps(half, found.longest)} / {_steps(most, found.longest)}"
+    slowest = d.kl_rate[~np.eye(d.n_contexts, dtype=bool)].min()
+    return (
+        name,
+        shown,
+        f"median / 90%; within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of "
+        f"episodes; {_pace(slowest)}",
+    )
+
+
+def _pace(slowest: float) -> str:
+    """How fast evidence grows between the two contexts that are hardest to tell apart."""
+    if math.isinf(slowest):
+        return "every pair has observations that rule one of the two out"
+    return f"slowest pair {slowest:.3g} nats a step"
+
+
+def _steps(value: float, longest: int) -> str:
+    return f"{value:.0f}" if math.isfinite(value) else f"> {longest}"
+
+
+def _condition_3_row(d: Diagnosis) -> Row:
+    name, found = "Condition 3: well separated", d.well_separated
+    if found is None:
+        return name, "-", "a single context"
+    worst = int(np.argmax(found.probabilities))
+    p, error = found.probabilities.flat[worst], found.stderr.flat[worst]
+    said = {
+        True: "holds under this policy",
+        False: "fails under this policy",
+        None: f"undecided: too few episodes to tell {found.limit:.2g} from 0",
+    }[found.holds]
+    return name, f"{p:.3g} ± {error:.1g}", f"{said} (must be below {found.limit:.2g}, eps_p = 0.1)"
+
+
+def _rank_row(name: str, sigma: Floats, length: int, what: str) -> Row:
+    if np.isnan(sigma).all():
+        return name, "-", f"not computed: {what} of length {length} are too many, or there are none"
+    lost = int(np.isnan(sigma).sum())
+    smallest, s = float(np.nanmin(sigma)), int(np.nanargmin(sigma))
+    note = f"; {lost} states never reached at that time" if lost else ""
+    if smallest <= ROUNDING:
+        return (
+            name,
+            "0",
+            f"fails in state {s}: {what} of length {length} do not span the contexts{note}",
+        )
+    return (
+        name,
+        f"{smallest:.3g}",
+        f"holds with {what} of length {length}; smallest in state {s}{note}",
+    )
+
+
+def _reach_row(d: Diagnosis) -> Row:
+    name = "Assumption 3: alpha_2"
+    if d.hardest is None:
+        return name, "-", "not computed: the policy has too many histories"
+    m, s = d.hardest
+    where = f"state {s} in context {m} at time H - 1"
+    if d.alpha_2 <= 0.0:
+        return name, "0", f"fails: {where} is never reached"
+    return name, f"{d.alpha_2:.3g}", f"holds; rarest is {where}"
+
+
+def _connected_row(d: Diagnosis) -> Row:
+    name, m = "Assumption 4: alpha_3", int(np.argmin(d.alpha_3))
+    if not d.connected.all():
+        return name, "0", f"fails: the states of context {m} are not connected"
+    return name, f"{d.alpha_3[m]:.3g}", f"holds; weakest is context {m}"
+
+
+def _diameter_row(d: Diagnosis) -> Row:
+    worst = float(d.diameter.max())
+    if math.isnan(worst):
+        return "Remark 1: diameter", "-", "not computed: too many states"
+    if math.isinf(worst):
+        return "Remark 1: diameter", "inf", "some state cannot be reached for sure from another"
+    return "Remark 1: diameter", f"{worst:.3g}", "steps between the two states farthest apart"
+
+
+def _sizes_row(name: str, formula: float, needed: Requirement | None) -> Row:
+    if math.isnan(formula):
+        verdict = "not computed, since a number above is not"
+    elif math.isinf(formula):
+        verdict = "no number suffices: an assumption above fails"
+    else:
+        verdict = "with all constants 1"
+    if needed is not None:
+        verdict += f"; truly needed here: {needed.value:.3g} ± {needed.stderr:.1g}"
+    return name, f"{formula:.3g}", verdict

@@ -1,4 +1,4 @@
-"""What logs tell of the assumptions without a model.
+"""Diagnosis of logs: what they tell of the assumptions of the theory without a model.
 
 Contexts are hidden in logs, so delta, alpha_2, alpha_3 and the diameter of each context cannot be
 had from them: fit a model and diagnose that. What logs do show, whatever the contexts:
@@ -16,21 +16,24 @@ actions of tests are made as if forced by dividing by their probability under th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, normalised
+from latentmdp._util.arrays import Floats, Integers, normalised, same_fields
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["LogDiagnosis", "diagnose_logs"]
+__all__ = ["LogDiagnosis", "Row", "as_text", "diagnose_logs"]
 
+Row = tuple[str, str, str]
+"""What was measured, its number, and what follows from it."""
 
 CLEAR = 2.0
-"""A singular value this many times the noise is taken for real."""
+"""A singular value this many times the noise is taken for real: the noise is only an estimate,
+and one context too many misleads more than one too few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +60,11 @@ class LogDiagnosis:
 
     episodes: int
     steps: int
-    visits: NDArray[np.int64]
+    visits: Integers
     end_state_probs: Floats
     singular_values: tuple[Floats, ...]
     noise: Floats
-    visible_contexts: NDArray[np.int64]
+    visible_contexts: Integers
     connected: bool
 
     @property
@@ -69,7 +72,7 @@ class LogDiagnosis:
         """The largest number of contexts that is visible in any state: a lower bound on M."""
         return max(1, int(self.visible_contexts.max()))
 
-    def rows(self) -> list[tuple[str, str, str]]:
+    def rows(self) -> list[Row]:
         """(what, number, verdict)."""
         S, A = self.visits.shape
         missing = int((self.visits == 0).sum())
@@ -105,12 +108,28 @@ class LogDiagnosis:
 
     def table(self) -> str:
         """The rows as text, to be printed."""
-        from latentmdp.theory.diagnosis_text import as_text
-
         return as_text(self.rows())
 
     def __str__(self) -> str:
         return self.table()
+
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if isinstance(other, LogDiagnosis) else NotImplemented
+
+    def __repr__(self) -> str:
+        tried, pairs = int((self.visits > 0).sum()), self.visits.size
+        return (
+            f"LogDiagnosis(episodes={self.episodes}, steps={self.steps}, "
+            f"pairs tried={tried} of {pairs}, contexts seen={self.n_contexts_seen}, "
+            f"connected={self.connected})"
+        )
+
+
+def as_text(table: Sequence[Row]) -> str:
+    """Rows as aligned text."""
+    first = max(len(row[0]) for row in table)
+    second = max(len(row[1]) for row in table)
+    return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}" for a, b, c in table)
 
 
 def diagnose_logs(
@@ -151,7 +170,7 @@ def diagnose_logs(
     )
 
 
-def _behaviour(policy: Policy | HistoryPolicy | None, visits: NDArray[np.int64]) -> Floats:
+def _behaviour(policy: Policy | HistoryPolicy | None, visits: Integers) -> Floats:
     """pi(a | s), shape (S, A)."""
     S, A = visits.shape
     if isinstance(policy, UniformPolicy):
@@ -165,15 +184,15 @@ def _behaviour(policy: Policy | HistoryPolicy | None, visits: NDArray[np.int64])
     return normalised(visits.astype(np.float64))
 
 
-def _halves(weights: NDArray[np.int64], rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def _halves(weights: Integers, rng: np.random.Generator) -> list[Integers]:
     one = rng.binomial(weights, 0.5)
     return [one, weights - one]
 
 
 def _joint(
     logs: Trajectories,
-    windows: NDArray[np.int64],
-    weights: NDArray[np.int64],
+    windows: Integers,
+    weights: Integers,
     length: int,
     behaviour: Floats,
 ) -> list[Floats]:

@@ -1,4 +1,4 @@
-"""The lower bound checked exactly [kwon2021, Thm. 3.1, App. A.1], in rational arithmetic.
+"""An exact check of the lower bound [kwon2021, Thm. 3.1, App. A.1], in rational arithmetic.
 
 Three claims about the hard instance with n effective actions per stage (n = A, or A^depth where
 stages are trees of actions):
@@ -119,7 +119,7 @@ def required_episodes(contexts: int, effective_actions: int, epsilon: float | No
 
 def _laws(model: LatentMDP, labels: list[int]) -> Counter[Law]:
     """Distribution of the labelled observations of every action sequence, with multiplicity."""
-    following, rewards = _tables(model)
+    next_state, rewards = _tables(model)
     memo: dict[tuple[int, tuple[int, ...]], Counter[tuple[Law, ...]]] = {}
 
     def futures(left: int, states: tuple[int, ...]) -> Counter[tuple[Law, ...]]:
@@ -129,10 +129,10 @@ def _laws(model: LatentMDP, labels: list[int]) -> Counter[Law]:
         if (left, states) not in memo:
             found: Counter[tuple[Law, ...]] = Counter()
             for a in range(model.n_actions):
-                after = tuple(following[m][s][a] for m, s in enumerate(states))
-                for shows, count in futures(left - 1, after).items():
+                next_states = tuple(next_state[m][s][a] for m, s in enumerate(states))
+                for shows, count in futures(left - 1, next_states).items():
                     step = (
-                        _prepend(labels[after[m]], rewards[m][s][a], shows[m])
+                        _prepend(labels[next_states[m]], rewards[m][s][a], shows[m])
                         for m, s in enumerate(states)
                     )
                     found[tuple(step)] += count
@@ -168,7 +168,7 @@ def _optimal_value(model: LatentMDP) -> Fraction:
     Rewards before the last step are deterministic in this instance, so beliefs stay uniform over
     the contexts left.
     """
-    following, rewards = _tables(model)
+    next_state, rewards = _tables(model)
     values = [Fraction(value) for value in model.reward_values.tolist()]
     memo: dict[tuple[int, int, tuple[int, ...]], Fraction] = {}
 
@@ -176,12 +176,10 @@ def _optimal_value(model: LatentMDP) -> Fraction:
         if left == 0:
             return Fraction(0)
         if (left, s, contexts) not in memo:
-            memo[left, s, contexts] = max(
-                after(left, s, a, contexts) for a in range(model.n_actions)
-            )
+            memo[left, s, contexts] = max(act(left, s, a, contexts) for a in range(model.n_actions))
         return memo[left, s, contexts]
 
-    def after(left: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:
+    def act(left: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:
         earned = sum(
             (p * values[z] for m in contexts for z, p in rewards[m][s][a].items()), Fraction(0)
         )
@@ -190,7 +188,7 @@ def _optimal_value(model: LatentMDP) -> Fraction:
             shown = tuple(rewards[m][s][a]) if left > 1 else ()
             if len(shown) > 1:
                 raise ValueError("only the last reward may be random")
-            groups.setdefault((following[m][s][a], shown), []).append(m)
+            groups.setdefault((next_state[m][s][a], shown), []).append(m)
         return earned + sum(
             (best(left - 1, n, tuple(group)) for (n, _), group in groups.items()), Fraction(0)
         )
@@ -206,9 +204,9 @@ def _tables(model: LatentMDP) -> tuple[list[Any], list[Any]]:
         raise ValueError("transitions must be deterministic")
     if np.unique(model.weights).size > 1:
         raise ValueError("weights must be equal")
-    following = model.transitions.argmax(axis=-1).tolist()
+    next_state = model.transitions.argmax(axis=-1).tolist()
     rewards = [
         [[{z: Fraction(p) for z, p in enumerate(row) if p} for row in rows] for rows in context]
         for context in model.reward_probs.tolist()
     ]
-    return following, rewards
+    return next_state, rewards

@@ -1,4 +1,4 @@
-"""Where a policy takes each context: occupancies and histories, exactly.
+"""Exact occupancies and history probabilities of a policy in each context.
 
     P_m^pi(s_t = s, a_t = a),    P_m^pi(h) for every history h of a given length,
 
@@ -17,9 +17,10 @@ from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolic
 
 __all__ = ["action_table", "histories", "occupancy", "table_entries"]
 
-
 MAX_HISTORIES = 50_000
+"""Histories that are enumerated at one time, some seconds of Python a step."""
 MAX_ENTRIES = 50_000_000
+"""Numbers in a table of tests or histories, 400 MB."""
 
 
 def table_entries(model: LatentMDP, length: int) -> int:
@@ -97,6 +98,7 @@ def _levels(
     model: LatentMDP, policy: Policy | HistoryPolicy, count: int
 ) -> Iterator[list[tuple[int, Floats, Any]]]:
     """Lists of (state, mass, memory), one list for each of `count` times."""
+    # Planners take a while to import, and only policies with a memory need this.
     from latentmdp.planning.enumeration import TooManyHistoriesError, as_agent
 
     agent = as_agent(policy, model)
@@ -108,18 +110,18 @@ def _levels(
     ]
     yield nodes
     for t in range(count - 1):
-        following = []
+        longer = []
         for state, mass, memory in nodes:
             probabilities = agent.act(t, state, memory)
             for a in np.flatnonzero(probabilities):
                 masses = packed[state, a] * (mass * probabilities[a])
                 for n, z in np.argwhere((masses > 0.0).any(axis=-1)):
-                    after = agent.observe(memory, state, int(a), int(n), int(z))
-                    following.append((int(n), masses[n, z], after))
-            if len(following) > MAX_HISTORIES:
+                    remembered = agent.observe(memory, state, int(a), int(n), int(z))
+                    longer.append((int(n), masses[n, z], remembered))
+            if len(longer) > MAX_HISTORIES:
                 raise TooManyHistoriesError(
                     f"more than {MAX_HISTORIES} histories of length {t + 1}: only Markov policies "
                     "can be followed that far"
                 )
-        nodes = following
+        nodes = longer
         yield nodes

@@ -1,4 +1,4 @@
-"""Can everything be reached, and are the states of each context connected [kwon2021, App. D.2].
+"""Reachability under a policy, connectivity and diameter of each context [kwon2021, App. D.2].
 
 Assumption 3: P_m^pi(s_{H-1} = s) >= alpha_2 for all m, s under the exploration policy pi. The paper
 counts from 1, so s_{H-1} is the state after H - 2 transitions.
@@ -11,17 +11,17 @@ least 1 / D_m.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.occupancy import occupancy
 
 __all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachability"]
 
-
 _WELL_CONDITIONED = 1e8
+"""Times up to this come from solving equations, with half of a double's digits left; beyond it the
+slower elimination takes over."""
 
 
 def reach_probs(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
@@ -131,12 +131,12 @@ def _expected_times(moves: Floats, ends: Floats) -> Floats:
             steps[:k] += share * steps[k]
         times = np.empty(n)
         for k in range(n):
-            after = moves[k, :k] > 0.0
-            times[k] = (steps[k] + moves[k, :k][after] @ times[:k][after]) / out[k]
+            reached = moves[k, :k] > 0.0
+            times[k] = (steps[k] + moves[k, :k][reached] @ times[:k][reached]) / out[k]
     return times
 
 
-def _proper_policy(T: Floats, goal: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _proper_policy(T: Floats, goal: int) -> tuple[Integers, Flags]:
     """States that reach the goal with probability 1 under some policy, and such a policy."""
     S = len(T)
     possible = T > 0.0

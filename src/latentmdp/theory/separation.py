@@ -1,22 +1,58 @@
-"""How far apart the contexts are [kwon2021, Assumption 1].
+"""Separation of the contexts, and how fast an episode reveals its context [kwon2021, App. C].
 
-An LMDP is delta-separated if, for all contexts m1 != m2 and all (s, a), the joint distributions of
-the next state and the reward differ by at least delta,
+An LMDP is delta-separated (Assumption 1) if, for all contexts m1 != m2 and all (s, a), the joint
+distributions of the next state and the reward differ by at least delta,
 
     ||P_m1(. | s, a) - P_m2(. | s, a)||_1 >= delta.
 
 `separation` is the largest such delta. Episodes of about delta^-4 steps (up to logarithms) then
 reveal their context, whatever the policy.
+
+    KL rate(m, n) = (1/H) sum_t E_m^pi [ KL(P_m(. | s_t, a_t), P_n(. | s_t, a_t)) ]
+
+is the expected growth per step of the log-likelihood ratio of the true context m against n; its
+inverse times ln(1/eps) is about the number of steps that bring the odds to eps. Condition 3
+(well-separated MDPs) asks, for every pair m* != m,
+
+    P_{m*}^pi( P_m(tau) / P_{m*}(tau) > (eps_p / M)^{c_1} ) < (eps_p / M)^{c_2},    c_1, c_2 >= 4.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers, same_fields
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
+from latentmdp.simulation import simulate
+from latentmdp.theory.occupancy import action_table, occupancy
+from latentmdp.trajectories import Trajectories
 
-__all__ = ["Closest", "closest_contexts", "separation"]
+__all__ = [
+    "Closest",
+    "Revelation",
+    "WellSeparated",
+    "closest_contexts",
+    "divergences",
+    "kl_rate",
+    "log_probability_norm",
+    "revelation",
+    "separation",
+    "well_separated",
+]
+
+LONGEST_EPISODE = 4096
+"""Steps up to which `revelation` follows episodes: contexts this close are not told apart by
+episodes of any length one would plan for."""
+_BLOCK = 1 << 13
+"""Episodes simulated at a time by `well_separated`, to bound memory."""
 
 
 class Closest(NamedTuple):
@@ -52,10 +88,246 @@ def closest_contexts(model: LatentMDP) -> Closest:
     return Closest(float(distances[s, a]), (first, second), int(s), int(a))
 
 
-def _distances(model: LatentMDP) -> list[tuple[int, int, NDArray[np.float64]]]:
+def _distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
     """For each pair of contexts, the L1 distances of their observations at every (s, a)."""
     P = model.observation_probs()
     M = model.n_contexts
     return [
         (m, n, np.abs(P[m] - P[n]).sum(axis=(-2, -1))) for m in range(M) for n in range(m + 1, M)
     ]
+
+
+def divergences(model: LatentMDP) -> Floats:
+    """KL(P_m(. | s, a), P_n(. | s, a)) in nats, shape (M, M, S, A); infinite where P_n excludes."""
+    M, S, A = model.n_contexts, model.n_states, model.n_actions
+    P = model.observation_probs().reshape(M, S, A, -1)
+    found = np.zeros((M, M, S, A))
+    for m in range(M):
+        for n in range(M):
+            if m != n:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    terms = P[m] * (np.log(P[m]) - np.log(P[n]))
+                found[m, n] = np.where(P[m] > 0.0, terms, 0.0).sum(axis=-1)
+    return np.maximum(found, 0.0)
+
+
+def log_probability_norm(probabilities: ArrayLike) -> float:
+    """Sub-exponential norm of ln(1/P(X)), sup_{q >= 1} E[ln^q(1/P(X))]^{1/q} / q [Lemma C.2].
+
+    The lemma says 1/e for any X. Its proof bounds one term p ln^q(1/p) by (q/e)^q and forgets the
+    sum over the n values of X, so what it proves is n/e; at q = 1 the expectation is the entropy,
+    up to ln n, which exceeds 1/e for a fair coin. The horizon of Lemma C.1 then depends on the
+    number of observations a little more than it says.
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    p = p[p > 0.0]
+    logs = -np.log(p)
+    orders = np.geomspace(1.0, 200.0, 2000)
+    moments = [float((p @ logs**q) ** (1.0 / q) / q) for q in orders]
+    return max(moments)
+
+
+def kl_rate(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
+    """Expected divergence per step over the horizon, shape (M, M): row m is the true context."""
+    visits = occupancy(model, policy or UniformPolicy(), model.horizon).mean(axis=0)
+    rates = divergences(model)
+    weighted = np.where(visits[:, None] > 0.0, rates, 0.0) * visits[:, None]
+    return weighted.sum(axis=(2, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class WellSeparated:
+    """Condition 3, by Monte Carlo.
+
+    Attributes
+    ----------
+    probabilities : (M, M)
+        Row m*, column m: the share of episodes of m* whose likelihood ratio exceeds the threshold.
+    stderr : (M, M)
+        Its standard error.
+    threshold, limit
+        (eps_p / M)^{c_1} and (eps_p / M)^{c_2}.
+    episodes : (M,)
+        Episodes of each true context.
+    holds : bool or None
+        False if some probability is above the limit and True if all are below it, with a one-sided
+        confidence of 99.99% and 95% in each (Clopper and Pearson); None if the episodes do not
+        suffice to say.
+    """
+
+    probabilities: Floats
+    stderr: Floats
+    threshold: float
+    limit: float
+    episodes: Integers
+    holds: bool | None
+
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if isinstance(other, WellSeparated) else NotImplemented
+
+    def __repr__(self) -> str:
+        return (
+            f"WellSeparated(holds={self.holds}, "
+            f"largest probability={self.probabilities.max():.3g}, limit={self.limit:.3g}, "
+            f"threshold={self.threshold:.3g}, episodes={int(self.episodes.sum())})"
+        )
+
+
+def well_separated(
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy | None = None,
+    *,
+    target: float = 0.1,
+    c1: float = 4.0,
+    c2: float = 4.0,
+    episodes: int = 20_000,
+    rng: RNGLike = 0,
+) -> WellSeparated:
+    """Estimate the probabilities of Condition 3 for a policy.
+
+    Parameters
+    ----------
+    target
+        eps_p.
+    c1, c2
+        The constants; the paper asks for at least 4.
+    episodes
+        In total, shared equally by the contexts.
+    """
+    M = model.n_contexts
+    per_context = max(2, arrays.positive_integer("episodes", episodes) // M)
+    threshold, limit = (target / M) ** c1, (target / M) ** c2
+    exceed = np.zeros((M, M))
+    seeds = np.random.SeedSequence(philox_key(rng)).spawn(M)
+    for m in range(M):
+        alone = model.replace(weights=np.eye(M)[m])
+        for first in range(0, per_context, _BLOCK):
+            count = min(_BLOCK, per_context - first)
+            logs = simulate(alone, policy or UniformPolicy(), count, seeds[m], first_episode=first)
+            scores = _log_likelihoods(model, logs)
+            exceed[m] += (scores - scores[:, [m]] > np.log(threshold)).sum(axis=0)
+    np.fill_diagonal(exceed, 0.0)
+    share = exceed / per_context
+    stderr = np.sqrt(share * (1.0 - share) / per_context)
+    pairs = ~np.eye(M, dtype=bool)
+    holds: bool | None = None
+    low, high = _binomial_limits(exceed, per_context)
+    if (low[pairs] > limit).any():
+        holds = False
+    elif (high[pairs] < limit).all():
+        holds = True
+    return WellSeparated(share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds)
+
+
+def _log_likelihoods(model: LatentMDP, logs: Trajectories) -> Floats:
+    """Logarithm of P_m(s_1, r_1, s_2, ...) without the policy's part, shape (N, M)."""
+    states, actions, rewards = logs.as_arrays()
+    with np.errstate(divide="ignore"):
+        table, initial = np.log(model.packed()), np.log(model.initial)
+    steps = table[states[:, :-1], actions, states[:, 1:], rewards]
+    return initial[:, states[:, 0]].T + steps.sum(axis=1)
+
+
+def _binomial_limits(count: Floats, trials: int) -> tuple[Floats, Floats]:
+    """Lower (99.99%) and upper (95%) confidence limits of binomial probabilities."""
+    from scipy.stats import beta
+
+    low = np.where(count > 0, beta.ppf(1e-4, np.maximum(count, 1.0), trials - count + 1.0), 0.0)
+    high = np.where(count < trials, beta.ppf(0.95, count + 1.0, np.maximum(trials - count, 1)), 1.0)
+    return low, high
+
+
+@dataclass(frozen=True)
+class Revelation:
+    """After how many steps the true context has the asked posterior probability.
+
+    Attributes
+    ----------
+    level
+        The posterior probability.
+    share, stderr
+        Share of episodes of the model's horizon that get there, and its standard error.
+    mean, mean_stderr
+        Mean number of steps to the first time; infinite if some episode never got there.
+    quantiles
+        Steps after which 50%, 90% and 99% of the episodes are there; infinite if not observed.
+    longest
+        How long episodes were followed.
+    episodes
+        How many were played.
+    """
+
+    level: float
+    share: float
+    stderr: float
+    mean: float
+    mean_stderr: float
+    quantiles: tuple[float, float, float]
+    longest: int
+    episodes: int
+
+
+def revelation(
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy | None = None,
+    *,
+    level: float = 0.99,
+    episodes: int = 2000,
+    rng: RNGLike = 0,
+) -> Revelation:
+    """Monte Carlo of the first time the belief in the true context reaches `level`.
+
+    Under a policy that does not depend on the time, episodes are followed beyond the horizon
+    until 99% are there, twice the time brings no more, or `LONGEST_EPISODE` steps have passed.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
+    episodes = arrays.positive_integer("episodes", episodes)
+    policy = policy or UniformPolicy()
+    table = action_table(policy, model)
+    longest = model.horizon
+    seed = np.random.SeedSequence(philox_key(rng))
+    first = _first_passage(model, policy, level, episodes, longest, seed)
+    while table is not None and len(table) == 1 and longest < LONGEST_EPISODE:
+        there = np.isfinite(first).mean()
+        if there >= 0.99:
+            break
+        longest = min(2 * longest, LONGEST_EPISODE)
+        first = _first_passage(model, policy, level, episodes, longest, seed)
+        if there > 0.0 and np.isfinite(first).mean() == there:
+            break
+    share = float((first <= model.horizon).mean())
+    spread = float(first.std(ddof=1) / np.sqrt(episodes)) if np.isfinite(first).all() else np.inf
+    half, most, nearly_all = np.quantile(first, [0.5, 0.9, 0.99], method="higher")
+    return Revelation(
+        level=level,
+        share=share,
+        stderr=float(np.sqrt(share * (1.0 - share) / episodes)),
+        mean=float(first.mean()),
+        mean_stderr=spread,
+        quantiles=(float(half), float(most), float(nearly_all)),
+        longest=longest,
+        episodes=episodes,
+    )
+
+
+def _first_passage(
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    level: float,
+    episodes: int,
+    steps: int,
+    seed: np.random.SeedSequence,
+) -> Floats:
+    longer = model.replace(horizon=steps)
+    first = np.full(episodes, np.inf)
+    block = max(1, (1 << 20) // (steps + 1))
+    for start in range(0, episodes, block):
+        count = min(block, episodes - start)
+        logs = simulate(longer, policy, count, seed, first_episode=start)
+        assert logs.contexts is not None
+        beliefs = posterior(longer, logs, along=True).reshape(count, steps + 1, -1)
+        there = beliefs[np.arange(count), :, logs.contexts] >= level
+        reached = there.any(axis=1)
+        first[start : start + count][reached] = there[reached].argmax(axis=1)
+    return first

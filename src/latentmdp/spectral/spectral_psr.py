@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.importance import SamplingPolicy
 from latentmdp.spectral.moments import (
@@ -31,7 +30,7 @@ from latentmdp.spectral.moments import (
 from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Sizes, Trajectories, sizes_of
 
 __all__ = ["SpectralPSR"]
 
@@ -114,7 +113,7 @@ class SpectralPSR:
                 raise ValueError("refinements need the logs themselves, not their moments")
             return self._build(logs, self.safeguards)
         arrays.require_instance("logs", logs, Trajectories)
-        self._require_rank((logs.n_states, logs.n_actions, logs.n_rewards))
+        self._require_rank(sizes_of(logs))
         moments = count_moments(logs, self.length, policy, offsets=self.offsets)
         psr = self._build(moments, self.safeguards)
         for _ in range(self.refinements):
@@ -137,7 +136,7 @@ class SpectralPSR:
         moments = population_moments(model, self.length, policy, offsets=self.offsets)
         return self._build(moments, safeguards=False)
 
-    def _require_rank(self, sizes: tuple[int, int, int]) -> None:
+    def _require_rank(self, sizes: Sizes) -> None:
         most = int(np.prod(sizes)) ** min(window_lengths(self.length))
         if self.rank > most:
             raise ValueError(f"rank must be at most {most}, the number of tests, got {self.rank}")
@@ -187,7 +186,7 @@ class SpectralPSR:
         return Basis(_scatter(left, tests, shape[0]), _scatter(right, histories, shape[1]), d)
 
 
-def _scatter(part: Floats, index: NDArray[np.int64] | None, size: int) -> Floats:
+def _scatter(part: Floats, index: Integers | None, size: int) -> Floats:
     """Rows of `part` at the places `index` of a zero array; all of them in order for None."""
     if index is None:
         return part
@@ -211,10 +210,10 @@ def _operators(moments: AnyMoments, bases: list[Basis]) -> Floats:
 def _pooled(moments: AnyMoments, totals: Floats) -> Floats:
     """P(s', z | s, a) of the averaged MDP, shape (S, A, S, Z); zero rows where s is unvisited."""
     S, A, Z = moments.sizes
-    n, q = A * Z * S, moments.lengths[1]
+    base, q = A * Z * S, moments.lengths[1]
     pooled = np.empty((S, A, Z, S))
     for s in range(S):
-        tests = _row_sums(moments.joint_probs(s)).reshape(n, -1).sum(axis=1)
+        tests = _row_sums(moments.joint_probs(s)).reshape(base, -1).sum(axis=1)
         pooled[s] = (tests / A ** (q - 1)).reshape(A, Z, S)
     pooled /= np.where(totals > 0.0, totals, 1.0)[:, None, None, None]
     return np.ascontiguousarray(pooled.swapaxes(2, 3))
@@ -237,7 +236,7 @@ def _stack(rows: list[Floats]) -> Floats:
     return out
 
 
-def _warn_unvisited(known: NDArray[np.bool_]) -> None:
+def _warn_unvisited(known: Flags) -> None:
     missing = np.flatnonzero(~known)
     if missing.size:
         warnings.warn(

@@ -1,4 +1,4 @@
-"""The rate of Theorem 3.3."""
+"""The rate of Theorem 3.3; the confidence sets themselves are tested with the bonus."""
 
 import numpy as np
 import pytest
