@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import float_field
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
@@ -71,6 +72,20 @@ class Fit:
     def labels(self) -> NDArray[np.int64]:
         """The most likely context of each episode."""
         return np.asarray(self.responsibilities.argmax(axis=1))
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name but for `selection`."""
+        names = (name for name in self.__dataclass_fields__ if name != "selection")
+        fields = {name: getattr(self, name) for name in names}
+        return {**fields, "history": np.array(self.history, dtype=np.float64)}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The fit with these fields; raises where they do not fit each other."""
+        shares = float_field(fields, "responsibilities", None, fields["model"].n_contexts)
+        history = float_field(fields, "history", None, finite=False)
+        changed = {"responsibilities": shares, "history": tuple(history.tolist())}
+        return cls(**{**fields, **changed})
 
     def predict(self, logs: Trajectories) -> Floats:
         """p(m | episode) for other episodes, (N, M)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp import _acting
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP, require_model
@@ -84,7 +85,7 @@ class Policy:
         return known
 
 
-class UniformPolicy(Policy):
+class UniformPolicy(Fielded, Policy):
     """Every action with equal probability, always."""
 
     def acting(self, model: LatentMDP) -> Acting:
@@ -93,11 +94,20 @@ class UniformPolicy(Policy):
             np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
         )
 
+    def to_fields(self) -> dict[str, Any]:
+        """There are none."""
+        return {}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy."""
+        return cls(**fields)
+
     def __repr__(self) -> str:
         return "UniformPolicy()"
 
 
-class MarkovPolicy(Policy):
+class MarkovPolicy(Fielded, Policy):
     """A policy that looks at the time and the state only.
 
     Parameters
@@ -157,13 +167,25 @@ class MarkovPolicy(Policy):
         offsets = np.arange(labels.size + 1, dtype=np.int64)
         return _acting.deterministic(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
 
+    def to_fields(self) -> dict[str, Any]:
+        """`actions`, or `probabilities` of a stochastic policy; the other is None."""
+        return {"actions": self.actions, "probabilities": self.probabilities}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy with these fields, validated."""
+        given = [table for table in fields.values() if table is not None]
+        if len(given) != 1:
+            raise ValueError("a Markov policy has either 'actions' or 'probabilities'")
+        return cls(given[0])
+
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
         when = "stationary" if self.stationary else f"{self.n_layers} steps"
         return f"MarkovPolicy({kind}, {when}, {self.n_states} states)"
 
 
-class AlphaVectorPolicy(Policy):
+class AlphaVectorPolicy(Fielded, Policy):
     """Act by the label of the alpha vector that is best for the current belief.
 
     Parameters
@@ -272,6 +294,21 @@ class AlphaVectorPolicy(Policy):
         base = _acting.deterministic(self.n_layers, self.vectors, self.actions, self.offsets)
         table, prior, initial = self._tables
         return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The arguments of `AlphaVectorPolicy` by name: what a file holds."""
+        return {
+            "vectors": self.vectors,
+            "actions": self.actions,
+            "offsets": self.offsets,
+            "model": self.model,
+            "smoothing": float(self.smoothing),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy with these fields, validated."""
+        return cls(**fields)
 
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"

@@ -41,7 +41,7 @@ def test_every_episode_is_accounted_for(learned) -> None:
 
 
 def test_it_is_saved_and_reproducible(learned, tmp_path) -> None:
-    learned.save(tmp_path / "run.npz")
+    lm.save(learned, tmp_path / "run.npz")
     found = lm.load(tmp_path / "run.npz")
     assert found.model == learned.model
     assert found.fit.model == learned.fit.model

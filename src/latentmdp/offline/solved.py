@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, Self
 
+from latentmdp._util.fields import float_field
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import Interval, LoggedEstimate
@@ -49,8 +50,6 @@ class Solved(Outcome):
         What `solve` was asked; `seed` is None where it was not a number.
     """
 
-    _of: ClassVar[str] = "solve"
-
     policy: Policy
     plan: Plan
     model: LatentMDP
@@ -64,6 +63,39 @@ class Solved(Outcome):
     warnings: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
+        names = ("plan", "fit", "flattery", "model_first_steps", "unsupported", "seconds")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "value": list(self.value),
+            "logged_mean": self.logged.mean,
+            "logged_stderr": self.logged.stderr,
+            "effective_size": self.logged.effective_size,
+            "final_states": list(self.final_states),
+            "warnings": list(self.warnings),
+            "settings": self.settings,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The outcome with these fields."""
+        effective = float_field(fields, "effective_size", None)
+        names = ("flattery", "model_first_steps", "unsupported", "seconds", "settings")
+        return cls(
+            policy=fields["plan"].policy,
+            plan=fields["plan"],
+            model=fields["fit"].model,
+            fit=fields["fit"],
+            value=Interval(*fields["value"]),
+            logged=LoggedEstimate(
+                fields["logged_mean"], fields["logged_stderr"], effective.size, effective
+            ),
+            final_states=tuple(fields["final_states"]),
+            warnings=tuple(fields["warnings"]),
+            **{name: fields[name] for name in names},
+        )
 
     def __repr__(self) -> str:
         return (

@@ -1,7 +1,7 @@
 """Learning by acting: L-UCRL, `learn` and baselines over one loop of episodes."""
 
+from latentmdp._util.checkpoint import CheckpointError
 from latentmdp.online.bonus import Bonus
-from latentmdp.online.checkpoint import CheckpointError
 from latentmdp.online.counts import Counts
 from latentmdp.online.learned import Learned, Phase
 from latentmdp.online.lucrl import LUCRL

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from latentmdp._util import arrays
-from latentmdp._util.lock import one_writer
+from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.online.checkpoint import read_checkpoint, whole, write_checkpoint
+from latentmdp._util.storage import one_writer
 from latentmdp.online.empirical_model import LearnerState
 from latentmdp.online.run import Curve, Run
 from latentmdp.online.session import Session

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import float_field
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.offline.outcome import Outcome
@@ -48,8 +51,6 @@ class Learned(Outcome):
         All episodes played; with method="psr" those of the exploration.
     """
 
-    _of: ClassVar[str] = "learn"
-
     returns: Floats
     policy: Policy
     plan: Plan
@@ -59,6 +60,31 @@ class Learned(Outcome):
     logs: Trajectories
     settings: dict[str, Any]
     seconds: float = field(default=0.0, compare=False)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name but for `policy`, which is the plan's."""
+        names = ("returns", "plan", "model", "fit", "logs", "settings", "seconds")
+        phases = np.array(self.phases, dtype=np.float64).reshape(-1, len(Phase._fields))
+        return {**{name: getattr(self, name) for name in names}, "phases": phases}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The outcome with these fields; raises where they do not fit each other."""
+        phases = float_field(fields, "phases", None, len(Phase._fields), finite=False)
+        returns = float_field(fields, "returns", None)
+        if returns.size < len(fields["logs"]):
+            raise ValueError(f"{returns.size} returns of {len(fields['logs'])} episodes")
+        return cls(
+            policy=fields["plan"].policy,
+            **{
+                **fields,
+                "returns": returns,
+                "phases": tuple(
+                    Phase(int(first), int(count), int(contexts), *rest)
+                    for first, count, contexts, *rest in phases.tolist()
+                ),
+            },
+        )
 
     def __repr__(self) -> str:
         return (

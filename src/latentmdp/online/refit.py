@@ -24,8 +24,8 @@ import numpy as np
 
 from latentmdp import metrics
 from latentmdp._util import arrays
-from latentmdp._util.lock import one_writer
 from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.storage import one_writer
 from latentmdp.estimation.reward_model import require_reward_form
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP

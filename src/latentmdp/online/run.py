@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import float_field, integer_field
 from latentmdp.model import LatentMDP
 from latentmdp.online.counts import Counts
 from latentmdp.planning import Plan
@@ -136,18 +136,50 @@ class Run:
             space.reward_span,
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a Parquet file: a row per episode, the rest in its metadata."""
-        from latentmdp.online.run_files import write_run
-
-        write_run(self, path)
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name; the model and the space follow from the counts and a few numbers."""
+        names = ("returns", "beliefs", "contexts", "policy", "optimistic_value")
+        return {
+            **{name: getattr(self, name) for name in (*names, "settings", "seconds")},
+            "curve_episodes": self.error_curve.episodes,
+            "curve_errors": self.error_curve.values,
+            "transitions": self.counts.transitions,
+            "rewards": self.counts.rewards,
+            "initial": self.counts.initial,
+            "reward_values": self.space.rewards,
+            "horizon": self.space.horizon,
+            "discount": self.space.discount,
+        }
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Run:
-        """Read what `save` wrote."""
-        from latentmdp.online.run_files import read_run
-
-        return read_run(path)
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The run with these fields; raises where they do not fit each other."""
+        transitions = float_field(fields, "transitions", *[None] * 4)
+        M, S, A, _ = transitions.shape
+        values = float_field(fields, "reward_values", None)
+        by_next_state = np.ndim(fields["rewards"]) == 5
+        counts = Counts(
+            float_field(fields, "transitions", M, S, A, S),
+            float_field(fields, "rewards", M, S, A, *([S] if by_next_state else []), values.size),
+            float_field(fields, "initial", M, S),
+        )
+        space = Space(M, S, A, tuple(values.tolist()), fields["horizon"], fields["discount"])
+        K = np.size(fields["returns"])
+        points = integer_field(fields, "curve_episodes", None)
+        errors = float_field(fields, "curve_errors", points.size, finite=False)
+        return cls(
+            returns=float_field(fields, "returns", K, finite=False),
+            beliefs=float_field(fields, "beliefs", K, finite=False),
+            contexts=arrays.frozen(integer_field(fields, "contexts", K, low=-1).astype(np.int32)),
+            error_curve=Curve(points, errors),
+            counts=counts,
+            model=counts.model(space),
+            policy=fields["policy"],
+            optimistic_value=fields["optimistic_value"],
+            space=space,
+            settings=fields["settings"],
+            seconds=fields.get("seconds"),
+        )
 
     def __repr__(self) -> str:
         return (

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp.model import LatentMDP
-from latentmdp.online.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp.online.learned import Phase
 from latentmdp.online.refitting import Settled
 from latentmdp.space import Space

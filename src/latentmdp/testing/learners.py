@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from latentmdp.io import load, save
 from latentmdp.model import LatentMDP
 from latentmdp.online.run import Run
 from latentmdp.simulation import simulate
@@ -90,8 +91,8 @@ def _file_rules(learner: Any, model: LatentMDP, run: Run) -> dict[str, bool]:
             refused = False
         except ValueError:
             refused = True
-        run.save(saved)
-        back = Run.load(saved)
+        save(run, saved)
+        back = load(saved)
     return {
         "a run with a checkpoint ended otherwise": _same(run, first),
         "a run taken up from its checkpoint ended otherwise": _same(run, again),
