@@ -10,9 +10,9 @@ from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
 from latentmdp.experiments.starts import unrelated_model
-from latentmdp.online import CheckpointError, Run
+from latentmdp.online import CheckpointError
 from latentmdp.online import base as learning_base
-from latentmdp.online.baselines import PosteriorSampling
+from latentmdp.online.baselines import FixedPolicy, PosteriorSampling
 
 CHILD = """
 import sys, latentmdp as lm
@@ -20,7 +20,7 @@ from latentmdp.online import base
 base.CHECKPOINT_SECONDS = 0.02
 model = lm.make("random", rng=0, contexts=3, states=5, actions=2, horizon=6)
 print("ready", flush=True)
-lm.LUCRL().run(model, 200_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
+lm.save(lm.LUCRL().run(model, 200_000, rng=0, checkpoint=sys.argv[1]), sys.argv[2])
 """
 
 
@@ -100,7 +100,7 @@ def test_killed_three_times(tmp_path):
             child.kill()
     for pair in (paths[:2], paths[2:]):
         subprocess.run([sys.executable, "-c", CHILD, *pair], check=True)
-    same(Run.load(paths[1]), Run.load(paths[3]))
+    same(lm.load(paths[1]), lm.load(paths[3]))
 
 
 def test_foreign_checkpoints_are_refused(tmp_path):
@@ -118,6 +118,18 @@ def test_foreign_checkpoints_are_refused(tmp_path):
         with pytest.raises(CheckpointError, match=message):
             learner.run(world, episodes, rng=seed, checkpoint=path)
     assert path.read_bytes() == before
+
+
+def test_another_policy_that_prints_alike_is_refused(tmp_path):
+    model, path = small(), tmp_path / "run.npz"
+    first, second = (lm.MarkovPolicy(np.full(5, action)) for action in (0, 1))
+    assert repr(first) == repr(second)
+    whole = FixedPolicy(first).run(model, 20, rng=3, checkpoint=path)
+    with pytest.raises(CheckpointError, match="belongs to another run: its fingerprint is"):
+        FixedPolicy(second).run(model, 20, rng=3, checkpoint=path)
+    equal = lm.MarkovPolicy([0] * 5)
+    again = FixedPolicy(equal).run(model, 20, rng=3, checkpoint=path)
+    np.testing.assert_array_equal(again.returns, whole.returns)
 
 
 def test_damaged_checkpoints_are_refused(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import Fielded
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import Learner
 from latentmdp.online.contexts import revealed_context
@@ -105,7 +106,10 @@ class FixedPolicy(Learner):
         return self.policy, self.value
 
     def _settings(self) -> dict[str, Any]:
-        return {"policy": repr(self.policy)}
+        told = {"policy": repr(self.policy)}
+        if isinstance(self.policy, Fielded):  # two different policies may print alike
+            told["fingerprint"] = self.policy.fingerprint()
+        return told
 
 
 def uniform() -> FixedPolicy:
