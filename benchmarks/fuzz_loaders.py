@@ -44,15 +44,21 @@ def loaders():
     import latentmdp as lm
     from latentmdp.experiments.manifest import FILE, Experiment, read_experiment, write_experiment
     from latentmdp.experiments.results import read_result, write_result
-    from latentmdp.online import Run
     from latentmdp.testing import random_model
 
     model = random_model(0, contexts=2, states=3, actions=2, horizon=4)
     logs = lm.simulate(model, lm.UniformPolicy(), 12, rng=0)
-    policy = lm.QMDP().plan(model).policy
+    puzzle = lm.make("deterministic", contexts=2, states=3, horizon=3, rng=0)
 
-    def saved(thing):
-        return lambda path: lm.save(thing, path)
+    def saved(make, *arguments):
+        """How to write what `make` returns, made quietly and only when it is wanted."""
+
+        def write(path):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                lm.save(make(*arguments), path)
+
+        return write
 
     def lucrl(path):
         return lm.LUCRL(contexts="inferred", start=logs).run(model, 6, rng=0, checkpoint=path)
@@ -64,9 +70,7 @@ def loaders():
             return lm.learn(model, 2, 8, rng=0, checkpoint=path, **quick)
 
     def solve():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return lm.solve(logs, 2, rng=0, bootstrap=2, planner=lm.HSVI(gap=0.1))
+        return lm.solve(logs, 2, rng=0, bootstrap=2, planner=lm.HSVI(gap=0.1))
 
     def result(path):
         columns = {"quantity": ["a", "b"], "value": [0.5, float("nan")], "late": [True, False]}
@@ -75,19 +79,30 @@ def loaders():
     def manifest(path):
         write_experiment(path.parent, Experiment("toy", True, *_findings()))
 
+    quick = lm.EM(2, restarts=1)
+    plain, psr = lm.QMDP().plan, lm.SpectralPSR(rank=2)
+    writers = {
+        "model npz": ("m.npz", saved(lambda: model)),
+        "model json": ("m.json", saved(lambda: model)),
+        "model pomdp": ("m.pomdp", saved(lambda: model)),
+        "model pomdpx": ("m.pomdpx", saved(lambda: model)),
+        "logs npz": ("l.npz", saved(lambda: logs)),
+        "logs parquet": ("l.parquet", saved(lambda: logs)),
+        "policy npz": ("p.npz", saved(lambda: plain(model).policy)),
+        "markov policy": ("q.npz", saved(lm.MarkovPolicy, [0, 1, 1])),
+        "plan": ("b.npz", saved(lm.HSVI(gap=0.1).plan, model)),
+        "fit": ("f.npz", saved(lambda: quick.fit(logs, rng=0))),
+        "psr": ("t.npz", saved(psr.fit, logs)),
+        "exploration": ("x.npz", saved(lambda: lm.deterministic.explore(puzzle, 2, rng=0))),
+        "run parquet": ("r.parquet", saved(lambda: lm.LUCRL().run(model, 6, rng=0))),
+        "run npz": ("r.npz", saved(lambda: lm.LUCRL().run(model, 6, rng=0))),
+        "learn outcome": ("o.npz", saved(learn, None)),
+        "solve outcome": ("s.npz", saved(solve)),
+    }
     return {
-        "model npz": ("m.npz", saved(model), lm.load),
-        "model json": ("m.json", saved(model), lm.load),
-        "model pomdp": ("m.pomdp", saved(model), lm.load),
-        "model pomdpx": ("m.pomdpx", saved(model), lm.load),
-        "logs npz": ("l.npz", saved(logs), lm.load),
-        "logs parquet": ("l.parquet", saved(logs), lm.load),
-        "policy npz": ("p.npz", saved(policy), lm.load),
-        "run parquet": ("r.parquet", lambda p: lm.LUCRL().run(model, 6, rng=0).save(p), Run.load),
+        **{name: (file, write, lm.load) for name, (file, write) in writers.items()},
         "lucrl checkpoint": ("c.npz", lucrl, lucrl),
         "learn checkpoint": ("k.npz", learn, learn),
-        "learn outcome": ("o.npz", lambda path: lm.save(learn(None), path), lm.load),
-        "solve outcome": ("s.npz", lambda path: lm.save(solve(), path), lm.load),
         "experiment result": ("e.parquet", result, read_result),
         "experiment": (FILE, manifest, lambda path: read_experiment(path.parent)),
     }
@@ -274,14 +289,14 @@ def _table(data, rng):
 
 def fuzz(name, files, folder):
     """Feed one loader; counts of files loaded and refused, the first faults, the slowest load."""
+    from latentmdp._util import storage
     from latentmdp.errors import LatentMDPError
-    from latentmdp.io import digest
 
     file_name, write, read = loaders()[name]
     path = Path(folder) / file_name
-    digests = (digest.digest_of, lambda *_: "always right")
+    digests = (storage.digest_of, lambda *_: "always right")
     goods = []
-    for digest.digest_of in digests:
+    for storage.digest_of in digests:
         path.unlink(missing_ok=True)
         write(path)
         goods.append(path.read_bytes())
@@ -289,7 +304,7 @@ def fuzz(name, files, folder):
     loaded, refused, faults, slowest = 0, 0, [], 0.0
     signal.signal(signal.SIGALRM, _too_slow)
     for seed in range(files):
-        digest.digest_of, good = digests[seed % 2], goods[seed % 2]
+        storage.digest_of, good = digests[seed % 2], goods[seed % 2]
         path.write_bytes(mutated(good, path.suffix, np.random.default_rng(seed)))
         start = time.perf_counter()
         signal.alarm(SECONDS)
@@ -305,7 +320,7 @@ def fuzz(name, files, folder):
         finally:
             signal.alarm(0)
         slowest = max(slowest, time.perf_counter() - start)
-    digest.digest_of = digests[0]
+    storage.digest_of = digests[0]
     return {"loaded": loaded, "refused": refused, "faults": faults[:10], "slowest": slowest}
 
 

@@ -22,7 +22,6 @@ import numpy as np
 
 import latentmdp as lm
 from latentmdp.experiments.starts import labelled_samples, unrelated_model
-from latentmdp.online import Run
 
 SEEDS = range(5)
 
@@ -180,7 +179,7 @@ from lucrl_bars import instance
 model = instance(0)
 learner = lm.LUCRL(contexts="inferred", start=labelled_samples(model, 10, 0))
 print("ready", flush=True)
-learner.run(model, 1_000_000, rng=0, checkpoint=sys.argv[1]).save(sys.argv[2])
+lm.save(learner.run(model, 1_000_000, rng=0, checkpoint=sys.argv[1]), sys.argv[2])
 """
 
 
@@ -205,7 +204,7 @@ def bar_7(kills=50):
             done += 1
         subprocess.run([sys.executable, "-c", KILLED, *paths[:2], here], check=True)
         subprocess.run([sys.executable, "-c", KILLED, *paths[2:], here], check=True)
-        killed, whole = Run.load(paths[1]), Run.load(paths[3])
+        killed, whole = lm.load(paths[1]), lm.load(paths[3])
     same = all(
         np.array_equal(getattr(killed, name), getattr(whole, name), equal_nan=True)
         for name in ("returns", "beliefs", "contexts")

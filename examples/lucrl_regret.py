@@ -9,4 +9,4 @@ for k, error in zip(run.error_curve.episodes, run.error_curve.values):
     if k in (1, 10, 100, 1_000, 3_000):
         lost = regret.upper[k - 1]
         print(f"after {k:5d} episodes: model error {error:6.2f}, regret at most {lost:.1f}")
-run.save("run.parquet")
+lm.save(run, "run.parquet")

@@ -86,3 +86,25 @@ def test_malformed_alpha_vector_policies_are_refused() -> None:
         lm.AlphaVectorPolicy(np.zeros((3, 3)), labels, [0, 1, 1, 3], model)
     with pytest.raises(ValueError, match="below n_actions=2"):
         lm.AlphaVectorPolicy(np.zeros((3, 3)), labels + 2, offsets, model)
+
+
+def test_policies_are_equal_by_content() -> None:
+    model = random_model(0)
+    alpha = random_alpha_policy(model, 1)
+    again = lm.AlphaVectorPolicy(alpha.vectors, alpha.actions, alpha.offsets, model)
+    softer = lm.AlphaVectorPolicy(alpha.vectors, alpha.actions, alpha.offsets, model, 1e-3)
+    elsewhere = lm.AlphaVectorPolicy(alpha.vectors, alpha.actions, alpha.offsets, random_model(1))
+    lanes = lm.QMDP().plan(model).policy
+    copied = lm.AlphaVectorPolicy(lanes.vectors, lanes.actions, lanes.offsets, model)
+    fixed, other, chance = (lm.MarkovPolicy(rule) for rule in ([0, 1], [1, 0], np.eye(2)))
+    same = [(alpha, again), (lanes, copied), (fixed, lm.MarkovPolicy(np.array([0, 1])))]
+    same += [(chance, lm.MarkovPolicy(np.eye(2))), (lm.UniformPolicy(), lm.UniformPolicy())]
+    for first, second in same:
+        assert first == second
+        assert hash(first) == hash(second)
+        assert first.fingerprint() == second.fingerprint()
+    different = [alpha, softer, elsewhere, lanes, fixed, other, chance, lm.UniformPolicy()]
+    assert len({policy.fingerprint() for policy in different}) == len(different)
+    assert len(set(different)) == len(different)
+    assert all(a != b for i, a in enumerate(different) for b in different[:i])
+    assert fixed != "fixed"

@@ -10,9 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.display import html_table
+from latentmdp._util.results import Result
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories
@@ -37,7 +36,7 @@ def without_fit_warnings() -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ContextSelection:
+class ContextSelection(Result):
     """The evidence on the number of contexts; arrays are indexed like `candidates`.
 
     Attributes
@@ -91,20 +90,19 @@ class ContextSelection:
             lines.append(f"{M:8d} {gain} {bic:14.1f}  {icl:14.1f}")
         return "\n".join([*lines, self.statement])
 
+    def facts(self) -> list[tuple[str, str]]:
+        """The choice, what each criterion says, and how sure it is."""
+        votes = ", ".join(f"{name} {vote}" for name, vote in self.votes.items())
+        return [("contexts", str(self.n_contexts)), ("votes", votes), ("", self.statement)]
+
     def __repr__(self) -> str:
         return f"ContextSelection({self.n_contexts} of {self.candidates}: {self.statement!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def to_fields(self) -> dict[str, Any]:
-        """Every attribute by name; the models as `model_1`, `model_2`, ... by candidate."""
+        """Every attribute by name but the models, which files leave out."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
-        models = found.pop("models")
-        found["candidates"] = list(self.candidates)
-        return {**found, **{f"model_{M}": m for M, m in zip(self.candidates, models)}}
+        found.pop("models")
+        return found
 
     @classmethod
     def from_fields(cls, found: Mapping[str, Any]) -> Self:
@@ -114,12 +112,6 @@ class ContextSelection:
             name: _floats(found, name, (len(candidates),))
             for name in ("log_likelihood", "bic", "icl", "held_out_gain", "held_out_error")
         }
-        models = tuple(found[f"model_{M}"] for M in candidates if f"model_{M}" in found)
-        if len(models) not in (0, len(candidates)) or any(
-            not isinstance(model, LatentMDP) or model.n_contexts != M
-            for M, model in zip(candidates, models)
-        ):
-            raise ValueError(f"models do not fit the candidates {candidates}")
         chosen = _plain(found["n_contexts"], "n_contexts", int)
         if chosen not in candidates:
             raise ValueError(f"n_contexts={chosen} is not among the candidates {candidates}")
@@ -131,13 +123,12 @@ class ContextSelection:
             noise_edge=_plain(found["noise_edge"], "noise_edge", float),
             votes={str(k): _plain(v, "votes", int) for k, v in found["votes"].items()},
             statement=_plain(found["statement"], "statement", str),
-            models=models,
             **evidence,
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class Fit(Result):
     """A latent MDP estimated from logs.
 
     Attributes
@@ -187,7 +178,7 @@ class Fit:
         """p(m | episode) for other episodes, (N, M)."""
         return shares_of(self.model, logs)
 
-    def _described(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
         """What a reader wants to know first, by name."""
         weights = ", ".join(f"{w:.3g}" for w in self.model.weights)
         state = "converged" if self.converged else "not converged"
@@ -203,16 +194,8 @@ class Fit:
         return rows
 
     def __repr__(self) -> str:
-        lines = [f"  {name}: {value}" for name, value in self._described()]
+        lines = [f"  {name}: {value}" for name, value in self.facts()]
         return "\n".join(["Fit(", *lines, ")"])
-
-    def _repr_html_(self) -> str:
-        return html_table("Fit of a latent MDP", [*self._described(), ("model", repr(self.model))])
-
-    def __eq__(self, other: object) -> bool:
-        return _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def to_fields(self) -> dict[str, Any]:
         """Every attribute by name."""
@@ -254,17 +237,6 @@ def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> 
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     return np.concatenate(
         [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]
-    )
-
-
-def _equal(first: Any, second: Any) -> bool:
-    """Whether two dataclasses of one type agree in every field that counts for equality."""
-    if type(first) is not type(second):
-        return NotImplemented
-    return all(
-        arrays.same(getattr(first, one.name), getattr(second, one.name))
-        for one in fields(first)
-        if one.compare
     )
 
 

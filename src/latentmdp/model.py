@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -303,6 +303,25 @@ class LatentMDP:
             else:
                 digest.update(f"{name}={value!r};".encode())
         return digest.hexdigest()
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name, None where it is not given: what a file holds."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.__getstate__().items()
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The model with these fields, validated."""
+        rewards = np.asarray(fields["reward_probs"])
+        if rewards.ndim < 4:
+            raise ModelError(
+                "field 'reward_probs' must have shape (M, S, A, Z) or (M, S, A, S, Z), got "
+                f"{rewards.shape}"
+            )
+        others = {name: value for name, value in fields.items() if name != "reward_probs"}
+        return cls(rewards=rewards, **others)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LatentMDP):

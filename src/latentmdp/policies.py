@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP, require_model
@@ -116,7 +117,7 @@ class Policy:
         return known
 
 
-class UniformPolicy(Policy):
+class UniformPolicy(Fielded, Policy):
     """Every action with equal probability, always."""
 
     def acting(self, world: Sized) -> Acting:
@@ -125,11 +126,20 @@ class UniformPolicy(Policy):
             np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
         )
 
+    def to_fields(self) -> dict[str, Any]:
+        """There are none."""
+        return {}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy."""
+        return cls(**fields)
+
     def __repr__(self) -> str:
         return "UniformPolicy()"
 
 
-class MarkovPolicy(Policy):
+class MarkovPolicy(Fielded, Policy):
     """A policy that looks at the time and the state only.
 
     Parameters
@@ -189,13 +199,25 @@ class MarkovPolicy(Policy):
         offsets = np.arange(labels.size + 1, dtype=np.int64)
         return _labelled_acting(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
 
+    def to_fields(self) -> dict[str, Any]:
+        """`actions`, or `probabilities` of a stochastic policy; the other is None."""
+        return {"actions": self.actions, "probabilities": self.probabilities}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy with these fields, validated."""
+        given = [table for table in fields.values() if table is not None]
+        if len(given) != 1:
+            raise ValueError("a Markov policy has either 'actions' or 'probabilities'")
+        return cls(given[0])
+
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
         when = "stationary" if self.stationary else f"{self.n_layers} steps"
         return f"MarkovPolicy({kind}, {when}, {self.n_states} states)"
 
 
-class AlphaVectorPolicy(Policy):
+class AlphaVectorPolicy(Fielded, Policy):
     """Act by the label of the alpha vector that is best for the current belief.
 
     Parameters
@@ -308,6 +330,21 @@ class AlphaVectorPolicy(Policy):
         base = _labelled_acting(self.n_layers, self.vectors, self.actions, self.offsets)
         table, prior, initial = self._tables
         return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The arguments of `AlphaVectorPolicy` by name: what a file holds."""
+        return {
+            "vectors": self.vectors,
+            "actions": self.actions,
+            "offsets": self.offsets,
+            "model": self.model,
+            "smoothing": float(self.smoothing),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy with these fields, validated."""
+        return cls(**fields)
 
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -396,6 +396,15 @@ class Trajectories:
             array = self.__dict__[name]
             digest.update(name.encode() + (b"" if array is None else array.tobytes()))
         return digest.hexdigest()
+
+    def to_fields(self) -> dict[str, Any]:
+        """The arguments of `Trajectories` by name, None where not given: what a file holds."""
+        return {name: self.__dict__[name] for name in (*_ARRAYS, "n_states", "n_actions")}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The episodes with these fields, validated."""
+        return cls(**fields)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Trajectories are immutable")

@@ -7,7 +7,6 @@ from support import random_model
 
 import latentmdp as lm
 from latentmdp.cli.app import COMMANDS, app
-from latentmdp.online import Run
 
 
 def test_make_gives_what_the_library_gives(tmp_path):
@@ -129,7 +128,7 @@ def test_info_of_what_was_learned_is_short(model, tmp_path):
     run("solve", logs, "--contexts", 2, "--bootstrap", 2, "--run-out", solved)
     run("lucrl", model, "--episodes", 40, "--out", lucrl)
     assert run_json("info", learned)["episodes"] == 40
-    assert run_json("info", lucrl)["mean_return"] == pytest.approx(Run.load(lucrl).returns.mean())
+    assert run_json("info", lucrl)["mean_return"] == pytest.approx(lm.load(lucrl).returns.mean())
     value = lm.load(solved).value
     facts = run_json("info", solved)
     assert (facts["low"], facts["will_earn"], facts["high"]) == (value.low, value.mean, value.high)
@@ -144,7 +143,7 @@ def test_info_of_what_was_learned_is_short(model, tmp_path):
         (("plan", "MODEL", "--method", "mip", "--gap", 0.1), "mip takes no option --gap"),
         (("evaluate", "MODEL", "--policy", "none.npz"), "there is no file 'none.npz'"),
         (("solve", "EMPTY"), "holds no episode"),
-        (("report", "EMPTY"), "does not hold a run"),
+        (("report", "EMPTY"), "holds Trajectories: a report needs runs"),
         (("reproduce", "fig9"), "known: fig1a"),
     ],
 )

@@ -4,14 +4,13 @@ import numpy as np
 from command_line import run, run_json
 
 import latentmdp as lm
-from latentmdp.online import Run
 
 
 def test_lucrl_runs_what_the_library_runs(model, tmp_path):
     out = tmp_path / "run.parquet"
     found = run_json("lucrl", model, "--episodes", 40, "--seed", 3, "--out", out)
     expected = lm.LUCRL().run(lm.load(model), 40, rng=3)
-    np.testing.assert_array_equal(Run.load(out).returns, expected.returns)
+    np.testing.assert_array_equal(lm.load(out).returns, expected.returns)
     assert found["trailing_return"] == expected.trailing_return()
 
 

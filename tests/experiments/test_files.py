@@ -136,7 +136,7 @@ def test_a_changed_manifest_is_refused(tmp_path, change, message):
 )
 def test_lines_that_cannot_be_drawn_are_refused(tmp_path, monkeypatch, line, message):
     """Even with a right digest, as one who changes a file on purpose would give it."""
-    monkeypatch.setattr("latentmdp._util.digest.digest_of", lambda *_: "signed")
+    monkeypatch.setattr("latentmdp._util.storage.digest_of", lambda *_: "signed")
     write_experiment(tmp_path, experiment())
     path = tmp_path / "manifest.json"
     found = json.loads(path.read_text())

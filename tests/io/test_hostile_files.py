@@ -13,6 +13,7 @@ import pytest
 from support import random_model
 
 import latentmdp as lm
+from latentmdp._util import storage
 from latentmdp.errors import FormatError
 
 
@@ -41,7 +42,13 @@ def members_of(path):
 
 
 @pytest.fixture
-def model_npz(tmp_path):
+def signed(monkeypatch):
+    """Every digest is right, as that of one who changes a file on purpose would be."""
+    monkeypatch.setattr(storage, "digest_of", lambda *_: "signed")
+
+
+@pytest.fixture
+def model_npz(tmp_path, signed):
     lm.save(random_model(), tmp_path / "m.npz")
     return members_of(tmp_path / "m.npz")
 
@@ -83,12 +90,12 @@ def test_json_headers(tmp_path, model_json, change, message):
     ("change", "message"),
     [
         ({"horizon": 0}, "horizon must be at least 1"),
-        ({"horizon": 3.5}, "field 'horizon' must be int, got float"),
-        ({"horizon": True}, "field 'horizon' must be int, got bool"),
-        ({"discount": "1"}, "field 'discount' must be float, got str"),
+        ({"horizon": 3.5}, "field 'horizon' must be an integer, got float"),
+        ({"horizon": True}, "field 'horizon' must be an integer, got bool"),
+        ({"discount": "1"}, "field 'discount' must be a number, got str"),
         ({"discount": 2}, r"discount must lie in \(0, 1\]"),
-        ({"allow_unvisited": "no"}, "field 'allow_unvisited' must be bool"),
-        ({"state_names": [1, 2, 3, 4]}, "field 'state_names' must be a list of strings"),
+        ({"allow_unvisited": "no"}, "field 'allow_unvisited' must be true or false"),
+        ({"state_names": [1, 2, 3, 4]}, "field 'state_names' must be a list of texts"),
         ({"weights": [0.5, 0.6, 0.1]}, "weights: sums to 1.2"),
         ({"weights": [True, False, False]}, "field 'weights' must be an array of floats"),
         ({"weights": ["0.5", "0.5", "0"]}, "field 'weights' must be an array of floats"),
@@ -153,9 +160,7 @@ def test_a_huge_json_file_is_not_even_read(tmp_path):
 
 
 def test_a_model_too_large_for_json_is_refused_when_saved(tmp_path, monkeypatch):
-    from latentmdp.io import json as json_format
-
-    monkeypatch.setattr(json_format, "MAX_CONTAINERS", 10)
+    monkeypatch.setattr(storage, "MAX_CONTAINERS", 10)
     with pytest.raises(FormatError, match=r"m\.json: too large for JSON: save it as \.npz"):
         lm.save(random_model(), tmp_path / "m.json")
     assert list(tmp_path.iterdir()) == []
@@ -213,7 +218,7 @@ def test_npz_archives(tmp_path, model_npz):
     write_members(path, [m for m in model_npz if m[0] != "weights.npy"])
     refused(path, "field 'weights' is missing")
     write_members(path, [*model_npz, ("wings.npy", npy(np.ones(1)))])
-    refused(path, "unknown array 'wings'")
+    refused(path, r"unknown field 'wings' \(kind 'model'\)")
     write_members(path, [m for m in model_npz if m[0] != "header.npy"])
     refused(path, "no member 'header'")
     write_members(path, [(f"{i}.npy", b"") for i in range(65)])
@@ -229,6 +234,36 @@ def test_npz_archives(tmp_path, model_npz):
     refused(path, "not an npz archive")
 
 
+def test_npz_headers(tmp_path, model_npz):
+    """Of a header that is no text, no object, without values or digest, or with hostile JSON."""
+    path = tmp_path / "bad.npz"
+    start = '{"format": "latentmdp", "kind": "model", "schema": 1'
+    for header, message in [
+        (np.zeros(3), "not a text"),
+        (np.array(["{}"]), "not a text"),
+        (np.array("[]"), "not a JSON object"),
+        (np.array(start + "}"), "no 'values'"),
+        (np.array(start + ', "values": {}}'), "damaged"),
+        (np.array(start + ', "values": {"horizon": NaN}, "digest": "signed"}'), "'horizon' must"),
+        (np.array(start + ', "values": {"weights": 1}, "digest": "signed"}'), "both an array and"),
+        (np.array('{"a": 1, "a": 2}'), "key 'a' occurs twice"),
+        (np.array("[" * 100_000), "nested too deeply"),
+        (np.array("[" + "[]," * 2_000_001 + "[]]"), "too many lists"),
+    ]:
+        write_members(path, [(n, npy(header) if n == "header.npy" else d) for n, d in model_npz])
+        refused(path, message)
+
+
+def test_a_changed_array_is_noticed(tmp_path):
+    """Checksums of the archive are right, and the array is a valid one."""
+    path = tmp_path / "m.npz"
+    lm.save(random_model(), path)
+    other = npy(np.array([0.2, 0.3, 0.5]))
+    members = [(n, other if n == "weights.npy" else d) for n, d in members_of(path)]
+    write_members(path, members)
+    refused(path, "damaged: its contents are not those that were written")
+
+
 def test_npz_of_a_newer_schema(tmp_path, model_npz):
     header = np.array('{"format": "latentmdp", "kind": "model", "schema": 99, "values": {}}')
     path = tmp_path / "bad.npz"
@@ -237,10 +272,8 @@ def test_npz_of_a_newer_schema(tmp_path, model_npz):
 
 
 def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path, model_npz, monkeypatch):
-    from latentmdp.io import limits
-
-    assert limits.ALWAYS == 2**30
-    monkeypatch.setattr(limits, "ALWAYS", 2**22)
+    assert storage.ALWAYS == 2**30
+    monkeypatch.setattr(storage, "ALWAYS", 2**22)
     path = tmp_path / "bomb.npz"
     bomb = npy(np.zeros(2**20))
     write_members(path, [(n, bomb if n == "weights.npy" else d) for n, d in model_npz])
@@ -338,9 +371,7 @@ def test_parquet_metadata_that_lacks_a_size(tmp_path):
 
 
 def test_a_small_parquet_file_with_too_many_rows(tmp_path, monkeypatch):
-    from latentmdp.io import limits
-
-    monkeypatch.setattr(limits, "ALWAYS", 1000)
+    monkeypatch.setattr(storage, "ALWAYS", 1000)
     rows = 100_000
     write_table(
         tmp_path / "bomb.parquet", {name: np.zeros(rows, dtype=np.int64) for name in columns()}

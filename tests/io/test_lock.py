@@ -12,13 +12,13 @@ import pytest
 from support import random_model
 
 import latentmdp as lm
-from latentmdp._util.lock import one_writer
+from latentmdp._util.storage import one_writer
 from latentmdp.experiments import Setting, run_sweep
 from latentmdp.io import LockedError
 
 HOLD = """
 import sys
-from latentmdp._util.lock import one_writer
+from latentmdp._util.storage import one_writer
 with one_writer(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

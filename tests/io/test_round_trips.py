@@ -1,5 +1,6 @@
 """What is saved is what is loaded, in every format; writes are atomic."""
 
+import errno
 import json
 import os
 import stat
@@ -12,6 +13,7 @@ from support import batches, models, random_model
 import latentmdp as lm
 from latentmdp._util.storage import atomic_write
 from latentmdp.errors import FormatError
+from latentmdp.io import check_target
 
 quick = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -144,21 +146,58 @@ def test_a_new_kind_needs_one_entry(tmp_path, monkeypatch):
         def __init__(self, points, label):
             self.points, self.label = points, label
 
+        def to_fields(self):
+            return vars(self)
+
+        @classmethod
+        def from_fields(cls, fields):
+            return cls(**fields)
+
     monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
-    register(
-        Kind(
-            name="curve",
-            owner=Curve,
-            encode=vars,
-            decode=lambda fields: Curve(**fields),
-            arrays={"points": "float"},
-            values={"label": str},
-            suffixes=(".npz", ".json"),
-        )
-    )
+    fields = {"points": "array of floats", "label": "text"}
+    register(Kind("curve", "Curve", lambda: Curve, fields, suffixes=(".npz", ".json")))
     for suffix in (".npz", ".json"):
         lm.save(Curve(np.array([0.1, 0.2]), "error"), tmp_path / f"c{suffix}")
         loaded = lm.load(tmp_path / f"c{suffix}")
         assert (loaded.points.tolist(), loaded.label) == ([0.1, 0.2], "error")
     with pytest.raises(ValueError, match="registered already"):
         register(kinds.by_name("curve"))
+    wrong = Curve(np.array([0.1]), "error")
+    wrong.colour = "red"
+    with pytest.raises(TypeError, match="knows no field 'colour'"):
+        lm.save(wrong, tmp_path / "c.npz")
+    with pytest.raises(FormatError, match="field 'label' must be a string, got int"):
+        lm.save(Curve(np.array([0.1]), 3), tmp_path / "d.npz")
+    assert not (tmp_path / "d.npz").exists()
+
+
+def test_an_object_that_is_something_else_is_refused(tmp_path):
+    from latentmdp.io import load_as
+
+    lm.save(random_model(), tmp_path / "m.npz")
+    assert load_as(lm.LatentMDP, tmp_path / "m.npz", "a model") == random_model()
+    with pytest.raises(FormatError, match=r"m\.npz holds LatentMDP, not logs"):
+        load_as(lm.Trajectories, tmp_path / "m.npz", "logs")
+
+
+def test_a_place_is_checked_before_work_starts(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder.npz").mkdir()
+    for path, error, message in [
+        (tmp_path / "nowhere" / "m.npz", FileNotFoundError, "no such folder: .*nowhere"),
+        (tmp_path / "file" / "m.npz", NotADirectoryError, "not a folder: .*file"),
+        (tmp_path / "folder.npz", IsADirectoryError, "is a folder: .*folder"),
+        (tmp_path / "m.txt", FormatError, "is saved as"),
+    ]:
+        with pytest.raises(error, match=message):
+            check_target(lm.LatentMDP, path)
+    before = sorted(tmp_path.iterdir())
+    check_target(lm.LatentMDP, tmp_path / "m.npz")
+    assert sorted(tmp_path.iterdir()) == before
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied", "some temporary name.tmp")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError, match=r"Permission denied: '.*m\.npz'"):
+        check_target(lm.LatentMDP, tmp_path / "m.npz")

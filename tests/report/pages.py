@@ -26,8 +26,8 @@ def write_small_report(folder: Path) -> Path:
     paths = [folder / "a.npz", folder / "b.npz", folder / "c.parquet", folder / "visitor.json"]
     for seed, path in enumerate(paths[:2]):
         planner = lm.HSVI(gap=0.05, time_limit=1.0)
-        lm.learn(world, 3, episodes=60, explore=30, rng=seed, planner=planner).save(path)
-    lm.LUCRL().run(world, 40, rng=0).save(paths[2])
+        lm.save(lm.learn(world, 3, episodes=60, explore=30, rng=seed, planner=planner), path)
+    lm.save(lm.LUCRL().run(world, 40, rng=0), paths[2])
     lm.save(lm.make("visitor"), paths[3])
     lm.save(solve_small_world(), folder / "solved.npz")
     experiments = [

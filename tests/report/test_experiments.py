@@ -108,7 +108,7 @@ def test_everything_at_once_is_on_one_page(out, solved, tmp_path):
         reproduce(n, quick=True, seeds=2, jobs=1, out=out).folder for n in ("fig1a", "fig1b")
     ]
     lm.save(solved, tmp_path / "solved.npz")
-    lm.LUCRL().run(small_world(), 20, rng=0).save(tmp_path / "run.parquet")
+    lm.save(lm.LUCRL().run(small_world(), 20, rng=0), tmp_path / "run.parquet")
     lm.save(small_world(), tmp_path / "model.json")
     names = [str(tmp_path / name) for name in ("solved.npz", "run.parquet", "model.json")]
     page = tmp_path / "r.html"

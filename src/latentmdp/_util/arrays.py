@@ -22,6 +22,7 @@ __all__ = [
     "positive_integer",
     "row_tolerance",
     "same",
+    "same_content",
     "same_fields",
     "store",
     "to_array",
@@ -193,20 +194,25 @@ def same_fields(first: Any, second: Any) -> bool:
     Fields that are not compared, such as wall-clock times, are left out.
     """
     return type(first) is type(second) and all(
-        _equal(getattr(first, field.name), getattr(second, field.name))
+        same_content(getattr(first, field.name), getattr(second, field.name))
         for field in fields(first)
         if field.compare
     )
 
 
-def _equal(first: Any, second: Any) -> bool:
+def same_content(first: Any, second: Any) -> bool:
+    """Whether two values of one type are equal throughout, NaN equal to NaN."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         numbers = first.dtype.kind in "fc" and second.dtype.kind in "fc"
         return np.array_equal(first, second, equal_nan=numbers)
     if type(first) is not type(second):
         return False
-    if isinstance(first, tuple):
-        return len(first) == len(second) and all(map(_equal, first, second))
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(map(same_content, first, second))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(
+            same_content(value, second[name]) for name, value in first.items()
+        )
     if isinstance(first, float) and first != first:
         return bool(second != second)
     return bool(first == second)

@@ -1,45 +1,141 @@
-"""Atomic writes: a file appears whole or not at all, whatever happens to the process."""
+"""Named arrays on disk: written whole or not at all, by one writer at a time, and read with care.
+
+Writing. `atomic_write` writes beside the destination and moves the file into place, so a reader
+never sees half of one. `require_writable` tells before long work whether a file can be written.
+`one_writer` holds the lock of a path: that of `run.npz` is `run.npz.lock`, created so that only one
+process can; it names the process and its machine. It goes when the writer is done, also by an
+error. A writer that was killed leaves it behind: the next one on the same machine sees that the
+process is gone and takes over. On another machine nobody can tell, and the message says which file
+to remove.
+
+Archives. `write_archive` writes arrays to a .npz file, one member each, and `header`, a JSON text.
+`read_archive` reads it member by member: names, compression and declared sizes are checked first,
+then each array's own header, and only then its bytes. No pickle is read or written.
+
+Limits. A small file can declare, or decompress to, far more than the memory there is:
+`check_memory` refuses what is out of proportion. What is written here stays within the limits,
+because large data are not compressed.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
+import math
 import os
 import secrets
-from collections.abc import Iterator
+import socket
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from threading import Lock
+from typing import Any, BinaryIO, NoReturn
 
-__all__ = ["atomic_write"]
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from latentmdp._util.arrays import Arrays
+from latentmdp.errors import FormatError, LatentMDPError
+
+__all__ = [
+    "ALWAYS",
+    "MAX_TEXT",
+    "LockedError",
+    "PathLike",
+    "as_flag",
+    "as_integer",
+    "as_number",
+    "as_seconds",
+    "as_text",
+    "atomic_write",
+    "check_memory",
+    "check_text",
+    "digest_of",
+    "file_size",
+    "one_writer",
+    "parse",
+    "read_archive",
+    "require_writable",
+    "write_archive",
+]
+
+PathLike = str | os.PathLike[str]
+
+# ---------------------------------------------------------------------------------------- writing
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`, and move it to `path` once it is written and synced.
 
     When the body raises, the temporary file is removed and `path` is left as it was. A symbolic
-    link is followed, and a new file gets the permissions that `open` would give it.
+    link is followed, and a new file gets the permissions that `open` would give it. An `OSError`
+    names `path`, also where the system names no file, as when the disk is full.
     """
+    _require_place(path)
     target = Path(os.path.realpath(path))
+    with _naming(path):
+        temporary, handle = _created_beside(target)
+        try:
+            with os.fdopen(handle, "w+b") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            with suppress(FileNotFoundError):
+                os.chmod(temporary, target.stat().st_mode & 0o777)
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+    _sync_folder(target.parent)
+
+
+def require_writable(path: PathLike) -> None:
+    """Raise an `OSError` that names `path` unless a file can be written there, now.
+
+    Its folder must exist and take a new file, and `path` must not be a folder itself.
+    """
+    _require_place(path)
+    with _naming(path):
+        temporary, handle = _created_beside(Path(os.path.realpath(path)))
+        os.close(handle)
+        os.unlink(temporary)
+
+
+def _require_place(path: PathLike) -> None:
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+    _require_folder(Path(path).parent)
+
+
+def _require_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "is not a folder", str(folder))
+    if not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
+
+
+def _created_beside(target: Path) -> tuple[Path, int]:
+    """A new temporary file in the folder of `target`, open for writing."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
+    return temporary, os.open(temporary, flags, 0o666)
+
+
+@contextmanager
+def _naming(path: PathLike) -> Iterator[None]:
+    """Let an `OSError` name the file that the caller knows, not a temporary one or none at all."""
     try:
-        handle = os.open(temporary, flags, 0o666)
+        yield
     except OSError as error:
-        error.filename = os.fspath(path)  # the name the caller knows
+        if error.filename is None or str(error.filename).endswith((".tmp", ".lock")):
+            error.filename = os.fspath(path)
         raise
-    try:
-        with os.fdopen(handle, "w+b") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        with suppress(FileNotFoundError):
-            os.chmod(temporary, target.stat().st_mode & 0o777)
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(target.parent)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -50,3 +146,341 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+# ------------------------------------------------------------------------------------------ locks
+
+_held: set[str] = set()
+"""Locks of this very process: one that names it without being here is left from a namesake."""
+
+_acquiring = Lock()
+
+_YOUNG = 10.0
+"""Seconds within which a lock without a name may still get one: its writer has just created it and
+writes the name next. Long enough for a slow network disk, short enough to wait for."""
+
+
+class LockedError(LatentMDPError):
+    """Another process writes there."""
+
+
+@contextmanager
+def one_writer(path: PathLike | None) -> Iterator[None]:
+    """Hold the lock of `path` for the body; None holds nothing.
+
+    Raises
+    ------
+    LockedError
+        If another process, or another thread of this one, holds it.
+    OSError
+        If no file can be made there.
+    """
+    if path is None:
+        yield
+        return
+    _require_folder(Path(path).parent)
+    lock = Path(f"{os.path.realpath(path)}.lock")
+    with _acquiring, _naming(path):
+        while not _locked(lock):
+            _take_over(lock)
+        _held.add(str(lock))
+    try:
+        yield
+    finally:
+        _held.discard(str(lock))
+        with suppress(FileNotFoundError):
+            lock.unlink()
+
+
+def _locked(lock: Path) -> bool:
+    """Create the lock; False if there is one already."""
+    try:
+        handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    except FileExistsError:
+        return False
+    try:
+        os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
+    except OSError:
+        lock.unlink()
+        raise
+    finally:
+        os.close(handle)
+    return True
+
+
+def _take_over(lock: Path) -> None:
+    """Remove a lock whose writer is gone; raise if it may still be there."""
+    try:
+        text = lock.read_text()
+        age = time.time() - lock.stat().st_mtime
+    except FileNotFoundError:
+        return
+    if not _abandoned(lock, text, age):
+        raise LockedError(f"{lock} is held by {_holder(text)}; remove it if that one is gone")
+    # Renamed first: of two that find the same abandoned lock, one must not remove the other's.
+    aside = lock.with_name(f".{lock.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        os.rename(lock, aside)
+    except FileNotFoundError:
+        return
+    if aside.read_text() == text:
+        aside.unlink()
+    else:
+        os.rename(aside, lock)
+
+
+def _abandoned(lock: Path, text: str, age: float) -> bool:
+    found = _named_holder(text)
+    if found is None:
+        return age > _YOUNG
+    if found["host"] != socket.gethostname():
+        return False
+    if found["pid"] == os.getpid():
+        return str(lock) not in _held
+    return not _alive(found["pid"])
+
+
+def _named_holder(text: str) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        found = json.loads(text)
+        if isinstance(found, dict) and isinstance(found.get("pid"), int) and "host" in found:
+            return found
+    return None
+
+
+def _holder(text: str) -> str:
+    found = _named_holder(text)
+    return "another writer" if found is None else f"process {found['pid']} on {found['host']}"
+
+
+def _alive(pid: int) -> bool:
+    if os.name == "nt":  # there, signal 0 would end the process
+        import ctypes
+
+        kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009
+        handle = kernel.OpenProcess(0x1000, False, pid)
+        if handle:
+            kernel.CloseHandle(handle)
+        return bool(handle)
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# ---------------------------------------------------------------------------------------- digests
+
+
+def digest_of(arrays: Mapping[str, NDArray[Any]], text: str = "") -> str:
+    """BLAKE2b, 128 bits, of the text and of the names, types, shapes and bytes of the arrays."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).data)
+    found.update(text.encode())
+    return found.hexdigest()
+
+
+# ----------------------------------------------------------------------------------------- limits
+
+ALWAYS = 2**30
+"""A file may always ask for this many bytes; beyond it, data are not compressed."""
+
+FACTOR = 4
+"""Beyond `ALWAYS`, a file may ask for this many times its own size: more than an uncompressed
+file needs, and too little for a bomb."""
+
+MAX_TEXT = 2**26
+"""Length of a JSON text that is read: many times that of the largest readable model."""
+
+MAX_CONTAINERS = 2_000_000
+"""Lists and objects in a JSON text: each costs some hundred bytes, however little text it takes."""
+
+MAX_MEMBERS = 64
+"""Arrays in an archive; the richest kind has some forty."""
+
+MAX_NPY_HEADER = 10_000
+"""Length of the header of one array, as in NumPy."""
+
+
+def file_size(stream: BinaryIO) -> int:
+    """The size of an open file, in bytes; the position is left at the start."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    return size
+
+
+def check_memory(declared: int, size: int) -> None:
+    """Refuse a file of `size` bytes that would need `declared` bytes of memory."""
+    limit = max(ALWAYS, FACTOR * size)
+    if declared > limit:
+        raise FormatError(
+            f"declares {declared:,} bytes of data in a file of {size:,} bytes; refused, since at "
+            f"most {limit:,} are believed"
+        )
+
+
+def check_text(text: str, reason: str) -> None:
+    """Refuse a JSON text that would need too much memory, for this reason."""
+    containers = text.count("[") + text.count("{")
+    if len(text) > MAX_TEXT or containers > MAX_CONTAINERS:
+        raise FormatError(f"{reason} ({len(text):,} characters, {containers:,} lists)")
+
+
+# --------------------------------------------------------------------------------------- archives
+
+
+def write_archive(
+    stream: BinaryIO,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    compressed: bool = True,
+) -> None:
+    """Write arrays and a JSON header; equal contents give equal bytes.
+
+    NaN and infinities in the header are written as Python reads them. Beyond `ALWAYS` bytes
+    nothing is compressed.
+    """
+    members = {"header": np.array(json.dumps(header)), **arrays}
+    small = sum(array.nbytes for array in members.values()) < ALWAYS
+    method = zipfile.ZIP_DEFLATED if compressed and small else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", method, compresslevel=1) as archive:
+        for name, array in members.items():
+            # Opened by name, a member carries no date.
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+                npy.write_array(out, np.asarray(array, order="C"), allow_pickle=False)
+
+
+def read_archive(stream: BinaryIO) -> tuple[dict[str, Any], Arrays]:
+    """The header and the arrays of what `write_archive` wrote."""
+    size = file_size(stream)
+    if not zipfile.is_zipfile(stream):
+        raise FormatError("not an npz archive, or truncated")
+    stream.seek(0)
+    with zipfile.ZipFile(stream) as archive:
+        members = _members(archive, size)
+        if "header" not in members:
+            raise FormatError("not written by latentmdp: it has no member 'header'")
+        text = _array(archive, members.pop("header"))
+        if text.dtype.kind != "U" or text.ndim:
+            raise FormatError("the member 'header' is not a text")
+        header = parse(str(text[()]), finite=False)
+        if not isinstance(header, dict):
+            raise FormatError("the member 'header' is not a JSON object")
+        return header, {name: _array(archive, member) for name, member in members.items()}
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The members by array name, once their declared sizes are plausible."""
+    infos = archive.infolist()
+    if len(infos) > MAX_MEMBERS:
+        raise FormatError(f"holds {len(infos)} members, at most {MAX_MEMBERS} are expected")
+    check_memory(sum(info.file_size for info in infos), size)
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        name = info.filename.removesuffix(".npy")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FormatError(f"member {name!r} uses an unknown compression")
+        if name in members:
+            raise FormatError(f"member {name!r} occurs twice")
+        members[name] = info
+    return members
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, read no further than its header and the member's declared size allow."""
+    name = member.filename
+    with archive.open(member) as stream:
+        version = npy.read_magic(stream)
+        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        if version not in readers:
+            raise FormatError(f"member {name!r} is in the unknown npy version {version}")
+        shape, fortran, dtype = readers[version](stream, max_header_size=MAX_NPY_HEADER)
+        if dtype.hasobject or dtype.kind not in "biufU":
+            raise FormatError(f"member {name!r} holds dtype {dtype}: only plain numbers are read")
+        expected = math.prod(shape) * dtype.itemsize
+        if any(n < 0 for n in shape) or expected > member.file_size:
+            raise FormatError(
+                f"member {name!r} declares shape {shape} of {dtype}, more than its "
+                f"{member.file_size:,} bytes hold"
+            )
+        data = stream.read(expected)
+        if len(data) != expected or stream.read(1):
+            raise FormatError(f"member {name!r} is truncated or too long for its shape {shape}")
+    array: NDArray[Any] = np.frombuffer(data, dtype=dtype)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+# ------------------------------------------------------------------------- JSON and plain values
+
+
+def parse(text: str, *, finite: bool = True) -> Any:
+    """Parse JSON strictly: no key twice, no nesting without end, nothing too large.
+
+    NaN and infinities are no JSON; they are read only where `finite` is False.
+    """
+    check_text(text, "too many lists, or too long, for a JSON text")
+    constant = _refuse_constant if finite else None
+    try:
+        return json.loads(text, parse_constant=constant, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"not valid JSON, or truncated: {error}") from error
+    except RecursionError as error:
+        raise FormatError("the JSON is nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise FormatError(f"{name} is not a JSON number; every number must be finite")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise FormatError(f"key {key!r} occurs twice")
+            seen.add(key)
+    return found
+
+
+def as_number(value: Any, name: str, *, finite: bool = True) -> float:
+    """The field `name` as a number; NaN and infinities only where `finite` is False."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FormatError(f"field {name!r} must be a number, got {type(value).__name__}")
+    if finite and not -math.inf < value < math.inf:
+        raise FormatError(f"field {name!r} must be finite, got {value}")
+    return float(value)
+
+
+def as_seconds(value: Any) -> float:
+    """The field `seconds` as a length of time."""
+    found = as_number(value, "seconds")
+    if found < 0.0:
+        raise FormatError(f"field 'seconds' must not be negative, got {found}")
+    return found
+
+
+def as_integer(value: Any, name: str) -> int:
+    """The field `name` as an integer."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FormatError(f"field {name!r} must be an integer, got {type(value).__name__}")
+    return value
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """The field `name` as true or false."""
+    if not isinstance(value, bool):
+        raise FormatError(f"field {name!r} must be true or false, got {type(value).__name__}")
+    return value
+
+
+def as_text(value: Any, name: str) -> str:
+    """The field `name` as a string."""
+    if not isinstance(value, str):
+        raise FormatError(f"field {name!r} must be a string, got {type(value).__name__}")
+    return value

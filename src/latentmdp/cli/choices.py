@@ -68,7 +68,4 @@ def policy(name: str, model: lm.LatentMDP) -> Any:
 def _policy_in(path: str) -> Policy:
     from latentmdp.policies import Policy
 
-    found = lm.load(path)
-    if not isinstance(found, Policy):
-        raise typer.BadParameter(f"{path} holds {type(found).__name__}, not a policy")
-    return found
+    return lm.io.load_as(Policy, path, "a policy")

@@ -110,17 +110,12 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 def load_model(path: Path) -> lm.LatentMDP:
     """The model in a file; logs are refused."""
-    model = lm.load(path)
-    if not isinstance(model, lm.LatentMDP):
-        raise typer.BadParameter(f"{path} holds {type(model).__name__}, not a model")
-    return model
+    return lm.io.load_as(lm.LatentMDP, path, "a model")
 
 
 def load_logs(path: Path) -> lm.Trajectories:
     """The logs in a file; models are refused."""
-    logs = lm.load(path)
-    if not isinstance(logs, lm.Trajectories):
-        raise typer.BadParameter(f"{path} holds {type(logs).__name__}, not logs")
+    logs = lm.io.load_as(lm.Trajectories, path, "logs")
     if not len(logs):
         raise typer.BadParameter(f"{path} holds no episode")
     return logs
@@ -138,9 +133,7 @@ def contexts_of(text: str) -> int | Literal["auto"]:
 def check_target(owner: type, path: Path | None) -> None:
     """Refuse a path where an object of this type cannot be saved, before long work."""
     if path is not None:
-        from latentmdp import io
-
-        io.check_target(owner, path)
+        lm.io.check_target(owner, path)
 
 
 def save(found: object, path: Path | None) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, philox_key
@@ -76,6 +76,16 @@ class Exploration:
     failure_probability: float
     repeats: int
     restarts: int
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name but for `graph`, which is the policy's own."""
+        names = (name for name in self.__dataclass_fields__ if name != "graph")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The result with these fields."""
+        return cls(graph=fields["policy"].graph, **fields)
 
 
 def explore(

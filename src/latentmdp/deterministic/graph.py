@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util import validation
+from latentmdp._util.arrays import frozen, positive_integer
+from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.policies import History
 
 __all__ = ["Edge", "Graph", "GraphPolicy", "Node", "plan_graph"]
@@ -56,8 +60,8 @@ class Edge(NamedTuple):
     visits: int
 
 
-@dataclass(frozen=True)
-class Graph:
+@dataclass(frozen=True, eq=False)
+class Graph(Fielded):
     """What exploration found.
 
     Attributes
@@ -80,11 +84,74 @@ class Graph:
     horizon: int
     discount: float
 
+    def to_fields(self) -> dict[str, Any]:
+        """Nodes and edges as arrays; what is known of a node is a row of `observations` each."""
+        known = [sorted(map(_as_row, node.observations)) for node in self.nodes]
+        edges = list(zip(*self.edges)) or [()] * len(Edge._fields)
+        return {
+            "node_states": np.array([node.state for node in self.nodes], np.int64),
+            "node_levels": np.array([node.level for node in self.nodes], np.int64),
+            "observations": np.array([row for rows in known for row in rows], np.int64).reshape(
+                -1, 4
+            ),
+            "observation_offsets": np.array([0, *accumulate(map(len, known))], np.int64),
+            "edges": np.array(edges[:5], np.int64).T,
+            "edge_shares": np.array(edges[5:8], np.float64).T,
+            "edge_visits": np.array(edges[8], np.int64),
+            "start_nodes": np.array(list(self.starts), np.int64),
+            "start_probabilities": np.array(list(self.starts.values()), np.float64),
+            "reward_values": np.array(self.reward_values, np.float64),
+            "n_actions": self.n_actions,
+            "horizon": self.horizon,
+            "discount": self.discount,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The graph with these fields; raises where they do not fit each other."""
+        n_actions, horizon = (
+            positive_integer(name, fields[name]) for name in ("n_actions", "horizon")
+        )
+        values = float_field(fields, "reward_values", None)
+        states = integer_field(fields, "node_states", None)
+        N = states.size
+        levels = integer_field(fields, "node_levels", N)
+        offsets = integer_field(fields, "observation_offsets", N + 1)
+        rows = integer_field(fields, "observations", None, 4, low=-1)
+        if offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 0).any():
+            raise ValueError("observation_offsets do not cut the observations into nodes")
+        ends = integer_field(fields, "edges", None, 5)
+        limits = (N, n_actions, N, None, values.size)
+        for column, (name, limit) in enumerate(zip(Edge._fields, limits)):
+            integer_field({name: ends[:, column]}, name, None, below=limit)
+        shares = float_field(fields, "edge_shares", len(ends), 3)
+        visits = integer_field(fields, "edge_visits", len(ends))
+        first = integer_field(fields, "start_nodes", None, below=N)
+        chances = float_field(fields, "start_probabilities", first.size)
+        if np.unique(first).size < first.size:
+            raise ValueError("start_nodes must be distinct")
+        known = [rows[a:b].tolist() for a, b in pairwise(offsets)]
+        return cls(
+            nodes=tuple(
+                Node(frozenset(map(_as_observation, seen)), s, level)
+                for seen, s, level in zip(known, states.tolist(), levels.tolist())
+            ),
+            edges=tuple(
+                Edge._make((*end, *share, n))
+                for end, share, n in zip(ends.tolist(), shares.tolist(), visits.tolist())
+            ),
+            starts=dict(zip(first.tolist(), chances.tolist())),
+            reward_values=tuple(values.tolist()),
+            n_actions=n_actions,
+            horizon=horizon,
+            discount=validation.discount(fields["discount"]),
+        )
+
     def __repr__(self) -> str:
         return f"Graph({len(self.nodes)} nodes, {len(self.edges)} edges, horizon={self.horizon})"
 
 
-class GraphPolicy:
+class GraphPolicy(Fielded):
     """The optimal policy of a graph: a callable of a `History`, executable by `lm.simulate`.
 
     For environments, follow it by hand: `node = policy.start(state)`, `policy.action(t, node)`,
@@ -123,6 +190,18 @@ class GraphPolicy:
             node = self._next(node, action, state, z)
         return self.action(len(history.actions), node)
 
+    def to_fields(self) -> dict[str, Any]:
+        """The graph, and the action at each time in each node."""
+        return {"graph": self.graph, "actions": self.actions}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The policy with these fields; raises where they do not fit each other."""
+        graph = fields["graph"]
+        shape = (graph.horizon, len(graph.nodes))
+        actions = integer_field(fields, "actions", *shape, low=-1, below=graph.n_actions)
+        return cls(graph, frozen(actions.astype(np.int32)))
+
     def __repr__(self) -> str:
         return f"GraphPolicy({self.graph!r})"
 
@@ -147,6 +226,15 @@ def plan_graph(graph: Graph) -> tuple[GraphPolicy, float, float]:
     square = math.fsum(p * second[0, n] for n, p in graph.starts.items())
     actions.flags.writeable = False
     return GraphPolicy(graph, actions), value, math.sqrt(max(0.0, square - value**2))
+
+
+def _as_row(observation: tuple[Any, ...]) -> tuple[int, ...]:
+    """(s, a, s', r) of an observation; a first state has -1 in the other three places."""
+    return (-1, -1, observation[1], -1) if observation[0] == "init" else observation
+
+
+def _as_observation(row: list[int]) -> tuple[Any, ...]:
+    return ("init", row[2]) if row[0] < 0 else tuple(row)
 
 
 def _by_action(graph: Graph) -> list[dict[int, list[Edge]]]:

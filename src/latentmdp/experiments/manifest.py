@@ -14,14 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from latentmdp._util import digest
-from latentmdp._util.limits import file_size
-from latentmdp._util.storage import atomic_write
+from latentmdp._util import storage
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-from latentmdp.io import values
-from latentmdp.io.json import MAX_BYTES, parse
 from latentmdp.io.kinds import FORMAT
 
 __all__ = ["FILE", "Experiment", "FinishedRun", "read_experiment", "write_experiment"]
@@ -80,7 +76,7 @@ def write_experiment(folder: str | os.PathLike[str], experiment: Experiment) -> 
         "runs": [asdict(run) for run in experiment.runs],
     }
     signed = {**told, "version": experiment.version, "digest": _digest(told)}
-    with atomic_write(Path(folder) / FILE) as stream:
+    with storage.atomic_write(Path(folder) / FILE) as stream:
         stream.write(json.dumps(signed, indent=1, allow_nan=False).encode())
 
 
@@ -100,9 +96,9 @@ def read_experiment(folder: str | os.PathLike[str]) -> Experiment:
         )
     with open(path, "rb") as stream:
         try:
-            if file_size(stream) > MAX_BYTES:
-                raise FormatError(f"has more than {MAX_BYTES:,} bytes")
-            return _decode(parse(stream.read().decode()))
+            if storage.file_size(stream) > storage.MAX_TEXT:
+                raise FormatError(f"has more than {storage.MAX_TEXT:,} bytes")
+            return _decode(storage.parse(stream.read().decode()))
         # A damaged or hostile file can make any parser beneath raise anything.
         except Exception as error:
             reason = str(error) or type(error).__name__
@@ -117,16 +113,16 @@ def _decode(found: dict[str, Any]) -> Experiment:
     if found["digest"] != _digest(found):
         raise FormatError("its contents are not those that were written")
     return Experiment(
-        name=values.text(found["name"], "name"),
-        quick=values.flag(found["quick"], "quick"),
+        name=storage.as_text(found["name"], "name"),
+        quick=storage.as_flag(found["quick"], "quick"),
         findings=Findings(
-            title=values.text(found["title"], "title"),
-            description=values.text(found["description"], "description"),
+            title=storage.as_text(found["title"], "title"),
+            description=storage.as_text(found["description"], "description"),
             panels=tuple(_panel(fields) for fields in _list(found["panels"], "panels")),
             claims=tuple(_claim(fields) for fields in _list(found["claims"], "claims")),
         ),
         runs=tuple(_run(fields) for fields in _list(found["runs"], "runs")),
-        version=values.text(found["version"], "version"),
+        version=storage.as_text(found["version"], "version"),
     )
 
 
@@ -134,13 +130,13 @@ def _digest(found: dict[str, Any]) -> str:
     """Of everything but the digest, the version and the seconds of runs."""
     told = {name: v for name, v in found.items() if name not in ("digest", "version")}
     told["runs"] = [{k: v for k, v in run.items() if k != "seconds"} for run in found["runs"]]
-    return digest.digest_of({}, json.dumps(told, sort_keys=True))
+    return storage.digest_of({}, json.dumps(told, sort_keys=True))
 
 
 def _claim(fields: dict[str, Any]) -> Claim:
-    paper, measured = (values.text(fields[name], name) for name in ("paper", "measured"))
+    paper, measured = (storage.as_text(fields[name], name) for name in ("paper", "measured"))
     held = fields["held"]
-    return Claim(paper, measured, None if held is None else values.flag(held, "held"))
+    return Claim(paper, measured, None if held is None else storage.as_flag(held, "held"))
 
 
 def _run(fields: dict[str, Any]) -> FinishedRun:
@@ -149,10 +145,10 @@ def _run(fields: dict[str, Any]) -> FinishedRun:
         raise FormatError("field 'values' of a run must be an object")
     seconds = fields["seconds"]
     return FinishedRun(
-        values.text(fields["id"], "id"),
+        storage.as_text(fields["id"], "id"),
         settings,
-        values.text(fields["file"], "file"),
-        None if seconds is None else values.seconds(seconds),
+        storage.as_text(fields["file"], "file"),
+        None if seconds is None else storage.as_seconds(seconds),
     )
 
 
@@ -170,7 +166,7 @@ def _panel(fields: dict[str, Any]) -> Panel:
     return Panel(
         lines=tuple(_line(line) for line in _list(fields["lines"], "lines")),
         log=fields["log"],
-        **{name: values.text(fields[name], name) for name in ("title", "caption", "x", "y")},
+        **{name: storage.as_text(fields[name], name) for name in ("title", "caption", "x", "y")},
     )
 
 
@@ -179,10 +175,12 @@ def _line(fields: dict[str, Any]) -> Line:
         raise FormatError(f"field 'style' must be one of {STYLES}, got {fields['style']!r}")
     colour = fields["colour"]
     line = Line(
-        name=values.text(fields["name"], "name"),
-        colour=None if colour is None else values.integer(colour, "colour"),
+        name=storage.as_text(fields["name"], "name"),
+        colour=None if colour is None else storage.as_integer(colour, "colour"),
         style=fields["style"],
-        at_least=tuple(values.flag(x, "at_least") for x in _list(fields["at_least"], "at_least")),
+        at_least=tuple(
+            storage.as_flag(x, "at_least") for x in _list(fields["at_least"], "at_least")
+        ),
         **{name: tuple(map(_number, _list(fields[name], name))) for name in _NUMBERS},
     )
     sizes = {name: len(getattr(line, name)) for name in (*_NUMBERS, "at_least")}
@@ -197,7 +195,7 @@ _NUMBERS = ("x", "mean", "low", "high")
 
 
 def _number(value: Any) -> float:
-    return math.nan if value is None else values.number(value, "a point of a line")
+    return math.nan if value is None else storage.as_number(value, "a point of a line")
 
 
 def _list(value: Any, name: str) -> list[Any]:

@@ -18,13 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from latentmdp._util import digest
-from latentmdp._util.limits import file_size
-from latentmdp._util.storage import atomic_write
+from latentmdp._util import storage
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
-from latentmdp.io import values
-from latentmdp.io.json import parse
 from latentmdp.io.parquet import check_table
 
 __all__ = ["Result", "read_result", "write_result"]
@@ -52,7 +48,7 @@ def write_result(
     table = pa.table({key: np.asarray(column) for key, column in columns.items()})
     told = {"id": name, "values": dict(setting)}
     signed = {**told, "version": __version__, "seconds": seconds, "digest": _digest(told, table)}
-    with atomic_write(path) as stream:
+    with storage.atomic_write(path) as stream:
         described = table.replace_schema_metadata({KEY: json.dumps(signed).encode()})
         pq.write_table(described, stream, write_page_checksum=True)
 
@@ -61,17 +57,17 @@ def read_result(path: str | os.PathLike[str]) -> Result:
     """Read what `write_result` wrote."""
     with open(path, "rb") as stream:
         try:
-            size = file_size(stream)
+            size = storage.file_size(stream)
             file = pq.ParquetFile(stream, page_checksum_verification=True)
             check_table(file, file.schema_arrow.names, size)
             table = file.read()
-            header = parse((table.schema.metadata or {})[KEY].decode())
+            header = storage.parse((table.schema.metadata or {})[KEY].decode())
             table = table.replace_schema_metadata(None)
             told = {name: header[name] for name in ("id", "values")}
             if "digest" in header and header["digest"] != _digest(told, table):
                 raise FormatError("its contents are not those that were written")
             seconds = header.get("seconds")
-            return Result(table, None if seconds is None else values.seconds(seconds))
+            return Result(table, None if seconds is None else storage.as_seconds(seconds))
         # A damaged or hostile file can make any parser beneath raise anything.
         except Exception as error:
             reason = str(error) or type(error).__name__
@@ -82,4 +78,4 @@ def read_result(path: str | os.PathLike[str]) -> Result:
 
 def _digest(told: Mapping[str, Any], table: pa.Table) -> str:
     """Of the setting and of every value of the table, which is small."""
-    return digest.digest_of({}, json.dumps([told, table.to_pydict()], sort_keys=True))
+    return storage.digest_of({}, json.dumps([told, table.to_pydict()], sort_keys=True))

@@ -31,8 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from latentmdp._util.lock import one_writer
-from latentmdp._util.storage import atomic_write
+from latentmdp._util.storage import atomic_write, one_writer
 from latentmdp.engines.threads import thread_count
 from latentmdp.experiments.drawing import figure_of
 from latentmdp.experiments.findings import Claim

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
-from latentmdp._util.storage import atomic_write
+from latentmdp._util.storage import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError
-from latentmdp.io import kinds, schemas  # noqa: F401 (schemas fills the registry)
+from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx
+from latentmdp.model import LatentMDP
 
-__all__ = ["check_target", "load", "save"]
+__all__ = ["check_target", "export", "load", "load_as", "save"]
 
-_FORMATS = {
-    ".npz": "npz",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".pomdp": "pomdp_file",
-    ".pomdpx": "pomdpx",
-}
+T = TypeVar("T")
 
 
-def save(obj: Any, path: str | os.PathLike[str]) -> None:
-    """Write a model, logs, a policy or an outcome to a file; the suffix chooses the format.
+def save(obj: Any, path: PathLike) -> None:
+    """Write an object to a file; the suffix chooses the format.
 
     Parameters
     ----------
-    obj : LatentMDP, Trajectories, a policy, or what `learn` or `solve` returned
-        A model goes to .npz, .json, .pomdp or .pomdpx, logs to .npz or .parquet, others to .npz.
+    obj : LatentMDP, Trajectories, a policy, Plan, Fit, PSR, or what a learner or `solve` returned
+        A model goes to .npz, .json, .pomdp or .pomdpx, logs and runs to .npz or .parquet, others
+        to .npz.
     path
         Where to. An existing file is replaced at once, when the new one is complete.
 
@@ -38,32 +31,37 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     ------
     FormatError
         If the suffix does not fit the object; nothing is written.
+    OSError
+        Naming the file, if it cannot be written; an old one stays as it was.
     """
     target = Path(path)
-    check_target(type(obj), target)
-    with atomic_write(target) as stream:
-        try:
-            _format(target).write(stream, obj)
-        except FormatError as error:
-            raise FormatError(f"{target}: {error}") from None
+    _require_suffix(kinds.by_type(type(obj)), target)
+    _write(target, obj)
 
 
-def check_target(owner: type, path: str | os.PathLike[str]) -> None:
-    """Raise unless an object of this type can be saved at `path`: before long work, not after."""
+def export(model: LatentMDP, path: PathLike, *, discounted: bool = False) -> None:
+    """Write a model for another solver, as .pomdp or .pomdpx.
+
+    Parameters
+    ----------
+    discounted
+        Leave out the horizon: the solver sees the discounted problem without end. By default the
+        time is in the state, and the optimum of the file is V*, as with `save`.
+    """
     target = Path(path)
-    kind = kinds.by_type(owner)
-    if target.suffix.lower() not in kind.suffixes:
-        raise FormatError(
-            f"{target}: a {kind.owner.__name__} is saved as {' or '.join(kind.suffixes)}, not "
-            f"{repr(target.suffix) if target.suffix else 'without a suffix'}"
-        )
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "is a folder", str(target))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
+    if target.suffix.lower() not in _SOLVERS:
+        raise FormatError(f"{target}: export writes {' or '.join(_SOLVERS)}, not {target.suffix!r}")
+    _require_suffix(kinds.by_type(type(model)), target)
+    _write(target, model, discounted=discounted)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def check_target(owner: type, path: PathLike) -> None:
+    """Raise unless an object of this type can be saved at `path`: before long work, not after."""
+    _require_suffix(kinds.by_type(owner), Path(path))
+    require_writable(path)
+
+
+def load(path: PathLike) -> Any:
     """Read what `save` wrote, or a foreign Parquet table with the columns of logs.
 
     Parameters
@@ -73,7 +71,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    LatentMDP, Trajectories, a policy, or the outcome of `learn` or `solve`
+    object
         Equal to what was saved.
 
     Raises
@@ -97,10 +95,41 @@ def load(path: str | os.PathLike[str]) -> Any:
             raise FormatError(f"{source}: {reason}") from error
 
 
+def load_as(owner: type[T], path: PathLike, what: str) -> T:
+    """`load`, and refuse what is not of this type; `what` says in words what is wanted."""
+    found = load(path)
+    if not isinstance(found, owner):
+        raise FormatError(f"{path} holds {type(found).__name__}, not {what}")
+    return found
+
+
+def _require_suffix(kind: kinds.Kind, target: Path) -> None:
+    if target.suffix.lower() not in kind.suffixes:
+        raise FormatError(
+            f"{target}: a {kind.class_name} is saved as {' or '.join(kind.suffixes)}, not "
+            f"{repr(target.suffix) if target.suffix else 'without a suffix'}"
+        )
+
+
+def _write(target: Path, obj: Any, **options: Any) -> None:
+    with atomic_write(target) as stream:
+        try:
+            _format(target).write(stream, obj, **options)
+        except FormatError as error:
+            raise FormatError(f"{target}: {error}") from None
+
+
+_SOLVERS = {".pomdp": pomdp_file, ".pomdpx": pomdpx}
+_FORMATS = {".npz": npz, ".json": json, **_SOLVERS}
+
+
 def _format(path: Path) -> ModuleType:
     suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        from latentmdp.io import parquet  # pyarrow is slow to import
+
+        return parquet
     if suffix not in _FORMATS:
-        raise FormatError(
-            f"{path}: unknown suffix {suffix!r}; known: {', '.join(sorted(_FORMATS))}"
-        )
-    return import_module(f"latentmdp.io.{_FORMATS[suffix]}")
+        known = ", ".join(sorted([*_FORMATS, ".parquet"]))
+        raise FormatError(f"{path}: unknown suffix {suffix!r}; known: {known}")
+    return _FORMATS[suffix]

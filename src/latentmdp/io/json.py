@@ -8,57 +8,51 @@
       "model": {"horizon": 10, "discount": 1.0, ..., "transitions": [[[[0.5, 0.5], ...]]], ...}
     }
 
-Arrays are nested lists. NaN, infinities, duplicate keys and fields that the schema does not know
-are refused.
+Arrays are nested lists. NaN, infinities, duplicate keys and fields that the kind does not know are
+refused. There is no digest: such a file may be written and changed by hand.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import limits
+from latentmdp._util import storage
 from latentmdp.errors import FormatError
 from latentmdp.io import kinds
 
-__all__ = ["from_bytes", "parse", "read", "to_bytes", "write"]
-
-MAX_BYTES = 2**26
-MAX_CONTAINERS = 2_000_000
-"""Each list costs some hundred bytes of memory, however little text it takes."""
+__all__ = ["from_text", "read", "to_text", "write"]
 
 
 def write(stream: BinaryIO, obj: Any) -> None:
-    """Write an object of any kind."""
-    stream.write(to_bytes(obj))
+    """Write an object of any kind that has no parts."""
+    stream.write(to_text(obj).encode())
 
 
-def to_bytes(obj: Any) -> bytes:
-    """An object of any kind as JSON text in ASCII."""
+def to_text(obj: Any) -> str:
+    """An object as JSON text in ASCII."""
     document = kinds.encode(obj)
-    kind = kinds.by_name(document.kind)
+    kind = document.kind
     arrays = {name: array.tolist() for name, array in document.arrays.items()}
     text = _pretty({**kinds.header_of(kind), kind.name: {**document.values, **arrays}}) + "\n"
-    data = text.encode()
-    _check_size(data, "too large for JSON: save it as .npz")
-    return data
+    storage.check_text(text, "too large for JSON: save it as .npz")
+    return text
 
 
 def read(stream: BinaryIO) -> Any:
     """Read what `write` wrote."""
-    size = limits.file_size(stream)
-    if size > MAX_BYTES:
-        raise FormatError(f"{size:,} bytes of JSON; at most {MAX_BYTES:,} are read")
-    return from_bytes(stream.read())
+    size = storage.file_size(stream)
+    if size > storage.MAX_TEXT:
+        raise FormatError(f"{size:,} bytes of JSON; at most {storage.MAX_TEXT:,} are read")
+    return from_text(stream.read().decode("utf-8"))
 
 
-def from_bytes(data: bytes) -> Any:
+def from_text(text: str) -> Any:
     """The object of a JSON text."""
-    _check_size(data, "too many lists for a JSON file")
-    top = parse(data.decode("utf-8"))
+    top = storage.parse(text)
     kind = kinds.check_header(top)
     unknown = sorted(set(top) - set(kinds.header_of(kind)) - {kind.name})
     if unknown:
@@ -66,40 +60,9 @@ def from_bytes(data: bytes) -> Any:
     body = top.get(kind.name)
     if not isinstance(body, dict):
         raise FormatError(f"field {kind.name!r} must be an object, got {type(body).__name__}")
-    arrays = {name: _array(name, body[name]) for name in kind.arrays if name in body}
-    values = {name: value for name, value in body.items() if name not in kind.arrays}
-    return kinds.decode(kinds.Document(kind.name, arrays, values))
-
-
-def parse(text: str) -> Any:
-    """Parse JSON strictly: no NaN or infinity, no key twice, no nesting without end."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"not valid JSON, or truncated: {error}") from error
-    except RecursionError as error:
-        raise FormatError("the JSON is nested too deeply") from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise FormatError(f"{name} is not a JSON number; every number must be finite")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise FormatError(f"key {key!r} occurs twice")
-            seen.add(key)
-    return found
-
-
-def _check_size(data: bytes, reason: str) -> None:
-    containers = data.count(b"[") + data.count(b"{")
-    if len(data) > MAX_BYTES or containers > MAX_CONTAINERS:
-        raise FormatError(f"{reason} ({len(data):,} bytes, {containers:,} lists)")
+    arrays = {name: _array(name, body[name]) for name in body if kinds.is_array(kind, name)}
+    values = {name: value for name, value in body.items() if name not in arrays}
+    return kinds.decode(kinds.Document(kind, arrays, values))
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:

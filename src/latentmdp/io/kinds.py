@@ -1,25 +1,38 @@
-"""The kinds of objects that can be saved, and how each becomes named arrays and plain values.
+"""The kinds of objects that can be saved: the class of each, its fields, and its formats.
 
-A kind is data: its schema says which arrays and values a file holds, and two functions turn an
-object into them and back. Each format (npz, JSON) writes any kind, so a new kind needs one entry:
+An object turns itself into fields and back (`to_fields`, `from_fields`: `latentmdp._util.fields`).
+A kind says what each field must be, so that a file is checked before an object is made of it, and
+each format writes any kind. A new kind needs one entry:
 
-    register(Kind("model", LatentMDP, encode=..., decode=..., arrays={...}, values={...}))
+    register(Kind("curve", "Curve", lambda: Curve, {"points": "array of floats", "label": "text"}))
 
-The entries are in `latentmdp.io.schemas`; kinds that parts above this one own are registered by the
-modules named in `ELSEWHERE`, imported when a file of such a kind is met.
+A field may be an object of another kind. In the file its fields carry its name as a prefix
+(`policy.vectors`, `policy.model.weights`), and `policy_kind` says which kind it is.
+
+The header of a file names the format, the kind and the schema version, and holds the plain values
+and a digest of everything but times: equal results have equal digests however long they took, and
+a file whose contents are not those that were written is refused.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
+from functools import partial
+from types import ModuleType
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._util import storage
+from latentmdp._util.arrays import Arrays
+from latentmdp._version import __version__
 from latentmdp.errors import FormatError
+from latentmdp.model import LatentMDP
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "FORMAT",
@@ -29,23 +42,36 @@ __all__ = [
     "by_type",
     "check_header",
     "decode",
+    "document_of",
     "encode",
     "header_of",
+    "is_array",
     "register",
+    "signed_header",
 ]
 
 FORMAT = "latentmdp"
 
-Fields = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Document:
-    """What a file holds: its kind, arrays by name, and plain values (numbers, strings, lists)."""
-
-    kind: str
-    arrays: dict[str, NDArray[Any]]
-    values: dict[str, Any]
+FieldType = (
+    Literal[
+        "array of floats",
+        "array of integers",
+        "array of flags",
+        "integer",
+        "number",
+        "number or NaN",
+        "seconds",
+        "flag",
+        "text",
+        "object",
+        "list of integers",
+        "list of numbers",
+        "list of texts",
+    ]
+    | tuple[str, ...]
+)
+"""What a field must be; a tuple names the kinds of an object. A "number" is finite, a "number or
+NaN" and those of a "list of numbers" may be infinite too, an "object" is any JSON object."""
 
 
 @dataclass(frozen=True)
@@ -56,40 +82,43 @@ class Kind:
     ----------
     name : str
         What the file calls it.
-    owner : type
-        The class that is saved.
-    encode : callable
-        From an object to its fields by name; a field that is None is left out.
-    decode : callable
-        From the fields to the object; missing optional ones are left out. Errors it raises
-        are reported with the name of the file.
-    arrays : mapping
-        Name of each array field to "float" or "integer".
-    values : mapping
-        Name of each other field to the type it must have (list: a list of strings).
+    class_name : str
+        What Python calls it; with it a kind is found before its class is imported.
+    owner : callable
+        Gives the class, which has `to_fields` and `from_fields`; imports it when first called.
+    fields : mapping
+        What each field must be.
     optional : set
         Fields that may be missing.
-    schema : int
-        Version of this layout; a file with a higher one is refused.
     suffixes : tuple
         The formats it may be saved in.
+    columns : mapping
+        Fields, one-dimensional arrays of one length, that are columns of a Parquet table, and what
+        these are called there.
+    schema : int
+        Version of this layout; a file with a higher one is refused.
     """
 
     name: str
-    owner: type
-    encode: Callable[[Any], Fields]
-    decode: Callable[[Fields], Any]
-    arrays: Mapping[str, str]
-    values: Mapping[str, type]
-    optional: frozenset[str] = field(default_factory=frozenset)
-    schema: int = 1
+    class_name: str
+    owner: Callable[[], Any]
+    fields: Mapping[str, FieldType]
+    optional: frozenset[str] = frozenset()
     suffixes: tuple[str, ...] = (".npz",)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    schema: int = 1
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file holds: its kind, arrays by name, and plain values, those of parts prefixed."""
+
+    kind: Kind
+    arrays: Arrays
+    values: dict[str, Any]
 
 
 _KINDS: dict[str, Kind] = {}
-
-ELSEWHERE = {"learned": "latentmdp.io.outcomes", "solved": "latentmdp.io.outcomes"}
-"""Kinds that are registered by importing a module: a file chooses a name here, and no other."""
 
 
 def register(kind: Kind) -> None:
@@ -101,21 +130,37 @@ def register(kind: Kind) -> None:
 
 def by_name(name: object) -> Kind:
     """The kind that a file calls `name`."""
-    if isinstance(name, str) and name in ELSEWHERE:
-        import_module(ELSEWHERE[name])
     if not isinstance(name, str) or name not in _KINDS:
-        known = sorted({*_KINDS, *ELSEWHERE})
-        raise FormatError(f"unknown kind {name!r}; known: {', '.join(known)}")
+        raise FormatError(f"unknown kind {name!r}; known: {', '.join(sorted(_KINDS))}")
     return _KINDS[name]
 
 
 def by_type(owner: type) -> Kind:
     """The kind of the objects of a class."""
+    names = {base.__name__ for base in owner.__mro__}
     for kind in _KINDS.values():
-        if issubclass(owner, kind.owner):
+        if kind.class_name in names and issubclass(owner, kind.owner()):
             return kind
-    known = ", ".join(kind.owner.__name__ for kind in _KINDS.values())
+    known = ", ".join(kind.class_name for kind in _KINDS.values())
     raise TypeError(f"cannot save a {owner.__name__}; what can be saved: {known}")
+
+
+def is_array(kind: Kind, name: str) -> bool:
+    """Whether a field of a kind is an array."""
+    return str(kind.fields.get(name)).startswith("array of ")
+
+
+# ---------------------------------------------------------------------------------------- headers
+
+
+def header_of(kind: Kind) -> dict[str, Any]:
+    """What every file of a kind begins with."""
+    return {
+        "format": FORMAT,
+        "kind": kind.name,
+        "schema": kind.schema,
+        "written_by": f"{FORMAT} {__version__}",
+    }
 
 
 def check_header(header: object) -> Kind:
@@ -134,65 +179,372 @@ def check_header(header: object) -> Kind:
     return kind
 
 
-def header_of(kind: Kind) -> dict[str, Any]:
-    """The header that `check_header` accepts."""
-    from latentmdp._version import __version__
-
+def signed_header(document: Document) -> dict[str, Any]:
+    """The header of a file that holds this document."""
     return {
-        "format": FORMAT,
-        "kind": kind.name,
-        "schema": kind.schema,
-        "written_by": f"{FORMAT} {__version__}",
+        **header_of(document.kind),
+        "values": document.values,
+        "digest": _digest(document),
     }
 
 
-def encode(obj: object) -> Document:
+def document_of(header: dict[str, Any], arrays: Arrays) -> Document:
+    """The document that `signed_header` signed; refuse other contents."""
+    kind, values = check_header(header), header.get("values")
+    if not isinstance(values, dict):
+        raise FormatError("the header has no 'values'")
+    document = Document(kind, arrays, values)
+    if header.get("digest") != _digest(document):
+        raise FormatError("it is damaged: its contents are not those that were written")
+    return document
+
+
+def _digest(document: Document) -> str:
+    """Of the kind and all fields but times."""
+    lasting = {
+        name: value
+        for name, value in document.values.items()
+        if name.rpartition(".")[2] != "seconds"
+    }
+    told = [document.kind.name, document.kind.schema, lasting]
+    return storage.digest_of(document.arrays, json.dumps(told, sort_keys=True))
+
+
+# -------------------------------------------------------------------------- from objects and back
+
+
+def encode(obj: Any) -> Document:
     """The document of an object."""
     kind = by_type(type(obj))
-    fields = {name: value for name, value in kind.encode(obj).items() if value is not None}
-    arrays = {name: np.asarray(fields[name]) for name in kind.arrays if name in fields}
-    values = {name: fields[name] for name in kind.values if name in fields}
-    return Document(kind.name, arrays, values)
+    arrays: Arrays = {}
+    values: dict[str, Any] = {}
+    for name, value in obj.to_fields().items():
+        if value is None:
+            continue
+        if name not in kind.fields:
+            raise TypeError(f"the kind {kind.name!r} knows no field {name!r}")
+        wanted = kind.fields[name]
+        if isinstance(wanted, tuple):
+            part = encode(value)
+            if part.kind.name not in wanted:
+                raise TypeError(f"field {name!r} of a {kind.name} is a {part.kind.name}")
+            arrays |= {f"{name}.{inner}": array for inner, array in part.arrays.items()}
+            values |= {f"{name}.{inner}": plain for inner, plain in part.values.items()}
+            values[f"{name}_kind"] = part.kind.name
+        elif is_array(kind, name):
+            arrays[name] = np.asarray(value)
+        else:
+            plain = value.item() if isinstance(value, np.generic) else value
+            plain = list(plain) if isinstance(plain, tuple) else plain
+            values[name] = _CHECKS[wanted](plain, name)
+    return Document(kind, arrays, values)
 
 
 def decode(document: Document) -> Any:
-    """The object of a document, after a check of its fields against the kind's schema."""
-    kind = by_name(document.kind)
-    fields = {**document.arrays, **document.values}
-    known = {*kind.arrays, *kind.values}
-    for name in fields:
-        if name not in known:
-            raise FormatError(f"unknown field {name!r} in a {kind.name}")
-    for name in sorted(known - kind.optional - set(fields)):
-        raise FormatError(f"field {name!r} is missing")
-    for name, array in document.arrays.items():
-        _check_array(name, array, kind.arrays.get(name))
-    for name, value in document.values.items():
-        _check_value(name, value, kind.values.get(name))
-    return kind.decode(fields)
+    """The object of a document, after a check of every field."""
+    kind = document.kind
+    left: dict[str, Any] = {**document.values, **document.arrays}
+    if len(left) < len(document.values) + len(document.arrays):
+        raise FormatError("a field is both an array and a plain value")
+    fields: dict[str, Any] = {}
+    for name, wanted in kind.fields.items():
+        if isinstance(wanted, tuple):
+            if f"{name}_kind" in left:
+                fields[name] = _part(left, name, wanted)
+        elif name in left:
+            fields[name] = _CHECKS[wanted](left.pop(name), name)
+        if name not in fields and name not in kind.optional:
+            raise FormatError(f"field {name!r} is missing")
+    for name in sorted(left):
+        raise FormatError(f"unknown field {name!r} (kind {kind.name!r})")
+    return kind.owner().from_fields(fields)
 
 
-def _check_array(name: str, array: NDArray[Any], declared: str | None) -> None:
-    allowed = {"float": "fiu", "integer": "iu"}.get(declared or "", "")
-    if array.dtype.kind not in allowed and array.size:
-        wanted = f"an array of {declared}s" if declared else "not an array"
-        raise FormatError(f"field {name!r} must be {wanted}, got dtype {array.dtype}")
+def _part(left: dict[str, Any], name: str, allowed: tuple[str, ...]) -> Any:
+    """The object in the field `name`, whose fields are taken out of `left`."""
+    kind = by_name(left.pop(f"{name}_kind"))
+    if kind.name not in allowed:
+        raise FormatError(f"field '{name}_kind' is {kind.name!r}, not {' or '.join(allowed)}")
+    prefix = f"{name}."
+    own = {key: left.pop(key) for key in list(left) if key.startswith(prefix)}
+    inner = {key.removeprefix(prefix): value for key, value in own.items()}
+    arrays = {key: value for key, value in inner.items() if isinstance(value, np.ndarray)}
+    values = {key: value for key, value in inner.items() if key not in arrays}
+    return decode(Document(kind, arrays, values))
 
 
-def _check_value(name: str, value: object, declared: type | None) -> None:
-    fits = declared is not None and isinstance(
-        value, (int, float) if declared is float else declared
-    )
-    if isinstance(value, bool) and declared is not bool:
-        fits = False
-    if fits and declared is list:
-        fits = all(isinstance(item, str) for item in value)  # type: ignore[attr-defined]
-    if not fits:
-        wanted = (
-            "a list of strings"
-            if declared is list
-            else declared.__name__
-            if declared
-            else "an array"
-        )
-        raise FormatError(f"field {name!r} must be {wanted}, got {type(value).__name__}")
+def _array(value: Any, name: str, *, holds: str, dtypes: str) -> NDArray[Any]:
+    if not isinstance(value, np.ndarray) or (value.dtype.kind not in dtypes and value.size):
+        got = f"dtype {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise FormatError(f"field {name!r} must be an array of {holds}, got {got}")
+    return value
+
+
+def _list(value: Any, name: str, *, holds: str, check: Callable[[Any, str], Any]) -> list[Any]:
+    try:
+        if isinstance(value, list):
+            return [check(item, name) for item in value]
+    except FormatError:
+        pass
+    raise FormatError(f"field {name!r} must be a list of {holds}, got {value!r:.60}")
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FormatError(f"field {name!r} must be an object, got {type(value).__name__}")
+    return value
+
+
+_any_number = partial(storage.as_number, finite=False)
+
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "array of floats": partial(_array, holds="floats", dtypes="fiu"),
+    "array of integers": partial(_array, holds="integers", dtypes="iu"),
+    "array of flags": partial(_array, holds="flags", dtypes="b"),
+    "integer": storage.as_integer,
+    "number": storage.as_number,
+    "number or NaN": _any_number,
+    "seconds": lambda value, _: storage.as_seconds(value),
+    "flag": storage.as_flag,
+    "text": storage.as_text,
+    "object": _object,
+    "list of integers": partial(_list, holds="integers", check=storage.as_integer),
+    "list of numbers": partial(_list, holds="numbers", check=_any_number),
+    "list of texts": partial(_list, holds="texts", check=storage.as_text),
+}
+
+# ----------------------------------------------------------------------------------- the registry
+
+
+def _fit() -> type:
+    from latentmdp.fit import Fit
+
+    return Fit
+
+
+def _context_selection() -> type:
+    from latentmdp.fit import ContextSelection
+
+    return ContextSelection
+
+
+def _planning() -> ModuleType:
+    from latentmdp import planning
+
+    return planning
+
+
+def _spectral() -> ModuleType:
+    from latentmdp import spectral
+
+    return spectral
+
+
+def _deterministic() -> ModuleType:
+    from latentmdp import deterministic
+
+    return deterministic
+
+
+def _offline() -> ModuleType:
+    from latentmdp import offline
+
+    return offline
+
+
+def _online() -> ModuleType:
+    from latentmdp import online
+
+    return online
+
+
+def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
+    return dict.fromkeys(names, wanted)
+
+
+_FLOATS: FieldType = "array of floats"
+_INTEGERS: FieldType = "array of integers"
+_MODEL: FieldType = ("model",)
+_POLICY: FieldType = ("alpha-vector-policy", "markov-policy", "uniform-policy")
+
+_LABELS = ("context_names", "state_names", "action_names")
+_HIDDEN = ("bonus", "initial_bonus")
+
+for _kind in (
+    Kind(
+        "model",
+        "LatentMDP",
+        lambda: LatentMDP,
+        {
+            "horizon": "integer",
+            "discount": "number",
+            "allow_unvisited": "flag",
+            **_each("list of texts", *_LABELS),
+            **_each(_FLOATS, "transitions", "reward_probs", "reward_values"),
+            **_each(_FLOATS, "initial", "weights", *_HIDDEN),
+        },
+        optional=frozenset({*_LABELS, *_HIDDEN}),
+        suffixes=(".npz", ".json", ".pomdp", ".pomdpx"),
+    ),
+    Kind(
+        "trajectories",
+        "Trajectories",
+        lambda: Trajectories,
+        {
+            **_each(_INTEGERS, "states", "actions", "rewards", "offsets", "contexts", "counts"),
+            "reward_values": _FLOATS,
+            **_each("integer", "n_states", "n_actions"),
+        },
+        optional=frozenset({"contexts", "counts", "reward_values"}),
+        suffixes=(".npz", ".parquet"),
+    ),
+    Kind("uniform-policy", "UniformPolicy", lambda: UniformPolicy, {}),
+    Kind(
+        "markov-policy",
+        "MarkovPolicy",
+        lambda: MarkovPolicy,
+        {"actions": _INTEGERS, "probabilities": _FLOATS},
+        optional=frozenset({"actions", "probabilities"}),
+    ),
+    Kind(
+        "alpha-vector-policy",
+        "AlphaVectorPolicy",
+        lambda: AlphaVectorPolicy,
+        {
+            "vectors": _FLOATS,
+            **_each(_INTEGERS, "actions", "offsets"),
+            "model": _MODEL,
+            "smoothing": "number",
+        },
+    ),
+    Kind(
+        "plan",
+        "Plan",
+        lambda: _planning().Plan,
+        {
+            "policy": _POLICY,
+            **_each("number or NaN", "lower", "upper"),
+            "converged": "flag",
+            "n_iter": "integer",
+            "seconds": "seconds",
+            "history": _FLOATS,
+            "guarantee": "list of numbers",
+            "message": "text",
+        },
+        optional=frozenset({"lower", "upper", "guarantee"}),
+    ),
+    Kind(
+        "fit",
+        "Fit",
+        _fit,
+        {
+            "model": _MODEL,
+            **_each(_FLOATS, "responsibilities", "history"),
+            "log_likelihood": "number or NaN",
+            "converged": "flag",
+            **_each("integer", "n_iter", "n_parameters"),
+            **_each("number", "pseudo_counts", "reward_pseudo_counts"),
+            "selection": ("context-selection",),
+            "seconds": "seconds",
+        },
+        optional=frozenset({"selection"}),
+    ),
+    Kind(
+        "context-selection",
+        "ContextSelection",
+        _context_selection,
+        {
+            "n_contexts": "integer",
+            "candidates": "list of integers",
+            **_each(_FLOATS, "log_likelihood", "bic", "icl", "held_out_gain", "held_out_error"),
+            "n_parameters": _INTEGERS,
+            "eigenvalues": _FLOATS,
+            "noise_edge": "number",
+            "votes": "object",
+            "statement": "text",
+        },
+    ),
+    Kind(
+        "psr",
+        "PSR",
+        lambda: _spectral().PSR,
+        {
+            **_each(_FLOATS, "operators", "normalisers", "starts", "homes", "pooled"),
+            **_each(_FLOATS, "singular_values", "reward_values"),
+            "visited": "array of flags",
+            "safeguards": "flag",
+        },
+        optional=frozenset({"reward_values"}),
+    ),
+    Kind(
+        "graph",
+        "Graph",
+        lambda: _deterministic().Graph,
+        {
+            **_each(_INTEGERS, "node_states", "node_levels", "observations"),
+            **_each(_INTEGERS, "observation_offsets", "edges", "edge_visits", "start_nodes"),
+            **_each(_FLOATS, "edge_shares", "start_probabilities", "reward_values"),
+            **_each("integer", "n_actions", "horizon"),
+            "discount": "number",
+        },
+    ),
+    Kind(
+        "graph-policy",
+        "GraphPolicy",
+        lambda: _deterministic().GraphPolicy,
+        {"graph": ("graph",), "actions": _INTEGERS},
+    ),
+    Kind(
+        "exploration",
+        "Exploration",
+        lambda: _deterministic().Exploration,
+        {
+            "policy": ("graph-policy",),
+            **_each("number", "value", "stderr", "failure_probability"),
+            "bound": "number or NaN",
+            "exact": "flag",
+            **_each("integer", "episodes", "n_contexts", "horizon", "repeats", "restarts"),
+        },
+    ),
+    Kind(
+        "solved",
+        "Solved",
+        lambda: _offline().Solved,
+        {
+            "plan": ("plan",),
+            "fit": ("fit",),
+            "value": "list of numbers",
+            **_each("number or NaN", "optimism_bias", "unsupported"),
+            **_each("number or NaN", "logged_mean", "logged_stderr", "model_first_steps"),
+            "effective_size": _FLOATS,
+            "final_states": "list of integers",
+            "warnings": "list of texts",
+            "settings": "object",
+            "seconds": "seconds",
+        },
+    ),
+    Kind(
+        "run",
+        "Run",
+        lambda: _online().Run,
+        {
+            **_each(_FLOATS, "returns", "beliefs", "curve_errors", "phases"),
+            **_each(_INTEGERS, "contexts", "curve_episodes"),
+            **_each(_FLOATS, "count_transitions", "count_rewards", "count_initial"),
+            "model": _MODEL,
+            "policy": _POLICY,
+            **_each("object", "space", "settings"),
+            "optimistic_value": "number or NaN",
+            "plan": ("plan",),
+            "fit": ("fit",),
+            "logs": ("trajectories",),
+            "seconds": "seconds",
+        },
+        optional=frozenset(
+            {"count_transitions", "count_rewards", "count_initial", "policy", "plan", "fit", "logs"}
+        ),
+        suffixes=(".parquet", ".npz"),
+        columns={"returns": "return", "beliefs": "belief", "contexts": "context"},
+    ),
+):
+    register(_kind)

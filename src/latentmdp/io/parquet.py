@@ -1,4 +1,6 @@
-"""The .parquet format of logs: a long table with one row per step.
+"""The .parquet format of logs and runs: tables that any tool can read.
+
+Logs are a long table with one row per step:
 
 | column       | type              | meaning                                                     |
 |--------------|-------------------|-------------------------------------------------------------|
@@ -15,11 +17,17 @@ The file's metadata hold, under the key `latentmdp`, a JSON object with the sche
 `n_states`, `n_actions` and `reward_values`. A file from elsewhere needs only the first six
 columns: rows in any order, other columns ignored, sizes then taken from the data. An episode of no
 steps has no row and is refused; the .npz format holds it.
+
+Other kinds that have columns (`Kind.columns`), such as runs, are a table with one row per episode:
+`episode`, and each of these arrays. Everything else lies in the metadata: under `latentmdp` the
+header that an .npz file has, with the type and shape of each other array in `arrays`, and the bytes
+of the array NAME under `latentmdp.array.NAME`. Reading gives back every array bit for bit.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -27,11 +35,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from latentmdp._util import limits
+from latentmdp._util import storage
+from latentmdp._util.arrays import Arrays
 from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.io import kinds
-from latentmdp.io.json import parse
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["check_table", "read", "write"]
@@ -40,35 +48,16 @@ KEY = b"latentmdp"
 MAX_COLUMNS = 10_000
 BYTES_PER_VALUE = 8
 
-_TYPES = {
-    "episode": pa.int64(),
-    "t": pa.int32(),
-    "state": pa.int32(),
-    "action": pa.int32(),
-    "next_state": pa.int32(),
-    "context": pa.int32(),
-    "count": pa.int64(),
-}
 
-
-def write(stream: BinaryIO, logs: Trajectories) -> None:
-    """Write logs; episodes of no steps are refused."""
-    try:
-        columns = logs.to_table()
-    except TrajectoryError as error:
-        raise FormatError(str(error)) from None
-    values = logs.reward_values
-    types = {**_TYPES, "reward": pa.int32() if values is None else pa.float64()}
-    table = pa.table({name: pa.array(c, type=types[name]) for name, c in columns.items()})
-    header = {
-        **kinds.header_of(kinds.by_name("trajectories")),
-        "n_states": logs.n_states,
-        "n_actions": logs.n_actions,
-        "reward_values": None if values is None else values.tolist(),
-    }
-    small = table.num_rows * table.num_columns * BYTES_PER_VALUE < limits.ALWAYS
+def write(stream: BinaryIO, obj: Any) -> None:
+    """Write logs, or an object whose kind has columns."""
+    if isinstance(obj, Trajectories):
+        table, metadata = _log_table(obj)
+    else:
+        table, metadata = _episode_table(kinds.encode(obj))
+    small = table.num_rows * table.num_columns * BYTES_PER_VALUE < storage.ALWAYS
     pq.write_table(
-        table.replace_schema_metadata({KEY: json.dumps(header).encode()}),
+        table.replace_schema_metadata(metadata),
         stream,
         compression="zstd" if small else "none",
         use_dictionary=small,
@@ -76,51 +65,47 @@ def write(stream: BinaryIO, logs: Trajectories) -> None:
     )
 
 
-def read(stream: BinaryIO) -> Trajectories:
-    """Read what `write` wrote, or a foreign table with the same columns."""
-    size = limits.file_size(stream)
-    file = pq.ParquetFile(stream, page_checksum_verification=True, read_dictionary=["episode"])
-    schema = file.schema_arrow
-    if len(schema.names) > MAX_COLUMNS:
-        raise FormatError(f"has {len(schema.names)} columns, at most {MAX_COLUMNS} are expected")
-    names = [name for name in (*REQUIRED, *OPTIONAL) if name in schema.names]
-    sizes = _sizes(schema.metadata or {})
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
-        raise FormatError(f"has no column {missing[0]!r}; logs need {', '.join(REQUIRED)}")
-    check_table(file, names, size)
-    table = file.read(columns=names)
-    return Trajectories(
-        **columns_to_fields({name: _column(name, table[name]) for name in names}, **sizes)
+def read(stream: BinaryIO) -> Any:
+    """Read what `write` wrote, or a foreign table with the columns of logs."""
+    size = storage.file_size(stream)
+    file = pq.ParquetFile(
+        stream,
+        page_checksum_verification=True,
+        read_dictionary=["episode"],
+        # No text or list in the metadata is longer than the file.
+        thrift_string_size_limit=min(size, 2**31 - 1),
+        thrift_container_size_limit=min(size, 2**31 - 1),
     )
+    names = file.schema_arrow.names
+    if len(names) > MAX_COLUMNS:
+        raise FormatError(f"has {len(names)} columns, at most {MAX_COLUMNS} are expected")
+    metadata = file.schema_arrow.metadata or {}
+    if KEY not in metadata:
+        return _logs(file, size, {})
+    header = storage.parse(metadata[KEY].decode("utf-8"), finite=False)
+    kind = kinds.check_header(header)
+    if kind.name == "trajectories":
+        return _logs(file, size, _sizes(header))
+    if not kind.columns:
+        raise FormatError(f"holds a {kind.name}, not logs or a run")
+    columns = _columns(file, size, list(kind.columns.values()))
+    arrays = {field: columns[name] for field, name in kind.columns.items()}
+    arrays |= _metadata_arrays(header.get("arrays"), metadata)
+    return kinds.decode(kinds.document_of(header, arrays))
 
 
 def check_table(file: pq.ParquetFile, names: list[str], size: int) -> None:
     """Refuse a file of `size` bytes whose pages or columns ask for more than it may."""
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     pages = sum(group.total_byte_size for group in groups)
-    limits.check_memory(max(pages, file.metadata.num_rows * len(names) * BYTES_PER_VALUE), size)
+    storage.check_memory(max(pages, file.metadata.num_rows * len(names) * BYTES_PER_VALUE), size)
 
 
-def _sizes(metadata: dict[bytes, bytes]) -> dict[str, Any]:
-    """Sizes from our metadata; a foreign file has none and is taken as it is."""
-    if KEY not in metadata:
-        return {}
-    header = parse(metadata[KEY].decode("utf-8"))
-    if isinstance(header, dict) and header.get("kind") == "run":
-        raise FormatError("holds a run of a learner: read it with latentmdp.online.Run.load")
-    if kinds.check_header(header).name != "trajectories":
-        raise FormatError(f"holds a {header['kind']}, not logs")
-    for name in ("n_states", "n_actions", "reward_values"):
-        if name not in header:
-            raise FormatError(f"the metadata lack {name!r}")
-    values = header["reward_values"]
-    return {
-        "n_states": header["n_states"],
-        "n_actions": header["n_actions"],
-        "reward_values": values,
-        "rewards_are_indices": values is None,
-    }
+def _columns(file: pq.ParquetFile, size: int, names: list[str]) -> Arrays:
+    """Columns by name, once it is sure that they fit into memory."""
+    check_table(file, names, size)
+    table = file.read(columns=names)
+    return {name: _column(name, table[name]) for name in names}
 
 
 def _column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
@@ -145,3 +130,93 @@ def _labels(name: str, column: pa.DictionaryArray) -> NDArray[Any]:
     labels[:] = column.dictionary.to_pylist()
     rows: NDArray[Any] = labels[column.indices.to_numpy()]
     return rows
+
+
+# ------------------------------------------------------------------------------------------- logs
+
+_TYPES = {
+    "episode": pa.int64(),
+    "t": pa.int32(),
+    "state": pa.int32(),
+    "action": pa.int32(),
+    "next_state": pa.int32(),
+    "context": pa.int32(),
+    "count": pa.int64(),
+}
+
+
+def _log_table(logs: Trajectories) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """The long table of logs and its metadata; episodes of no steps are refused."""
+    try:
+        columns = logs.to_table()
+    except TrajectoryError as error:
+        raise FormatError(str(error)) from None
+    values = logs.reward_values
+    types = {**_TYPES, "reward": pa.int32() if values is None else pa.float64()}
+    header = {
+        **kinds.header_of(kinds.by_type(type(logs))),
+        "n_states": logs.n_states,
+        "n_actions": logs.n_actions,
+        "reward_values": None if values is None else values.tolist(),
+    }
+    table = pa.table({name: pa.array(c, type=types[name]) for name, c in columns.items()})
+    return table, {KEY: json.dumps(header).encode()}
+
+
+def _logs(file: pq.ParquetFile, size: int, sizes: dict[str, Any]) -> Trajectories:
+    names = [name for name in (*REQUIRED, *OPTIONAL) if name in file.schema_arrow.names]
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise FormatError(f"has no column {missing[0]!r}; logs need {', '.join(REQUIRED)}")
+    return Trajectories(**columns_to_fields(_columns(file, size, names), **sizes))
+
+
+def _sizes(header: dict[str, Any]) -> dict[str, Any]:
+    """Sizes from our metadata; a foreign file has none and is taken as it is."""
+    for name in ("n_states", "n_actions", "reward_values"):
+        if name not in header:
+            raise FormatError(f"the metadata lack {name!r}")
+    values = header["reward_values"]
+    return {
+        "n_states": header["n_states"],
+        "n_actions": header["n_actions"],
+        "reward_values": values,
+        "rewards_are_indices": values is None,
+    }
+
+
+# --------------------------------------------------------------------------- one row per episode
+
+
+def _episode_table(document: kinds.Document) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """A table of the kind's columns, and metadata with everything else."""
+    columns = document.kind.columns
+    others = {name: a for name, a in document.arrays.items() if name not in columns}
+    layouts = {name: [a.dtype.str, list(a.shape)] for name, a in others.items()}
+    header = {**kinds.signed_header(document), "arrays": layouts}
+    metadata = {KEY: json.dumps(header).encode()}
+    for name, array in others.items():
+        metadata[_key(name)] = np.ascontiguousarray(array).tobytes()
+    first = document.arrays[next(iter(columns))]
+    table = {"episode": pa.array(np.arange(first.size))}
+    for name, column in columns.items():
+        table[column] = pa.array(document.arrays[name], from_pandas=False)
+    return pa.table(table), metadata
+
+
+def _metadata_arrays(layouts: Any, metadata: dict[bytes, bytes]) -> Arrays:
+    if not isinstance(layouts, dict):
+        raise FormatError("the metadata lack 'arrays'")
+    found = {}
+    for name, (dtype, shape) in layouts.items():
+        data, kind = metadata[_key(name)], np.dtype(storage.as_text(dtype, name))
+        sizes = [storage.as_integer(size, name) for size in shape]
+        fits = min(sizes, default=0) >= 0 and math.prod(sizes) * kind.itemsize == len(data)
+        if kind.kind not in "biuf" or not fits:
+            raise FormatError(f"array {name!r} is not {dtype} of shape {shape}")
+        found[name] = np.frombuffer(data, dtype=kind).reshape(sizes)
+    return found
+
+
+def _key(name: str) -> bytes:
+    return KEY + b".array." + name.encode()

@@ -16,7 +16,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from latentmdp.io.export import Comments, SolverForm, number, read_model, solver_form, write_model
+from latentmdp.io.solver_files import (
+    Comments,
+    SolverForm,
+    number,
+    read_model,
+    solver_form,
+    write_model,
+)
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]

@@ -15,7 +15,14 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
-from latentmdp.io.export import Comments, SolverForm, number, read_model, solver_form, write_model
+from latentmdp.io.solver_files import (
+    Comments,
+    SolverForm,
+    number,
+    read_model,
+    solver_form,
+    write_model,
+)
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]

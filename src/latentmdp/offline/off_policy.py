@@ -18,12 +18,13 @@ large enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._util.arrays import Flags, Floats, normalised
+from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
 from latentmdp.trajectories import Trajectories, cell_counts
@@ -51,7 +52,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LoggedEstimate:
+class LoggedEstimate(Result):
     """Importance sampling over the first `steps` steps of the logs.
 
     Attributes
@@ -71,15 +72,6 @@ class LoggedEstimate:
 
     def __repr__(self) -> str:
         return f"LoggedEstimate({self.mean:.4g} ± {self.stderr:.2g} over {self.steps} steps)"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LoggedEstimate):
-            return NotImplemented
-        names = [field.name for field in fields(self)]
-        return all(
-            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
-            for name in names
-        )
 
 
 def behaviour_policy(logs: Trajectories) -> Floats:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -24,8 +24,9 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats
-from latentmdp._util.display import html_table
+from latentmdp._util.fields import float_field
 from latentmdp._util.random import RNGLike, as_generator, philox_key
+from latentmdp._util.results import Result
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import continued, final_states, forbidding, initialize, tried_pairs
 from latentmdp.fit import Fit
@@ -39,7 +40,7 @@ from latentmdp.offline.off_policy import (
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
 from latentmdp.offline.warnings import hardly_seen, logs_warnings, value_warnings
 from latentmdp.planning import QMDP, Plan, Planner
-from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy, UniformPolicy
+from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.theory.occupancy import occupancy
@@ -87,7 +88,7 @@ class SolveSettings(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class Solved(Result):
     """The result of `solve`. Two are equal if all but the time they took is equal.
 
     Attributes
@@ -137,18 +138,46 @@ class Solved:
         """The assumptions of the theory, measured on the fitted model."""
         return diagnose(self.model)
 
-    def __eq__(self, other: object) -> bool:
-        return _same(self, other) if isinstance(other, Solved) else NotImplemented
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
+        names = ("plan", "fit", "optimism_bias", "model_first_steps", "unsupported", "seconds")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "value": list(self.value),
+            "logged_mean": self.logged.mean,
+            "logged_stderr": self.logged.stderr,
+            "effective_size": self.logged.effective_size,
+            "final_states": list(self.final_states),
+            "warnings": list(self.warnings),
+            "settings": self.settings,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The outcome with these fields."""
+        effective = float_field(fields, "effective_size", None)
+        names = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
+        return cls(
+            policy=fields["plan"].policy,
+            plan=fields["plan"],
+            model=fields["fit"].model,
+            fit=fields["fit"],
+            value=Interval(*fields["value"]),
+            logged=LoggedEstimate(
+                fields["logged_mean"], fields["logged_stderr"], effective.size, effective
+            ),
+            final_states=tuple(fields["final_states"]),
+            warnings=tuple(fields["warnings"]),
+            **{name: fields[name] for name in names},
+        )
 
     def __repr__(self) -> str:
         number = len(self.warnings)
         said = f", {number} warning{'s' if number > 1 else ''}" if number else ""
         return f"Solved({self.model.n_contexts} contexts, {self.value} per episode{said})"
 
-    def _repr_html_(self) -> str:
-        return html_table("Policy from logs", self._facts())
-
-    def _facts(self) -> Iterator[tuple[str, str]]:
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """What a reader wants to know first, by name."""
         first = f"first {self.logged.steps} steps"
         yield "contexts", str(self.model.n_contexts)
         yield "value per episode", str(self.value)
@@ -328,33 +357,3 @@ def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:
             f"behaviour[{state}, {action}] is 0, but action {action} is logged in state {state}"
         )
     return rows
-
-
-_PARTS = {
-    AlphaVectorPolicy: ("vectors", "actions", "offsets", "model", "smoothing"),
-    MarkovPolicy: ("actions", "probabilities"),
-    UniformPolicy: (),
-}
-"""What makes up a policy."""
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Whether two values are equal by content; NaN equals NaN, and the time taken is left out."""
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, Plan):
-        first, second = _timeless(first), _timeless(second)
-    if is_dataclass(first):
-        names = [part.name for part in fields(first) if part.compare and part.name != "seconds"]
-    elif type(first) in _PARTS:
-        names = [*_PARTS[type(first)]]
-    elif isinstance(first, float):
-        return first == second or (np.isnan(first) and np.isnan(second))
-    else:
-        return arrays.same(first, second)
-    return all(_same(getattr(first, name), getattr(second, name)) for name in names)
-
-
-def _timeless(plan: Plan) -> Plan:
-    """The plan without the times at which its bounds were reached."""
-    return replace(plan, history=tuple((0.0, low, high) for _, low, high in plan.history))

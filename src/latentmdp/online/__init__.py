@@ -1,6 +1,6 @@
 """Learning by acting: L-UCRL, `learn` and baselines over one loop of episodes."""
 
-from latentmdp._util.storage import CheckpointError
+from latentmdp._util.checkpoint import CheckpointError
 from latentmdp.online.base import Learner
 from latentmdp.online.bonus import Bonus
 from latentmdp.online.empirical_model import Counts

@@ -26,14 +26,9 @@ from scipy.optimize import linear_sum_assignment
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays, Floats, Integers
+from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp._util.random import RNGLike, given_seed, philox_key
-from latentmdp._util.storage import (
-    one_writer,
-    read_checkpoint,
-    require_writable,
-    whole,
-    write_checkpoint,
-)
+from latentmdp._util.storage import one_writer, require_writable
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.run import Curve, Run
 from latentmdp.policies import HistoryPolicy, Policy, Sized

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -11,6 +12,7 @@ import numpy as np
 from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.results import Result
 from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
@@ -70,7 +72,7 @@ class Regret:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Run(Result):
     """The record of a run, and what came of it.
 
     Every learner fills the first part; what it does not have is None or empty in the second.
@@ -189,9 +191,9 @@ class Run:
         )
         own_plan = self.plan is not None and self.plan.policy is self.policy
         return {
-            "return": self.returns,
-            "belief": self.beliefs,
-            "context": self.contexts,
+            "returns": self.returns,
+            "beliefs": self.beliefs,
+            "contexts": self.contexts,
             "curve_episodes": self.error_curve.episodes,
             "curve_errors": self.error_curve.values,
             "model": self.model,
@@ -222,13 +224,13 @@ class Run:
         if phases.ndim != 2 or phases.shape[1] != len(Phase._fields):
             raise FormatError(f"'phases' has shape {phases.shape}")
         curve = Curve(fields["curve_episodes"], fields["curve_errors"])
-        lengths = {fields[name].shape for name in ("return", "belief", "context")}
+        lengths = {fields[name].shape for name in ("returns", "beliefs", "contexts")}
         if len(lengths) > 1 or curve.episodes.shape != curve.values.shape:
             raise FormatError("columns of a run differ in length")
         return cls(
-            returns=fields["return"],
-            beliefs=fields["belief"],
-            contexts=fields["context"],
+            returns=fields["returns"],
+            beliefs=fields["beliefs"],
+            contexts=fields["contexts"],
             error_curve=curve,
             model=fields["model"],
             policy=policy,
@@ -242,6 +244,16 @@ class Run:
             logs=fields.get("logs"),
             seconds=float(fields["seconds"]),
         )
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """What a reader wants to know first, by name."""
+        yield "learner", self.settings.get("learner")
+        yield "episodes", f"{self.n_episodes:,}"
+        yield "return in the last tenth", f"{self.trailing_return():.4g}"
+        yield "contexts", self.model.n_contexts
+        if self.plan is not None:
+            yield "value in the model", f"{self.plan.lower:.4g} to {self.plan.upper:.4g}"
+        yield "seconds", f"{self.seconds:.3g}"
 
     def __repr__(self) -> str:
         return (

@@ -1,8 +1,11 @@
 """What every planner shares: the interface and the result."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
+import numpy as np
+
+from latentmdp._util.fields import float_field
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
 
@@ -52,6 +55,30 @@ class Plan:
         if difference <= 0.0:
             return 0.0
         return difference / abs(self.lower) if self.lower != 0.0 else float("inf")
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every field by name, None where it is not given."""
+        names = ("policy", "lower", "upper", "converged", "n_iter", "seconds", "message")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "history": np.array(self.history, dtype=np.float64).reshape(-1, 3),
+            "guarantee": None if self.guarantee is None else list(self.guarantee),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The plan with these fields; raises where they do not fit."""
+        history = float_field(fields, "history", None, 3, finite=False)
+        guarantee = fields.get("guarantee")
+        if guarantee is not None and len(guarantee) != 2:
+            raise ValueError(f"guarantee must be two numbers, got {guarantee}")
+        return cls(
+            **{
+                **fields,
+                "history": tuple((t, low, high) for t, low, high in history.tolist()),
+                "guarantee": None if guarantee is None else (guarantee[0], guarantee[1]),
+            }
+        )
 
 
 @runtime_checkable

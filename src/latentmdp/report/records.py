@@ -58,17 +58,12 @@ class Record:
 
 
 def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentMDP:
-    """A run (.parquet of `Run.save`, .npz of `Learned.save`), what `solve` found, or a model.
-
-    A folder is that of an experiment.
-    """
+    """A run, an outcome of `learn` or `solve` or a model in a file, or an experiment's folder."""
     source = Path(path)
     if source.is_dir():
         return read_experiment(source)
-    if source.suffix.lower() == ".parquet":
-        return record_of(source.stem, Run.load(source))
     found = io.load(source)
-    if isinstance(found, Learned):
+    if isinstance(found, Run | Learned):
         return record_of(source.stem, found)
     if isinstance(found, LatentMDP | Solved):
         return found

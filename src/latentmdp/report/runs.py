@@ -32,9 +32,9 @@ def write_report(
     Parameters
     ----------
     paths
-        Runs (.parquet of `Run.save`, .npz of `Learned.save`), saved outcomes of
-        `solve`, folders that `reproduce` wrote, and models, in any mixture. Runs that differ only
-        in their seed and world are drawn as one curve with its spread.
+        Runs, outcomes of `learn` and `solve` and models, as `lm.save` wrote them, and folders that
+        `reproduce` wrote, in any mixture. Runs that differ only in their seed and world are drawn
+        as one curve with its spread.
     out
         The HTML file.
     truth

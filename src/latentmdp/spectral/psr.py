@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from latentmdp._kernels.psr import BARE, filter_states, sequence_value
-from latentmdp._util.arrays import Flags, Floats, Indices, same_fields
+from latentmdp._util.arrays import Flags, Floats, Indices, frozen
+from latentmdp._util.fields import Fielded, float_field
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.policies import History
@@ -49,7 +50,7 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class PSR:
+class PSR(Fielded):
     """A PSR of a latent MDP; see the module's docstring for the formulas.
 
     Attributes
@@ -239,6 +240,35 @@ class PSR:
             np.ascontiguousarray(self.homes),
         )
 
+    def to_fields(self) -> dict[str, Any]:
+        """Every array and flag by name; the sizes are those of the operators."""
+        names = (name for name in self.__dataclass_fields__ if name != "sizes")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The PSR with these fields; raises where their shapes do not fit each other."""
+        S, A, _, Z, k, _ = float_field(fields, "operators", *[None] * 6).shape
+        values = fields.get("reward_values")
+        flags = np.asarray(fields["visited"])
+        if flags.shape != (S,) or flags.dtype != np.bool_:
+            raise ValueError(f"visited must be {S} flags, got {flags.dtype} of {flags.shape}")
+        singular_values = float_field(fields, "singular_values", S, None)
+        if not 1 <= k <= singular_values.shape[1]:
+            raise ValueError(f"rank {k} with {singular_values.shape[1]} singular values")
+        return cls(
+            sizes=(S, A, Z),
+            operators=float_field(fields, "operators", S, A, S, Z, k, k),
+            normalisers=float_field(fields, "normalisers", S, k),
+            starts=float_field(fields, "starts", S, k),
+            homes=float_field(fields, "homes", S, k),
+            pooled=float_field(fields, "pooled", S, A, S, Z),
+            singular_values=singular_values,
+            visited=frozen(flags.copy()),
+            safeguards=bool(fields["safeguards"]),
+            reward_values=None if values is None else float_field(fields, "reward_values", Z),
+        )
+
     def _as_distributions(self, values: Floats) -> Floats:
         """Rows clipped at zero and renormalised, with safeguards; hopeless rows become uniform."""
         if not self.safeguards:
@@ -262,9 +292,6 @@ class PSR:
         for a in actions:
             if not isinstance(a, int | np.integer) or not 0 <= a < self.sizes[1]:
                 raise ValueError(f"action must be an integer in [0, {self.sizes[1]}), got {a!r}")
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, PSR) else NotImplemented
 
     def __repr__(self) -> str:
         S, A, Z = self.sizes

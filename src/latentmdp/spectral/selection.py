@@ -22,7 +22,8 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import svds
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers, same_fields
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result
 from latentmdp.spectral.moments import Moments
 from latentmdp.spectral.population import PopulationMoments
 
@@ -35,7 +36,7 @@ full one grows with the cube of the side, and is several seconds here."""
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Result):
     """Tests and histories to use at each state.
 
     Attributes
@@ -57,9 +58,6 @@ class Selection:
         return np.divide(
             self.singular_values[:, 0], last, out=np.full(last.size, np.inf), where=last > 0.0
         )
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, Selection) else NotImplemented
 
     def __repr__(self) -> str:
         return (

@@ -18,8 +18,9 @@ from typing import TypedDict, Unpack, overload
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Flags, Floats, same_fields
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory import sample_size
@@ -54,7 +55,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(Result):
     """What the theory's assumptions amount to on a model and under a policy.
 
     Attributes
@@ -200,9 +201,6 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return self.table()
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, Diagnosis) else NotImplemented
 
     def __repr__(self) -> str:
         return (

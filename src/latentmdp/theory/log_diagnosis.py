@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers, normalised, same_fields
+from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.results import Result
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories, cell_counts
 
@@ -37,7 +38,7 @@ and one context too many misleads more than one too few."""
 
 
 @dataclass(frozen=True, eq=False)
-class LogDiagnosis:
+class LogDiagnosis(Result):
     """What can be said of logs.
 
     Attributes
@@ -112,9 +113,6 @@ class LogDiagnosis:
 
     def __str__(self) -> str:
         return self.table()
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, LogDiagnosis) else NotImplemented
 
     def __repr__(self) -> str:
         tried, pairs = int((self.visits > 0).sum()), self.visits.size

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers, same_fields
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.results import Result
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
@@ -136,7 +137,7 @@ def kl_rate(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> F
 
 
 @dataclass(frozen=True, eq=False)
-class WellSeparated:
+class WellSeparated(Result):
     """Condition 3, by Monte Carlo.
 
     Attributes
@@ -161,9 +162,6 @@ class WellSeparated:
     limit: float
     episodes: Integers
     holds: bool | None
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, WellSeparated) else NotImplemented
 
     def __repr__(self) -> str:
         return (

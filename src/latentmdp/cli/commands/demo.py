@@ -52,7 +52,7 @@ def command(
             write_story(out / PAGE, chapters)
         for chapter in chapters:
             for k, run in enumerate(chapter.runs):
-                run.save(out / f"{chapter.name}-{k}.npz")
+                options.save(run, out / f"{chapter.name}-{k}.npz")
         screen.result(page=str(out / PAGE), instances={c.name: _as_dict(c) for c in chapters})
         for c in chapters:
             screen.say(repr(c.model), c.name)

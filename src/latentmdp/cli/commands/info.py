@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import session
-from latentmdp.errors import FormatError
 
 if TYPE_CHECKING:
     from latentmdp.offline import Solved
@@ -33,7 +30,7 @@ def command(
     Example: `latentmdp info m.npz`
     """
     with session(as_json, quiet, debug) as screen:
-        found = _load(file)
+        found = lm.load(file)
         if isinstance(found, lm.LatentMDP):
             facts = _model_facts(found)
         elif isinstance(found, lm.Trajectories):
@@ -47,19 +44,6 @@ def command(
         for name in _RANGES & facts.keys():
             shown[name.replace("_", " ")] = " to ".join(map(_shown, facts[name]))
         screen.facts(str(file), shown)
-
-
-def _load(file: Path) -> Any:
-    """What the file holds; a run of `lucrl` is Parquet too, and not for `load`."""
-    try:
-        return lm.load(file)
-    except FormatError:
-        if file.suffix.lower() == ".parquet":
-            from latentmdp.online import Run
-
-            with suppress(FormatError):
-                return Run.load(file)
-        raise
 
 
 def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:

@@ -26,7 +26,9 @@ def command(
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Save to, and go on from, this .npz file.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Save the run (.parquet).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Save the run (.parquet or .npz).")
+    ] = None,
     seed: options.Seed = 0,
     config: Config = None,
     as_json: options.Json = False,
@@ -38,13 +40,15 @@ def command(
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
     """
     with session(as_json, quiet, debug) as screen:
+        from latentmdp.online import Run
+
+        options.check_target(Run, out)
         world = options.load_model(model)
         known = None if start is None else lm.load(start)
         learner = lm.LUCRL(contexts=contexts, start=known)
         screen.checkpoint = checkpoint
         run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
-        if out is not None:
-            run.save(out)
+        options.save(run, out)
         error = float(run.error_curve.values[-1])
         screen.result(
             model=str(model),

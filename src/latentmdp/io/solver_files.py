@@ -1,4 +1,4 @@
-"""Ways out to other POMDP solvers: what their files have in common.
+"""Latent MDPs as problems for other POMDP solvers: what the files of both formats share.
 
 A solver knows a discounted problem without end. There are two ways to put a latent MDP so:
 
@@ -16,20 +16,19 @@ what its comments say. A file by another program is refused too.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from latentmdp._util import storage
 from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
 from latentmdp.io import json
 from latentmdp.model import LatentMDP
 
-__all__ = ["Comments", "SolverForm", "export", "number", "read_model", "solver_form", "write_model"]
+__all__ = ["Comments", "SolverForm", "number", "read_model", "solver_form", "write_model"]
 
 
 _MARK = re.compile(
@@ -51,31 +50,6 @@ class SolverForm(NamedTuple):
 
     discount: float
     payoffs: Floats  # (H or 1, M, S, A)
-
-
-def export(model: LatentMDP, path: str | os.PathLike[str], *, discounted: bool = False) -> None:
-    """Write a model for another solver, as .pomdp or .pomdpx.
-
-    Parameters
-    ----------
-    discounted
-        Leave out the horizon: the solver sees the discounted problem without end. By default the
-        time is in the state, and the optimum of the file is V*, as with `save`.
-    """
-    from latentmdp._util.storage import atomic_write
-    from latentmdp.io import pomdp_file, pomdpx
-    from latentmdp.io.files import check_target
-
-    formats = {".pomdp": pomdp_file, ".pomdpx": pomdpx}
-    target = Path(path)
-    if target.suffix.lower() not in formats:
-        raise FormatError(f"{target}: export writes {' or '.join(formats)}, not {target.suffix!r}")
-    check_target(type(model), target)
-    with atomic_write(target) as stream:
-        try:
-            formats[target.suffix.lower()].write(stream, model, discounted=discounted)
-        except FormatError as error:
-            raise FormatError(f"{target}: {error}") from None
 
 
 def solver_form(model: LatentMDP, *, discounted: bool, delay: int) -> SolverForm:
@@ -107,7 +81,7 @@ def write_model(
     """Write the body of a file, after the model in comments."""
     data = "".join(body).encode("ascii")
     # XML knows no "--" in a comment; in JSON it can only be part of a string.
-    lines = json.to_bytes(model).replace(b"--", b"-\\u002d").splitlines()
+    lines = json.to_text(model).encode().replace(b"--", b"-\\u002d").splitlines()
     digest = hashlib.sha256(data).hexdigest()
     mark = f"latentmdp carries its model in the next {len(lines)} lines; sha256 {digest}"
     stream.write(comments.preamble)
@@ -123,7 +97,7 @@ def read_model(stream: BinaryIO, comments: Comments) -> Any:
     mark = _MARK.fullmatch(_comment(stream, comments, 200))
     if mark is None:
         raise FormatError(_FOREIGN)
-    text, room = [], json.MAX_BYTES
+    text, room = [], storage.MAX_TEXT
     for _ in range(int(mark[1])):
         text.append(_comment(stream, comments, room))
         room -= len(text[-1])
@@ -132,7 +106,7 @@ def read_model(stream: BinaryIO, comments: Comments) -> Any:
         digest.update(block)
     if digest.hexdigest().encode() != mark[2]:
         raise FormatError("changed or truncated since latentmdp wrote it: write it again")
-    model = json.from_bytes(b"\n".join(text))
+    model = json.from_text(b"\n".join(text).decode("utf-8"))
     if not isinstance(model, LatentMDP):
         raise FormatError(f"carries a {type(model).__name__}, not a model")
     return model
