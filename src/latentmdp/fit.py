@@ -108,7 +108,7 @@ class ContextSelection(Result):
     def from_fields(cls, found: Mapping[str, Any]) -> Self:
         """The object of these fields, checked."""
         candidates = tuple(_plain(M, "candidates", int) for M in found["candidates"])
-        evidence = {
+        evidence: dict[str, Any] = {
             name: _floats(found, name, (len(candidates),))
             for name in ("log_likelihood", "bic", "icl", "held_out_gain", "held_out_error")
         }

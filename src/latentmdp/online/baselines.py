@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from latentmdp._util.fields import Fielded
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, Learner
@@ -58,10 +59,9 @@ class FixedPolicy(Learner):
 
     def settings(self) -> dict[str, Any]:
         """See `Learner`."""
-        policy = self.policy
-        if isinstance(policy, Policy):
-            return {"policy": f"{policy!r} {policy.fingerprint()}"}
-        return {"policy": getattr(policy, "__qualname__", repr(policy))}
+        if isinstance(self.policy, Fielded):
+            return {"policy": f"{self.policy!r} {self.policy.fingerprint()}"}
+        return {"policy": getattr(self.policy, "__qualname__", repr(self.policy))}
 
 
 class _Following(CountingLearning[Trajectories]):
