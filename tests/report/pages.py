@@ -6,7 +6,7 @@ from pathlib import Path
 import latentmdp as lm
 from latentmdp.experiments import reproduce
 from latentmdp.offline import Solved
-from latentmdp.report.runs import write_report
+from latentmdp.report.report import write_report
 
 
 def small_world() -> lm.LatentMDP:
@@ -26,10 +26,10 @@ def write_small_report(folder: Path) -> Path:
     paths = [folder / "a.npz", folder / "b.npz", folder / "c.parquet", folder / "visitor.json"]
     for seed, path in enumerate(paths[:2]):
         planner = lm.HSVI(gap=0.05, time_limit=1.0)
-        lm.learn(world, 3, episodes=60, explore=30, rng=seed, planner=planner).save(path)
+        lm.save(lm.learn(world, 3, episodes=60, explore=30, rng=seed, planner=planner), path)
     lm.LUCRL().run(world, 40, rng=0).save(paths[2])
     lm.save(lm.make("visitor"), paths[3])
-    solve_small_world().save(folder / "solved.npz")
+    lm.save(solve_small_world(), folder / "solved.npz")
     experiments = [
         reproduce(name, quick=True, seeds=2, jobs=1, out=folder).folder
         for name in ("fig1a", "lower_bound")

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import latentmdp as lm
 from latentmdp.cli.app import app
 from latentmdp.experiments import read_experiment, reproduce
-from latentmdp.experiments.fig1a.settings import ARMS
-from latentmdp.report.experiments import experiment_section, settings_table, timing_table
-from latentmdp.report.runs import write_report
+from latentmdp.experiments.fig1a import ARMS
+from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
+from latentmdp.report.report import write_report
 from latentmdp.report.solved import solved_section
 
 
@@ -63,7 +63,7 @@ def test_curves_are_means_over_instances_with_their_spread(out):
 
 def test_settings_and_time(found):
     experiment = read_experiment(found.folder)
-    rows = dict(settings_table("e", experiment).rows)
+    rows = dict(experiment_settings("e", experiment).rows)
     assert rows["runs"] == str(len(experiment.runs))
     assert rows["seed"] == "0, 1"
     (row,) = timing_table({"e": experiment}).rows
@@ -108,7 +108,7 @@ def test_everything_at_once_is_on_one_page(out, solved, tmp_path):
     folders = [
         reproduce(n, quick=True, seeds=2, jobs=1, out=out).folder for n in ("fig1a", "fig1b")
     ]
-    solved.save(tmp_path / "solved.npz")
+    lm.save(solved, tmp_path / "solved.npz")
     lm.LUCRL().run(small_world(), 20, rng=0).save(tmp_path / "run.parquet")
     lm.save(small_world(), tmp_path / "model.json")
     names = [str(tmp_path / name) for name in ("solved.npz", "run.parquet", "model.json")]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["atomic_write"]
+__all__ = ["atomic_write", "require_writable"]
 
 
 @contextmanager
@@ -50,3 +52,27 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise unless a file can be written at `path`: before long work, not after.
+
+    Raises
+    ------
+    OSError
+        If `path` is a folder, its folder is missing, or no file can be made there.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", os.fspath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(Path(path).parent))
+    try:
+        handle, probe = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"
+        )
+    except OSError as error:
+        error.filename = os.fspath(path)  # the name the caller knows
+        raise
+    os.close(handle)
+    os.unlink(probe)
