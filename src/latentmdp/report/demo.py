@@ -344,8 +344,8 @@ def _inferring(d: Demonstration, name: str) -> Section:
         Picture(
             "Belief in the true context",
             growth_figure(d.growth),
-            f"Mean over {_BELIEF_EPISODES:,} episodes; the band holds the middle 80% of them. It starts at the "
-            f"prior and should climb towards 1. At the end of an episode, {said}.",
+            f"Mean over {_BELIEF_EPISODES:,} episodes; the band holds the middle 80% of them. It "
+            f"starts at the prior and should climb towards 1. At the end of an episode, {said}.",
         )
     ]
     learned = d.found.n_contexts == d.model.n_contexts
