@@ -13,6 +13,7 @@ import latentmdp as lm
 from latentmdp.cli.app import app
 from latentmdp.experiments import read_experiment, reproduce
 from latentmdp.experiments.fig1a import ARMS
+from latentmdp.offline import LoggedEstimate
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.report import write_report
 from latentmdp.report.solved import solved_section
@@ -92,9 +93,7 @@ def test_warnings_stand_first(solved):
     doubtful = dataclasses.replace(
         solved,
         warnings=("the policy leaves the data", "no logged episode agrees"),
-        logged=solved.logged._replace(
-            mean=float("nan"), stderr=float("inf"), steps=0, effective_size=np.zeros(0)
-        ),
+        logged=LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0)),
     )
     section = solved_section("s", doubtful)
     assert section.text.split("\n\n") == [

@@ -36,7 +36,7 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
         ("contexts found", str(solved.model.n_contexts)),
         ("the policy will earn", f"{value.mean:.4g} per episode"),
         (_interval(solved), f"{value.low:.4g} to {value.high:.4g}"),
-        ("taken off as optimism bias", f"{solved.flattery:.3g}"),
+        ("optimism bias taken off", f"{solved.flattery:.3g}"),
     ]
     if logged.steps:
         rows += [
@@ -53,10 +53,10 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
         "What the policy will earn",
         ("what", "estimate"),
         rows,
-        "The first estimate is the value in the fitted model, less the bias of having been "
-        "planned there, measured by repeating the whole path on simulated logs. The estimate from "
-        "the logs is importance sampling and needs no model, but only reaches as far as logged "
-        "episodes agree with the policy.",
+        "The first estimate is the value in the fitted model, less the optimism bias of having "
+        "planned there, measured by fitting and planning again on simulated logs. The estimate "
+        "from the logs is importance sampling and needs no model, but only reaches as far as "
+        "logged episodes agree with the policy.",
         words=("estimate",),
     )
 
