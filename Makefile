@@ -33,9 +33,9 @@ bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's 
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 experiments: $(VENV)/.run  ## every experiment of the paper, in full
-	@set -e; for file in src/latentmdp/experiments/*/run.py; do \
-		test -e "$$file" || continue; name=$$(basename $$(dirname "$$file")); \
-		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name.run; done
+	@set -e; for file in $$(grep -l __main__ src/latentmdp/experiments/*.py); do \
+		name=$$(basename "$$file" .py); \
+		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name; done
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
 	$(BIN)/python -m latentmdp.report.docs_figures docs/explanation/pictures > /dev/null

@@ -42,8 +42,14 @@ JUNK = [
 def loaders():
     """Name to (file name, how to write a good one, how to read it)."""
     import latentmdp as lm
-    from latentmdp.experiments.manifest import FILE, Experiment, read_experiment, write_experiment
-    from latentmdp.experiments.results import read_result, write_result
+    from latentmdp.experiments.results import (
+        MANIFEST,
+        Experiment,
+        read_experiment,
+        read_result,
+        write_experiment,
+        write_result,
+    )
     from latentmdp.testing import random_model
 
     model = random_model(0, contexts=2, states=3, actions=2, horizon=4)
@@ -104,14 +110,14 @@ def loaders():
         "lucrl checkpoint": ("c.npz", lucrl, lucrl),
         "learn checkpoint": ("k.npz", learn, learn),
         "experiment result": ("e.parquet", result, read_result),
-        "experiment": (FILE, manifest, lambda path: read_experiment(path.parent)),
+        "experiment": (MANIFEST, manifest, lambda path: read_experiment(path.parent)),
     }
 
 
 def _findings():
     """A figure with a line, points and a gap, claims of every verdict, and two runs."""
     from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-    from latentmdp.experiments.manifest import FinishedRun
+    from latentmdp.experiments.results import FinishedRun
 
     line = Line("a", (1.0, 2.0), (0.5, float("nan")), (0.4, 0.2), (0.6, 0.3), 1, "--")
     points = Line("b", (1.0,), (2.0,), (1.0,), (3.0,), None, "o", (True,))

@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import latentmdp as lm
-from latentmdp.experiments.starts import labelled_samples, unrelated_model
+from latentmdp.experiments.lucrl_runs import labelled_samples, unrelated_model
 
 SEEDS = range(5)
 
@@ -173,7 +173,7 @@ def bar_6():
 
 KILLED = """
 import sys, latentmdp as lm
-from latentmdp.experiments.starts import labelled_samples
+from latentmdp.experiments.lucrl_runs import labelled_samples
 sys.path.insert(0, sys.argv[3])
 from lucrl_bars import instance
 model = instance(0)

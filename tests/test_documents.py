@@ -142,7 +142,7 @@ def test_the_paper_map_names_functions_that_exist():
         assert functions, f"{item}: no function"
         for name in functions:
             if name.startswith("latentmdp reproduce "):
-                name = f"experiments.{name.rpartition(' ')[2].replace('-', '_')}.run"
+                name = f"experiments.{name.rpartition(' ')[2].replace('-', '_')}.work"
             assert resolves(re.sub(r"\(.*\)$", "", name)), f"{item}: {name}"
 
 

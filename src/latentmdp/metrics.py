@@ -12,7 +12,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
-__all__ = ["clustering_accuracy", "model_error", "regret"]
+__all__ = ["clustering_accuracy", "last_tenth", "model_error", "regret"]
 
 
 def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False) -> float:
@@ -72,3 +72,8 @@ def regret(
     if values.ndim != 1:
         raise ValueError(f"returns must be one-dimensional, got shape {values.shape}")
     return np.cumsum(rho1 * optimal - rho2 - values)
+
+
+def last_tenth(episodes: int) -> int:
+    """How many episodes "the return at the end" averages: the last tenth, and one at least."""
+    return max(1, episodes // 10)

@@ -155,6 +155,51 @@ def test_errors_name_the_culprit(model, tmp_path, arguments, message):
     assert message in " ".join(failed.output.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("work", "command", "option", "suffix"),
+    [
+        ("make", ("make", "visitor"), "--out", ".npz"),
+        ("simulate", ("simulate", "MODEL"), "--out", ".npz"),
+        ("initialize", ("fit", "LOGS"), "--out", ".npz"),
+        ("QMDP", ("plan", "MODEL"), "--out", ".npz"),
+        ("QMDP", ("plan", "MODEL"), "--plot", ".svg"),
+        ("QMDP", ("compare", "MODEL"), "--plot", ".svg"),
+        ("learn", ("learn", "MODEL"), "--out", ".npz"),
+        ("learn", ("learn", "MODEL"), "--model-out", ".npz"),
+        ("learn", ("learn", "MODEL"), "--run-out", ".npz"),
+        ("learn", ("learn", "MODEL"), "--checkpoint", ".npz"),
+        ("LUCRL", ("lucrl", "MODEL"), "--out", ".parquet"),
+        ("LUCRL", ("lucrl", "MODEL"), "--checkpoint", ".npz"),
+        ("solve", ("solve", "LOGS"), "--out", ".npz"),
+        ("solve", ("solve", "LOGS"), "--model-out", ".npz"),
+        ("solve", ("solve", "LOGS"), "--run-out", ".npz"),
+        ("load", ("report", "MODEL"), "--out", ".html"),
+    ],
+)
+def test_outputs_are_tried_before_work(model, tmp_path, monkeypatch, work, command, option, suffix):
+    logs = tmp_path / "logs.npz"
+    lm.save(lm.simulate(lm.load(model), lm.UniformPolicy(), 5, rng=0), logs)
+    before = sorted(tmp_path.iterdir())
+
+    def began(*_, **__):
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr(lm.io if work == "load" else lm, work, began)
+    given = [{"MODEL": model, "LOGS": logs}.get(word, word) for word in command]
+    (tmp_path / f"folder{suffix}").mkdir()
+    for bad in (tmp_path / "nowhere" / f"x{suffix}", tmp_path / f"folder{suffix}"):
+        failed = run(*given, option, bad, code=2)
+        assert "folder" in failed.stderr, failed.output
+        assert "the work began" not in failed.output
+    (tmp_path / f"folder{suffix}").rmdir()
+    assert sorted(tmp_path.iterdir()) == before  # trying leaves nothing behind
+
+
+def test_a_plot_is_a_picture(model):
+    failed = run("plan", model, "--plot", model.with_name("bounds.txt"), code=2)
+    assert ".svg, .png or .pdf" in " ".join(failed.stderr.replace("│", " ").split())
+
+
 def test_an_interruption_says_how_to_go_on(model, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt

@@ -10,7 +10,7 @@ import typer
 from command_line import runner
 
 from latentmdp.cli.app import COMMANDS, app
-from latentmdp.cli.commands.list import KINDS
+from latentmdp.cli.catalogue import KINDS
 
 LONG = {"learn", "lucrl", "solve", "fit", "plan", "simulate", "reproduce"}
 ROOT = Path(__file__).parents[2]

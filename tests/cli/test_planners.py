@@ -5,8 +5,7 @@ from command_line import run, run_json
 from support import random_model
 
 import latentmdp as lm
-from latentmdp.cli.bounds_display import closing_bounds
-from latentmdp.cli.choices import PLANNERS
+from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.screen import Screen
 
 
@@ -88,12 +87,12 @@ def test_convert_refuses_what_cannot_be(model) -> None:
 def test_the_display_shows_bounds_at_a_terminal(monkeypatch, capsys) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    with closing_bounds(Screen(as_json=False, quiet=False), "planning") as show:
+    with Screen(as_json=False, quiet=False).closing_bounds("planning") as show:
         show(0.5, 1.0, 2.0)
         show(1.0, 0.0, 2.0)
         show(1.5, 1.0, 1.01)
     shown = capsys.readouterr().err
     assert "100.000%" in shown
     assert "1.000%" in shown
-    with closing_bounds(Screen(as_json=False, quiet=True), "planning") as show:
+    with Screen(as_json=False, quiet=True).closing_bounds("planning") as show:
         assert show is None

@@ -4,10 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from latentmdp.experiments.fig2.analysis import analyse, summarise
-from latentmdp.experiments.fig2.run import METHODS, work
-from latentmdp.experiments.fig2.settings import sweep
-from latentmdp.experiments.manifest import Experiment, read_experiment, write_experiment
+from latentmdp.experiments.fig2 import METHODS, analyse, summarise, sweep, work
+from latentmdp.experiments.results import Experiment, read_experiment, write_experiment
 from latentmdp.experiments.runner import run_sweep
 from latentmdp.report.experiments import experiment_section
 

@@ -9,13 +9,14 @@ import pytest
 
 from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-from latentmdp.experiments.manifest import (
+from latentmdp.experiments.results import (
     Experiment,
     FinishedRun,
     read_experiment,
+    read_result,
     write_experiment,
+    write_result,
 )
-from latentmdp.experiments.results import read_result, write_result
 
 COLUMNS = {"name": ["a", "b"], "x": np.array([0.1, math.nan]), "late": [True, False]}
 

@@ -1,13 +1,16 @@
 """Sweeps: settings are data, results appear whole, interrupted sweeps resume."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from latentmdp import experiments
 from latentmdp.experiments import Setting, reproduce, run_sweep
-from latentmdp.experiments.fig1a.settings import sweep as sweep_1a
-from latentmdp.experiments.fig1b.settings import sweep as sweep_1b
+from latentmdp.experiments.fig1a import sweep as sweep_1a
+from latentmdp.experiments.fig1b import sweep as sweep_1b
+from latentmdp.experiments.runner import designs
 
 
 def settings(n=3, scale=1):
@@ -91,6 +94,15 @@ def test_quick_figures(name, tmp_path):
     reproduce(name, quick=True, out=tmp_path, seeds=2, jobs=1)
     assert before == {path: path.stat().st_mtime_ns for path in (found.folder / "runs").iterdir()}
     assert found.manifest.read_text() == written
+
+
+def test_the_table_has_every_experiment():
+    folder = Path(experiments.__file__).parent
+    runnable = {p.stem for p in folder.glob("*.py") if "__main__" in p.read_text()}
+    assert {name.replace("-", "_") for name in designs()} == runnable
+    for design in designs().values():
+        ids = [setting.id for setting in design.sweep(quick=True)]
+        assert len(set(ids)) == len(ids) > 1
 
 
 def test_unknown_experiments_are_named():

@@ -5,7 +5,7 @@ import pytest
 from small_worlds import small
 
 import latentmdp as lm
-from latentmdp.experiments.starts import labelled_samples
+from latentmdp.experiments.lucrl_runs import labelled_samples
 from latentmdp.online import PosteriorSampling
 from latentmdp.online.baselines import (
     FixedPolicy,

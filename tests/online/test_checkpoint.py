@@ -9,7 +9,7 @@ import pytest
 from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
-from latentmdp.experiments.starts import unrelated_model
+from latentmdp.experiments.lucrl_runs import unrelated_model
 from latentmdp.online import CheckpointError, PosteriorSampling, base
 
 CHILD = """

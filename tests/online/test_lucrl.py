@@ -9,7 +9,7 @@ from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
 from latentmdp._util.random import philox_key
-from latentmdp.experiments.starts import labelled_samples, unrelated_model
+from latentmdp.experiments.lucrl_runs import labelled_samples, unrelated_model
 from latentmdp.online import Counts
 from latentmdp.online.baselines import qmdp_on_truth
 from latentmdp.testing import random_model

@@ -6,7 +6,7 @@ from pathlib import Path
 import latentmdp as lm
 from latentmdp.experiments import reproduce
 from latentmdp.offline import Solved
-from latentmdp.report.runs import write_report
+from latentmdp.report.report import write_report
 
 
 def small_world() -> lm.LatentMDP:

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 import latentmdp as lm
 from latentmdp.cli.app import app
 from latentmdp.experiments import read_experiment, reproduce
-from latentmdp.experiments.fig1a.settings import ARMS
+from latentmdp.experiments.fig1a import ARMS
 from latentmdp.offline import LoggedEstimate
-from latentmdp.report.experiments import experiment_section, settings_table, timing_table
-from latentmdp.report.runs import write_report
+from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
+from latentmdp.report.report import write_report
 from latentmdp.report.solved import solved_section
 
 
@@ -64,7 +64,7 @@ def test_curves_are_means_over_instances_with_their_spread(out):
 
 def test_settings_and_time(found):
     experiment = read_experiment(found.folder)
-    rows = dict(settings_table("e", experiment).rows)
+    rows = dict(experiment_settings("e", experiment).rows)
     assert rows["runs"] == str(len(experiment.runs))
     assert rows["seed"] == "0, 1"
     (row,) = timing_table({"e": experiment}).rows

@@ -8,13 +8,18 @@ from pages import small_world, write_small_report
 
 import latentmdp as lm
 from latentmdp.errors import FormatError
-from latentmdp.report import sections
-from latentmdp.report.beliefs import growth
-from latentmdp.report.curves import trailing
-from latentmdp.report.differences import difference_maps
+from latentmdp.report.contexts import difference_maps, growth
 from latentmdp.report.page import Section, Table, render
-from latentmdp.report.records import filled, group_records, record_of
-from latentmdp.report.runs import write_report
+from latentmdp.report.records import (
+    curves_section,
+    filled,
+    group_records,
+    read,
+    record_of,
+    runs_section,
+    trailing,
+)
+from latentmdp.report.report import model_section, write_report
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +30,21 @@ def learned():
     ]
 
 
-def test_what_was_learned_comes_back_whole(learned, tmp_path):
-    first = learned[0]
-    lm.save(first, tmp_path / "run.npz")
-    again = lm.load(tmp_path / "run.npz")
+def assert_same(again, first):
+    """The outcomes agree in every number and text."""
     np.testing.assert_array_equal(again.returns, first.returns)
     np.testing.assert_array_equal(again.fit.responsibilities, first.fit.responsibilities)
     np.testing.assert_array_equal(np.array(again.phases), np.array(first.phases))
     assert (again.logs, again.model, again.settings) == (first.logs, first.model, first.settings)
     for name in ("lower", "upper", "history", "guarantee", "converged", "message"):
         assert getattr(again.plan, name) == getattr(first.plan, name)
+
+
+def test_what_was_learned_comes_back_whole(learned, tmp_path):
+    first = learned[0]
+    lm.save(first, tmp_path / "run.npz")
+    again = lm.load(tmp_path / "run.npz")
+    assert_same(again, first)
     played = [lm.simulate(small_world(), r.policy, 50, rng=1) for r in (first, again)]
     assert played[0] == played[1]
 
@@ -47,20 +57,35 @@ def test_a_learned_markov_policy_is_kept(tmp_path):
     np.testing.assert_array_equal(again.actions, found.policy.actions)
 
 
-def test_a_damaged_file_is_refused(learned, tmp_path):
+def test_a_cut_file_is_refused(learned, tmp_path):
+    path = tmp_path / "run.npz"
+    lm.save(learned[0], path)
+    whole = path.read_bytes()
+    for size in np.random.default_rng(0).integers(len(whole), size=50):
+        path.write_bytes(whole[:size])
+        with pytest.raises(FormatError):
+            lm.load(path)
+
+
+def test_damage_is_refused_or_changes_nothing(learned, tmp_path):
+    """A few bytes of an archive, such as the times of its members, say nothing of its contents."""
     path = tmp_path / "run.npz"
     lm.save(learned[0], path)
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
+    refused = 0
     for _ in range(100):
         damaged = bytearray(whole)
         for place in rng.integers(len(whole), size=3):
             damaged[place] ^= int(rng.integers(1, 256))
-        path.write_bytes(bytes(damaged)[: int(rng.integers(1, len(whole) + 1))])
+        path.write_bytes(bytes(damaged))
         try:
-            lm.load(path)
+            again = lm.load(path)
         except FormatError:
-            continue
+            refused += 1
+        else:
+            assert_same(again, learned[0])
+    assert refused > 50  # most bytes are contents
 
 
 def test_runs_that_differ_in_seed_and_world_are_one_curve(learned):
@@ -100,6 +125,18 @@ def test_the_belief_in_the_true_context_is_a_martingale_upwards():
     np.testing.assert_allclose(same, growth(world, lm.UniformPolicy(), world, 100, 0), atol=1e-9)
 
 
+def test_the_return_at_the_end_is_that_of_the_last_tenth(learned):
+    """In the table, and as the last point of the curve."""
+    records = [record_of(str(k), run) for k, run in enumerate(learned)]
+    groups = {"g": records}
+    ends = [run.returns[-6:].mean() for run in learned]  # 60 episodes
+    (table,) = runs_section(groups).tables
+    column = table.header.index("return at the end")
+    assert [row[column] for row in table.rows] == [f"{end:.4g}" for end in ends]
+    (axes,) = curves_section(groups).pictures[0].figure.axes
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(np.mean(ends))
+
+
 def test_unvisited_rows_become_uniform():
     run = lm.LUCRL().run(small_world(), 1, rng=0)
     whole = filled(run.model)
@@ -114,8 +151,8 @@ def test_every_figure_has_axes_and_a_caption(learned):
     groups = group_records([record_of(str(k), r) for k, r in enumerate(learned)])
     first = learned[0]
     pictures = [
-        *sections.curves_section(groups, {"random": 1.0}).pictures,
-        *sections.model_section("m", first.model, first.policy, first.plan, world).pictures,
+        *curves_section(groups, {"random": 1.0}).pictures,
+        *model_section("m", first.model, first.policy, first.plan, world).pictures,
     ]
     assert len(pictures) == 6
     for picture in pictures:
@@ -130,7 +167,7 @@ def test_a_curve_is_held_against_what_can_be_earned(learned):
     """Not against a bound that no policy reaches."""
     groups = group_records([record_of(str(k), r) for k, r in enumerate(learned)])
     lines = {"context known (bound)": 3.0, "the best plan": 2.0, "random actions": 1.0}
-    caption = sections.curves_section(groups, lines).pictures[0].caption
+    caption = curves_section(groups, lines).pictures[0].caption
     assert "near the line of: the best plan." in caption
 
 
@@ -154,8 +191,10 @@ def test_the_page_is_self_contained_and_escaped(tmp_path):
         assert part in text
     for part in ("Runs and seeds", "Settings", "Which assumptions", "Certificates", "Wall-clock"):
         assert part in text
-    seeds = re.findall(r"<td[^>]*>(\d{15,})</td>", text)
-    assert len(set(seeds)) == 2
+    seeds = re.findall(r'data-label="seed"[^>]*>(\d+)</td>', text)
+    runs = [read(tmp_path / name) for name in ("a.npz", "b.npz", "c.parquet")]
+    assert seeds == [str(run.seed) for run in runs]
+    assert seeds[0] != seeds[1]
 
 
 def test_nothing_to_report_is_an_error(tmp_path):

@@ -1,31 +1,36 @@
 """The typer application: one entry per command."""
 
-from importlib import import_module
 from typing import Annotated
 
 import typer
 
+from latentmdp.cli.commands import (
+    compare,
+    convert,
+    demo,
+    diagnose,
+    evaluate,
+    fit,
+    info,
+    learn,
+    lucrl,
+    make,
+    plan,
+    report,
+    reproduce,
+    simulate,
+    solve,
+)
+from latentmdp.cli.commands import list as listing
+
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (
-    "demo",
-    "make",
-    "list",
-    "info",
-    "diagnose",
-    "simulate",
-    "fit",
-    "plan",
-    "compare",
-    "learn",
-    "lucrl",
-    "solve",
-    "evaluate",
-    "reproduce",
-    "report",
-    "convert",
+_MODULES = (
+    *(demo, make, listing, info, diagnose, simulate, fit, plan),
+    *(compare, learn, lucrl, solve, evaluate, reproduce, report, convert),
 )
-"""Command names in the order help shows them; each is a module of `latentmdp.cli.commands`."""
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+"""Commands in the order help shows them, each the name of a module, and the modules."""
 
 TAKES_MORE_OPTIONS = {"make", "plan"}
 """Commands that hand options they do not know on to an instance or a planner."""
@@ -58,8 +63,8 @@ def _root(
     """Plan, learn and act when one of several hidden MDPs is in force."""
 
 
-for _name in COMMANDS:
+for _name, _module in COMMANDS.items():
     _more = _name in TAKES_MORE_OPTIONS
     app.command(
         _name, context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more}
-    )(import_module(f"latentmdp.cli.commands.{_name.replace('-', '_')}").command)
+    )(_module.command)

@@ -1,42 +1,79 @@
-"""What there is, as name to summary; a summary is the first line of a docstring."""
+"""Instances, planners, learners and experiments by the names that commands use."""
 
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import re
-from importlib import import_module
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+import typer
+
 import latentmdp as lm
-from latentmdp.cli.choices import PLANNERS
 
-__all__ = ["experiments", "instances", "learners", "planners"]
+__all__ = ["KINDS", "PLANNERS", "find_policy", "planner", "takes"]
 
-_LEARNERS = {
-    "learn": "online.learn",
-    "lucrl": "online.LUCRL",
-    "solve": "offline.solve",
-    "fit": "estimation.initialize",
-    "EM": "estimation.EM",
-    "SpectralPSR": "spectral.SpectralPSR",
-    "recover": "spectral.recover",
-    "SubspaceClustering": "estimation.SubspaceClustering",
-    "TrajectoryKMeans": "estimation.TrajectoryKMeans",
-    "PosteriorSampling": "online.baselines.PosteriorSampling",
-    "explore": "deterministic.explore",
+PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "qmdp": ("QMDP", {}),
+    "pbvi": ("PBVI", {}),
+    "hsvi": ("HSVI", {}),
+    "exact": ("Exact", {}),
+    "branch-and-bound": ("Memoryless", {"method": "branch-and-bound"}),
+    "mip": ("Memoryless", {"method": "mip"}),
+    "cadp": ("Memoryless", {"method": "cadp"}),
 }
-"""Commands in lower case first, then what only Python reaches."""
+"""Name to public class and arguments; the class is looked up when it is needed."""
 
 
-def instances() -> dict[str, str]:
+def planner(method: str, **options: Any) -> Any:
+    """The planner called `method`, made with `options`."""
+    if method not in PLANNERS:
+        raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
+    owner, arguments = PLANNERS[method]
+    for option in options:
+        if option in arguments or not takes(method, option):
+            known = ", ".join(_shown(f.name) for f in fields(getattr(lm, owner)) if f.init)
+            raise typer.BadParameter(
+                f"{method} takes no option {_shown(option)}; its own are: {known}"
+            )
+    return getattr(lm, owner)(**arguments, **options)
+
+
+def _shown(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def takes(method: str, option: str) -> bool:
+    """Whether a planner has an option."""
+    return any(field.name == option for field in fields(getattr(lm, PLANNERS[method][0])))
+
+
+def find_policy(name: str, model: lm.LatentMDP) -> Any:
+    """The policy called `name`: `uniform`, what a planner finds for the model, or a file's."""
+    if name == "uniform":
+        return lm.UniformPolicy()
+    if name in PLANNERS:
+        return planner(name).plan(model).policy
+    if Path(name).is_file():
+        from latentmdp.policies import Policy
+
+        return lm.io.load_as(Policy, name, "a policy")
+    if Path(name).suffix:
+        raise typer.BadParameter(f"there is no file {name!r} with a policy")
+    known = ", ".join(["uniform", *PLANNERS])
+    raise typer.BadParameter(f"unknown policy {name!r}; known: {known}, or a policy's file")
+
+
+def _instances() -> dict[str, str]:
     """Names for `latentmdp make`."""
     from latentmdp.instances import list_instances
 
     return {entry.name: entry.summary for entry in list_instances()}
 
 
-def planners() -> dict[str, str]:
+def _planners() -> dict[str, str]:
     """Names for `--method` and `--policy`."""
     found = {}
     for name, (owner, arguments) in PLANNERS.items():
@@ -45,25 +82,42 @@ def planners() -> dict[str, str]:
     return found
 
 
-def learners() -> dict[str, str]:
-    """Ways to learn, from logs or by acting."""
-    found = {}
-    for name, path in _LEARNERS.items():
-        module, _, attribute = path.rpartition(".")
-        found[name] = _summary(getattr(import_module(f"latentmdp.{module}"), attribute))
-    return found
+def _learners() -> dict[str, str]:
+    """Ways to learn, from logs or by acting: commands first, then what only Python reaches."""
+    from latentmdp.estimation import SubspaceClustering, TrajectoryKMeans
+    from latentmdp.online import PosteriorSampling
+
+    commands = {"learn": lm.learn, "lucrl": lm.LUCRL, "solve": lm.solve, "fit": lm.initialize}
+    others: Iterable[Any] = (
+        lm.EM,
+        lm.SpectralPSR,
+        lm.recover,
+        SubspaceClustering,
+        TrajectoryKMeans,
+        PosteriorSampling,
+        lm.deterministic.explore,
+    )
+    found = {**commands, **{thing.__name__: thing for thing in others}}
+    return {name: _summary(thing) for name, thing in found.items()}
 
 
-def experiments() -> dict[str, str]:
+def _experiments() -> dict[str, str]:
     """Names for `latentmdp reproduce`."""
-    package = import_module("latentmdp.experiments")
-    names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg]
-    return {
-        name.replace("_", "-"): _summary(import_module(f"{package.__name__}.{name}"))
-        for name in sorted(names)
-    }
+    from latentmdp.experiments.runner import designs
+
+    return {name: _summary(module) for name, module in designs().items()}
 
 
 def _summary(thing: Any) -> str:
+    """The first line of a docstring, without the citation."""
     first = (inspect.getdoc(thing) or "").partition("\n")[0]
-    return re.sub(r" (of )?\[\w+\d{4}[^\]]*\]", "", first)  # without the citation
+    return re.sub(r" (of )?\[\w+\d{4}[^\]]*\]", "", first)
+
+
+KINDS = {
+    "instances": _instances,
+    "planners": _planners,
+    "learners": _learners,
+    "experiments": _experiments,
+}
+"""What `latentmdp list` shows: each gives names and their summaries."""

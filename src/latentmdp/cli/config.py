@@ -1,21 +1,26 @@
-"""Options from a file, for runs that can be repeated: `--config run.toml`.
+"""Options that a command's signature does not name: from a file, and left over for another.
 
-The file holds a command's options and arguments by name, `episodes = 3000`, one per line. What is
-given on the command line wins; a key that the command does not know is an error. Paths are taken
-as on the command line, from the current folder.
+`--config run.toml` reads a command's options and arguments by name, `episodes = 3000`, one per
+line, for runs that can be repeated. What is given on the command line wins; a key that the command
+does not know is an error. Paths are taken as on the command line, from the current folder.
+
+Options that `make` and `plan` do not know are arguments of an instance or a planner: `--contexts 3
+--delta=0.5 --shared-rewards` becomes {contexts: 3, delta: 0.5, shared_rewards: True}.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Config", "extra_of"]
+__all__ = ["Config", "handed_on"]
 
 _EXTRA = "latentmdp.extra"
+_WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -60,11 +65,6 @@ def _apply(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def extra_of(context: typer.Context) -> dict[str, Any]:
-    """Keys of the file that the command hands on, to a planner for instance."""
-    return dict(context.meta.get(_EXTRA, {}))
-
-
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -76,3 +76,34 @@ Config = Annotated[
         callback=_apply,
     ),
 ]
+
+
+def handed_on(context: typer.Context) -> dict[str, Any]:
+    """Keyword arguments from what a file and the command line have that the command does not."""
+    found: dict[str, Any] = {}
+    rest = list(context.args)
+    while rest:
+        token = rest.pop(0)
+        if not token.startswith("--") or len(token) == 2:
+            raise typer.BadParameter(f"unexpected {token!r}: options look like --name value")
+        option, equals, text = token[2:].partition("=")
+        name = option.replace("-", "_")
+        if name in found:
+            raise typer.BadParameter(f"--{option} is given twice")
+        if equals:
+            found[name] = _value(text)
+        elif rest and not rest[0].startswith("--"):
+            found[name] = _value(rest.pop(0))
+        else:
+            found[name] = True
+    return {**context.meta.get(_EXTRA, {}), **found}
+
+
+def _value(text: str) -> Any:
+    """A number, a truth value, a list, or the text itself."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,38 +1,59 @@
-"""Arguments and options that commands share, so that they read and behave alike."""
+"""Arguments, options and files that commands share, so that they read and behave alike."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 import latentmdp as lm
-from latentmdp.cli.choices import PLANNERS
+from latentmdp.cli.catalogue import PLANNERS
+from latentmdp.cli.config import Config
+from latentmdp.cli.screen import session
 
 __all__ = [
+    "Checkpoint",
     "Contexts",
-    "Debug",
     "Episodes",
     "File",
-    "Json",
     "LogsFile",
     "Method",
     "ModelFile",
+    "ModelOut",
     "Plot",
     "PolicyName",
     "PolicyOut",
-    "Quiet",
     "RewardModel",
     "RunOut",
     "Seed",
     "TimeLimit",
+    "check_plot",
     "check_target",
+    "command",
+    "completed",
     "contexts_of",
+    "draw_bounds",
     "load_logs",
     "load_model",
+    "mean_return",
+    "outcome_targets",
     "save",
+    "save_outcome",
 ]
+
+
+def completed(*names: str) -> Callable[[str], list[str]]:
+    """What a shell offers for an option that takes one of these names."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
 
 _READABLE = {"exists": True, "dir_okay": False, "readable": True}
 
@@ -43,51 +64,34 @@ ModelFile = Annotated[
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
 ]
-
-
 LogsFile = Annotated[
     Path, typer.Argument(metavar="LOGS", help="Logged episodes (.parquet or .npz).", **_READABLE)
 ]
 Contexts = Annotated[
     str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
 ]
-
-
-def _reward_models(incomplete: str) -> list[str]:
-    known = ("auto", "state-action", "transition")
-    return [name for name in known if name.startswith(incomplete)]
-
-
 RewardModel = Annotated[
     str,
     typer.Option(
         "--reward-model",
         help="What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
-        autocompletion=_reward_models,
+        autocompletion=completed("auto", "state-action", "transition"),
     ),
 ]
-
-
-def _policies(incomplete: str) -> list[str]:
-    return [name for name in ("uniform", *PLANNERS) if name.startswith(incomplete)]
-
-
-def _planners(incomplete: str) -> list[str]:
-    return [name for name in PLANNERS if name.startswith(incomplete)]
-
-
 PolicyName = Annotated[
     str,
     typer.Option(
         "--policy",
         help="`uniform`, a planner's name (`qmdp`, `hsvi`), or a file.",
-        autocompletion=_policies,
+        autocompletion=completed("uniform", *PLANNERS),
     ),
 ]
 Method = Annotated[
     str,
     typer.Option(
-        "--method", help=f"Which planner: {', '.join(PLANNERS)}.", autocompletion=_planners
+        "--method",
+        help=f"Which planner: {', '.join(PLANNERS)}.",
+        autocompletion=completed(*PLANNERS),
     ),
 ]
 TimeLimit = Annotated[
@@ -98,14 +102,64 @@ Plot = Annotated[
     typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf)."),
 ]
 PolicyOut = Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")]
+ModelOut = Annotated[
+    Path | None, typer.Option("--model-out", help="Save the model that was found here.")
+]
 RunOut = Annotated[
     Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Save to, and go on from, this .npz file.")
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of its body, a function of a `Screen` and of the command's own options.
+
+    The command also takes --json, --quiet and --debug and, with `config`, --config; its body runs
+    in a `session`, so that errors end it alike everywhere.
+    """
+    shared: dict[str, tuple[Any, object]] = {"config": (Config, None)} if config else {}
+    shared |= {"as_json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
+
+    def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(body, eval_str=True)
+        _, *parameters = own.parameters.values()
+        for name, (annotation, default) in shared.items():
+            parameters.append(
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=default,
+                    annotation=annotation,
+                )
+            )
+
+        @functools.wraps(body)
+        def run(as_json: bool, quiet: bool, debug: bool, **given: Any) -> None:
+            given.pop("config", None)  # it has been read by then
+            with session(as_json, quiet, debug) as screen:
+                body(screen, **given)
+
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__dict__["__signature__"] = own.replace(parameters=parameters)
+        return run
+
+    return decorate
+
+
+def contexts_of(text: str) -> int | Literal["auto"]:
+    """The value of `--contexts`."""
+    if text == "auto":
+        return "auto"
+    if not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
+    return int(text)
 
 
 def load_model(path: Path) -> lm.LatentMDP:
@@ -121,22 +175,54 @@ def load_logs(path: Path) -> lm.Trajectories:
     return logs
 
 
-def contexts_of(text: str) -> int | Literal["auto"]:
-    """The value of `--contexts`."""
-    if text == "auto":
-        return "auto"
-    if not text.isdigit() or int(text) < 1:
-        raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
-    return int(text)
+def mean_return(logs: lm.Trajectories) -> float:
+    """Mean return of logged episodes, counted with their multiplicities."""
+    counts = logs.multiplicities()
+    return float((logs.returns() * counts).sum() / counts.sum())
 
 
-def check_target(owner: type, path: Path | None) -> None:
-    """Refuse a path where an object of this type cannot be saved, before long work."""
+def check_target(path: Path | None, owner: type | None = None) -> None:
+    """Refuse a path where nothing, or no object of this type, can be saved: before long work."""
     if path is not None:
-        lm.io.check_target(owner, path)
+        from latentmdp import io
+        from latentmdp._util.storage import require_writable
+
+        if owner is not None:
+            io.check_target(owner, path)
+        require_writable(path)
+
+
+def check_plot(path: Path | None) -> None:
+    """Refuse a path where no figure can be written."""
+    if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise typer.BadParameter(f"--plot writes .svg, .png or .pdf, got {str(path)!r}")
+    check_target(path)
+
+
+def draw_bounds(histories: Mapping[str, Any], path: Path | None) -> None:
+    """Draw the bounds of plans against time where the user asked for it, if anywhere."""
+    if path is not None:
+        from latentmdp.experiments.findings import write_figure
+        from latentmdp.report.plans import bounds_figure
+
+        write_figure(bounds_figure(histories), path)
 
 
 def save(found: object, path: Path | None) -> None:
     """Save what was found where the user asked for it, if anywhere."""
     if path is not None:
         lm.save(found, path)
+
+
+def outcome_targets(owner: type, out: Path | None, model: Path | None, run: Path | None) -> None:
+    """Check where `save_outcome` will write."""
+    check_target(out, lm.AlphaVectorPolicy)
+    check_target(model, lm.LatentMDP)
+    check_target(run, owner)
+
+
+def save_outcome(found: Any, out: Path | None, model: Path | None, run: Path | None) -> None:
+    """Save the policy, the model and everything that `learn` or `solve` found."""
+    save(found.policy, out)
+    save(found.model, model)
+    save(found, run)

@@ -1,11 +1,13 @@
-"""What a command shows: a result on stdout, progress and errors on stderr, and its exit code."""
+"""The screen of a command: results on stdout, progress and errors on stderr, and the exit code."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +19,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.progress import Progress
+    from rich.table import Table
 
 __all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "Screen", "session"]
 
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
+
+_ROWS = 10
+"""Bounds that the display of a planner keeps in sight."""
+_BAR = 30
+"""Characters of the bar for a gap of 1."""
 
 
 class Screen:
@@ -37,7 +45,7 @@ class Screen:
     def result(self, **values: Any) -> None:
         """Print the result as one JSON object, if that was asked for."""
         if self.as_json:
-            typer.echo(json.dumps(values, allow_nan=False))
+            typer.echo(json.dumps(_plain(values), allow_nan=False))
 
     def say(self, text: str, subject: str = "") -> None:
         """Print a line of prose, after its subject in bold."""
@@ -96,6 +104,55 @@ class Screen:
         off = not (self.talks and console.is_terminal)
         with Progress(console=console, transient=True, disable=off) as progress:
             yield progress
+
+    @contextmanager
+    def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
+        """Show the bounds of a planner while they close, on stderr, to people at a terminal.
+
+        Gives the hook `on_progress(seconds, lower, upper)` for it; None if nobody looks.
+        """
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(stderr=True)
+        if not (self.talks and console.is_terminal):
+            yield None
+            return
+        recent: deque[tuple[float, float, float]] = deque(maxlen=_ROWS)
+        with Live(_bounds_table(title, recent), console=console, transient=True) as live:
+
+            def show(seconds: float, lower: float, upper: float) -> None:
+                recent.append((seconds, lower, upper))
+                live.update(_bounds_table(title, recent))
+
+            yield show
+
+
+def _plain(value: Any) -> Any:
+    """The value with null for what JSON cannot hold: NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> Table:
+    """Bounds, their relative gap, and a bar as long as its logarithm, from 1e-4 to 1."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in ("seconds", "lower", "upper", "gap"):
+        table.add_column(name, justify="right")
+    table.add_column("1e-4 … 1", justify="left")
+    for seconds, lower, upper in recent:
+        shown = bar = ""
+        if lower != 0.0:
+            gap = max(upper - lower, 0.0) / abs(lower)
+            share = (math.log10(max(gap, 1e-4)) + 4.0) / 4.0
+            shown, bar = f"{gap:.3%}", "█" * round(_BAR * min(share, 1.0))
+        table.add_row(f"{seconds:.2f}", f"{lower:.6g}", f"{upper:.6g}", shown, bar)
+    return table
 
 
 @contextmanager

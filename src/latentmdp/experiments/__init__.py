@@ -1,7 +1,7 @@
-"""The experiments of the paper, one package each; see `latentmdp.experiments.runner`."""
+"""The experiments of the paper, one module each; see `latentmdp.experiments.runner`."""
 
 from latentmdp.experiments.findings import Claim, Findings
-from latentmdp.experiments.manifest import Experiment, read_experiment
+from latentmdp.experiments.results import Experiment, read_experiment
 from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
 
 __all__ = [

@@ -1,11 +1,41 @@
-"""What an experiment found, as plain data: claims held against numbers, and panels to draw."""
+"""The findings of an experiment: claims held against numbers, and the panels of its figure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["Claim", "Findings", "Line", "Panel", "sizes_in_words"]
+import numpy as np
+import pyarrow as pa
+
+from latentmdp._util.storage import atomic_write
+from latentmdp._util.words import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "SMALL",
+    "Claim",
+    "Findings",
+    "Line",
+    "Panel",
+    "draw_panel",
+    "figure_of",
+    "sizes_of",
+    "write_figure",
+]
+
+SMALL = " A small version of the experiment: its claims are not the paper's."
+"""The end of a description where only the quick version was run."""
+
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c", "#000000")
+FEW = 15
+"""A curve with at most this many points shows them."""
 
 Numbers = tuple[float, ...]
 
@@ -87,9 +117,70 @@ class Findings:
     claims: tuple[Claim, ...]
 
 
-def sizes_in_words(sizes: Mapping[str, int]) -> str:
-    """For a description: "7 contexts, 15 states, 3 actions, horizon 30"."""
+def sizes_of(table: pa.Table, names: Sequence[str]) -> str:
+    """Settings that all runs share, in words: "7 contexts, 15 states, horizon 30"."""
+    sizes = {name: table[name][0].as_py() for name in names}
     return ", ".join(
-        f"{name} {number}" if name == "horizon" else f"{number} {name}"
+        f"{name} {number}" if name == "horizon" else plural(number, name.removesuffix("s"))
         for name, number in sizes.items()
     )
+
+
+def figure_of(panels: Sequence[Panel], title: str) -> Figure:
+    """All panels side by side; what the lines are is told once for panels that share them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.0 + 4.2 * len(panels), 4.0), layout="constrained")
+    names = [{line.name for line in panel.lines} for panel in panels]
+    for i, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), i + 1)
+        draw_panel(axes, panel, COLOURS, "black")
+        axes.set_title(panel.title)
+        if not any(names[i] <= later for later in names[i + 1 :]):
+            axes.legend(frameon=False, fontsize="small")
+    figure.suptitle(title)
+    return figure
+
+
+def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure to a file; the suffix (.svg, .png, .pdf) chooses the form."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure)
+    with atomic_write(path) as stream:
+        figure.savefig(stream, format=Path(path).suffix.removeprefix("."), dpi=150)
+
+
+def draw_panel(axes: Axes, panel: Panel, colours: Sequence[str], ink: str) -> None:
+    """Every line of a panel, its scales and labels; the title is left to the caller."""
+    for line in panel.lines:
+        colour = ink if line.colour is None else colours[line.colour % len(colours)]
+        (_points if line.style == "o" else _curve)(axes, line, colour)
+    axes.set_xscale("log" if "x" in panel.log else "linear")
+    axes.set_yscale("log" if "y" in panel.log else "linear")
+    axes.set_xlabel(panel.x)
+    axes.set_ylabel(panel.y)
+
+
+def _curve(axes: Axes, line: Line, colour: str) -> None:
+    compared = line.colour is None
+    axes.plot(
+        line.x,
+        line.mean,
+        color=colour,
+        linestyle=line.style,
+        linewidth=1.0 if compared else 1.5,
+        marker="." if len(line.x) <= FEW and not compared else "",
+        label=line.name,
+    )
+    if line.low:
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _points(axes: Axes, line: Line, colour: str) -> None:
+    x, mean, low, high = (np.array(part) for part in (line.x, line.mean, line.low, line.high))
+    spread = (mean - low, high - mean) if line.low else None
+    axes.errorbar(x, mean, spread, fmt="o", color=colour, label=line.name, markersize=4)
+    if line.at_least:
+        late = np.array(line.at_least, dtype=bool)
+        axes.plot(x[late], mean[late], "^", color=colour, markersize=8, fillstyle="none")

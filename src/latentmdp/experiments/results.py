@@ -1,16 +1,23 @@
-"""The result of one setting as a Parquet file.
+"""The files of an experiment: one Parquet file for each run, and the manifest of the folder.
 
-The columns that `work` returned, and in the metadata, under the key `latentmdp`, a JSON object: the
-setting's id and values, the version, the wall-clock `seconds` it took, and `digest`, of everything
-but the version and the time. A file that is damaged is refused; one without digest is read as it
-is.
+A run's file has the columns that the run gave and, in the metadata under the key `latentmdp`, a
+JSON object: the setting's id and values, the version, the wall-clock `seconds` it took, and
+`digest`, of everything but the version and the time. A file without digest is read as it is.
+
+`manifest.json` is written last, so a folder that has one is complete. It holds every run with its
+settings, the claims with their verdicts, and the numbers that the figure draws (null for a gap), so
+a report needs no other file. Its `digest` is of everything but times and the version. Damaged files
+are refused.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +28,29 @@ from numpy.typing import ArrayLike
 from latentmdp._util import storage
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
+from latentmdp.experiments.findings import Claim, Findings, Line, Panel
+from latentmdp.io.kinds import FORMAT
 from latentmdp.io.parquet import check_table
 
-__all__ = ["Result", "read_result", "write_result"]
+__all__ = [
+    "MANIFEST",
+    "Columns",
+    "Experiment",
+    "FinishedRun",
+    "Result",
+    "read_experiment",
+    "read_result",
+    "write_experiment",
+    "write_result",
+]
 
 KEY = b"latentmdp"
+MANIFEST = "manifest.json"
+KIND = "experiment"
+SCHEMA = 1
+STYLES = ("-", "--", ":", "-.", "o")
+SCALES = ("", "x", "y", "xy")
+_NUMBERS = ("x", "mean", "low", "high")
 
 Columns = Mapping[str, ArrayLike]
 
@@ -47,7 +72,12 @@ def write_result(
     """Write the result of the setting with this id (`name`) and values, all or nothing."""
     table = pa.table({key: np.asarray(column) for key, column in columns.items()})
     told = {"id": name, "values": dict(setting)}
-    signed = {**told, "version": __version__, "seconds": seconds, "digest": _digest(told, table)}
+    signed = {
+        **told,
+        "version": __version__,
+        "seconds": seconds,
+        "digest": _result_digest(told, table),
+    }
     with storage.atomic_write(path) as stream:
         described = table.replace_schema_metadata({KEY: json.dumps(signed).encode()})
         pq.write_table(described, stream, write_page_checksum=True)
@@ -64,7 +94,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
             header = storage.parse((table.schema.metadata or {})[KEY].decode())
             table = table.replace_schema_metadata(None)
             told = {name: header[name] for name in ("id", "values")}
-            if "digest" in header and header["digest"] != _digest(told, table):
+            if "digest" in header and header["digest"] != _result_digest(told, table):
                 raise FormatError("its contents are not those that were written")
             seconds = header.get("seconds")
             return Result(table, None if seconds is None else storage.as_seconds(seconds))
@@ -76,6 +106,179 @@ def read_result(path: str | os.PathLike[str]) -> Result:
             ) from None
 
 
-def _digest(told: Mapping[str, Any], table: pa.Table) -> str:
+def _result_digest(told: Mapping[str, Any], table: pa.Table) -> str:
     """Of the setting and of every value of the table, which is small."""
     return storage.digest_of({}, json.dumps([told, table.to_pydict()], sort_keys=True))
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One run: its id and values, its file in `runs/`, and its seconds (None: not recorded)."""
+
+    id: str
+    values: dict[str, Any]
+    file: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    name
+        Of the experiment: "fig1a", "lower_bound", ...
+    quick
+        Whether it is the small version.
+    version
+        Of the library that wrote it.
+    """
+
+    name: str
+    quick: bool
+    findings: Findings
+    runs: tuple[FinishedRun, ...]
+    version: str = __version__
+
+
+def write_experiment(folder: str | os.PathLike[str], experiment: Experiment) -> None:
+    """Write the manifest, all or nothing."""
+    findings = experiment.findings
+    told = {
+        "format": FORMAT,
+        "kind": KIND,
+        "schema": SCHEMA,
+        "name": experiment.name,
+        "quick": experiment.quick,
+        "title": findings.title,
+        "description": findings.description,
+        "claims": [asdict(claim) for claim in findings.claims],
+        "panels": [_panel_fields(panel) for panel in findings.panels],
+        "runs": [asdict(run) for run in experiment.runs],
+    }
+    signed = {**told, "version": experiment.version, "digest": _manifest_digest(told)}
+    with storage.atomic_write(Path(folder) / MANIFEST) as stream:
+        stream.write(json.dumps(signed, indent=1, allow_nan=False).encode())
+
+
+def read_experiment(folder: str | os.PathLike[str]) -> Experiment:
+    """Read what `write_experiment` wrote.
+
+    Raises
+    ------
+    FormatError
+        If the folder has no manifest, or one that is damaged.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        raise FormatError(
+            f"{folder} has no {MANIFEST}: it is not the folder of a finished experiment. "
+            "`latentmdp reproduce` finishes one: it keeps the runs that are done and writes the "
+            "rest"
+        )
+    with open(path, "rb") as stream:
+        try:
+            if storage.file_size(stream) > storage.MAX_TEXT:
+                raise FormatError(f"has more than {storage.MAX_TEXT:,} bytes")
+            return _decode(storage.parse(stream.read().decode()))
+        # A damaged or hostile file can make any parser beneath raise anything.
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise FormatError(f"{path} is not the manifest of an experiment: {reason}") from None
+
+
+def _decode(found: dict[str, Any]) -> Experiment:
+    if (found["format"], found["kind"]) != (FORMAT, KIND):
+        raise FormatError(f"it holds {found['kind']!r}")
+    if found["schema"] != SCHEMA:
+        raise FormatError(f"schema {found['schema']!r}, this version reads {SCHEMA}")
+    if found["digest"] != _manifest_digest(found):
+        raise FormatError("its contents are not those that were written")
+    return Experiment(
+        name=storage.as_text(found["name"], "name"),
+        quick=storage.as_flag(found["quick"], "quick"),
+        findings=Findings(
+            title=storage.as_text(found["title"], "title"),
+            description=storage.as_text(found["description"], "description"),
+            panels=tuple(_panel(fields) for fields in _list(found["panels"], "panels")),
+            claims=tuple(_claim(fields) for fields in _list(found["claims"], "claims")),
+        ),
+        runs=tuple(_run(fields) for fields in _list(found["runs"], "runs")),
+        version=storage.as_text(found["version"], "version"),
+    )
+
+
+def _manifest_digest(found: dict[str, Any]) -> str:
+    """Of everything but the digest, the version and the seconds of runs."""
+    told = {name: v for name, v in found.items() if name not in ("digest", "version")}
+    told["runs"] = [{k: v for k, v in run.items() if k != "seconds"} for run in found["runs"]]
+    return storage.digest_of({}, json.dumps(told, sort_keys=True))
+
+
+def _claim(fields: dict[str, Any]) -> Claim:
+    paper, measured = (storage.as_text(fields[name], name) for name in ("paper", "measured"))
+    held = fields["held"]
+    return Claim(paper, measured, None if held is None else storage.as_flag(held, "held"))
+
+
+def _run(fields: dict[str, Any]) -> FinishedRun:
+    settings = fields["values"]
+    if not isinstance(settings, dict):
+        raise FormatError("field 'values' of a run must be an object")
+    seconds = fields["seconds"]
+    return FinishedRun(
+        storage.as_text(fields["id"], "id"),
+        settings,
+        storage.as_text(fields["file"], "file"),
+        None if seconds is None else storage.as_seconds(seconds),
+    )
+
+
+def _panel_fields(panel: Panel) -> dict[str, Any]:
+    fields = asdict(panel)
+    for line in fields["lines"]:
+        for name in _NUMBERS:
+            line[name] = [x if math.isfinite(x) else None for x in line[name]]
+    return fields
+
+
+def _panel(fields: dict[str, Any]) -> Panel:
+    if fields["log"] not in SCALES:
+        raise FormatError(f"field 'log' must be one of {SCALES}, got {fields['log']!r}")
+    return Panel(
+        lines=tuple(_line(line) for line in _list(fields["lines"], "lines")),
+        log=fields["log"],
+        **{name: storage.as_text(fields[name], name) for name in ("title", "caption", "x", "y")},
+    )
+
+
+def _line(fields: dict[str, Any]) -> Line:
+    if fields["style"] not in STYLES:
+        raise FormatError(f"field 'style' must be one of {STYLES}, got {fields['style']!r}")
+    colour = fields["colour"]
+    line = Line(
+        name=storage.as_text(fields["name"], "name"),
+        colour=None if colour is None else storage.as_integer(colour, "colour"),
+        style=fields["style"],
+        at_least=tuple(
+            storage.as_flag(x, "at_least") for x in _list(fields["at_least"], "at_least")
+        ),
+        **{name: tuple(map(_number, _list(fields[name], name))) for name in _NUMBERS},
+    )
+    sizes = {name: len(getattr(line, name)) for name in (*_NUMBERS, "at_least")}
+    if not set(sizes.values()) <= {0, sizes["x"]} or sizes["mean"] != sizes["x"]:
+        raise FormatError(f"the parts of line {line.name!r} differ in length: {sizes}")
+    if sizes["low"] != sizes["high"]:
+        raise FormatError(f"line {line.name!r} has one of 'low' and 'high', and not the other")
+    return line
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else storage.as_number(value, "a point of a line")
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise FormatError(f"field {name!r} must be a list, got {type(value).__name__}")
+    return value

@@ -1,10 +1,10 @@
-"""Running experiments: settings are data, results are files, sweeps resume.
+"""Sweeps of an experiment: settings are data, results are files, interrupted sweeps resume.
 
-An experiment is a package `latentmdp.experiments.NAME` with three modules:
+An experiment is one module, listed in `designs`, with three functions:
 
-    settings.py   sweep(quick, seeds) -> list of `Setting`, each with a stable id
-    run.py        work(setting) -> columns of numbers, in one process, from the setting alone
-    analysis.py   analyse(table, quick) -> `Findings`: panels, and claims held against the numbers
+    sweep(quick, seeds) -> list of `Setting`, each with a stable id
+    work(setting) -> columns of numbers, in one process, from the setting alone
+    analyse(table, quick) -> `Findings`: panels, and claims held against the numbers
 
 `reproduce` runs every setting that has no result yet, in parallel processes, and writes the
 figure (SVG and PNG), all numbers (Parquet), a page of text, and a manifest that `latentmdp report`
@@ -19,27 +19,30 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from latentmdp._util.storage import atomic_write, one_writer
+from latentmdp._util.storage import atomic_write, one_writer, require_writable
+from latentmdp._util.words import plural
 from latentmdp.engines.threads import thread_count
-from latentmdp.experiments.drawing import figure_of
-from latentmdp.experiments.findings import Claim
-from latentmdp.experiments.manifest import FILE as MANIFEST
-from latentmdp.experiments.manifest import Experiment, FinishedRun, write_experiment
-from latentmdp.experiments.results import Columns, read_result, write_result
+from latentmdp.experiments.findings import Claim, Findings, figure_of, write_figure
+from latentmdp.experiments.results import (
+    MANIFEST,
+    Columns,
+    Experiment,
+    FinishedRun,
+    read_result,
+    write_experiment,
+    write_result,
+)
 
-__all__ = ["Outputs", "Setting", "reproduce", "run_sweep"]
+__all__ = ["Design", "Outputs", "Setting", "designs", "reproduce", "run_sweep", "seeds_of"]
 
 Work = Callable[["Setting"], Columns]
 
@@ -81,6 +84,34 @@ class Outputs:
     claims: tuple[Claim, ...]
 
 
+class Design(Protocol):
+    """What the module of an experiment defines."""
+
+    def sweep(self, quick: bool = False, seeds: int | None = None) -> list[Setting]:
+        """Every setting of the experiment."""
+        ...
+
+    def work(self, setting: Setting) -> Columns:
+        """The run of one setting."""
+        ...
+
+    def analyse(self, table: pa.Table, quick: bool) -> Findings:
+        """What all runs show."""
+        ...
+
+
+def designs() -> dict[str, Design]:
+    """Every experiment by name; their modules are imported by this call."""
+    from latentmdp.experiments import fig1a, fig1b, fig2, lower_bound
+
+    return {"fig1a": fig1a, "fig1b": fig1b, "fig2": fig2, "lower-bound": lower_bound}
+
+
+def seeds_of(quick: bool, seeds: int | None) -> range:
+    """The seeds of a sweep: ten as in the paper, two in the quick version, or as many as asked."""
+    return range(seeds if seeds is not None else 2 if quick else 10)
+
+
 def reproduce(
     name: str,
     *,
@@ -96,7 +127,7 @@ def reproduce(
     Parameters
     ----------
     name
-        The package's name: "fig1a", "fig1b", ...
+        One of `designs()`: "fig1a", "fig1b", ...
     quick
         A small version, for a first look and for tests.
     out
@@ -108,27 +139,20 @@ def reproduce(
     executor
         Where to run instead, for instance a cluster's.
     """
-    package = name.replace("-", "_")
-    try:
-        parts = {p: import_module(f"{__package__}.{package}.{p}") for p in _PARTS}
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith(f"{__package__}.{package}"):
-            raise
-        known = [
-            m.name.replace("_", "-") for m in iter_modules([str(Path(__file__).parent)]) if m.ispkg
-        ]
-        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(known)}") from None
-    folder = Path(out) / (f"{package}-quick" if quick else package)
-    settings = parts["settings"].sweep(quick=quick, seeds=seeds)
+    known, own = designs(), name.replace("-", "_")
+    design = known.get(name.replace("_", "-"))
+    if design is None:
+        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(known)}")
+    folder = Path(out) / (f"{own}-quick" if quick else own)
+    folder.mkdir(parents=True, exist_ok=True)
+    require_writable(folder / MANIFEST)
+    settings = design.sweep(quick, seeds)
     table = run_sweep(
-        settings, parts["run"].work, folder / "runs", jobs, progress=progress, executor=executor
+        settings, design.work, folder / "runs", jobs, progress=progress, executor=executor
     )
-    findings = parts["analysis"].analyse(table, quick)
+    findings = design.analyse(table, quick)
     runs = tuple(_finished(folder / "runs", setting) for setting in settings)
-    return _write(Experiment(package, quick, findings, runs), folder, table)
-
-
-_PARTS = ("settings", "run", "analysis")
+    return _write(Experiment(own, quick, findings, runs), folder, table)
 
 
 def run_sweep(
@@ -172,7 +196,7 @@ def _run_missing(
                 _run_one(work, setting, str(place))
                 tick()
         elif missing:
-            with _pool(workers) if executor is None else _kept(executor) as pool:
+            with _pool(workers) if executor is None else nullcontext(executor) as pool:
                 futures = [pool.submit(_run_one, work, s, str(place)) for s in missing]
                 try:
                     for future in as_completed(futures):
@@ -217,11 +241,6 @@ def _pool(workers: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def _kept(executor: Executor) -> Iterator[Executor]:
-    yield executor
-
-
-@contextmanager
 def _ticker(total: int, done: int, shown: bool) -> Iterator[Callable[[], None]]:
     if not shown:
         yield lambda: None
@@ -237,10 +256,8 @@ def _write(experiment: Experiment, folder: Path, table: pa.Table) -> Outputs:
     name, findings = experiment.name, experiment.findings
     figures = tuple(folder / f"{name}.{suffix}" for suffix in ("svg", "png"))
     figure = figure_of(findings.panels, findings.title)
-    FigureCanvasAgg(figure)
     for path in figures:
-        with atomic_write(path) as stream:
-            figure.savefig(stream, format=path.suffix.removeprefix("."), dpi=150)
+        write_figure(figure, path)
     numbers, page = folder / f"{name}.parquet", folder / f"{name}.md"
     with atomic_write(numbers) as stream:
         pq.write_table(table, stream)
@@ -258,7 +275,7 @@ def _finished(folder: Path, setting: Setting) -> FinishedRun:
 def _page(experiment: Experiment) -> str:
     name, findings = experiment.name, experiment.findings
     lines = [f"# {findings.title}", "", findings.description, ""]
-    lines += [f"latentmdp {experiment.version}, {len(experiment.runs)} runs.", ""]
+    lines += [f"latentmdp {experiment.version}, {plural(len(experiment.runs), 'run')}.", ""]
     for claim in findings.claims:
         lines += [f"- The paper: {claim.paper}", f"  Measured: {claim.measured}"]
         lines += [f"  **{claim.verdict.capitalize()}** here."]

@@ -140,7 +140,7 @@ class Run(Result):
 
     def trailing_return(self, window: int | None = None) -> float:
         """Mean return at the end: of the last tenth of the episodes, or of the last `window`."""
-        return float(self.returns[-(window or max(1, self.n_episodes // 10)) :].mean())
+        return float(self.returns[-(window or metrics.last_tenth(self.n_episodes)) :].mean())
 
     @cached_property
     def diagnosis(self) -> Diagnosis:

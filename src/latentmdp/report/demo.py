@@ -1,33 +1,54 @@
-"""The demonstration: the whole story on two instances, computed.
+"""The demonstration: acting and learning with hidden contexts on two instances, as one page.
 
 For each instance: what is hidden; what acting at random, the best memoryless policy and the best
 policy with memory earn where the model is known; what a learner that starts from nothing finds and
 earns, over several seeds; how its belief in the true context grows within an episode; and the
-planner's certificate. `latentmdp.report.story` makes a page of it.
+planner's certificate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from latentmdp._util.arrays import Floats
+from latentmdp._util.words import plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
-from latentmdp.online import Learned, learn
+from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import Policy, UniformPolicy
-from latentmdp.report.beliefs import growth
+from latentmdp.report.contexts import belief_pictures, difference_picture, growth, growth_figure
+from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, write_page
+from latentmdp.report.plans import bounds_picture, certificate
+from latentmdp.report.records import (
+    Record,
+    curves_section,
+    record_of,
+    runs_section,
+    settings_tables,
+)
+from latentmdp.report.report import assumption_table
 from latentmdp.theory import separation
 
-__all__ = ["INSTANCES", "QUICK", "Chapter", "Sizes", "steps_of", "tell"]
-
-Report = Callable[[str], None]
+__all__ = [
+    "HEADER",
+    "INSTANCES",
+    "QUICK",
+    "Demonstration",
+    "Sizes",
+    "demonstrate",
+    "values_row",
+    "write_demo",
+]
 
 _BELIEF_EPISODES = 2_000
+"""Episodes of a mean belief: its standard error is then about 0.01."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,11 @@ class Sizes:
     seeds: int
     plan_seconds: float
     value_episodes: int = 400_000
+
+    @property
+    def steps(self) -> int:
+        """How often `demonstrate` reports."""
+        return 3 + self.seeds
 
 
 _SEPARATED = {
@@ -71,7 +97,7 @@ QUICK = {
 
 
 @dataclass(frozen=True, eq=False)
-class Chapter:
+class Demonstration:
     """What was found on one instance.
 
     Attributes
@@ -102,7 +128,7 @@ class Chapter:
     informed: float
     plan: Plan
     told: int | Literal["auto"]
-    runs: tuple[Learned, ...]
+    runs: tuple[Run, ...]
     learned: tuple[Value, ...]
     growth: dict[str, Floats]
 
@@ -112,17 +138,17 @@ class Chapter:
         return self.runs[0].model
 
     @property
+    def records(self) -> list[Record]:
+        """The runs as a report lists them."""
+        return [record_of(f"{self.name}-{k}", run) for k, run in enumerate(self.runs)]
+
+    @property
     def learned_mean(self) -> float:
         """What the learned policies earn per episode, averaged over the runs."""
         return float(np.mean([value.mean for value in self.learned]))
 
 
-def steps_of(sizes: Sizes) -> int:
-    """How often `tell` reports."""
-    return 3 + sizes.seeds
-
-
-def tell(name: str, sizes: Sizes, seed: int, report: Report) -> Chapter:
+def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None]) -> Demonstration:
     """Play one instance; `report` is called with what is done next."""
     report(f"{name}: planning with the true model")
     model = make(name, rng=seed, **sizes.arguments)
@@ -141,7 +167,7 @@ def tell(name: str, sizes: Sizes, seed: int, report: Report) -> Chapter:
     def worth(policy: Policy) -> Value:
         return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
 
-    return Chapter(
+    return Demonstration(
         name=name,
         model=model,
         delta=float(separation(model)),
@@ -157,10 +183,197 @@ def tell(name: str, sizes: Sizes, seed: int, report: Report) -> Chapter:
     )
 
 
-def _growth(model: LatentMDP, policy: Policy, run: Learned, seed: int) -> dict[str, Floats]:
+def _growth(model: LatentMDP, policy: Policy, run: Run, seed: int) -> dict[str, Floats]:
     """By the true model's filter and, where it has as many contexts, the learned one's."""
     curves = {"filter with the true model": growth(model, policy, model, _BELIEF_EPISODES, seed)}
     if run.model.n_contexts == model.n_contexts:
         own = growth(model, run.policy, run.model, _BELIEF_EPISODES, seed)
         curves["filter with the learned model"] = own
     return curves
+
+
+HEADER = (
+    "instance",
+    "random",
+    "no memory",
+    "learned",
+    "best plan",
+    "upper bound",
+    "informed",
+)
+"""Columns of the table of values."""
+
+_LEAD = (
+    "At the start of every episode one of several hidden MDPs is drawn and stays in force. The "
+    "agent sees states and rewards, never which one it is. How well can it act, and can it learn "
+    "to, from nothing?"
+)
+_HIDDEN = {
+    "visitor": "A web shop chooses what to show on each page. Visitors are of five types that "
+    "react differently; the shop sees clicks, never the type. A visit is over after a few clicks, "
+    "so there is little to infer the type from: memory helps a little, and learning is slow.",
+    "separated": "Contexts of which any two differ in every state and action. An episode is long "
+    "enough to find out which one is in force, so a policy with memory can do nearly as well as if "
+    "it were told.",
+}
+
+
+def write_demo(path: str | os.PathLike[str], demos: Sequence[Demonstration]) -> None:
+    """Write the page."""
+    page = [_overview(demos)]
+    for demo in demos:
+        page += _sections(demo)
+    page.append(_settings(demos))
+    write_page(path, "Latent MDPs: acting well when the context is hidden", _LEAD, page)
+
+
+def values_row(demo: Demonstration) -> tuple[str, ...]:
+    """The row of an instance under `HEADER`."""
+    return (
+        demo.name,
+        _shown(demo.random),
+        _shown(demo.memoryless),
+        _several(demo.learned),
+        _shown(demo.best),
+        "-" if demo.plan.upper is None else f"{demo.plan.upper:.3f}",
+        f"{demo.informed:.3f}",
+    )
+
+
+def _shown(value: Value) -> str:
+    return f"{value.mean:.3f}" + ("" if value.exact else f" ± {value.stderr:.3f}")
+
+
+def _several(values: Sequence[Value]) -> str:
+    """Mean over runs, with the lowest and the highest."""
+    means = [value.mean for value in values]
+    return f"{sum(means) / len(means):.3f} ({min(means):.3f} to {max(means):.3f})"
+
+
+def _overview(demos: Sequence[Demonstration]) -> Section:
+    shares = [
+        f"On {d.name}, what was learned earns {d.learned_mean / d.best.mean:.1%} of the best plan."
+        for d in demos
+    ]
+    table = Table(
+        "Value per episode (± standard error), the context hidden",
+        HEADER,
+        [values_row(d) for d in demos],
+        "No memory: looks at time and state only, found with the true model known. Learned: by "
+        "acting, from nothing; mean over runs (lowest to highest). Best plan: with memory and the "
+        "true model known; no policy earns more than its upper bound. Informed: what could be "
+        "earned if the context were told.",
+    )
+    picture = Picture(
+        "What each policy earns",
+        _values_figure(demos),
+        "As a share of the value with the context known (1.0). The step from no memory to the "
+        "best plan is what memory, a belief over contexts, is worth. " + " ".join(shares),
+    )
+    return Section("In short", "", [table], [picture])
+
+
+def _values_figure(demos: Sequence[Demonstration]) -> Figure:
+    figure, (axes,) = canvas(3.0)
+    labels = ("random", "no memory", "learned", "best plan")
+    colours = (MUTED, COLOURS[1], COLOURS[0], COLOURS[2])
+    for i, (label, colour) in enumerate(zip(labels, colours)):
+        earned = [(d.random.mean, d.memoryless.mean, d.learned_mean, d.best.mean) for d in demos]
+        values = [row[i] / d.informed for row, d in zip(earned, demos)]
+        places = [k + 0.2 * (i - 1.5) for k in range(len(demos))]
+        axes.bar(places, values, width=0.18, color=colour)
+        for place, value in zip(places, values):
+            # A label that the line at 1 would strike through stands above it.
+            height = 1.0 if 0.88 < value < 1.0 else value
+            axes.annotate(
+                f"{value:.2f}",
+                (place, height),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+            )
+        axes.scatter([], [], color=colour, marker="s", label=label)
+    axes.axhline(1.0, color=MUTED, linestyle="--", linewidth=1.0)
+    axes.set_xticks(range(len(demos)), [d.name for d in demos])
+    axes.set_ylim(0.0, 1.12)
+    axes.set_ylabel("share of value, context known")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
+    return figure
+
+
+def _sections(d: Demonstration) -> list[Section]:
+    model, name = d.model, d.name.capitalize()
+    hidden = Section(
+        f"{name}: what is hidden",
+        f"{_HIDDEN.get(d.name, '')}\n\n{plural(model.n_contexts, 'context')}, "
+        f"{plural(model.n_states, 'state')}, {plural(model.n_actions, 'action')}, "
+        f"{plural(model.horizon, 'step')} an episode; separation delta = {d.delta:.3g}.",
+        [assumption_table(model, "the true model")],
+        [difference_picture(model, "the true model")],
+    )
+    return [hidden, _learning(d, name), _inferring(d, name), _certificates(d, name)]
+
+
+def _learning(d: Demonstration, name: str) -> Section:
+    references = {
+        "best plan, model known": d.best.mean,
+        "no memory, model known": d.memoryless.mean,
+        "random actions": d.random.mean,
+    }
+    curves = curves_section({"learned from nothing": d.records}, references)
+    found = ", ".join(str(run.model.n_contexts) for run in d.runs)
+    number = (
+        f"The number of contexts was not told either; the runs found {found}."
+        if d.told == "auto"
+        else f"Told is only that there are {d.told} contexts."
+    )
+    text = (
+        f"{plural(len(d.runs), 'run')} of {plural(d.runs[0].returns.size, 'episode')}, exploration "
+        f"included. The learner sees neither the model nor any context. {number} In the true model "
+        f"the final policies earn {_several(d.learned)} per episode."
+    )
+    return Section(f"{name}: learning from nothing", text, (), curves.pictures)
+
+
+def _inferring(d: Demonstration, name: str) -> Section:
+    ends = {label: values[:, -1].mean() for label, values in d.growth.items()}
+    said = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
+    pictures = [
+        Picture(
+            "Belief in the true context",
+            growth_figure(d.growth),
+            f"Mean over {_BELIEF_EPISODES:,} episodes; the band holds the middle 80% of them. It "
+            f"starts at the prior and should climb towards 1. At the end of an episode, {said}.",
+        )
+    ]
+    learned = d.found.n_contexts == d.model.n_contexts
+    first = d.records[0]
+    policy, believed = (first.policy, d.found) if learned else (d.plan.policy, d.model)
+    pictures += belief_pictures(d.model, policy, believed, seed=first.seed or 0)
+    whose = "learned" if learned else "true"
+    return Section(
+        f"{name}: how the context shows within an episode",
+        f"The single episode below is seen by the filter of the {whose} model.",
+        pictures=pictures,
+    )
+
+
+def _certificates(d: Demonstration, name: str) -> Section:
+    plans = {"true model": d.plan}
+    learned = d.records[0].plan
+    if learned is not None:
+        plans["learned model (first run)"] = learned
+    return Section(
+        f"{name}: how good the plan is",
+        "A planner's certificate holds in the model it was given: for the learned model it is a "
+        "promise, and the table at the top says what the policy earned in truth.",
+        [certificate(plans)],
+        [bounds_picture(plans)],
+    )
+
+
+def _settings(demos: Sequence[Demonstration]) -> Section:
+    groups = {d.name: d.records for d in demos}
+    runs = runs_section(groups, "instance")
+    return Section("Runs, settings and timing", "", [*runs.tables, *settings_tables(groups)])

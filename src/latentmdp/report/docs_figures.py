@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 
 from latentmdp.belief import posterior
 from latentmdp.deterministic import Exploration, explore
+from latentmdp.experiments.findings import write_figure
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.policies import UniformPolicy
-from latentmdp.report.figures import write_figure
 from latentmdp.simulation import simulate
 from latentmdp.theory import connectivity, inference_horizon, revelation
 
@@ -90,9 +90,9 @@ def action_tree_figure(actions: int = 3, depth: int = 2) -> Figure:
     leaf = 0
     for s, (x, y) in places.items():
         for a in range(actions):
-            following = int(np.argmax(model.transitions[0, s, a]))
-            if following in places and following > s:
-                target = places[following]
+            next_state = int(np.argmax(model.transitions[0, s, a]))
+            if next_state in places and next_state > s:
+                target = places[next_state]
             else:
                 target = ((leaf + 0.5) / actions**depth, -depth)
                 leaf += 1

@@ -1,4 +1,4 @@
-"""What an experiment of the paper found: claims and verdicts, panels, settings and time."""
+"""Experiments of the paper in a report: claims and verdicts, panels, settings and time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from latentmdp.experiments.drawing import draw_panel
-from latentmdp.experiments.findings import Claim, Panel
-from latentmdp.experiments.manifest import Experiment
-from latentmdp.report.drawing import COLOURS, INK, MUTED, canvas, legend
-from latentmdp.report.page import Picture, Section, Table
+from latentmdp._util.words import plural
+from latentmdp.experiments.findings import Claim, Panel, draw_panel
+from latentmdp.experiments.results import Experiment
+from latentmdp.report.page import COLOURS, INK, MUTED, Picture, Section, Table, canvas, legend
+from latentmdp.report.records import settings_table
 
-__all__ = ["experiment_section", "panel_figure", "settings_table", "timing_table"]
+__all__ = ["experiment_section", "experiment_settings", "timing_table"]
 
 _LONG_NAME = 26
+"""Characters of a line's name above which a legend has one column: two would be cut off."""
 _LINE_HEIGHT = 0.2
+"""Inches of a line of the legend."""
 _FEW = 12
+"""Values of a setting that are listed before the rest is only counted."""
 
 Experiments = Mapping[str, Experiment]
 
@@ -33,16 +36,16 @@ def experiment_section(name: str, experiment: Experiment) -> Section:
         _count(findings.claims),
         words=("the paper", "measured here"),
     )
-    pictures = [Picture(p.title, panel_figure(p), p.caption) for p in findings.panels]
+    pictures = [Picture(p.title, _panel_figure(p), p.caption) for p in findings.panels]
     return Section(f"{findings.title} ({name})", findings.description, [claims], pictures)
 
 
 def _count(claims: Sequence[Claim]) -> str:
     held, judged = (sum(c.held in kept for c in claims) for kept in ((True,), (True, False)))
-    return f"{held} of {judged} claims held, judged by the numbers of these runs alone."
+    return f"{held} of {plural(judged, 'claim')} held, judged by the numbers of these runs alone."
 
 
-def panel_figure(panel: Panel) -> Figure:
+def _panel_figure(panel: Panel) -> Figure:
     """A panel in the width and the colours of a page."""
     columns = 1 if any(len(line.name) > _LONG_NAME for line in panel.lines) else 2
     rows = -(-len(panel.lines) // columns)
@@ -52,7 +55,7 @@ def panel_figure(panel: Panel) -> Figure:
     return figure
 
 
-def settings_table(name: str, experiment: Experiment) -> Table:
+def experiment_settings(name: str, experiment: Experiment) -> Table:
     """What the runs have in common, and what they run through."""
     found: dict[str, list[Any]] = {}
     for run in experiment.runs:
@@ -61,13 +64,11 @@ def settings_table(name: str, experiment: Experiment) -> Table:
                 found[key].append(value)
     rows = [("runs", str(len(experiment.runs))), ("latentmdp", experiment.version)]
     rows += [(key, _range(listed)) for key, listed in found.items()]
-    return Table(
-        f"Settings: {name}",
-        ("setting", "value"),
+    return settings_table(
+        name,
         rows,
         "Several values: there are runs for each. A seed fixes the instance and every random "
         "choice of a run.",
-        words=("value",),
     )
 
 

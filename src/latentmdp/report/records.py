@@ -1,30 +1,61 @@
-"""What a report is made of: runs of any learner in one form, and whatever else it can read."""
+"""Runs in a report: read from files, grouped, listed in a table, and drawn against episodes.
+
+The return at the end of a run is its mean over the last tenth of the episodes, and each point of a
+curve is a mean over as many: those before it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp import io
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
-from latentmdp.experiments.manifest import Experiment, read_experiment
+from latentmdp.experiments.results import Experiment, read_experiment
+from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
-from latentmdp.online import Learned, Run
+from latentmdp.online import Run
 from latentmdp.planning import Plan
 from latentmdp.policies import Policy
+from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, legend
 
-__all__ = ["Record", "filled", "group_records", "read", "record_of", "shared_settings"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+__all__ = [
+    "Record",
+    "curves_section",
+    "filled",
+    "group_records",
+    "read",
+    "record_of",
+    "runs_section",
+    "settings_table",
+    "settings_tables",
+    "trailing",
+]
 
 _NOT_SHARED = ("seed", "key", "world")
+"""Settings in which the runs of one group may differ."""
+_POINTS = 400
+"""Points of a curve, about one a pixel, so that a page stays small."""
+_WIDE = 100.0
+"""An axis whose ends differ by more than this factor is logarithmic."""
+_DASHES = ("--", ":", "-.", (0, (1, 3)))
+
+_METHODS = {"Refit": "learn", "PSRStart": "learn, spectral start"}
+"""Learners whose command or function has another name."""
+ErrorCurve = tuple[Integers, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +71,7 @@ class Record:
     plan
         The final plan with its bounds, where the learner made one.
     settings, seed
-        What was run, and the number all its randomness came from.
+        What was run, and the seed as it was given; None if it was not a number.
     seconds
         Of the whole run; None where it was not recorded.
     """
@@ -48,22 +79,35 @@ class Record:
     name: str
     method: str
     returns: Floats
-    error: tuple[NDArray[np.int64], Floats]
+    error: ErrorCurve
     model: LatentMDP
     policy: Policy
     plan: Plan | None
     settings: dict[str, Any]
-    seed: int
+    seed: int | None
     seconds: float | None
+
+    @property
+    def return_at_the_end(self) -> float:
+        """Mean return of the last tenth of the episodes."""
+        return float(self.returns[-last_tenth(self.returns.size) :].mean())
+
+    @property
+    def shared_settings(self) -> dict[str, Any]:
+        """The settings but for the seed and the world."""
+        return {name: v for name, v in self.settings.items() if name not in _NOT_SHARED}
+
+
+Groups = Mapping[str, Sequence[Record]]
 
 
 def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentMDP:
-    """A run, an outcome of `learn` or `solve` or a model in a file, or an experiment's folder."""
+    """A run, what `solve` found, or a model; a folder is that of an experiment."""
     source = Path(path)
     if source.is_dir():
         return read_experiment(source)
     found = io.load(source)
-    if isinstance(found, Run | Learned):
+    if isinstance(found, Run):
         return record_of(source.stem, found)
     if isinstance(found, LatentMDP | Solved):
         return found
@@ -73,47 +117,30 @@ def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentM
     )
 
 
-def record_of(name: str, run: Run | Learned) -> Record:
-    """The record of a run of `LUCRL` or of `learn`."""
-    if isinstance(run, Run):
-        contexts = run.settings.get("contexts", "")
-        return Record(
-            name=name,
-            method=f"{run.settings.get('learner', 'learner')}, contexts {contexts}",
-            returns=run.returns,
-            error=(run.error_curve.episodes, run.error_curve.values),
-            model=run.model,
-            policy=run.policy,
-            plan=None,
-            settings=run.settings,
-            seed=run.settings.get("key", 0),
-            seconds=run.seconds,
-        )
-    played = np.array([phase.first_episode for phase in run.phases])
+def record_of(name: str, run: Run) -> Record:
+    """The record of a run of any learner."""
+    settings = run.settings
+    learner = settings.get("learner", "")
+    method = _METHODS.get(learner, learner)
     return Record(
         name=name,
-        method="learn",
+        method=f"{method}, contexts {settings['contexts']}" if "contexts" in settings else method,
         returns=run.returns,
-        error=(played, np.array([phase.model_error for phase in run.phases])),
+        error=run.error_curve,
         model=run.model,
         policy=run.policy,
         plan=run.plan,
-        settings=run.settings,
-        seed=run.settings.get("seed", 0),
+        settings=settings,
+        seed=settings.get("seed"),
         seconds=run.seconds,
     )
-
-
-def shared_settings(record: Record) -> dict[str, Any]:
-    """The settings but for the seed and the world."""
-    return {name: v for name, v in record.settings.items() if name not in _NOT_SHARED}
 
 
 def group_records(records: list[Record]) -> dict[str, list[Record]]:
     """Runs that differ in seed or world only, by a name for each group."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        shared = json.dumps(shared_settings(record), sort_keys=True)
+        shared = json.dumps(record.shared_settings, sort_keys=True)
         groups.setdefault(record.method + shared, []).append(record)
     methods = [members[0].method for members in groups.values()]
     return {
@@ -139,3 +166,144 @@ def filled(model: LatentMDP) -> LatentMDP:
 def _uniform_if_empty(rows: Floats) -> Floats:
     seen = rows.sum(axis=-1, keepdims=True) > 0.0
     return np.where(seen, rows, 1.0 / rows.shape[-1])
+
+
+def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
+    """One row per run, with what its group is called."""
+    rows = [
+        (
+            r.name,
+            name,
+            str(r.returns.size),
+            "-" if r.seed is None else str(r.seed),
+            f"{r.return_at_the_end:.4g}",
+            f"{r.returns.mean():.4g}",
+            "-" if r.seconds is None else f"{r.seconds:.1f}",
+        )
+        for name, records in groups.items()
+        for r in records
+    ]
+    header = ("run", grouped_by, "episodes", "seed", "return at the end", "mean return", "seconds")
+    table = Table(
+        "Runs",
+        header,
+        rows,
+        "Returns are per episode; at the end: over the last tenth of the episodes. The seed fixes "
+        "every random choice of a run.",
+        words=(grouped_by,),
+    )
+    return Section("Runs and seeds", "", [table])
+
+
+def settings_table(
+    name: str, settings: Mapping[str, Any] | Sequence[tuple[str, str]], caption: str = ""
+) -> Table:
+    """Settings by name and value."""
+    rows = settings.items() if isinstance(settings, Mapping) else settings
+    shown = [(key, str(value)) for key, value in rows]
+    return Table(f"Settings: {name}", ("setting", "value"), shown, caption, words=("value",))
+
+
+def settings_tables(groups: Groups) -> list[Table]:
+    """What the runs of each group have in common."""
+    return [settings_table(name, rs[0].shared_settings) for name, rs in groups.items()]
+
+
+def curves_section(groups: Groups, references: Mapping[str, float] | None = None) -> Section:
+    """Return and, where the truth was known, model error over episodes."""
+    spread = (
+        " The band is one standard deviation over runs."
+        if any(len(records) > 1 for records in groups.values())
+        else " A single run has no band: give several runs to see the spread."
+    )
+    pictures = [
+        Picture(
+            "Return over episodes",
+            _returns_figure({n: [r.returns for r in rs] for n, rs in groups.items()}, references),
+            "Each point is the mean return of the episodes before it, a tenth of the run; the last "
+            "point is the return at the end. It should climb and flatten"
+            f"{_goal(references or {})}.{spread}",
+        )
+    ]
+    errors = {n: [r.error for r in rs] for n, rs in groups.items()}
+    if any(np.isfinite(values).any() for curves in errors.values() for _, values in curves):
+        pictures.append(
+            Picture(
+                "Model error over episodes",
+                _error_figure(errors),
+                "Sum over contexts, states and actions of the L1 distance between the estimated "
+                "and the true distribution of what follows, up to relabelling. It should fall; "
+                "episodes at which the number of contexts was wrong have no error and are left "
+                "out." + spread,
+            )
+        )
+    return Section("How learning went", "", pictures=pictures)
+
+
+def _goal(references: Mapping[str, float]) -> str:
+    """What a curve should come near: the best of what can be earned, which a bound need not be."""
+    earned = [name for name in references if "bound" not in name]
+    return f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
+
+
+def trailing(returns: Floats, window: int) -> Floats:
+    """Mean of the last `window` returns (of all there are, at first), after each episode."""
+    sums = np.concatenate([[0.0], np.cumsum(returns)])
+    last = np.arange(1, returns.size + 1)
+    first = np.maximum(0, last - window)
+    return np.asarray((sums[last] - sums[first]) / (last - first))
+
+
+def _returns_figure(
+    groups: Mapping[str, Sequence[Floats]], references: Mapping[str, float] | None
+) -> Figure:
+    """Trailing mean return of groups of runs, beside horizontal lines to compare with."""
+    figure, (axes,) = canvas()
+    for i, (name, runs) in enumerate(groups.items()):
+        episodes = min(run.size for run in runs)
+        window = last_tenth(episodes)
+        curves = np.stack([trailing(run[:episodes], window) for run in runs])
+        # The first few means are of hardly any episodes: noise that would set the scale.
+        shown = np.unique(np.linspace(window // 2, episodes - 1, _POINTS).astype(int))
+        _band(axes, shown + 1, curves[:, shown], COLOURS[i % len(COLOURS)], name)
+    for (name, value), dash in zip((references or {}).items(), _DASHES):
+        axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
+    axes.locator_params(axis="x", nbins=6)
+    axes.set_xlabel("episodes played")
+    axes.set_ylabel("mean return per episode")
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    legend(figure)
+    return figure
+
+
+def _error_figure(groups: Mapping[str, Sequence[ErrorCurve]]) -> Figure:
+    """Model error at milestones; a group whose errors are all unknown is left out."""
+    figure, (axes,) = canvas()
+    for i, (name, curves) in enumerate(groups.items()):
+        points = min((episodes for episodes, _ in curves), key=len)
+        errors = np.stack([values[: len(points)] for _, values in curves])
+        known = np.isfinite(errors).any(axis=0) & (points > 0)
+        if known.any():
+            colour = COLOURS[i % len(COLOURS)]
+            _band(axes, points[known], errors[:, known], colour, name, marker=".")
+    low, high = axes.dataLim.intervalx
+    if low > 0.0 and high > _WIDE * low:
+        axes.set_xscale("log")
+    axes.set_xlabel("episodes played")
+    axes.set_ylabel("model error (sum of L1 distances)")
+    axes.set_ylim(bottom=0.0)
+    legend(figure)
+    return figure
+
+
+def _band(
+    axes: Axes, x: Integers, curves: Floats, colour: str, name: str, marker: str = ""
+) -> None:
+    """Mean over the rows, and one standard deviation around it where there are several."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN has no mean
+        mean, spread = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
+    label = f"{name} (mean of {len(curves)})" if len(curves) > 1 else name
+    axes.plot(x, mean, color=colour, label=label, marker=marker)
+    if len(curves) > 1:
+        axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.22, linewidth=0)

@@ -1,19 +1,20 @@
-"""The outcome of `solve` on a page: what the policy will earn, by two estimates, and warnings."""
+"""Logs that were solved, in a report: the policy's value by two estimates, and the warnings."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
+from latentmdp._util.words import plural
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import evaluate
-from latentmdp.report.drawing import COLOURS, INK, canvas, legend
-from latentmdp.report.page import Picture, Section, Table
+from latentmdp.report.page import COLOURS, INK, Picture, Section, Table, canvas, legend
 
-__all__ = ["effective_figure", "estimates_figure", "solved_section", "solved_settings"]
+__all__ = ["solved_section"]
 
 _STDERRS = 2.0
+"""Standard errors of a bar, about 95 % as for the interval beside it."""
 
 
 def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) -> Section:
@@ -30,7 +31,7 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
 
 def _estimates_table(solved: Solved, true: float | None) -> Table:
     logged, value = solved.logged, solved.value
-    first = f"first {logged.steps} steps"
+    first = f"first {plural(logged.steps, 'step')}"
     rows = [
         ("contexts found", str(solved.model.n_contexts)),
         ("the policy will earn", f"{value.mean:.4g} per episode"),
@@ -70,7 +71,7 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
     found = [
         Picture(
             "Two estimates side by side",
-            estimates_figure(solved, true),
+            _estimates_figure(solved, true),
             "Points are estimates; bars are two standard errors for importance sampling and the "
             "interval for the whole episode. The upper two are of the same first steps, one from "
             "the logs alone and one from the fitted model: if the model's lies far outside the "
@@ -84,7 +85,7 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
         found.append(
             Picture(
                 "How far the logs reach",
-                effective_figure(solved),
+                _effective_figure(solved),
                 "Effective number of logged episodes that still agree with the policy after each "
                 f"step. It falls as the episode goes on; {_reach(solved)}.",
             )
@@ -95,18 +96,18 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
 def _reach(solved: Solved) -> str:
     steps, horizon = solved.logged.steps, solved.model.horizon
     if steps == horizon:
-        return f"the logs reach the end of the episode, {steps} steps"
+        return f"the logs reach the end of the episode, {plural(steps, 'step')}"
     return f"after step {steps} of {horizon} too few are left for an estimate"
 
 
-def estimates_figure(solved: Solved, true: float | None = None) -> Figure:
+def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
     """Importance sampling and the fitted model on the first steps, and the whole episode."""
     figure, (axes,) = canvas(2.6)
     value, logged = solved.value, solved.logged
     rows: list[tuple[str, float, float, float]] = []
     if logged.steps:
         wide = _STDERRS * logged.stderr
-        first, by_model = f"first {logged.steps} steps,\n", solved.model_first_steps
+        first, by_model = f"first {plural(logged.steps, 'step')},\n", solved.model_first_steps
         rows.append((f"{first}from the logs", logged.mean, logged.mean - wide, logged.mean + wide))
         rows.append((f"{first}by the model", by_model, by_model, by_model))
     rows.append(("whole episode", *value))
@@ -125,7 +126,7 @@ def estimates_figure(solved: Solved, true: float | None = None) -> Figure:
     return figure
 
 
-def effective_figure(solved: Solved) -> Figure:
+def _effective_figure(solved: Solved) -> Figure:
     """Effective number of episodes against steps."""
     figure, (axes,) = canvas(2.8)
     sizes = solved.logged.effective_size
@@ -137,9 +138,3 @@ def effective_figure(solved: Solved) -> Figure:
     axes.set_xlabel("steps of the episode")
     axes.set_ylabel("effective episodes")
     return figure
-
-
-def solved_settings(name: str, solved: Solved) -> Table:
-    """What `solve` was asked."""
-    rows = [(key, str(value)) for key, value in solved.settings.items()]
-    return Table(f"Settings: {name}", ("setting", "value"), rows, words=("value",))

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from latentmdp.cli import options
-from latentmdp.cli.bounds_display import relative_gap
-from latentmdp.cli.choices import PLANNERS, planner, takes
-from latentmdp.cli.screen import Screen, session
+from latentmdp.cli.catalogue import PLANNERS, planner, takes
+from latentmdp.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from latentmdp.report.planners import PlannerResult
+    from latentmdp.report.plans import PlannerResult
 
 __all__ = ["command"]
 
 
+@options.command()
 def command(
+    screen: Screen,
     model: options.ModelFile,
     methods: Annotated[
         str, typer.Option("--methods", help="Which planners, separated by commas.")
@@ -24,9 +25,6 @@ def command(
     episodes: options.Episodes = 100_000,
     seed: options.Seed = 0,
     plot: options.Plot = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Run every planner on a model and show value, bounds, gap, time and guarantee in one table.
 
@@ -35,30 +33,26 @@ def command(
 
     Example: `latentmdp compare m.npz --time-limit 10`
     """
-    with session(as_json, quiet, debug) as screen:
-        from latentmdp.report.planners import try_planner
+    from latentmdp.report.plans import try_planner
 
-        names = [name.strip() for name in methods.split(",")]
-        limit = {} if time_limit is None else {"time_limit": time_limit}
-        planners = {n: planner(n, **(limit if _limited(n) else {})) for n in names}
-        world = options.load_model(model)
-        found: list[PlannerResult] = []
-        with screen.progress() as progress:
-            task = progress.add_task("", total=len(planners))
-            for name, chosen in planners.items():
-                progress.update(task, description=f"planning with {name}")
-                try:
-                    found.append(try_planner(name, chosen, world, episodes, seed))
-                except KeyboardInterrupt:
-                    break
-                progress.advance(task)
-        if plot is not None:
-            from latentmdp.report.figures import bounds_figure, write_figure
-
-            plans = {r.name: r.plan.history for r in found if r.plan is not None}
-            write_figure(bounds_figure(plans), plot)
-        screen.result(model=str(model), plans=[_as_dict(r) for r in found])
-        _show(screen, str(model), found)
+    options.check_plot(plot)
+    names = [name.strip() for name in methods.split(",")]
+    limit = {} if time_limit is None else {"time_limit": time_limit}
+    planners = {n: planner(n, **(limit if _limited(n) else {})) for n in names}
+    world = options.load_model(model)
+    found: list[PlannerResult] = []
+    with screen.progress() as progress:
+        task = progress.add_task("", total=len(planners))
+        for name, chosen in planners.items():
+            progress.update(task, description=f"planning with {name}")
+            try:
+                found.append(try_planner(name, chosen, world, episodes, seed))
+            except KeyboardInterrupt:
+                break
+            progress.advance(task)
+    options.draw_bounds({r.name: r.plan.history for r in found if r.plan is not None}, plot)
+    screen.result(model=str(model), seed=seed, plans=[_as_dict(r) for r in found])
+    _show(screen, str(model), found)
 
 
 def _limited(method: str) -> bool:
@@ -74,7 +68,7 @@ def _as_dict(result: "PlannerResult") -> dict[str, Any]:
         "exact": None if value is None else value.exact,
         "lower": None if plan is None else plan.lower,
         "upper": None if plan is None else plan.upper,
-        "gap": None if plan is None else relative_gap(plan.lower, plan.upper),
+        "gap": None if plan is None else plan.gap,
         "seconds": None if plan is None else plan.seconds,
         "guarantee": None if plan is None else plan.guarantee,
         "converged": None if plan is None else plan.converged,

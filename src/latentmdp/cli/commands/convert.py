@@ -7,21 +7,20 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.screen import session
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command()
 def command(
+    screen: Screen,
     file: options.File,
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Where to; by its suffix.")],
     discounted: Annotated[
         bool,
         typer.Option("--discounted", help="For .pomdp and .pomdpx: without end, without time."),
     ] = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Write what a file holds in another format: .npz, .json, .parquet, .pomdp or .pomdpx.
 
@@ -29,13 +28,13 @@ def command(
 
     Example: `latentmdp convert m.npz m.pomdpx`
     """
-    with session(as_json, quiet, debug) as screen:
-        found = lm.load(file)
-        if discounted:
-            from latentmdp.io import export
+    options.check_target(target)
+    found = lm.load(file)
+    if discounted:
+        from latentmdp.io import export
 
-            export(found, target, discounted=True)
-        else:
-            lm.save(found, target)
-        screen.result(file=str(file), target=str(target), kind=type(found).__name__)
-        screen.say(f"{type(found).__name__} from {file} to {target}")
+        export(found, target, discounted=True)
+    else:
+        lm.save(found, target)
+    screen.result(file=str(file), target=str(target), kind=type(found).__name__)
+    screen.say(f"{type(found).__name__} from {file} to {target}")

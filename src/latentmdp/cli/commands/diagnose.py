@@ -7,13 +7,15 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.choices import policy as find_policy
-from latentmdp.cli.screen import session
+from latentmdp.cli.catalogue import find_policy
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command()
 def command(
+    screen: Screen,
     file: options.File,
     policy: options.PolicyName = "uniform",
     length: Annotated[
@@ -25,9 +27,6 @@ def command(
         typer.Option("--requirements", help="Also measure the numbers of episodes truly needed."),
     ] = False,
     seed: options.Seed = 0,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Say which assumptions of the theory a model meets, with numbers and verdicts.
 
@@ -35,26 +34,25 @@ def command(
 
     Example: `latentmdp diagnose m.npz --requirements`
     """
-    with session(as_json, quiet, debug) as screen:
-        found = lm.load(file)
-        with screen.progress() as progress:
-            progress.add_task("measuring", total=None)
-            if isinstance(found, lm.LatentMDP):
-                diagnosis: Any = lm.diagnose(
-                    found,
-                    find_policy(policy, found),
-                    length,
-                    seed,
-                    episodes=episodes,
-                    requirements=requirements,
-                )
-            elif isinstance(found, lm.Trajectories):
-                diagnosis = lm.diagnose(found, None, length, seed)
-            else:
-                raise typer.BadParameter(f"{file} holds {type(found).__name__}")
-        rows = diagnosis.rows()
-        screen.result(file=str(file), rows=[list(row) for row in rows], **_fields(diagnosis))
-        screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))
+    found = lm.load(file)
+    with screen.progress() as progress:
+        progress.add_task("measuring", total=None)
+        if isinstance(found, lm.LatentMDP):
+            diagnosis: Any = lm.diagnose(
+                found,
+                find_policy(policy, found),
+                length,
+                seed,
+                episodes=episodes,
+                requirements=requirements,
+            )
+        elif isinstance(found, lm.Trajectories):
+            diagnosis = lm.diagnose(found, None, length, seed)
+        else:
+            raise typer.BadParameter(f"{file} holds {type(found).__name__}")
+    rows = diagnosis.rows()
+    screen.result(file=str(file), seed=seed, rows=[list(row) for row in rows], **_fields(diagnosis))
+    screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))
 
 
 def _fields(diagnosis: Any) -> dict[str, Any]:

@@ -7,14 +7,16 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp._util.words import plural
 from latentmdp.cli import options
-from latentmdp.cli.config import Config
-from latentmdp.cli.screen import Screen, session
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command(config=True)
 def command(
+    screen: Screen,
     logs: options.LogsFile,
     contexts: options.Contexts = "auto",
     reward_model: options.RewardModel = "auto",
@@ -25,32 +27,27 @@ def command(
         int, typer.Option("--max-contexts", min=1, help="The most that `auto` tries.")
     ] = 10,
     seed: options.Seed = 0,
-    config: Config = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Find the hidden contexts in logs and say what separates them.
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
-    with session(as_json, quiet, debug) as screen:
-        options.check_target(lm.LatentMDP, out)
-        number = options.contexts_of(contexts)
-        data = options.load_logs(logs)
-        with warnings.catch_warnings(record=True) as caught, screen.progress() as progress:
-            warnings.simplefilter("always")
-            progress.add_task(f"fitting {len(data)} episodes", total=None)
-            fit = lm.initialize(
-                None,
-                data,
-                number,
-                max_contexts=max_contexts,
-                reward_model=reward_model,  # type: ignore[arg-type]
-                rng=seed,
-            )
-        options.save(fit.model, out)
-        _show(screen, logs, data, fit, [str(w.message) for w in caught], out)
+    options.check_target(out, lm.LatentMDP)
+    number = options.contexts_of(contexts)
+    data = options.load_logs(logs)
+    with warnings.catch_warnings(record=True) as caught, screen.progress() as progress:
+        warnings.simplefilter("always")
+        progress.add_task(f"fitting {plural(len(data), 'episode')}", total=None)
+        fit = lm.initialize(
+            None,
+            data,
+            number,
+            max_contexts=max_contexts,
+            reward_model=reward_model,  # type: ignore[arg-type]
+            rng=seed,
+        )
+    options.save(fit.model, out)
+    _show(screen, logs, data, fit, [str(w.message) for w in caught], out, seed)
 
 
 def _show(
@@ -60,6 +57,7 @@ def _show(
     fit: "lm.Fit",
     messages: list[str],
     out: Path | None,
+    seed: int,
 ) -> None:
     from latentmdp.report.contexts import assignment, largest_differences
 
@@ -67,6 +65,7 @@ def _show(
     differences = largest_differences(fit.model) if fit.model.n_contexts > 1 else []
     screen.result(
         logs=str(path),
+        seed=seed,
         out=None if out is None else str(out),
         contexts=fit.model.n_contexts,
         weights=fit.model.weights.tolist(),

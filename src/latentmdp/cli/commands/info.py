@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.screen import session
+from latentmdp.cli.screen import Screen
 
 if TYPE_CHECKING:
     from latentmdp.offline import Solved
-    from latentmdp.online import Learned, Run
+    from latentmdp.report.records import Record
 
 __all__ = ["command"]
 
@@ -19,31 +18,35 @@ _RANGES = {"lengths", "mean_reward_range"}
 """Facts that are a least and a greatest number."""
 
 
-def command(
-    file: options.File,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
-) -> None:
+@options.command()
+def command(screen: Screen, file: options.File) -> None:
     """Say what a file holds: the sizes of a model, the episodes of logs, what was learned.
 
     Example: `latentmdp info m.npz`
     """
-    with session(as_json, quiet, debug) as screen:
-        found = lm.load(file)
-        if isinstance(found, lm.LatentMDP):
-            facts = _model_facts(found)
-        elif isinstance(found, lm.Trajectories):
-            facts = _log_facts(found)
-        elif type(found).__name__ in _OUTCOMES:
-            facts = _OUTCOMES[type(found).__name__](found)
-        else:
-            facts = {"kind": type(found).__name__, "summary": repr(found)}
-        screen.result(file=str(file), **facts)
-        shown = {name.replace("_", " "): _shown(fact) for name, fact in facts.items()}
-        for name in _RANGES & facts.keys():
-            shown[name.replace("_", " ")] = " to ".join(map(_shown, facts[name]))
-        screen.facts(str(file), shown)
+    facts = _facts(lm.load(file))
+    screen.result(file=str(file), **facts)
+    shown = {name.replace("_", " "): _shown(fact) for name, fact in facts.items()}
+    for name in _RANGES & facts.keys():
+        shown[name.replace("_", " ")] = " to ".join(map(_shown, facts[name]))
+    screen.facts(str(file), shown)
+
+
+def _facts(found: Any) -> dict[str, Any]:
+    """Facts of a model or of logs; what else there is needs more of the library to be told."""
+    if isinstance(found, lm.LatentMDP):
+        return _model_facts(found)
+    if isinstance(found, lm.Trajectories):
+        return _log_facts(found)
+    from latentmdp.offline import Solved
+    from latentmdp.online import Run
+    from latentmdp.report.records import record_of
+
+    if isinstance(found, Solved):
+        return _solved_facts(found)
+    if isinstance(found, Run):
+        return _run_facts(record_of("", found))
+    return {"kind": type(found).__name__, "summary": repr(found)}
 
 
 def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:
@@ -81,35 +84,23 @@ def _log_facts(logs: lm.Trajectories) -> dict[str, Any]:
     }
     if len(logs):
         facts["lengths"] = [int(lengths.min()), int(lengths.max())]
-        weights = logs.multiplicities()
-        if weights.sum():
-            facts["mean_return"] = float((logs.returns() * weights).sum() / weights.sum())
+        if logs.n_episodes:
+            facts["mean_return"] = options.mean_return(logs)
     if logs.reward_values is not None:
         facts["reward_values"] = logs.reward_values.tolist()
     return facts
 
 
-def _learned_facts(learned: Learned) -> dict[str, Any]:
+def _run_facts(run: Record) -> dict[str, Any]:
+    bounds = {} if run.plan is None else {"lower": run.plan.lower, "upper": run.plan.upper}
     return {
-        "kind": "outcome of learn",
-        "episodes": int(learned.returns.size),
-        "contexts": learned.model.n_contexts,
-        "mean_return": float(learned.returns.mean()),
-        "return_at_the_end": learned.trailing_return(),
-        "lower": learned.plan.lower,
-        "upper": learned.plan.upper,
-        "seconds": learned.seconds,
-        "model": repr(learned.model),
-    }
-
-
-def _run_facts(run: Run) -> dict[str, Any]:
-    return {
-        "kind": "run of lucrl",
-        "episodes": int(run.returns.size),
+        "kind": f"run of {run.method}",
+        "episodes": run.returns.size,
+        "seed": run.seed,
         "contexts": run.model.n_contexts,
         "mean_return": float(run.returns.mean()),
-        "return_at_the_end": run.trailing_return(),
+        "return_in_the_last_tenth": run.return_at_the_end,
+        **bounds,
         "seconds": run.seconds,
         "model": repr(run.model),
     }
@@ -127,14 +118,6 @@ def _solved_facts(solved: Solved) -> dict[str, Any]:
         "seconds": solved.seconds,
         "model": repr(solved.model),
     }
-
-
-_OUTCOMES: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "Learned": _learned_facts,
-    "Run": _run_facts,
-    "Solved": _solved_facts,
-}
-"""Outcomes by the name of their class, which is not loaded before it is met."""
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`latentmdp lucrl`: learn to act in a model that the learner does not know."""
+"""`latentmdp lucrl`: L-UCRL in a model that the learner does not know."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,57 +7,63 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.config import Config
-from latentmdp.cli.screen import session
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command(config=True)
 def command(
+    screen: Screen,
     model: options.ModelFile,
     episodes: options.Episodes = 10_000,
-    contexts: Annotated[
-        str, typer.Option("--contexts", help="`revealed` after each episode, or `inferred`.")
+    labels: Annotated[
+        str,
+        typer.Option(
+            "--labels",
+            help="Contexts are `revealed` after each episode, or `inferred`.",
+            autocompletion=options.completed("revealed", "inferred"),
+        ),
     ] = "revealed",
+    contexts: Annotated[
+        int | None,
+        typer.Option(
+            "--contexts", min=1, help="How many contexts to assume, if not the model's or start's."
+        ),
+    ] = None,
     start: Annotated[
         Path | None,
         typer.Option("--start", help="What is known: a model, or logs with contexts."),
     ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Save to, and go on from, this .npz file.")
-    ] = None,
+    checkpoint: options.Checkpoint = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Save the run (.parquet or .npz).")
     ] = None,
     seed: options.Seed = 0,
-    config: Config = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Learn by acting: L-UCRL with Q-MDP.
 
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
     """
-    with session(as_json, quiet, debug) as screen:
-        from latentmdp.online import Run
+    from latentmdp.online import Run
 
-        options.check_target(Run, out)
-        world = options.load_model(model)
-        known = None if start is None else lm.load(start)
-        learner = lm.LUCRL(contexts=contexts, start=known)
-        screen.checkpoint = checkpoint
-        run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
-        options.save(run, out)
-        error = float(run.error_curve.values[-1])
-        screen.result(
-            model=str(model),
-            episodes=episodes,
-            trailing_return=run.trailing_return(),
-            optimistic_value=run.optimistic_value,
-            model_error=error,
-            out=None if out is None else str(out),
-        )
-        screen.say(
-            f"{run.trailing_return():.4g} per episode in the last 1,000, model error {error:.3g}"
-        )
+    options.check_target(out, Run)
+    options.check_target(checkpoint)
+    world = options.load_model(model)
+    known = None if start is None else lm.load(start)
+    learner = lm.LUCRL(contexts=labels, start=known, n_contexts=contexts)
+    screen.checkpoint = checkpoint
+    run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
+    options.save(run, out)
+    trailing = run.trailing_return()
+    error = float(run.error_curve.values[-1])
+    screen.result(
+        model=str(model),
+        episodes=episodes,
+        seed=seed,
+        trailing_return=trailing,
+        optimistic_value=run.optimistic_value,
+        model_error=error,
+        out=None if out is None else str(out),
+    )
+    screen.say(f"{trailing:.4g} per episode in the last tenth, model error {error:.3g}")

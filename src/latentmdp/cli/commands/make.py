@@ -7,8 +7,8 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.extra import parse_extra
-from latentmdp.cli.screen import Screen, session
+from latentmdp.cli.config import handed_on
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
@@ -19,7 +19,9 @@ def _names(incomplete: str) -> list[str]:
     return [entry.name for entry in list_instances() if entry.name.startswith(incomplete)]
 
 
+@options.command()
 def command(
+    screen: Screen,
     context: typer.Context,
     name: Annotated[
         str | None, typer.Argument(help="The instance; see --list.", autocompletion=_names)
@@ -29,9 +31,6 @@ def command(
     show: Annotated[
         bool, typer.Option("--list", help="List the instances and their arguments.")
     ] = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Build a named instance and save it.
 
@@ -39,20 +38,19 @@ def command(
 
     Example: `latentmdp make separated --contexts 3 --delta 0.5 --seed 0 --out m.npz`
     """
-    with session(as_json, quiet, debug) as screen:
-        if show:
-            _list(screen)
-            return
-        if name is None or name.startswith("-"):
-            raise typer.BadParameter("give the name of an instance first; --list shows them")
-        arguments = parse_extra(context.args)
-        options.check_target(lm.LatentMDP, out)
-        model = lm.make(name, rng=seed, **arguments)
-        options.save(model, out)
-        screen.result(
-            instance=name, arguments=arguments, seed=seed, out=None if out is None else str(out)
-        )
-        screen.say(f"{model!r}" + ("" if out is None else f" saved to {out}"))
+    if show:
+        _list(screen)
+        return
+    if name is None or name.startswith("-"):
+        raise typer.BadParameter("give the name of an instance first; --list shows them")
+    arguments = handed_on(context)
+    options.check_target(out, lm.LatentMDP)
+    model = lm.make(name, rng=seed, **arguments)
+    options.save(model, out)
+    screen.result(
+        instance=name, arguments=arguments, seed=seed, out=None if out is None else str(out)
+    )
+    screen.say(f"{model!r}" + ("" if out is None else f" saved to {out}"))
 
 
 def _list(screen: Screen) -> None:

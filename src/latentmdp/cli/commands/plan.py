@@ -7,16 +7,16 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.bounds_display import closing_bounds, relative_gap
-from latentmdp.cli.choices import planner, takes
-from latentmdp.cli.config import Config, extra_of
-from latentmdp.cli.extra import parse_extra
-from latentmdp.cli.screen import Screen, session
+from latentmdp.cli.catalogue import planner, takes
+from latentmdp.cli.config import handed_on
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command(config=True)
 def command(
+    screen: Screen,
     context: typer.Context,
     model: options.ModelFile,
     method: options.Method = "qmdp",
@@ -26,10 +26,6 @@ def command(
     time_limit: options.TimeLimit = None,
     out: options.PolicyOut = None,
     plot: options.Plot = None,
-    config: Config = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Find a policy for a model and report the bounds the planner proves.
 
@@ -38,16 +34,15 @@ def command(
 
     Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
     """
-    with session(as_json, quiet, debug) as screen:
-        options.check_target(lm.AlphaVectorPolicy, out)
-        given = {"gap": gap, "time_limit": time_limit}
-        more = {name: value for name, value in given.items() if value is not None}
-        chosen = planner(method, **more, **extra_of(context) | parse_extra(context.args))
-        plan = _watched(screen, method, chosen, options.load_model(model))
-        options.save(plan.policy, out)
-        if plot is not None:
-            _draw(plot, {method: plan.history})
-        _report(screen, model, method, plan, out)
+    options.check_target(out, lm.AlphaVectorPolicy)
+    options.check_plot(plot)
+    given = {"gap": gap, "time_limit": time_limit}
+    more = {name: value for name, value in given.items() if value is not None}
+    chosen = planner(method, **more, **handed_on(context))
+    plan = _watched(screen, method, chosen, options.load_model(model))
+    options.save(plan.policy, out)
+    options.draw_bounds({method: plan.history}, plot)
+    _report(screen, model, method, plan, out)
 
 
 def _watched(screen: Screen, method: str, chosen: Any, world: "lm.LatentMDP") -> "lm.Plan":
@@ -55,17 +50,11 @@ def _watched(screen: Screen, method: str, chosen: Any, world: "lm.LatentMDP") ->
     from dataclasses import replace
 
     if takes(method, "on_progress"):
-        with closing_bounds(screen, f"planning with {method}") as show:
+        with screen.closing_bounds(f"planning with {method}") as show:
             return replace(chosen, on_progress=show).plan(world)
     with screen.progress() as progress:
         progress.add_task(f"planning with {method}", total=None)
         return chosen.plan(world)
-
-
-def _draw(path: Path, histories: dict[str, Any]) -> None:
-    from latentmdp.report.figures import bounds_figure, write_figure
-
-    write_figure(bounds_figure(histories), path)
 
 
 def _report(screen: Screen, model: Path, method: str, plan: "lm.Plan", out: Path | None) -> None:
@@ -73,7 +62,7 @@ def _report(screen: Screen, model: Path, method: str, plan: "lm.Plan", out: Path
         "method": method,
         "lower": plan.lower,
         "upper": plan.upper,
-        "gap": relative_gap(plan.lower, plan.upper),
+        "gap": plan.gap,
         "guarantee": plan.guarantee,
         "converged": plan.converged,
         "iterations": plan.n_iter,

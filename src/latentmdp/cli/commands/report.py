@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 from latentmdp.cli import options
-from latentmdp.cli.screen import session
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command()
 def command(
+    screen: Screen,
     runs: Annotated[
         list[Path],
         typer.Argument(
@@ -28,9 +30,6 @@ def command(
         typer.Option("--truth", help="The true model, to compare with.", exists=True),
     ] = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Report",
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Write one self-contained HTML page about runs: it opens offline, on a phone, on paper.
 
@@ -40,12 +39,11 @@ def command(
 
     Example: `latentmdp report a.parquet b.parquet --out report.html`
     """
-    with session(as_json, quiet, debug) as screen:
-        from latentmdp.report.runs import write_report
+    from latentmdp.report.report import write_report
 
-        world = None if truth is None else options.load_model(truth)
-        with screen.progress() as progress:
-            progress.add_task("reading, planning and drawing", total=None)
-            write_report(runs, out, world, title)
-        screen.result(report=str(out), bytes=out.stat().st_size)
-        screen.say(f"{out} ({out.stat().st_size / 1024:.0f} KiB)", "report")
+    world = None if truth is None else options.load_model(truth)
+    with screen.progress() as progress:
+        progress.add_task("reading, planning and drawing", total=None)
+        write_report(runs, out, world, title)
+    screen.result(report=str(out), bytes=out.stat().st_size)
+    screen.say(f"{out} ({out.stat().st_size / 1024:.0f} KiB)", "report")

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from latentmdp.cli import options
-from latentmdp.cli.config import Config
-from latentmdp.cli.screen import session
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
+@options.command(config=True)
 def command(
+    screen: Screen,
     name: Annotated[str, typer.Argument(metavar="NAME", help="See `latentmdp list experiments`.")],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("out"),
@@ -22,10 +23,6 @@ def command(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")
     ] = None,
-    config: Config = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Run an experiment of the paper: figure, numbers, and whether its claims hold.
 
@@ -33,19 +30,16 @@ def command(
 
     Example: `latentmdp reproduce fig1a --quick`
     """
-    with session(as_json, quiet, debug) as screen:
-        from latentmdp.experiments import reproduce
+    from latentmdp.experiments import reproduce
 
-        found = reproduce(name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks)
-        screen.result(
-            folder=str(found.folder),
-            figures=[str(path) for path in found.figures],
-            numbers=str(found.numbers),
-            page=str(found.page),
-            claims=[
-                {"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims
-            ],
-        )
-        for claim in found.claims:
-            screen.say(f"{claim.paper} {claim.measured}", f"{claim.verdict}:")
-        screen.say(f"See {found.page}")
+    found = reproduce(name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks)
+    screen.result(
+        folder=str(found.folder),
+        figures=[str(path) for path in found.figures],
+        numbers=str(found.numbers),
+        page=str(found.page),
+        claims=[{"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims],
+    )
+    for claim in found.claims:
+        screen.say(f"{claim.paper} {claim.measured}", f"{claim.verdict}:")
+    screen.say(f"See {found.page}")

@@ -7,16 +7,17 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.choices import policy as find_policy
-from latentmdp.cli.config import Config
-from latentmdp.cli.screen import session
+from latentmdp.cli.catalogue import find_policy
+from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 SHARD_STEPS = 2_000_000
 
 
+@options.command(config=True)
 def command(
+    screen: Screen,
     model: options.ModelFile,
     out: Annotated[Path, typer.Option("--out", help="Where to: .parquet or .npz.")],
     policy: options.PolicyName = "uniform",
@@ -25,40 +26,35 @@ def command(
     hide_contexts: Annotated[
         bool, typer.Option("--hide-contexts", help="Leave the true contexts out of the logs.")
     ] = False,
-    config: Config = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> None:
     """Play episodes under a policy and save the logs.
 
     Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
     """
-    with session(as_json, quiet, debug) as screen:
-        options.check_target(lm.Trajectories, out)
-        world = options.load_model(model)
-        acting = find_policy(policy, world)
-        shard = max(1, SHARD_STEPS // world.horizon)
-        parts, total = [], 0.0
-        with screen.progress() as progress:
-            task = progress.add_task("simulating", total=episodes)
-            for first in range(0, episodes, shard):
-                size = min(shard, episodes - first)
-                parts.append(lm.simulate(world, acting, size, rng=seed, first_episode=first))
-                total += float(parts[-1].returns().sum())
-                progress.advance(task, size)
-        logs = lm.Trajectories.concat(parts)
-        if hide_contexts:
-            logs = logs.without_contexts()
-        lm.save(logs, out)
-        mean = total / episodes
-        screen.result(
-            model=str(model),
-            policy=policy,
-            episodes=episodes,
-            seed=seed,
-            mean_return=mean,
-            out=str(out),
-        )
-        kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
-        screen.say(f"{logs!r}, {kind} {mean:.4g}, saved to {out}")
+    options.check_target(out, lm.Trajectories)
+    world = options.load_model(model)
+    acting = find_policy(policy, world)
+    shard = max(1, SHARD_STEPS // world.horizon)
+    parts, total = [], 0.0
+    with screen.progress() as progress:
+        task = progress.add_task("simulating", total=episodes)
+        for first in range(0, episodes, shard):
+            size = min(shard, episodes - first)
+            parts.append(lm.simulate(world, acting, size, rng=seed, first_episode=first))
+            total += float(parts[-1].returns().sum())
+            progress.advance(task, size)
+    logs = lm.Trajectories.concat(parts)
+    if hide_contexts:
+        logs = logs.without_contexts()
+    lm.save(logs, out)
+    mean = total / episodes
+    screen.result(
+        model=str(model),
+        policy=policy,
+        episodes=episodes,
+        seed=seed,
+        mean_return=mean,
+        out=str(out),
+    )
+    kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
+    screen.say(f"{logs!r}, {kind} {mean:.4g}, saved to {out}")

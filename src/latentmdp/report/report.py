@@ -7,18 +7,31 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from latentmdp.experiments.manifest import Experiment
+from latentmdp._util.storage import require_writable
+from latentmdp._util.words import listed, plural
+from latentmdp.experiments.results import Experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
-from latentmdp.planning import QMDP, evaluate
-from latentmdp.policies import UniformPolicy
-from latentmdp.report import sections
-from latentmdp.report.experiments import experiment_section, settings_table, timing_table
+from latentmdp.planning import QMDP, Plan, evaluate
+from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.report.contexts import belief_pictures, difference_picture
+from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.page import Section, Table, write_page
-from latentmdp.report.records import Record, filled, group_records, read
-from latentmdp.report.solved import solved_section, solved_settings
+from latentmdp.report.plans import bounds_picture, certificate, certify
+from latentmdp.report.records import (
+    Record,
+    curves_section,
+    filled,
+    group_records,
+    read,
+    runs_section,
+    settings_table,
+    settings_tables,
+)
+from latentmdp.report.solved import solved_section
+from latentmdp.theory import diagnose
 
-__all__ = ["write_report"]
+__all__ = ["assumption_table", "model_section", "write_report"]
 
 
 def write_report(
@@ -32,9 +45,9 @@ def write_report(
     Parameters
     ----------
     paths
-        Runs, outcomes of `learn` and `solve` and models, as `lm.save` wrote them, and folders that
-        `reproduce` wrote, in any mixture. Runs that differ only in their seed and world are drawn
-        as one curve with its spread.
+        Files of runs, of outcomes of `solve` and of models, and folders that `reproduce` wrote, in
+        any mixture. Runs that differ only in their seed and world are drawn as one curve with its
+        spread.
     out
         The HTML file.
     truth
@@ -42,6 +55,8 @@ def write_report(
     """
     if not paths:
         raise ValueError("paths must name at least one run or model")
+    require_writable(out)
+    require_writable(out)
     began = time.perf_counter()
     found = {str(path): read(path) for path in paths}
     records = [item for item in found.values() if isinstance(item, Record)]
@@ -53,40 +68,40 @@ def write_report(
         *_runs(groups, truth),
         *(section for name, item in solved.items() for section in _solved(name, item, truth)),
         *(experiment_section(name, item) for name, item in experiments.items()),
-        *(sections.model_section(f"Model {name}", m, None, None) for name, m in models.items()),
+        *(model_section(f"Model {name}", m, None, None) for name, m in models.items()),
     ]
     tables = [
-        *sections.settings_tables(groups),
-        *(solved_settings(name, item) for name, item in solved.items()),
-        *(settings_table(name, item) for name, item in experiments.items()),
+        *settings_tables(groups),
+        *(settings_table(name, item.settings) for name, item in solved.items()),
+        *(experiment_settings(name, item) for name, item in experiments.items()),
         *([timing_table(experiments)] if experiments else []),
         _timing(records, solved, time.perf_counter() - began),
     ]
     counts = (
-        (len(records), "run", "runs"),
+        (len(records), "run", None),
         (len(solved), "solved set of logs", "solved sets of logs"),
-        (len(experiments), "experiment", "experiments"),
-        (len(models), "model", "models"),
+        (len(experiments), "experiment", None),
+        (len(models), "model", None),
     )
-    lead = _listed([f"{n} {one if n == 1 else many}" for n, one, many in counts if n])
+    lead = listed([plural(n, one, many) for n, one, many in counts if n])
     write_page(out, title, f"From {lead}.", [*page, Section("Settings and timing", "", tables)])
 
 
 def _runs(groups: dict[str, list[Record]], truth: LatentMDP | None) -> Iterator[Section]:
     """All runs, their curves, and one of each group in detail."""
     if groups:
-        yield sections.runs_section(groups)
-        yield sections.curves_section(groups, None if truth is None else _references(truth))
+        yield runs_section(groups)
+        yield curves_section(groups, None if truth is None else _references(truth))
     for name, members in groups.items():
         r = members[0]
         which = f"What was learned: {name}" + (f", run {r.name}" if len(members) > 1 else "")
-        yield sections.model_section(which, filled(r.model), r.policy, r.plan, truth)
+        yield model_section(which, filled(r.model), r.policy, r.plan, truth)
 
 
 def _solved(name: str, solved: Solved, truth: LatentMDP | None) -> Iterator[Section]:
     yield solved_section(name, solved, truth)
     which = f"What was found in the logs: {name}"
-    yield sections.model_section(which, filled(solved.model), solved.policy, solved.plan, truth)
+    yield model_section(which, filled(solved.model), solved.policy, solved.plan, truth)
 
 
 def _references(truth: LatentMDP) -> dict[str, float]:
@@ -99,8 +114,44 @@ def _references(truth: LatentMDP) -> dict[str, float]:
     }
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join([*([", ".join(parts[:-1])] if parts[1:] else []), parts[-1]])
+def model_section(
+    title: str,
+    model: LatentMDP,
+    policy: Policy | None,
+    plan: Plan | None,
+    truth: LatentMDP | None = None,
+) -> Section:
+    """A model, given or learned: beliefs, differences, assumptions, bounds."""
+    plan = certify(model) if plan is None else plan
+    policy = plan.policy if policy is None else policy
+    known = truth is not None and truth.n_contexts == model.n_contexts
+    world = truth if truth is not None and known else model
+    text = (
+        "The belief is that of the learned filter, in an episode of the true model."
+        if known
+        else "The belief is over an episode simulated from the model itself."
+    )
+    if truth is not None:
+        earned = evaluate(truth, policy, rng=0)
+        text += f" In the true model the policy earns {earned.mean:.4g} per episode."
+    pictures = [
+        *belief_pictures(world, policy, model),
+        difference_picture(model, "this model"),
+        *([bounds_picture({"HSVI": plan})] if plan.history else []),
+    ]
+    tables = [certificate({"this model": plan}), assumption_table(model, "this model")]
+    return Section(title, text, tables, pictures)
+
+
+def assumption_table(model: LatentMDP, what: str) -> Table:
+    """What `diagnose` says of a model."""
+    return Table(
+        "Which assumptions of the theory hold",
+        ("assumption", "number", "verdict"),
+        diagnose(model).rows(),
+        f"Measured on {what}, with uniformly random actions where a policy matters.",
+        words=("number", "verdict"),
+    )
 
 
 def _timing(records: Sequence[Record], solved: Mapping[str, Solved], own: float) -> Table:

@@ -6,7 +6,7 @@ import pytest
 from models import random_model
 
 import latentmdp as lm
-from latentmdp.report.bounds import plot_bounds
+from latentmdp.report.plans import plot_bounds
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG")])

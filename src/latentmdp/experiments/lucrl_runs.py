@@ -1,4 +1,9 @@
-"""What Figures 1a and 1b share: the curves of a run, their averages, and the two panels."""
+"""Runs of L-UCRL in the experiments: good and poor starts, learning curves and their panels.
+
+A good start is a few labelled samples of every (m, s, a), a poor one a model that has nothing to
+do with the true one [kwon2021, Sec. 5.1]. A run leaves its model error and its trailing return at
+a few numbers of episodes; Figures 1a and 1b average them over seeds and draw two panels.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,72 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel
+from latentmdp.experiments.results import Columns
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
 from latentmdp.planning import QMDP, evaluate
+from latentmdp.trajectories import Trajectories
 
-__all__ = ["Curves", "curve_panels", "curves_of_run", "final", "group_curves"]
-
+__all__ = [
+    "TRAILING",
+    "Curves",
+    "curve_panels",
+    "curves_of_run",
+    "final",
+    "group_curves",
+    "labelled_samples",
+    "unrelated_model",
+]
 
 TRAILING = 1_000
+"""Episodes that a point of a return curve averages: few beside the 30,000 and more of the paper's
+runs, so the curve follows the learner, and enough that its noise is small beside the spread over
+instances."""
 
 
-def curves_of_run(
-    run: Run, model: LatentMDP, episodes: int, seed: int
-) -> dict[str, NDArray[np.generic]]:
+def labelled_samples(model: LatentMDP, per_row: int, rng: RNGLike) -> Trajectories:
+    """A good start: `per_row` samples of every (m, s, a), as one-step episodes with contexts."""
+    generator = as_generator(rng)
+    M, S, A, Z = model.n_contexts, model.n_states, model.n_actions, model.n_rewards
+    m, s, a, _ = (i.ravel() for i in np.indices((M, S, A, per_row)))
+    outcomes = model.observation_probs().reshape(M, S, A, S * Z)
+    cumulative = np.cumsum(outcomes, axis=-1)[m, s, a]
+    uniform = generator.random(m.size) * cumulative[:, -1]
+    outcome = (uniform[:, None] >= cumulative).sum(axis=1)
+    return Trajectories.from_arrays(
+        np.stack([s, outcome // Z], axis=1),
+        a[:, None],
+        (outcome % Z)[:, None],
+        contexts=m,
+        n_states=S,
+        n_actions=A,
+        reward_values=model.reward_values,
+    )
+
+
+def unrelated_model(model: LatentMDP, rng: RNGLike) -> LatentMDP:
+    """A poor start: a model of the same sizes that knows nothing of the true one.
+
+    Every row of transitions and of reward probabilities is uniform on its simplex.
+    """
+    generator = as_generator(rng)
+    rows = model.transitions.shape[:-1]
+    return LatentMDP(
+        generator.dirichlet(np.ones(model.n_states), size=rows),
+        generator.dirichlet(np.ones(model.n_rewards), size=rows),
+        initial=model.initial,
+        weights=model.weights,
+        horizon=model.horizon,
+        discount=model.discount,
+        reward_values=model.reward_values,
+    )
+
+
+def curves_of_run(run: Run, model: LatentMDP, episodes: int, seed: int) -> Columns:
     """Model error, trailing mean return and Q-MDP-on-truth's value at the run's milestones.
 
     That value is a Monte Carlo estimate over a number of `episodes`.
@@ -46,7 +100,7 @@ class Curves:
     def __init__(self, table: pa.Table) -> None:
         seeds = pc.unique(table["seed"]).to_pylist()
         parts = [table.filter(pc.equal(table["seed"], seed)) for seed in seeds]
-        self.episodes: NDArray[np.int64] = parts[0]["episode"].to_numpy()
+        self.episodes: Integers = parts[0]["episode"].to_numpy()
         self.error, self.returns, self.reference = (
             np.stack([part[name].to_numpy() for part in parts])
             for name in ("error", "trailing_return", "qmdp_value")
@@ -114,7 +168,7 @@ def curve_panels(
     return error, share
 
 
-def _line(name: str, episodes: NDArray[np.int64], values: Floats, colour: int, style: str) -> Line:
+def _line(name: str, episodes: Integers, values: Floats, colour: int, style: str) -> Line:
     mean, spread = values.mean(axis=0), values.std(axis=0)
     # A logarithmic axis has no room for a band that reaches zero.
     low = np.maximum(mean - spread, 0.05 * mean)

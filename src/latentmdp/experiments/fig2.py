@@ -1,26 +1,177 @@
-"""What Figure 2 shows: means over instances with their spread, and the paper's statements."""
+"""Figure 2 of [kwon2021]: initialisation with a PSR and clustering, over delta and H.
+
+Left to right: how far the belief is from the true context at the end of an episode, the M-th
+singular value of P_{T,H}, and the model error of PSR-clustering; and, beyond the paper, the errors
+of every initialiser on the same data, with two floors. `python -m latentmdp.experiments.fig2` runs
+it in full.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from latentmdp.experiments.fig2.run import METHODS
-from latentmdp.experiments.findings import Claim, Findings, Line, Panel, sizes_in_words
+from latentmdp.belief import posterior
+from latentmdp.errors import RecoveryError
+from latentmdp.estimation import EM, SubspaceClustering, TrajectoryKMeans, initialize
+from latentmdp.experiments.findings import SMALL, Claim, Findings, Line, Panel, sizes_of
+from latentmdp.experiments.results import Columns
+from latentmdp.experiments.runner import Setting, reproduce, seeds_of
+from latentmdp.instances import make
+from latentmdp.metrics import model_error
+from latentmdp.model import LatentMDP
+from latentmdp.policies import UniformPolicy
+from latentmdp.simulation import simulate
+from latentmdp.spectral import PSR, SpectralPSR, recover
+from latentmdp.spectral.assembly import count_model
+from latentmdp.trajectories import Trajectories
 
-__all__ = ["Point", "analyse", "summarise"]
+__all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]
 
+PAPER = {
+    "contexts": 3,
+    "states": 7,
+    "actions": 2,
+    "short_episodes": 1_000_000,
+    "short_horizon": 4,
+    "long_episodes": 5_000,
+}
+QUICK = {**PAPER, "states": 4, "short_episodes": 60_000, "long_episodes": 600}
+DELTAS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+HORIZONS = (20, 40, 80)
+
+FAILS_BELOW = 0.2
+"""The paper's statement: below this delta PSR-clustering fails ..."""
+SUCCEEDS_FROM = 0.5
+"""... and from this one on, where its figure shows small errors, it should not."""
+NEAR_FLOOR = 1.25
+"""An initialiser is near a floor if its mean error is less than this many times the floor's."""
+
+PAPER_METHOD = "PSR-clustering (paper)"
 STYLES = ("-", "-", "-", "-", "-", "--", "--", ":")
 """Dashed where curves may lie on one another, so that both can be seen."""
-PAPER_METHOD = "PSR-clustering (paper)"
-FAILS_BELOW = 0.2
-SUCCEEDS_FROM = 0.5
-NEAR_FLOOR = 1.25
 DELTA = "separation delta (L1 distance)"
 ERROR = "model error (sum of L1 distances)"
 SPREAD = " Lines are means over instances, bands run from the 10th to the 90th percentile."
+
+
+def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
+    """One setting per separation, horizon of the long episodes, and instance."""
+    sizes = QUICK if quick else PAPER
+    deltas, horizons = ((0.5, 1.0), (10, 20)) if quick else (DELTAS, HORIZONS)
+    return [
+        Setting(
+            f"fig2/delta={delta}/H={horizon}/{seed}",
+            {"delta": delta, "horizon": horizon, "seed": seed, **sizes},
+        )
+        for delta in deltas
+        for horizon in horizons
+        for seed in seeds_of(quick, seeds)
+    ]
+
+
+class Data(NamedTuple):
+    """What the methods see (the PSR is learned from `short`), and the truth for the floors."""
+
+    model: LatentMDP
+    short: Trajectories
+    long: Trajectories
+    psr: PSR
+
+
+def work(setting: Setting) -> Columns:
+    """Every quantity of the figure; a method that reports its failure has the value NaN."""
+    data = _simulated(setting)
+    M = setting["contexts"]
+    exact = SpectralPSR(rank=M).from_model(data.model.replace(horizon=setting["short_horizon"]))
+    values = {
+        "belief": _belief_error(data.model, data.long),
+        "singular value": float(exact.singular_values[:, M - 1].mean()),
+        "ratio": float(data.psr.singular_value_ratios().min()),
+        **{name: _error(method, data) for name, method in METHODS.items()},
+    }
+    return {"quantity": list(values), "value": list(values.values())}
+
+
+def _simulated(setting: Setting) -> Data:
+    """The instance and the short episodes do not depend on the horizon of the long ones."""
+    seeds = np.random.SeedSequence([round(1000 * setting["delta"]), setting["seed"]]).spawn(3)
+    sizes = {name: setting[name] for name in ("contexts", "states", "actions", "delta")}
+    model = make(
+        "separated", horizon=setting["short_horizon"], rng=np.random.default_rng(seeds[0]), **sizes
+    )
+    longer = model.replace(horizon=setting["horizon"])
+    short = simulate(model, UniformPolicy(), setting["short_episodes"], rng=seeds[1])
+    long = simulate(longer, UniformPolicy(), setting["long_episodes"], rng=seeds[2])
+    return Data(longer, short, long, SpectralPSR(rank=setting["contexts"]).fit(short))
+
+
+def _belief_error(model: LatentMDP, logs: Trajectories) -> float:
+    """1 - b(true context) at the end of an episode, under the true model, averaged."""
+    assert logs.contexts is not None
+    return float(1.0 - posterior(model, logs)[np.arange(len(logs)), logs.contexts].mean())
+
+
+def _error(method: Callable[[Data], LatentMDP], data: Data) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return model_error(data.model, method(data))
+        except RecoveryError:
+            return float("nan")
+
+
+def _paper(data: Data) -> LatentMDP:
+    return recover(data.psr, data.long, variant="paper", rng=0).model
+
+
+def _practical(data: Data) -> LatentMDP:
+    return recover(data.psr, data.long, rng=0).model
+
+
+def _refined(data: Data) -> LatentMDP:
+    learner = SpectralPSR(rank=data.psr.rank, balanced=True, refinements=2)
+    return recover(learner.fit(data.short), data.long, rng=0).model
+
+
+def _initialize(data: Data) -> LatentMDP:
+    return initialize(data.short, data.long, data.model.n_contexts, rng=0).model
+
+
+def _embedding(data: Data) -> LatentMDP:
+    return TrajectoryKMeans(data.model.n_contexts).fit(data.long, rng=0).model
+
+
+def _subspace(data: Data) -> LatentMDP:
+    return SubspaceClustering(data.model.n_contexts).fit(data.long, rng=0).model
+
+
+def _from_truth(data: Data) -> LatentMDP:
+    learner = EM(data.model.n_contexts, shared_rewards=True)
+    return learner.fit([data.short, data.long], start=data.model, rng=0).model
+
+
+def _known_labels(data: Data) -> LatentMDP:
+    both = Trajectories.concat([data.short, data.long])
+    assert both.contexts is not None
+    return count_model(data.psr, both, np.eye(data.model.n_contexts)[both.contexts])
+
+
+METHODS: dict[str, Callable[[Data], LatentMDP]] = {
+    PAPER_METHOD: _paper,
+    "PSR-clustering (practical)": _practical,
+    "PSR-clustering (refined)": _refined,
+    "initialize": _initialize,
+    "trajectory k-means": _embedding,
+    "subspace clustering": _subspace,
+    "EM from the truth": _from_truth,
+    "known labels": _known_labels,
+}
+"""Initialisers by name; the last two know the truth and are floors."""
 
 
 class Point(NamedTuple):
@@ -40,16 +191,16 @@ Points = dict[tuple[str, float, int], Point]
 
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
-    """Average over instances, draw, and judge."""
+    """Average over instances, draw, and judge the paper's statements."""
     points = summarise(table)
     instances = max(p.instances for p in points.values())
-    sizes = {name: table[name][0].as_py() for name in ("contexts", "states", "actions")}
     description = (
-        f"{instances} instances for each separation and horizon, {sizes_in_words(sizes)}; PSRs "
+        f"{instances} instances for each separation and horizon, "
+        f"{sizes_of(table, ('contexts', 'states', 'actions'))}; PSRs "
         f"from {table['short_episodes'][0].as_py():,} short episodes, clustering of "
         f"{table['long_episodes'][0].as_py():,} long ones. Lines are means, bands run from the "
         "10th to the 90th percentile; runs that reported failure are left out of both."
-        + (" A small version of the experiment: its claims are not the paper's." if quick else "")
+        + (SMALL if quick else "")
     )
     return Findings(
         title="Figure 2: initialisation with a PSR and clustering",
@@ -192,3 +343,7 @@ def _line(
         tuple(getattr(p, part) for p in chosen) for part in ("delta", "mean", "low", "high")
     )
     return Line(name, delta, mean, low, high, colour, style)
+
+
+if __name__ == "__main__":
+    print(reproduce("fig2", progress=True).page.read_text())

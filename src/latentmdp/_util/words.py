@@ -1,0 +1,16 @@
+"""Counted things and lists in messages."""
+
+from collections.abc import Sequence
+
+__all__ = ["listed", "plural"]
+
+
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """The number with its noun: "1 context", "2 contexts"; `nouns` where an s is not enough."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """The parts as one reads them: "a, b and c"."""
+    *first, last = parts or [""]
+    return " and ".join([", ".join(first), last] if first else [last])

@@ -1,0 +1,156 @@
+"""Figure 1a [kwon2021]: contexts revealed, or inferred from a poor or a good start.
+
+L-UCRL with Q-MDP on random instances, in three arms: the true context is told after each episode;
+it is inferred, starting from a few labelled samples of every (m, s, a); it is inferred, starting
+from an unrelated model. `python -m latentmdp.experiments.fig1a` runs it in full.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from latentmdp.experiments.findings import SMALL, Claim, Findings, sizes_of
+from latentmdp.experiments.lucrl_runs import (
+    TRAILING,
+    Curves,
+    curve_panels,
+    curves_of_run,
+    final,
+    group_curves,
+    labelled_samples,
+    unrelated_model,
+)
+from latentmdp.experiments.results import Columns
+from latentmdp.experiments.runner import Setting, reproduce, seeds_of
+from latentmdp.instances import make
+from latentmdp.model import LatentMDP
+from latentmdp.online import LUCRL
+
+__all__ = ["ARMS", "analyse", "sweep", "work"]
+
+ARMS = {
+    "revealed": "contexts revealed",
+    "good": "inferred, good start",
+    "random": "inferred, random start",
+}
+PAPER = {
+    "contexts": 7,
+    "states": 15,
+    "actions": 3,
+    "horizon": 30,
+    "episodes": 50_000,
+    "reference": 100_000,
+}
+QUICK = {
+    "contexts": 3,
+    "states": 6,
+    "actions": 2,
+    "horizon": 20,
+    "episodes": 2_000,
+    "reference": 4_000,
+}
+SAMPLES = 10
+"""Labelled samples per (m, s, a) of the good start, and weight of a row of the random one."""
+
+NEAR = 0.03
+"""Shares of Q-MDP's value closer than this count as equal."""
+CLEAR = 2.0
+"""A difference is clear beyond this many standard errors, an error beyond this many times."""
+
+
+def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
+    """One setting per arm and seed."""
+    sizes = QUICK if quick else PAPER
+    return [
+        Setting(f"fig1a/{arm}/{seed}", {"arm": arm, "seed": seed, "samples": SAMPLES, **sizes})
+        for arm in ARMS
+        for seed in seeds_of(quick, seeds)
+    ]
+
+
+def work(setting: Setting) -> Columns:
+    """Learn in one random instance; all arms of a seed share the instance."""
+    seed = setting["seed"]
+    model = _instance(setting)
+    if setting["arm"] == "revealed":
+        learner = LUCRL(contexts="revealed")
+    elif setting["arm"] == "good":
+        learner = LUCRL(
+            contexts="inferred", start=labelled_samples(model, setting["samples"], seed)
+        )
+    else:
+        learner = LUCRL(
+            contexts="inferred",
+            start=unrelated_model(model, seed),
+            prior_count=float(setting["samples"]),
+        )
+    run = learner.run(model, setting["episodes"], rng=seed)
+    return curves_of_run(run, model, setting["reference"], seed)
+
+
+def _instance(setting: Setting) -> LatentMDP:
+    """Sparse rows and few rewards: "set to be 0 for most state-action pairs" [kwon2021]."""
+    sizes = {name: setting[name] for name in ("contexts", "states", "actions", "horizon")}
+    return make(
+        "random",
+        rng=setting["seed"],
+        concentration=0.3,
+        reward_density=4 / 45,
+        reward_low=0.5,
+        **sizes,
+    )
+
+
+def analyse(table: pa.Table, quick: bool) -> Findings:
+    """Average over seeds, draw, and judge the paper's three statements."""
+    arms = {str(key[0]): curves for key, curves in group_curves(table, ["arm"]).items()}
+    first = arms["revealed"]
+    description = (
+        f"L-UCRL with Q-MDP on {first.error.shape[0]} random instances with "
+        f"{sizes_of(table, ('contexts', 'states', 'actions', 'horizon'))}, for "
+        f"{int(first.episodes[-1]):,} episodes. Rows of T from "
+        "Dirichlet(0.3), about one in eleven state-action pairs rewarded. The good start is "
+        "10 labelled samples of every (m, s, a); the random start is an unrelated model whose rows "
+        f"weigh 10 visits. Returns are means of the last {TRAILING:,} episodes over Q-MDP's value "
+        "on the true model." + (SMALL if quick else "")
+    )
+    return Findings(
+        title="Figure 1a: contexts revealed or inferred",
+        description=description,
+        panels=curve_panels(
+            {ARMS[arm]: arms[arm] for arm in ARMS}, [(i, "-") for i in range(len(ARMS))]
+        ),
+        claims=_claims(arms["revealed"], arms["good"], arms["random"]),
+    )
+
+
+def _claims(revealed: Curves, good: Curves, random: Curves) -> tuple[Claim, ...]:
+    (told, told_se), (well, well_se), (poor, poor_se) = (
+        final(curves.share) for curves in (revealed, good, random)
+    )
+    errors = [final(curves.error)[0] for curves in (revealed, good, random)]
+    gap, gap_se = final(revealed.share - random.share)
+    return (
+        Claim(
+            "with true contexts in hindsight L-UCRL converges to the optimal policy.",
+            f"its return is {told:.3f} ± {told_se:.3f} of Q-MDP's on the true model.",
+            told >= 1.0 - NEAR,
+        ),
+        Claim(
+            "poorly initialised, the model converges to a local optimum and the policy is "
+            "sub-optimal.",
+            f"return {poor:.3f} ± {poor_se:.3f}, behind revealed contexts by {gap:.3f} ± "
+            f"{gap_se:.3f}; model error {errors[2]:.0f} against {errors[0]:.0f}.",
+            gap > max(NEAR, CLEAR * gap_se) and errors[2] > CLEAR * errors[0],
+        ),
+        Claim(
+            "well initialised, it performs as well as with true contexts.",
+            f"return {well:.3f} ± {well_se:.3f} against {told:.3f}; model error {errors[1]:.0f} "
+            f"against {errors[0]:.0f}.",
+            well >= told - NEAR,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    print(reproduce("fig1a", progress=True).page.read_text())

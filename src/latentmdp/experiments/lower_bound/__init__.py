@@ -1,1 +1,0 @@
-"""The lower bound [kwon2021, Thm. 3.1] watched: episodes needed against A^M."""
