@@ -27,7 +27,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.spectral import PSR, SpectralPSR, recover
-from latentmdp.spectral.assembly import count_model
+from latentmdp.spectral.recovery import count_model
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]

@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
-from latentmdp.policies import Policy
+from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas, legend
 from latentmdp.simulation import simulate
 
@@ -195,7 +195,7 @@ class BeliefPath(NamedTuple):
 
 
 def belief_pictures(
-    world: LatentMDP, policy: Policy, believed: LatentMDP, seed: int = 0
+    world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, seed: int = 0
 ) -> list[Picture]:
     """Bars, and a path in the triangle for three contexts, over one episode."""
     episode = _typical_path(world, policy, believed, seed)
@@ -234,7 +234,11 @@ def _matching(world: LatentMDP, believed: LatentMDP) -> Integers:
 
 
 def _beliefs(
-    world: LatentMDP, policy: Policy, believed: LatentMDP, episodes: int, seed: int
+    world: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    believed: LatentMDP,
+    episodes: int,
+    seed: int,
 ) -> tuple[Floats, Integers]:
     """Beliefs (N, H + 1, M) of a filter on `believed`, and the true contexts in its labels."""
     logs = simulate(world, policy, episodes, rng=seed)
@@ -243,7 +247,9 @@ def _beliefs(
     return along.reshape(episodes, -1, believed.n_contexts), true
 
 
-def _typical_path(world: LatentMDP, policy: Policy, believed: LatentMDP, seed: int) -> BeliefPath:
+def _typical_path(
+    world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, seed: int
+) -> BeliefPath:
     """A typical episode of the world, seen through a filter on a model with as many contexts.
 
     Of 101 episodes it is the one with the median belief in the true context, averaged over steps.
@@ -255,7 +261,11 @@ def _typical_path(world: LatentMDP, policy: Policy, believed: LatentMDP, seed: i
 
 
 def growth(
-    world: LatentMDP, policy: Policy, believed: LatentMDP, episodes: int, seed: int
+    world: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    believed: LatentMDP,
+    episodes: int,
+    seed: int,
 ) -> Floats:
     """Belief in the true context after 0, 1, ..., H steps of many episodes, (N, H + 1)."""
     along, true = _beliefs(world, policy, believed, episodes, seed)

@@ -22,7 +22,7 @@ from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
-from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_pictures, difference_picture, growth, growth_figure
 from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, write_page
 from latentmdp.report.plans import bounds_picture, certificate
@@ -164,7 +164,7 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
         runs.append(learn(model, sizes.contexts, sizes.episodes, rng=seed + k, planner=planner))
     report(f"{name}: watching beliefs and counting returns")
 
-    def worth(policy: Policy) -> Value:
+    def worth(policy: Policy | HistoryPolicy) -> Value:
         return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
 
     return Demonstration(
@@ -183,7 +183,9 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
     )
 
 
-def _growth(model: LatentMDP, policy: Policy, run: Run, seed: int) -> dict[str, Floats]:
+def _growth(
+    model: LatentMDP, policy: Policy | HistoryPolicy, run: Run, seed: int
+) -> dict[str, Floats]:
     """By the true model's filter and, where it has as many contexts, the learned one's."""
     curves = {"filter with the true model": growth(model, policy, model, _BELIEF_EPISODES, seed)}
     if run.model.n_contexts == model.n_contexts:

@@ -25,7 +25,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.online import Run
 from latentmdp.planning import Plan
-from latentmdp.policies import Policy
+from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, legend
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Record:
     returns: Floats
     error: ErrorCurve
     model: LatentMDP
-    policy: Policy
+    policy: Policy | HistoryPolicy
     plan: Plan | None
     settings: dict[str, Any]
     seed: int | None

@@ -13,7 +13,7 @@ from latentmdp.experiments.results import Experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import QMDP, Plan, evaluate
-from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_pictures, difference_picture
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.page import Section, Table, write_page
@@ -117,7 +117,7 @@ def _references(truth: LatentMDP) -> dict[str, float]:
 def model_section(
     title: str,
     model: LatentMDP,
-    policy: Policy | None,
+    policy: Policy | HistoryPolicy | None,
     plan: Plan | None,
     truth: LatentMDP | None = None,
 ) -> Section:
