@@ -10,7 +10,11 @@ from __future__ import annotations
 import dataclasses
 
 from latentmdp.model import LatentMDP
-from latentmdp.planning import HSVI, PBVI, QMDP, Plan, evaluate
+from latentmdp.planning.base import Plan
+from latentmdp.planning.evaluation import evaluate
+from latentmdp.planning.hsvi import HSVI
+from latentmdp.planning.pbvi import PBVI
+from latentmdp.planning.qmdp import QMDP
 from latentmdp.policies import AlphaVectorPolicy, Policy
 
 __all__ = ["ACTING_SMOOTHING", "acting_policy", "certified_plan"]
