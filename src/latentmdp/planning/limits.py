@@ -1,0 +1,126 @@
+"""Time and memory limits of planners that can stop at any moment, and the bounds they record."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from latentmdp._util.clock import compile_seconds
+
+__all__ = ["MIB", "LimitReached", "PlanningClock", "check_limit"]
+
+MIB = float(1 << 20)
+"""Bytes in a MiB."""
+
+_USABLE_SHARE = 0.97
+"""Of the time limit, for the search: the rest is for the policy, which takes longer the more was
+found. A larger share would end after the limit, a smaller one searches less."""
+
+
+class LimitReached(Exception):  # noqa: N818, it is no error, and the text says which limit
+    """The search ends here, with what it has found."""
+
+
+class PlanningClock:
+    """The clock of one planning run, its limits, and the bounds it has reached.
+
+    Compilation, which only the first run on a machine waits for, does not count.
+
+    Parameters
+    ----------
+    time_limit, memory_limit
+        Seconds and MiB; None for no limit.
+    on_progress
+        Called with (seconds, lower, upper) at every record.
+    """
+
+    def __init__(
+        self,
+        time_limit: float | None,
+        memory_limit: float | None = None,
+        on_progress: Callable[[float, float, float], None] | None = None,
+    ) -> None:
+        self.time_limit, self.memory_limit = time_limit, memory_limit
+        self.history: list[tuple[float, float, float]] = []
+        self._on_progress = on_progress
+        self._interrupted = False
+        self._start = time.perf_counter() - compile_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, less those spent compiling."""
+        return time.perf_counter() - compile_seconds() - self._start
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the time limit, less what it takes to put the policy together."""
+        return (
+            math.inf if self.time_limit is None else _USABLE_SHARE * self.time_limit - self.seconds
+        )
+
+    @property
+    def memory(self) -> float:
+        """The memory limit in bytes."""
+        return math.inf if self.memory_limit is None else self.memory_limit * MIB
+
+    def check(self) -> None:
+        """Raise `LimitReached` once the time is over or an interrupt has come."""
+        if self._interrupted:
+            raise LimitReached("interrupted")
+        if self.remaining <= 0.0:
+            self.stop_for_time()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Hold interrupts (Ctrl-C) back until the next `check`; a second one is raised at once.
+
+        An exception in the middle of compiled code would surface as an internal error of numba.
+        Where Python's own handler is not in charge, or in another thread, nothing is changed.
+        """
+        previous = signal.getsignal(signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        if not main or previous is not signal.default_int_handler:
+            yield
+            return
+        signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def stop_for_time(self) -> None:
+        """Raise `LimitReached` because of the time limit."""
+        raise LimitReached(f"stopped at the time limit of {self.time_limit:g} s")
+
+    def require_memory(self, needed: float) -> None:
+        """Raise `LimitReached` if more bytes would be needed than allowed."""
+        if needed > self.memory:
+            raise LimitReached(
+                f"stopped at the memory limit of {self.memory_limit:g} MiB: going on would need "
+                f"about {needed / MIB:.0f} MiB"
+            )
+
+    def record(self, lower: float, upper: float) -> None:
+        """Note bounds that hold now."""
+        self.history.append((self.seconds, lower, upper))
+        if self._on_progress is not None:
+            self._on_progress(*self.history[-1])
+
+
+def check_limit(name: str, value: float | None, zero: bool = False) -> None:
+    """Refuse a limit that is not None or a positive (or, if `zero`, non-negative) number."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number or None, got {type(value).__name__}")
+    if math.isnan(value) or value < 0.0 or (value == 0.0 and not zero):
+        raise ValueError(f"{name} must be {'at least 0' if zero else 'positive'}, got {value}")
