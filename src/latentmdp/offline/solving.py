@@ -19,7 +19,7 @@ from latentmdp.offline.off_policy import behaviour_policy, logged_estimate
 from latentmdp.offline.optimism_bias import EPISODES, corrected, flattery_draws, value_in
 from latentmdp.offline.solved import Solved, SolveWarning
 from latentmdp.offline.warnings import doubts_of_logs, doubts_of_value, unsupported_share
-from latentmdp.planning import QMDP, Planner
+from latentmdp.planning import QMDP, Planner, acting_smoothing
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
@@ -77,7 +77,8 @@ def solve(
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
     final = final_states(logs)
     whole = continued(logs, final)
-    planner = QMDP(smoothing=_acting_smoothing(whole)) if planner is None else planner
+    if planner is None:
+        planner = QMDP(smoothing=acting_smoothing(whole.n_states, whole.n_rewards))
     fit = initialize(
         None,
         whole,
@@ -130,11 +131,6 @@ def _first_steps(model: LatentMDP, policy: Policy, steps: int, rng: np.random.Ge
     logs = simulate(model, policy, EPISODES, rng)
     earned = model.reward_values[logs.as_arrays()[2][:, :steps]]
     return float((earned @ model.discount ** np.arange(steps)).mean())
-
-
-def _acting_smoothing(logs: Trajectories) -> float:
-    """A little smoothing: a fitted model is wrong somewhere, and the filter must survive it."""
-    return min(1e-3, 0.1 / (logs.n_states * logs.n_rewards))
 
 
 def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:

@@ -25,8 +25,7 @@ from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.play_batch import play_batch
 from latentmdp.online.run import Run
 from latentmdp.online.worlds import World, as_world
-from latentmdp.planning import Planner
-from latentmdp.planning.choice import certified_plan
+from latentmdp.planning import Planner, certified_plan
 from latentmdp.policies import UniformPolicy
 from latentmdp.spectral import SpectralPSR, recover
 from latentmdp.trajectories import Trajectories

@@ -38,8 +38,7 @@ from latentmdp.online.refit_progress import Progress
 from latentmdp.online.refitting import refit
 from latentmdp.online.saving import Saved, read_progress, write_progress
 from latentmdp.online.worlds import World, as_world
-from latentmdp.planning import Planner
-from latentmdp.planning.choice import acting_policy, certified_plan
+from latentmdp.planning import Planner, acting_policy, certified_plan
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.space import Space
 from latentmdp.trajectories import cell_counts

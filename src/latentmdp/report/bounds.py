@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from latentmdp.planning.base import Plan
+from latentmdp.planning import Plan
 
 __all__ = ["plot_bounds"]
 
