@@ -38,6 +38,28 @@ def test_first_plans_are_context_policies_evaluated_in_every_context(seed: int) 
     assert (bounds.context_plans >= bounds.least[:, :, None, :] - 1e-12).all()
 
 
+@pytest.mark.parametrize(
+    ("contexts", "seed", "spread", "points"),
+    [(2, 10, 0.1, 60), (2, 14, 0.3, 60), (3, 18, 0.3, 120), (4, 7, 0.3, 200), (4, 3, 1.0, 120)],
+)
+def test_every_plan_can_be_followed(contexts: int, seed: int, spread: float, points: int) -> None:
+    """No plan earns more in a context than its optimum, also where the cells searched are empty."""
+    model = random_model(seed, contexts=contexts, states=2, horizon=4, sparse=True, discount=0.9)
+    bounds = Bounds(model, False, lambda: None)
+    rng = np.random.default_rng(seed)
+    for t in range(model.horizon):
+        states = rng.integers(2, size=points)
+        bounds.add(t, states, rng.dirichlet(np.full(contexts, spread), points))
+    bounds.sweep([np.arange(len(points)) for points in bounds.points])
+    n_empty = 0
+    for t, step in enumerate(bounds.steps):
+        states = np.repeat([0, 1], np.diff(step.starts[step.groups]))
+        assert (step.rows <= bounds.q[t].max(axis=1)[states] + 1e-12).all()
+        assert (step.rows >= bounds.least[t][states] - 1e-12).all()
+        n_empty += (np.diff(step.starts) == 0).sum()
+    assert n_empty > 0
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_points_enclose_the_optimum(seed: int, exact: bool) -> None:

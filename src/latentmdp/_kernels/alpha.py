@@ -75,7 +75,7 @@ def _extend(
     for n in range(S):
         for z in range(Z):
             if _condition(belief, table, s, a, n, z, mass):
-                count = best_cells(groups, leaders, n, mass, scores, cells)
+                count = best_cells(starts, groups, leaders, n, mass, scores, cells)
                 j, _ = best_plan(starts, columns, mass, cells, count, scores)
                 for m in range(M):
                     vector[m] += discount * table[s, a, n, z, m] * rows[j, m]
@@ -120,6 +120,6 @@ def mark_followers(table, later, breadth, states, beliefs, labels, wanted, out):
         for n in range(S):
             for z in range(Z):
                 if _condition(beliefs[i], table, states[i], labels[i], n, z, mass):
-                    count = best_cells(groups, leaders, n, mass, scores, cells)
+                    count = best_cells(starts, groups, leaders, n, mass, scores, cells)
                     j, _ = best_plan(starts, columns, mass, cells, count, scores)
                     out[j] = True

@@ -49,18 +49,25 @@ def products(columns, mass, begin, end, out):
 
 
 @njit(cache=True, nogil=True)
-def best_cells(groups, leaders, s, mass, scores, cells):
-    """Write the cells of state s whose leaders are best at `mass`, best first; return how many."""
+def best_cells(starts, groups, leaders, s, mass, scores, cells):
+    """Write the cells of state s whose leaders are best at `mass`, best first; return how many.
+
+    A cell is empty where other leaders are better even at its own leader's belief. If all the best
+    are, the last of them gives way to the best that is not.
+    """
     begin, end = groups[s], groups[s + 1]
     products(leaders, mass, begin, end, scores)
-    count = min(cells.shape[0], end - begin)
-    for q in range(count):
+    count, found = min(cells.shape[0], end - begin), False
+    for q in range(end - begin):
         best, where = scores[0], 0
         for k in range(1, end - begin):
             if scores[k] > best:
                 best, where = scores[k], k
-        cells[q] = begin + where
+        cells[min(q, count - 1)] = begin + where
         scores[where] = -np.inf
+        found |= starts[begin + where + 1] > starts[begin + where]
+        if found and q >= count - 1:
+            break
     return count
 
 

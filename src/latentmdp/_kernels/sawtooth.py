@@ -35,7 +35,7 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
     """
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     order, rest, ratios, scores = room
-    count = best_cells(groups, leaders, s, mass, scores, cells)
+    count = best_cells(starts, groups, leaders, s, mass, scores, cells)
     _, lower = best_plan(starts, columns, mass, cells, count, scores)
     vertices, edges, triangles = faces
     upper = split_value(vertices, edges, triangles, s, mass, order)
