@@ -4,7 +4,7 @@ import numpy as np
 from timing import best_seconds
 
 import latentmdp as lm
-from latentmdp.planning.qmdp import q_values
+from latentmdp.planning import q_values
 
 SHAPE, HORIZON = (7, 15, 3), 30
 

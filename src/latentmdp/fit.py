@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
@@ -105,26 +106,22 @@ class ContextSelection(Result):
         return found
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, Any]) -> Self:
-        """The object of these fields, checked."""
-        candidates = tuple(_plain(M, "candidates", int) for M in found["candidates"])
-        evidence: dict[str, Any] = {
-            name: _floats(found, name, (len(candidates),))
-            for name in ("log_likelihood", "bic", "icl", "held_out_gain", "held_out_error")
-        }
-        chosen = _plain(found["n_contexts"], "n_contexts", int)
+    def from_fields(cls, found: dict[str, Any]) -> Self:
+        """The evidence with these fields; raises where they do not fit each other."""
+        candidates, chosen = tuple(found["candidates"]), found["n_contexts"]
         if chosen not in candidates:
             raise ValueError(f"n_contexts={chosen} is not among the candidates {candidates}")
-        return cls(
-            n_contexts=chosen,
-            candidates=candidates,
-            n_parameters=_floats(found, "n_parameters", (len(candidates),)).astype(np.int64),
-            eigenvalues=_floats(found, "eigenvalues", (None,)),
-            noise_edge=_plain(found["noise_edge"], "noise_edge", float),
-            votes={str(k): _plain(v, "votes", int) for k, v in found["votes"].items()},
-            statement=_plain(found["statement"], "statement", str),
-            **evidence,
-        )
+        if not all(isinstance(vote, int) for vote in found["votes"].values()):
+            raise TypeError(f"votes must be numbers of contexts, got {found['votes']}")
+        by_candidate = ("log_likelihood", "bic", "icl", "held_out_gain", "held_out_error")
+        number = len(candidates)
+        changed = {
+            "candidates": candidates,
+            "n_parameters": integer_field(found, "n_parameters", number),
+            "eigenvalues": float_field(found, "eigenvalues", None),
+            **{name: float_field(found, name, number, finite=False) for name in by_candidate},
+        }
+        return cls(**{**found, **changed})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,33 +200,14 @@ class Fit(Result):
         return {**found, "history": np.array(self.history, dtype=np.float64)}
 
     @classmethod
-    def from_fields(cls, found: Mapping[str, Any]) -> Self:
-        """The object of these fields, checked; one that is not there keeps its default."""
-        model, selection = found["model"], found.get("selection")
-        if not isinstance(model, LatentMDP):
-            raise TypeError(f"model must be a LatentMDP, got {type(model).__name__}")
-        if not isinstance(selection, ContextSelection | None):
-            raise TypeError(f"selection must be a ContextSelection, got {type(selection).__name__}")
-        plain: dict[str, type] = {
-            "log_likelihood": float,
-            "converged": bool,
-            "n_iter": int,
-            "pseudo_counts": float,
-            "reward_pseudo_counts": float,
-            "n_parameters": int,
-            "seconds": float,
+    def from_fields(cls, found: dict[str, Any]) -> Self:
+        """The fit with these fields; raises where they do not fit each other."""
+        contexts = found["model"].n_contexts
+        changed = {
+            "responsibilities": float_field(found, "responsibilities", None, contexts),
+            "history": tuple(float_field(found, "history", None, finite=False).tolist()),
         }
-        return cls(
-            model=model,
-            responsibilities=_floats(found, "responsibilities", (None, model.n_contexts)),
-            history=tuple(_floats(found, "history", (None,)).tolist()),
-            selection=selection,
-            **{
-                name: _plain(found[name], name, kind)
-                for name, kind in plain.items()
-                if name in found or name in ("log_likelihood", "converged")
-            },
-        )
+        return cls(**{**found, **changed})
 
 
 def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> Floats:
@@ -238,19 +216,3 @@ def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> 
     return np.concatenate(
         [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]
     )
-
-
-def _plain(value: Any, name: str, kind: type) -> Any:
-    """`value` as a plain value of one kind; an int will do for a float, a bool for nothing else."""
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (isinstance(value, bool) and kind is not bool):
-        raise TypeError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
-    return kind(value)
-
-
-def _floats(found: Mapping[str, Any], name: str, shape: tuple[int | None, ...]) -> Floats:
-    """The array of floats with this name; None in `shape` is any length."""
-    array = np.asarray(found[name], dtype=np.float64)
-    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape)):
-        raise ValueError(f"{name} has shape {array.shape}, not {shape}")
-    return array

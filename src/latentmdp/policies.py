@@ -416,18 +416,25 @@ def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:
 
 
 def action_distribution(policy: HistoryPolicy, history: History, n_actions: int) -> Floats:
-    """The probabilities (A,) with which a callable policy acts after a history."""
-    answer = policy(history)
-    if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
-        if 0 <= answer < n_actions:
-            return np.asarray(np.eye(n_actions)[int(answer)])
-    elif np.shape(answer) == (n_actions,):
-        rows = arrays.as_floats("the policy's answer", answer)[None]
-        return arrays.distributions("the policy's answer", rows, ())[0]
-    raise ValueError(
-        f"after {history} the policy returned {answer!r}: neither an action in [0, {n_actions}) "
-        "nor a probability for each action"
-    )
+    """Probabilities (A,) with which a callable policy acts after a history.
+
+    The policy may return an action, or a vector of A probabilities.
+    """
+    answer: Any = policy(history)
+    if isinstance(answer, int | np.integer) and 0 <= answer < n_actions:
+        return np.asarray(np.eye(n_actions)[answer])
+    where = f"after {history} the policy returned {answer!r}"
+    if isinstance(answer, int | np.integer) or np.shape(answer) != (n_actions,):
+        raise ValueError(
+            f"{where}, neither an action in [0, {n_actions}) nor {n_actions} probabilities"
+        )
+    try:
+        row = arrays.as_floats("probabilities", answer)
+        return arrays.distributions(
+            "probabilities", row, (), tolerance=arrays.row_tolerance(answer)
+        )
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def drawn_action(probabilities: Floats, uniform: float) -> int:

@@ -8,8 +8,8 @@ from models import random_model
 
 from latentmdp import testing
 from latentmdp._kernels import faces as kernels
+from latentmdp.planning import q_values
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.point_based.problem import prepare
 
 
 @pytest.mark.parametrize("M", [2, 3, 4, 7])
@@ -44,8 +44,8 @@ def test_every_split_bounds_the_optimum_and_more_faces_are_tighter(seed: int) ->
         seed, 2 + seed % 4, 2, 2, 3, form="values", sparse=True, bonus=True, discount=0.8
     )
     model = model.replace(initial=0, initial_bonus=None)
-    problem = prepare(model)
-    loose, tight = straight_faces(problem), small_faces(problem, 1e7, np.inf, lambda: None)
+    q = q_values(model)
+    loose, tight = straight_faces(q), small_faces(model, q, 1e7, np.inf, lambda: None)
     beliefs = np.random.default_rng(seed).dirichlet(np.full(model.n_contexts, 0.5), 4)
     states = np.zeros(4, np.int64)
     for t in range(model.horizon):

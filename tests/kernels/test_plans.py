@@ -32,7 +32,7 @@ def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
     scores, cells, reached = np.empty(n + LANES), np.empty(1 if exact else 2, np.int64), []
     for mass in rng.dirichlet(np.ones(M), 200):
         s = int(rng.integers(S))
-        count = kernels.best_cells(groups, leaders, s, mass, scores, cells)
+        count = kernels.best_cells(starts, groups, leaders, s, mass, scores, cells)
         j, value = kernels.best_plan(starts, columns, mass, cells, count, scores)
         all_values = vectors[order[bounds[s] : bounds[s + 1]]] @ mass
         assert bounds[s] <= j < bounds[s + 1]
@@ -40,3 +40,18 @@ def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
         reached.append(value / all_values.max())
     assert max(reached) == pytest.approx(1.0)
     assert min(reached) >= (1.0 - 1e-12 if exact else 0.9)
+
+
+def test_a_search_passes_over_empty_cells_if_it_must() -> None:
+    """Three cells of one state, led by ever worse plans; only the last has any."""
+    leaders = np.zeros((1, 3 + LANES))
+    leaders[0, :3] = 3.0, 2.0, 1.0
+    starts, groups = np.array([0, 0, 0, 2]), np.array([0, 3])
+    columns = np.zeros((1, 2 + LANES))
+    columns[0, :2] = 0.5, 1.0
+    scores, mass = np.empty(3 + LANES), np.ones(1)
+    for size, expected in ((1, [2]), (2, [0, 2]), (3, [0, 1, 2]), (5, [0, 1, 2])):
+        cells = np.full(size, -1)
+        count = kernels.best_cells(starts, groups, leaders, 0, mass, scores, cells)
+        assert cells[:count].tolist() == expected
+        assert kernels.best_plan(starts, columns, mass, cells, count, scores) == (1, 1.0)

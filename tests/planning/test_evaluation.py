@@ -6,12 +6,18 @@ from models import random_alpha_policy, random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.enumeration import TooManyHistoriesError
+from latentmdp.planning import TooManyHistoriesError
 from latentmdp.policies import History
 
 
 def parity_rule(history: History) -> int:
     return (sum(history.states) + sum(history.rewards)) % 2
+
+
+def parity_lottery(history: History) -> np.ndarray:
+    """The parity rule's action for sure after two rewards, before with probability 1/4."""
+    chosen = np.eye(2)[parity_rule(history)]
+    return chosen if sum(history.rewards) > 1 else 0.25 * chosen + 0.75 * chosen[::-1]
 
 
 POLICIES = {
@@ -20,6 +26,7 @@ POLICIES = {
     "stochastic": lambda model: lm.MarkovPolicy(np.tile([0.7, 0.3], (3, 1))),
     "alpha": lambda model: random_alpha_policy(model, 3),
     "callable": lambda model: parity_rule,
+    "stochastic callable": lambda model: parity_lottery,
 }
 
 
@@ -34,7 +41,7 @@ def test_exact_value_is_that_of_brute_force(name: str, form: str) -> None:
     assert value.mean == pytest.approx(testing.policy_value(model, policy), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "stochastic callable"])
 def test_monte_carlo_is_within_its_error(name: str) -> None:
     """Five standard errors: false-alarm probability below 1e-6 a case."""
     model = random_model(2, form="values", bonus=True, discount=0.9)
@@ -64,6 +71,37 @@ def test_a_policy_for_another_model_is_judged_in_the_real_one() -> None:
     policy = random_alpha_policy(believed, 2)
     value = lm.evaluate(real, policy, method="exact").mean
     assert value == pytest.approx(testing.policy_value(real, policy), rel=1e-12)
+
+
+def test_a_callable_of_probabilities_is_the_markov_policy_with_these() -> None:
+    model = random_model(3, bonus=True, discount=0.9)
+    table = np.random.default_rng(3).dirichlet(np.ones(2), (3, 3))
+    found = lm.evaluate(
+        model, lambda history: table[len(history.actions), history.states[-1]], method="exact"
+    )
+    assert found.mean == pytest.approx(lm.evaluate(model, lm.MarkovPolicy(table)).mean, rel=1e-12)
+    as_list = lm.evaluate(model, lambda history: [0, 1], method="exact")
+    assert as_list == lm.evaluate(model, lambda history: 1, method="exact")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (2, "neither an action in"),
+        (-1, "neither an action in"),
+        ("left", "neither an action in"),
+        (None, "neither an action in"),
+        (1.0, "neither an action in"),
+        ([0.5, 0.25, 0.25], "nor 2 probabilities"),
+        ([0.5, 0.4], "sums to 0.9"),
+        ([1.5, -0.5], "lie in"),
+        ([np.nan, 1.0], "finite"),
+    ],
+)
+def test_a_callable_that_answers_nonsense_is_refused(answer: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as error:
+        lm.evaluate(random_model(0), lambda history: answer, method="exact")
+    assert "after History(states=(0,)" in str(error.value)
 
 
 def test_unknown_method_is_refused() -> None:

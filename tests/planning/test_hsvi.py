@@ -10,8 +10,10 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp._util.progress import Progress
 from latentmdp.instances import list_instances
+from latentmdp.planning import CrossedBoundsError
+from latentmdp.planning.limits import PlanningClock
+from latentmdp.planning.point_based.bounds import Bounds
 
 
 def dense_model(seed: int, M: int, S: int, A: int, H: int) -> lm.LatentMDP:
@@ -49,6 +51,28 @@ def test_every_bound_in_the_history_holds_and_none_gets_worse(seed: int) -> None
         assert lower - 1e-9 <= best <= upper + 1e-9
     for (t0, l0, u0), (t1, l1, u1) in itertools.pairwise(plan.history):
         assert (t0 <= t1, l0 <= l1, u0 >= u1) == (True, True, True)
+
+
+@pytest.mark.parametrize("wrong", ["lower", "upper"])
+def test_bounds_that_cross_are_an_error_and_no_closed_gap(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bound is a hundredth of V* off, so that on the way to a small gap they must cross."""
+    model = random_model(0, contexts=3, states=3, horizon=4)
+    honest, sign = getattr(Bounds, wrong), 1.0 if wrong == "lower" else -1.0
+    error = sign * 0.01 * testing.optimal_value(model)
+    monkeypatch.setattr(Bounds, wrong, lambda bounds: honest(bounds) + error)
+    with pytest.raises(CrossedBoundsError, match="exceeds the upper bound"):
+        lm.HSVI(gap=0.0, time_limit=None).plan(model)
+
+
+def test_bounds_that_cross_by_rounding_count_as_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(0, contexts=1, states=3, horizon=4)
+    honest = Bounds.lower
+    monkeypatch.setattr(Bounds, "lower", lambda bounds: honest(bounds) * (1.0 + 1e-13))
+    plan = lm.HSVI(gap=0.0, time_limit=None).plan(model)
+    assert plan.converged
+    assert plan.lower == plan.upper == pytest.approx(testing.optimal_value(model), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -137,7 +161,7 @@ def test_stops_at_the_memory_limit_with_valid_bounds() -> None:
 def test_stops_at_the_time_limit_with_valid_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     # The clock ticks once a look, so the limit falls into the middle of a sweep.
     ticks = itertools.count()
-    monkeypatch.setattr(Progress, "seconds", property(lambda self: float(next(ticks))))
+    monkeypatch.setattr(PlanningClock, "seconds", property(lambda self: float(next(ticks))))
     model = random_model(2, contexts=4, states=3, horizon=4)
     best = testing.optimal_value(model)
     for seconds in (3.0, 17.0, 40.0, 80.0):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning import memoryless_mip
+from latentmdp.planning.memoryless import mip
 
 PROVING = ["branch-and-bound", "mip"]
 
@@ -130,7 +130,7 @@ def test_interrupt_of_the_solver_returns_the_incumbent(monkeypatch: pytest.Monke
     def interrupted(call: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(memoryless_mip, "in_background", interrupted)
+    monkeypatch.setattr(mip, "in_background", interrupted)
     plan = lm.Memoryless("mip").plan(sparse_rewards(2, 3, 4, 3, 4))
     assert plan.message == "interrupted"
     assert plan.lower < plan.upper

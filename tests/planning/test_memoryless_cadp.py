@@ -5,8 +5,13 @@ import pytest
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.memoryless.cadp import improve, weight_select_update
-from latentmdp.planning.memoryless.problem import MemorylessProblem
+from latentmdp.planning.base import CrossedBoundsError
+from latentmdp.planning.memoryless.cadp import (
+    Incumbent,
+    MemorylessProblem,
+    improve,
+    weight_select_update,
+)
 
 
 @pytest.mark.parametrize("stationary", [False, True])
@@ -71,3 +76,13 @@ def test_same_seed_same_policy() -> None:
     model = testing.random_model(3, contexts=3, states=5, actions=3, horizon=5)
     first, second = (lm.Memoryless("cadp", rng=7).plan(model) for _ in range(2))
     np.testing.assert_array_equal(first.policy.actions, second.policy.actions)
+
+
+def test_a_policy_better_than_any_can_be_is_an_error() -> None:
+    incumbent = Incumbent(np.zeros((1, 2), np.int32), lower=1.0, upper=2.0, magnitude=3.0)
+    incumbent.offer(np.ones((1, 2), np.int32), 2.0 + 1e-12)  # rounding
+    assert incumbent.lower == incumbent.upper == 2.0 + 1e-12
+    with pytest.raises(CrossedBoundsError):
+        incumbent.offer(np.ones((1, 2), np.int32), 2.001)
+    with pytest.raises(CrossedBoundsError):
+        Incumbent(np.zeros((1, 2), np.int32), 1.0, 2.0, 3.0).prove(0.999)

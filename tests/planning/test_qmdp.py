@@ -1,12 +1,14 @@
 """Q-MDP against a textbook recursion and its bound against brute force."""
 
+import itertools
+
 import numpy as np
 import pytest
 from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.qmdp import q_values
+from latentmdp.planning.qmdp import least_values, q_values
 
 
 def textbook_q_values(model: lm.LatentMDP) -> np.ndarray:
@@ -28,6 +30,20 @@ def textbook_q_values(model: lm.LatentMDP) -> np.ndarray:
 def test_q_values_match_the_recursion(form: str, sizes: tuple[int, int, int, int]) -> None:
     model = random_model(0, *sizes, form=form, bonus=True, discount=0.9)
     np.testing.assert_allclose(q_values(model), textbook_q_values(model), rtol=1e-12, atol=1e-12)
+
+
+def test_least_values_are_those_of_the_worst_policy() -> None:
+    """Against every memoryless policy, of which one is the worst in a single context."""
+    model = random_model(4, contexts=2, states=2, actions=2, horizon=2, bonus=True, discount=0.9)
+    found = least_values(model)
+    for m in range(2):
+        for s in range(2):
+            alone = model.context(m).replace(initial=s, initial_bonus=None)
+            values = [
+                lm.evaluate(alone, lm.MarkovPolicy(np.reshape(rule, (2, 2)))).mean
+                for rule in itertools.product(range(2), repeat=4)
+            ]
+            assert found[0, s, m] == pytest.approx(min(values), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -5,14 +5,17 @@ V(u) <= sum_k V(u_k) for every split u = sum_k u_k. A part that lives on one, tw
 is bounded by the value of the problem with those contexts only, kept on a regular grid of its face
 of the simplex; linear interpolation of a convex function between grid points stays above it.
 
-Points of an edge {i < j} are k/n on i and 1 - k/n on j. Points of a triangle {i < j < k} are
-(n - x, x - y, y)/n with n >= x >= y >= 0, interpolated on the Freudenthal triangulation.
+A grid has G cells along a side. Points of an edge {i < j} are k/G on i and 1 - k/G on j. Points
+of a triangle {i < j < k} are (G - x, x - y, y)/G with G >= x >= y >= 0, interpolated on the
+Freudenthal triangulation.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
+from latentmdp._kernels.loops import sort_down
 
 __all__ = [
     "Faces",
@@ -26,15 +29,16 @@ __all__ = [
     "triangle_value",
 ]
 
-_FAINTEST = 1e-300  # mass below this is left out: dividing by it might overflow, it adds nothing
+_FAINTEST = 1e-300
+"""Mass below this is left out: dividing by it might overflow, and it adds nothing."""
 
 
 class Faces(NamedTuple):
     """Bounds of one time step; `triangles` is (1, 1, 1, 1) if there are none."""
 
     vertices: np.ndarray  # (S, M)
-    edges: np.ndarray  # (S, M (M - 1) / 2, n + 1)
-    triangles: np.ndarray  # (S, M (M - 1) (M - 2) / 6, n + 1, n + 1)
+    edges: np.ndarray  # (S, M (M - 1) / 2, G + 1)
+    triangles: np.ndarray  # (S, M (M - 1) (M - 2) / 6, G + 1, G + 1)
 
 
 @njit(cache=True, nogil=True)
@@ -62,9 +66,9 @@ def edge_value(edges, s, i, j, M, u, v):
     if total <= 0.0:
         return 0.0
     rank = edge_rank(i, j, M)
-    n = edges.shape[2] - 1
-    x = u / total * n
-    k = min(int(x), n - 1)
+    G = edges.shape[2] - 1
+    x = u / total * G
+    k = min(int(x), G - 1)
     x -= k
     return total * (edges[s, rank, k] * (1.0 - x) + edges[s, rank, k + 1] * x)
 
@@ -86,10 +90,10 @@ def _interpolated(triangles, s, rank, u, v, w):
     total = u + v + w
     if total < _FAINTEST:
         return 0.0
-    n = triangles.shape[2] - 1
-    scale = n / total
+    G = triangles.shape[2] - 1
+    scale = G / total
     x, y = (v + w) * scale, w * scale
-    a, b = min(int(x), n - 1), min(int(y), n - 1)
+    a, b = min(int(x), G - 1), min(int(y), G - 1)
     x -= a
     y -= b
     low, high = triangles[s, rank, a, b], triangles[s, rank, a + 1, b + 1]
@@ -106,7 +110,9 @@ def split_value(vertices, edges, triangles, s, mass, order):
     context is shared out in a star of pairs with all others.
     """
     M = mass.shape[0]
-    _sort(mass, order)
+    for m in range(M):
+        order[m] = m
+    sort_down(order, mass)
     best = _star(vertices, edges, s, mass, order[0])
     best = min(best, _pairs(vertices, edges, s, mass, order, 0))
     if M >= 3 and triangles.shape[2] > 1:
@@ -126,17 +132,6 @@ def split_values(faces, states, beliefs, out):
     order = np.empty(beliefs.shape[1], np.int64)
     for i in range(states.shape[0]):
         out[i] = split_value(vertices, edges, triangles, states[i], beliefs[i], order)
-
-
-@njit(cache=True, nogil=True)
-def _sort(mass, order):
-    """Contexts by decreasing mass (insertion sort: M is small and this runs very often)."""
-    for m in range(mass.shape[0]):
-        k = m
-        while k > 0 and mass[order[k - 1]] < mass[m]:
-            order[k] = order[k - 1]
-            k -= 1
-        order[k] = m
 
 
 @njit(cache=True, nogil=True)
@@ -167,20 +162,20 @@ def _star(vertices, edges, s, mass, centre):
 
 
 @njit(cache=True, nogil=True)
-def backup_edges(table, rewards, discount, limits, following, out):
-    """Back up the two-context values: fill out (S, pairs, n + 1) from the faces of the next step.
+def backup_edges(table, rewards, discount, limits, later, out):
+    """Back up the two-context values: fill out (S, pairs, G + 1) from the faces of the next step.
 
     `table` is (S, A, S, Z, M), `rewards` (S, A, M), and `limits` (S, A, M) holds Q-values of the
     single contexts, which rule actions out.
     """
     S, A, _, _, M = table.shape
-    n, edges = out.shape[2] - 1, following.edges
+    G, edges = out.shape[2] - 1, later.edges
     for s in range(S):
         for i in range(M):
             for j in range(i + 1, M):
                 rank = edge_rank(i, j, M)
-                for k in range(n + 1):
-                    x, y = k / n, (n - k) / n
+                for k in range(G + 1):
+                    x, y = k / G, (G - k) / G
                     best = -np.inf
                     for a in range(A):
                         if x * limits[s, a, i] + y * limits[s, a, j] > best:
@@ -195,27 +190,27 @@ def _after_edge(table, edges, s, a, i, j, x, y):
     """Value of the next step from mass (x, y) on contexts (i, j) after one (s, a)."""
     _, _, S, Z, M = table.shape
     value = 0.0
-    for r in range(S):
+    for n in range(S):
         for z in range(Z):
-            u, v = x * table[s, a, r, z, i], y * table[s, a, r, z, j]
-            value += edge_value(edges, r, i, j, M, u, v)
+            u, v = x * table[s, a, n, z, i], y * table[s, a, n, z, j]
+            value += edge_value(edges, n, i, j, M, u, v)
     return value
 
 
 @njit(cache=True, nogil=True)
-def backup_triangles(table, rewards, discount, limits, following, out):
-    """Back up the three-context values, like `backup_edges`: out is (S, triples, n + 1, n + 1)."""
+def backup_triangles(table, rewards, discount, limits, later, out):
+    """Back up the three-context values, like `backup_edges`: out is (S, triples, G + 1, G + 1)."""
     S, A, _, _, M = table.shape
-    n = out.shape[2] - 1
-    vertices, edges, triangles = following
+    G = out.shape[2] - 1
+    vertices, edges, triangles = later
     for s in range(S):
         for i in range(M):
             for j in range(i + 1, M):
                 for k in range(j + 1, M):
                     rank = triangle_rank(i, j, k, M)
-                    for x in range(n + 1):
+                    for x in range(G + 1):
                         for y in range(x + 1):
-                            u, v, w = (n - x) / n, (x - y) / n, y / n
+                            u, v, w = (G - x) / G, (x - y) / G, y / G
                             best = -np.inf
                             for a in range(A):
                                 limit = u * limits[s, a, i] + v * limits[s, a, j]
@@ -235,15 +230,15 @@ def _after_triangle(table, vertices, edges, triangles, s, a, i, j, k, u, v, w):
     _, _, S, Z, M = table.shape
     rank = triangle_rank(i, j, k, M)
     value = 0.0
-    for r in range(S):
+    for n in range(S):
         for z in range(Z):
-            p, q = u * table[s, a, r, z, i], v * table[s, a, r, z, j]
-            o = w * table[s, a, r, z, k]
+            p, q = u * table[s, a, n, z, i], v * table[s, a, n, z, j]
+            o = w * table[s, a, n, z, k]
             if o <= p and o <= q:
-                other = edge_value(edges, r, i, j, M, p, q) + o * vertices[r, k]
+                other = edge_value(edges, n, i, j, M, p, q) + o * vertices[n, k]
             elif q <= p:
-                other = edge_value(edges, r, i, k, M, p, o) + q * vertices[r, j]
+                other = edge_value(edges, n, i, k, M, p, o) + q * vertices[n, j]
             else:
-                other = edge_value(edges, r, j, k, M, q, o) + p * vertices[r, i]
-            value += min(other, _interpolated(triangles, r, rank, p, q, o))
+                other = edge_value(edges, n, j, k, M, q, o) + p * vertices[n, i]
+            value += min(other, _interpolated(triangles, n, rank, p, q, o))
     return value

@@ -8,16 +8,18 @@ R_m(s, pi_t(s)).
 import numpy as np
 from numba import njit
 
-__all__ = ["ascend", "ascend_stationary", "copy", "policy_value", "push"]
+from latentmdp._kernels.loops import copy
+
+__all__ = ["ascend", "ascend_stationary", "policy_value", "push"]
 
 
 @njit(cache=True, nogil=True)
-def push(transitions, rewards, discount, rule, y, following):
-    """Fill `following` with y_{t+1} from y_t under one rule; return what the step earns."""
+def push(transitions, rewards, discount, rule, y, later):
+    """Fill `later` with y_{t+1} from y_t under one rule; return what the step earns."""
     S, _, _, M = transitions.shape
     for n in range(S):
         for m in range(M):
-            following[n, m] = 0.0
+            later[n, m] = 0.0
     earned = 0.0
     for s in range(S):
         a = rule[s]
@@ -26,7 +28,7 @@ def push(transitions, rewards, discount, rule, y, following):
             if mass > 0.0:
                 earned += mass * rewards[s, a, m]
                 for n in range(S):
-                    following[n, m] += discount * mass * transitions[s, a, n, m]
+                    later[n, m] += discount * mass * transitions[s, a, n, m]
     return earned
 
 
@@ -41,14 +43,6 @@ def policy_value(transitions, rewards, discount, start, horizon, policy):
         rule = policy[t if policy.shape[0] > 1 else 0]
         value += push(transitions, rewards, discount, rule, y[t % 2], y[1 - t % 2])
     return value
-
-
-@njit(cache=True, nogil=True)
-def copy(source, target):
-    """Copy an array (n, m); a loop compiles faster than an assignment of slices."""
-    for i in range(source.shape[0]):
-        for j in range(source.shape[1]):
-            target[i, j] = source[i, j]
 
 
 @njit(cache=True, nogil=True)

@@ -18,9 +18,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.memoryless import copy, push
+from latentmdp._kernels.loops import copy, sort_down
+from latentmdp._kernels.memoryless import push
 
-__all__ = ["Path", "Relaxed", "begin", "new_path", "search", "sort_down"]
+__all__ = ["MarkovPath", "Relaxed", "begin", "new_path", "search"]
 
 
 class Relaxed(NamedTuple):
@@ -33,7 +34,7 @@ class Relaxed(NamedTuple):
     tails: NDArray[np.float64]
 
 
-class Path(NamedTuple):
+class MarkovPath(NamedTuple):
     """The path from the root to where the search is, the incumbent, and what was dropped."""
 
     y: NDArray[np.float64]  # (H, S, M) occupancy on entering each time
@@ -60,12 +61,12 @@ def new_path(
     n_actions: int,
     best: float,
     policy: NDArray[np.int32],
-) -> Path:
+) -> MarkovPath:
     """An empty path for a search from occupancy `start` (S, M) with an incumbent."""
     H, A, (S, M) = horizon, n_actions, start.shape
     y = np.zeros((H, S, M))
     y[0] = start
-    return Path(
+    return MarkovPath(
         y=y,
         earned=np.zeros(H),
         bound=np.zeros(H),
@@ -203,18 +204,6 @@ def _margin(scores):
         elif x > second:
             second = x
     return first - second
-
-
-@njit(cache=True, nogil=True)
-def sort_down(items, keys):
-    """Insertion sort of items by falling key, in place; ties keep their order."""
-    for i in range(1, items.shape[0]):
-        item = items[i]
-        j = i
-        while j > 0 and keys[items[j - 1]] < keys[item]:
-            items[j] = items[j - 1]
-            j -= 1
-        items[j] = item
 
 
 @njit(cache=True, nogil=True)

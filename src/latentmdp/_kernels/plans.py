@@ -1,4 +1,4 @@
-"""Plans (alpha vectors) of one time step, arranged so that the best one is found quickly.
+"""Plans (alpha vectors) of one time step, arranged so that the best at a belief is found quickly.
 
 The plans of a state are cut into about sqrt(n) cells, each led by one plan; a plan belongs to the
 leader that is best at the plan's own belief. A search multiplies the leaders, then the plans of the
@@ -13,19 +13,32 @@ from numba import njit
 
 from latentmdp._kernels.simd import LANES, block_products
 
-_FEW = 32  # so many plans need no cells
+__all__ = ["StepBounds", "arrange", "best_cells", "best_plan", "products"]
 
-__all__ = ["Plans", "arrange", "best_cells", "best_plan", "products"]
+_FEW = 32
+"""So many plans of a state are searched without cells: one cell costs as much as its leaders."""
 
 
-class Plans(NamedTuple):
-    """Plans grouped by state, then by cell."""
+class StepBounds(NamedTuple):
+    """The lower and the upper bound of one time step, arranged for search.
 
-    starts: np.ndarray  # (cells + 1,): first plan of each cell
+    Each of the n items is a belief of a state with the plan backed up there, for the lower bound,
+    and the upper bound there. Items are grouped by state, then by cell.
+    """
+
+    starts: np.ndarray  # (cells + 1,): first item of each cell
     groups: np.ndarray  # (S + 1,): first cell of each state
-    leaders: np.ndarray  # (M, cells + LANES), the last ones zero, as in columns
-    columns: np.ndarray  # (M, n + LANES)
-    rows: np.ndarray  # (n, M)
+    leaders: np.ndarray  # (M, cells + LANES): plans that lead a cell; the last LANES are zero
+    columns: np.ndarray  # (M, n + LANES): all plans, context-major; the last LANES are zero
+    rows: np.ndarray  # (n, M): all plans
+    labels: np.ndarray  # (n,): the action each plan begins with
+    beliefs: np.ndarray  # (M, n)
+    inverses: np.ndarray  # (M, n): 1 / beliefs, infinite where a belief is zero
+    uppers: np.ndarray  # (n,): upper bounds at the beliefs
+    gains: np.ndarray  # (n,): by how much they improve on the best split of the belief
+    least: np.ndarray  # (S, M): value of the worst policy in each context
+    is_vertex: np.ndarray  # (n,): whether the plan is the optimal policy of one context
+    breadth: int  # cells searched for the successors of these plans
 
 
 @njit(cache=True, nogil=True)
@@ -36,18 +49,25 @@ def products(columns, mass, begin, end, out):
 
 
 @njit(cache=True, nogil=True)
-def best_cells(groups, leaders, s, mass, scores, cells):
-    """Write the cells of state s whose leaders are best at `mass`, best first; return how many."""
+def best_cells(starts, groups, leaders, s, mass, scores, cells):
+    """Write the cells of state s whose leaders are best at `mass`, best first; return how many.
+
+    A cell is empty where other leaders are better even at its own leader's belief. If all the best
+    are, the last of them gives way to the best that is not.
+    """
     begin, end = groups[s], groups[s + 1]
     products(leaders, mass, begin, end, scores)
-    count = min(cells.shape[0], end - begin)
-    for q in range(count):
+    count, found = min(cells.shape[0], end - begin), False
+    for q in range(end - begin):
         best, where = scores[0], 0
         for k in range(1, end - begin):
             if scores[k] > best:
                 best, where = scores[k], k
-        cells[q] = begin + where
+        cells[min(q, count - 1)] = begin + where
         scores[where] = -np.inf
+        found |= starts[begin + where + 1] > starts[begin + where]
+        if found and q >= count - 1:
+            break
     return count
 
 

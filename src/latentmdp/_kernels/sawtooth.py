@@ -1,8 +1,8 @@
 """The upper bound at a belief from known points [hauskrecht2000], and its backup.
 
-With a point b known to have V(b) <= U(b), mass u = r b + rest - excess, rest and excess >= 0:
+With a point b known to have V(b) <= U(b), mass u = k b + rest - excess, rest and excess >= 0:
 
-    V(u) <= r U(b) + V(rest) - sum_m excess_m W_m,
+    V(u) <= k U(b) + V(rest) - sum_m excess_m W_m,
 
 where W_m is the least value any policy can have in context m: the optimal plan for u earns at
 least that on the excess. V(rest) is bounded by its best split among faces of the simplex. The usual
@@ -10,53 +10,39 @@ sawtooth has no excess and rests on the vertices alone; a little excess lets a p
 that differ from it in contexts of negligible mass.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import next_action
-from latentmdp._kernels.faces import Faces, split_value
-from latentmdp._kernels.plans import Plans, best_cells, best_plan
+from latentmdp._kernels.alpha import next_action, posterior_mass
+from latentmdp._kernels.faces import split_value
+from latentmdp._kernels.plans import best_cells, best_plan
 
-__all__ = ["Ahead", "Points", "expand", "upper_backup"]
+__all__ = ["expand", "upper_backup"]
 
-_SAME = 1.0 - 1e-9  # a ratio from which on a point is at the belief itself
-_FAINT = 0.1  # contexts below this share of the largest mass may be exceeded
+_SAME = 1.0 - 1e-9
+"""A ratio k / sum(u) from which on a point is at the belief itself, up to rounding."""
 
-
-class Points(NamedTuple):
-    """Points of one time step, in the order of its `Plans`; context-major for the search."""
-
-    beliefs: np.ndarray  # (M, n)
-    inverses: np.ndarray  # (M, n): 1 / beliefs, infinite where a belief is zero
-    uppers: np.ndarray  # (n,)
-    gains: np.ndarray  # (n,): by how much the point improves on its best split
-    least: np.ndarray  # (S, M): W
-
-
-class Ahead(NamedTuple):
-    """What is known of the next step, and how well it is searched."""
-
-    plans: Plans
-    points: Points
-    faces: Faces
-    close: float  # a relative gap that is good enough without a search for points
-    breadth: int  # cells searched; 0 means that there is no next step
+_FAINT = 0.1
+"""Contexts below this share of the largest mass may be exceeded. A larger share lets points serve
+more beliefs, a smaller one wastes less on the worst policy's value."""
 
 
 @njit(cache=True, nogil=True)
-def _bounds(plans, points, faces, close, s, mass, total, cells, room):
-    """Lower and upper bound at the unnormalised belief `mass` in state s."""
-    starts, groups, leaders, columns, _ = plans
+def _bounds(step, faces, close, s, mass, total, cells, room):
+    """Lower and upper bound at the unnormalised belief `mass` in state s.
+
+    A relative gap of at most `close` is good enough without a search for points.
+    """
+    starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     order, rest, ratios, scores = room
-    count = best_cells(groups, leaders, s, mass, scores, cells)
+    count = best_cells(starts, groups, leaders, s, mass, scores, cells)
     _, lower = best_plan(starts, columns, mass, cells, count, scores)
     vertices, edges, triangles = faces
     upper = split_value(vertices, edges, triangles, s, mass, order)
     if upper - lower <= close * abs(upper):
         return lower, upper
-    beliefs, inverses, uppers, gains, least = points
+    beliefs, inverses, uppers = step.beliefs, step.inverses, step.uppers
+    gains, least = step.gains, step.least
     for q in range(count):
         begin, end = starts[cells[q]], starts[cells[q] + 1]
         _improvements(
@@ -90,9 +76,9 @@ def _most_promising(ratios, scores, n, total):
 def _improvements(
     beliefs, inverses, gains, least, vertices, s, mass, total, begin, end, ratios, scores
 ):
-    """Estimate what each point gains: r times its own gain, less what its excess costs.
+    """Estimate what each point gains: k times its own gain, less what its excess costs.
 
-    r is what the contexts of large mass allow; where it costs too much, what all contexts allow.
+    k is what the contexts of large mass allow; where it costs too much, what all contexts allow.
     """
     n, gain = end - begin, gains[begin:end]
     wide, narrow, scores = ratios[0, :n], ratios[1, :n], scores[:n]
@@ -121,21 +107,23 @@ def _improvements(
 def _limit(mass, inverses, ratios):
     """Lower each ratio to mass times inverse; a product 0 inf is no limit, and compares false."""
     for i in range(ratios.shape[0]):
-        r = mass * inverses[i]
-        ratios[i] = r if r < ratios[i] else ratios[i]
+        ratio = mass * inverses[i]
+        ratios[i] = ratio if ratio < ratios[i] else ratios[i]
 
 
 @njit(cache=True, nogil=True)
-def upper_backup(table, rewards, discount, ahead, states, beliefs, chosen, limits):
+def upper_backup(
+    table, rewards, discount, later, faces, close, breadth, states, beliefs, chosen, limits
+):
     """Lower the action bounds `limits` (n, A) of the chosen points, as far as it matters.
 
     The bound of a point is the largest of its action bounds, so an action below the largest one
-    is left alone.
+    is left alone. `later` and `faces` are the `StepBounds` and the `Faces` of the next step;
+    `breadth` of its cells are searched, and 0 means that there is no next step.
     """
     S, A, _, Z, M = table.shape
-    following, points, faces, close, breadth = ahead
     mass, tried = np.empty(M), np.empty(A, np.bool_)
-    cells, room = np.empty(breadth, np.int64), _room(M, following)
+    cells, room = np.empty(breadth, np.int64), _room(M, later)
     for i in chosen:
         s, best = states[i], -np.inf
         tried[:] = False
@@ -146,40 +134,40 @@ def upper_backup(table, rewards, discount, ahead, states, beliefs, chosen, limit
             value = 0.0
             for m in range(M):
                 value += beliefs[i, m] * rewards[s, a, m]
-            for r in range(S if breadth > 0 else 0):
+            for n in range(S if breadth > 0 else 0):
                 for z in range(Z):
-                    total = _posterior(beliefs[i], table, s, a, r, z, mass)
+                    total = posterior_mass(beliefs[i], table, s, a, n, z, mass)
                     if total > 0.0:
-                        _, upper = _bounds(
-                            following, points, faces, close, r, mass, total, cells, room
-                        )
+                        _, upper = _bounds(later, faces, close, n, mass, total, cells, room)
                         value += discount * upper
             limits[i, a] = min(limits[i, a], value)
             best = max(best, limits[i, a])
 
 
 @njit(cache=True, nogil=True)
-def expand(table, ahead, states, beliefs, chosen, weights, actions, faintest):
+def expand(
+    table, later, faces, close, breadth, states, beliefs, chosen, weights, actions, faintest
+):
     """Successors of the chosen points under one action each, with weights and gaps.
 
     Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
     `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
+    The next step is given as in `upper_backup`.
     """
     S, _, _, Z, M = table.shape
-    following, points, faces, close, breadth = ahead
-    n = chosen.shape[0] * S * Z
-    out = (np.empty(n, np.int64), np.empty((n, M)), np.empty(n), np.empty(n))
-    mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, following)
+    most = chosen.shape[0] * S * Z
+    out = (np.empty(most, np.int64), np.empty((most, M)), np.empty(most), np.empty(most))
+    mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, later)
     k = 0
     for c in range(chosen.shape[0]):
         i = chosen[c]
-        for r in range(S):
+        for n in range(S):
             for z in range(Z):
-                total = _posterior(beliefs[i], table, states[i], actions[c], r, z, mass)
+                total = posterior_mass(beliefs[i], table, states[i], actions[c], n, z, mass)
                 if total <= 0.0 or total * weights[c] < faintest:
                     continue
-                lower, upper = _bounds(following, points, faces, close, r, mass, total, cells, room)
-                out[0][k], out[2][k] = r, weights[c] * total
+                lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
+                out[0][k], out[2][k] = n, weights[c] * total
                 out[3][k] = max(upper - lower, 0.0) / total
                 for m in range(M):
                     out[1][k, m] = mass[m] / total
@@ -188,15 +176,7 @@ def expand(table, ahead, states, beliefs, chosen, weights, actions, faintest):
 
 
 @njit(cache=True, nogil=True)
-def _posterior(belief, table, s, a, r, z, mass):
-    total = 0.0
-    for m in range(belief.shape[0]):
-        mass[m] = belief[m] * table[s, a, r, z, m]
-        total += mass[m]
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _room(M, plans):
-    n = plans.columns.shape[1]
+def _room(M, step):
+    """Working memory of `_bounds`: an order and a rest (M,), two ratios and a score a plan."""
+    n = step.columns.shape[1]
     return np.empty(M, np.int64), np.empty(M), np.empty((2, n)), np.empty(n)

@@ -16,8 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.memoryless import copy
-from latentmdp._kernels.memoryless_search import sort_down
+from latentmdp._kernels.loops import copy, sort_down
 
 __all__ = ["Branches", "Priced", "begin", "new_branches", "search"]
 
@@ -92,8 +91,8 @@ def search(priced, branches, target, tolerance, budget):
             branches.dropped[0] = max(branches.dropped[0], bound)
         elif d == S - 1:
             branches.best[0] = bound
-            for n in range(S):
-                branches.policy[0, n] = branches.fixed[n]
+            for i in range(S):
+                branches.policy[0, i] = branches.fixed[i]
         else:
             d += 1
             _branch(branches, d, gains)

@@ -28,7 +28,14 @@ from latentmdp._util.fields import float_field
 from latentmdp._util.random import RNGLike, as_generator, philox_key
 from latentmdp._util.results import Result
 from latentmdp.engines.threads import blocks
-from latentmdp.estimation import continued, final_states, forbidding, initialize, tried_pairs
+from latentmdp.estimation import (
+    MAX_CONTEXTS,
+    continued,
+    final_states,
+    forbidding,
+    initialize,
+    tried_pairs,
+)
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import (
@@ -39,7 +46,7 @@ from latentmdp.offline.off_policy import (
 )
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
 from latentmdp.offline.warnings import hardly_seen, logs_warnings, value_warnings
-from latentmdp.planning import QMDP, Plan, Planner
+from latentmdp.planning import QMDP, Plan, Planner, acting_smoothing
 from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
@@ -201,7 +208,7 @@ def solve(
     behaviour: ArrayLike | None = None,
     confidence: float = 0.95,
     bootstrap: int = 30,
-    max_contexts: int = 10,
+    max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     progress: bool = False,
 ) -> Solved:
@@ -252,7 +259,8 @@ def solve(
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
     final = final_states(logs)
     whole = continued(logs, final)  # in which no state is final any more
-    planner = QMDP(smoothing=_acting_smoothing(whole)) if planner is None else planner
+    if planner is None:
+        planner = QMDP(acting_smoothing(whole.n_states, whole.n_rewards))
     fit = initialize(
         None,
         whole,
@@ -336,11 +344,6 @@ def _value_in_model(
         earned += model.reward_values[rewards].sum(axis=0)
         steps += int(flagged[played.contexts[:, None], states[:, :-1], actions].sum())
     return _ModelValue(float(returns.mean()), earned / EPISODES * scale, steps / (EPISODES * H))
-
-
-def _acting_smoothing(logs: Trajectories) -> float:
-    """A little smoothing: a fitted model is wrong somewhere, and the filter must survive it."""
-    return min(1e-3, 0.1 / (logs.n_states * logs.n_rewards))
 
 
 def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:

@@ -1,24 +1,39 @@
 """Planning oracles [kwon2021, Sec. 2.1]: `planner.plan(model)` gives a `Plan`."""
 
-from latentmdp.planning.base import Plan, Planner
-from latentmdp.planning.choice import acting_policy, certified_plan
-from latentmdp.planning.evaluation import Value, evaluate
-from latentmdp.planning.exact import Exact
+from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
+from latentmdp.planning.choice import acting_policy, acting_smoothing, certified_plan
+from latentmdp.planning.evaluation import (
+    Controller,
+    TooManyHistoriesError,
+    Value,
+    action_table,
+    as_controller,
+    evaluate,
+)
+from latentmdp.planning.exact import Exact, TooManyBeliefsError
 from latentmdp.planning.hsvi import HSVI
-from latentmdp.planning.memoryless.planner import Memoryless
+from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
-from latentmdp.planning.qmdp import QMDP
+from latentmdp.planning.qmdp import QMDP, q_values
 
 __all__ = [
     "HSVI",
     "PBVI",
     "QMDP",
+    "Controller",
+    "CrossedBoundsError",
     "Exact",
     "Memoryless",
     "Plan",
     "Planner",
+    "TooManyBeliefsError",
+    "TooManyHistoriesError",
     "Value",
     "acting_policy",
+    "acting_smoothing",
+    "action_table",
+    "as_controller",
     "certified_plan",
     "evaluate",
+    "q_values",
 ]

@@ -1,24 +1,52 @@
-"""The value of a policy, sum_m w_m E_m^pi [sum_t discount^{t-1} r_t], hidden bonus counted."""
+"""The value of a policy: what it earns on average, hidden bonus counted.
+
+    V = sum_m w_m ( R^hid_init(m) + E_m^pi [sum_t discount^{t-1} r_t] ),
+
+by dynamic programming for Markov policies, for others by Monte Carlo or by enumeration of the
+histories the policy can meet. A history is carried with the joint probability w_m P_m^pi(history)
+of it and each context, so
+
+    V = sum_m w_m R^hid_init(m) + sum_t discount^{t-1} sum_h sum_m w_m P_m^pi(h) R_m(s_t, pi(h)).
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, philox_key
+from latentmdp.belief import filter_tables
+from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.enumeration import enumerated_value
-from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    History,
+    HistoryPolicy,
+    MarkovPolicy,
+    Policy,
+    UniformPolicy,
+    action_distribution,
+)
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["Value", "evaluate", "hidden_returns", "markov_values"]
-
+__all__ = [
+    "Controller",
+    "TooManyHistoriesError",
+    "Value",
+    "action_table",
+    "as_controller",
+    "evaluate",
+    "hidden_returns",
+    "markov_values",
+]
 
 _METHODS = ("auto", "exact", "monte-carlo")
 _BLOCK = 1 << 14
+"""Episodes simulated at once, more if they are short: enough to keep all threads busy, few enough
+to hold in memory."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,7 @@ def evaluate(
     Parameters
     ----------
     policy
-        A `Policy` or a callable of a `History`.
+        A `Policy`, or a callable of a `History` that gives an action or A probabilities.
     episodes, rng, threads
         For Monte Carlo.
     method
@@ -70,15 +98,15 @@ def evaluate(
     require_model(model)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
-    markov = _as_markov(policy, model)
-    if method != "monte-carlo" and markov is not None:
-        first = markov_values(model, markov.action_probabilities(model))[0]
+    table = None if method == "monte-carlo" else action_table(policy, model)
+    if table is not None:
+        first = markov_values(model, table)[0]
         expected = (model.initial * first).sum(axis=1)
         if model.initial_bonus is not None:
             expected = expected + model.initial_bonus
         return Value(float(model.weights @ expected), 0.0, exact=True)
     if method == "exact":
-        return Value(enumerated_value(model, policy, max_histories), 0.0, exact=True)
+        return Value(_enumerated_value(model, policy, max_histories), 0.0, exact=True)
     return _monte_carlo(model, policy, episodes, rng, threads)
 
 
@@ -125,9 +153,150 @@ def _monte_carlo(
     return Value(float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(episodes)), exact=False)
 
 
-def _as_markov(policy: Any, model: LatentMDP) -> MarkovPolicy | None:
-    if isinstance(policy, MarkovPolicy):
-        return policy
+def action_table(policy: Any, model: LatentMDP) -> Floats | None:
+    """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
     if isinstance(policy, UniformPolicy):
-        return MarkovPolicy(np.full((model.n_states, model.n_actions), 1.0 / model.n_actions))
-    return None
+        return np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
+    return policy.action_probabilities(model) if isinstance(policy, MarkovPolicy) else None
+
+
+class TooManyHistoriesError(LatentMDPError, ValueError):
+    """Enumeration would visit more histories than allowed."""
+
+
+class Controller(Protocol):
+    """A policy with an explicit memory in place of the history."""
+
+    def start(self, state: int) -> Any:
+        """Memory at the first state."""
+        ...
+
+    def act(self, t: int, state: int, memory: Any) -> Floats:
+        """Probabilities of the actions, shape (A,)."""
+        ...
+
+    def observe(self, memory: Any, s: int, a: int, next_state: int, z: int) -> Any:
+        """Memory after a step."""
+        ...
+
+
+def as_controller(policy: Any, model: LatentMDP) -> Controller:
+    """Any policy, with its memory made explicit; raises if it does not fit the model's sizes."""
+    if isinstance(policy, AlphaVectorPolicy):
+        return _AlphaController(policy, model)
+    table = action_table(policy, model)
+    if table is not None:
+        return _MarkovController(table)
+    if isinstance(policy, Policy) or not callable(policy):
+        raise TypeError(f"cannot enumerate the histories of a {type(policy).__name__}")
+    return _CallableController(policy, model.n_actions)
+
+
+class _EnumeratedHistory(NamedTuple):
+    """The end of a history, as enumeration carries it."""
+
+    state: int  # its last
+    joint: Floats  # (M,): w_m P_m^pi(history)
+    memory: Any  # of the controller
+
+
+def _enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float:
+    """Exact value; raises `TooManyHistoriesError` beyond `max_histories` at one time step."""
+    controller = as_controller(policy, model)
+    rewards = np.moveaxis(model.planning_rewards(), 0, -1)
+    histories = [
+        _EnumeratedHistory(s, model.weights * model.initial[:, s], controller.start(s))
+        for s in range(model.n_states)
+        if (model.weights * model.initial[:, s] > 0.0).any()
+    ]
+    value = 0.0 if model.initial_bonus is None else float(model.weights @ model.initial_bonus)
+    for t in range(model.horizon):
+        scale = model.discount**t
+        children: list[_EnumeratedHistory] = []
+        for history in histories:
+            probabilities = controller.act(t, history.state, history.memory)
+            for a in np.flatnonzero(probabilities):
+                joint = history.joint * probabilities[a]
+                value += scale * float(joint @ rewards[history.state, a])
+                if t + 1 < model.horizon:
+                    children += _successors(model, controller, history, int(a), joint)
+            if len(children) > max_histories:
+                raise TooManyHistoriesError(
+                    f"more than {max_histories} histories at time {t + 1} of {model.horizon}: "
+                    "enumeration is for small problems, use method='monte-carlo'"
+                )
+        histories = children
+    return value
+
+
+def _successors(
+    model: LatentMDP, controller: Controller, history: _EnumeratedHistory, a: int, joint: Floats
+) -> list[_EnumeratedHistory]:
+    """What can be observed after an action; `joint` is that of the history and the action."""
+    s, _, memory = history
+    joints = model.packed()[s, a] * joint
+    return [
+        _EnumeratedHistory(int(n), joints[n, z], controller.observe(memory, s, a, int(n), int(z)))
+        for n, z in np.argwhere((joints > 0.0).any(axis=-1))
+    ]
+
+
+class _AlphaController:
+    """An alpha-vector policy; its memory is the belief of its own filter."""
+
+    def __init__(self, policy: AlphaVectorPolicy, model: LatentMDP) -> None:
+        policy.acting(model)  # raises if the sizes do not fit
+        self.policy, self.n_actions = policy, model.n_actions
+        table, self.prior, self.initial = filter_tables(policy.model, policy.smoothing)
+        self.likelihood = table.reshape(policy.model.packed().shape)
+
+    def start(self, state: int) -> Floats:
+        return _conditioned(self.prior, self.initial[state])
+
+    def act(self, t: int, state: int, memory: Floats) -> Floats:
+        chosen = np.zeros(self.n_actions)
+        chosen[self.policy.action(t, state, memory)] = 1.0
+        return chosen
+
+    def observe(self, memory: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
+        return _conditioned(memory, self.likelihood[s, a, next_state, z])
+
+
+class _MarkovController:
+    """A Markov policy pi_t(a | s) of shape (H or 1, S, A); it remembers nothing."""
+
+    def __init__(self, table: Floats) -> None:
+        self.table = table
+
+    def start(self, state: int) -> None:
+        return None
+
+    def act(self, t: int, state: int, memory: None) -> Floats:
+        return self.table[t if len(self.table) > 1 else 0, state]
+
+    def observe(self, memory: None, s: int, a: int, next_state: int, z: int) -> None:
+        return None
+
+
+class _CallableController:
+    """A callable; its memory is the history itself."""
+
+    def __init__(self, policy: HistoryPolicy, n_actions: int) -> None:
+        self.policy, self.n_actions = policy, n_actions
+
+    def start(self, state: int) -> History:
+        return History((state,), (), ())
+
+    def act(self, t: int, state: int, memory: History) -> Floats:
+        return action_distribution(self.policy, memory, self.n_actions)
+
+    def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
+        states, actions, rewards = memory
+        return History((*states, next_state), (*actions, a), (*rewards, z))
+
+
+def _conditioned(belief: Floats, likelihood: Floats) -> Floats:
+    """The belief after an observation; unchanged by one that is impossible in every context."""
+    product = belief * likelihood
+    total = product.sum()
+    return product / total if total > 0.0 else belief

@@ -1,4 +1,4 @@
-"""The optimal policy by dynamic programming over the reachable beliefs.
+"""The optimal policy, by dynamic programming over all reachable beliefs.
 
 Layer t holds every (s, b) that some sequence of actions and observations can lead to. Going back,
 
@@ -20,21 +20,24 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
+from latentmdp.planning.qmdp import least_values
 from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 
-_Arrivals = tuple[NDArray[np.int32], Integers, Floats]
-
 _DIGITS = 12
+"""Beliefs that agree to so many digits are one: coarse enough for rounding along different orders
+of the same observations, fine enough to change no value by more than 1e-11 of its range."""
+
 _CHUNK_ENTRIES = 1 << 22
+"""Numbers (32 MiB) in one array of successors: large enough for NumPy to be busy, small enough to
+stay far below what the layers themselves take."""
 
 
 class TooManyBeliefsError(LatentMDPError, ValueError):
@@ -46,7 +49,7 @@ class _Layer(NamedTuple):
 
     states: Integers  # (n,)
     beliefs: Floats  # (n, M)
-    children: NDArray[np.int32]  # (n, A, S, Z) into the next layer
+    children: Indices  # (n, A, S, Z) into the next layer
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Exact:
         require_model(model)
         began = time.perf_counter()
         layers, chances = _expand(model, self.max_beliefs)
-        vectors, actions = _induce(model, layers)
+        least = least_values(model)
+        vectors, actions = _induce(model, layers, least)
         first = np.einsum("nm,nm->n", layers[0].beliefs, vectors[0])
         value = float(chances @ first)
         if model.initial_bonus is not None:
@@ -79,7 +83,7 @@ class Exact:
         n_beliefs = sum(layer.states.size for layer in layers)
         seconds = time.perf_counter() - began
         return Plan(
-            policy=_policy(model, layers, vectors, actions),
+            policy=_policy(model, layers, vectors, actions, least),
             lower=value,
             upper=value,
             n_iter=n_beliefs,
@@ -135,14 +139,14 @@ def _expand(model: LatentMDP, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     layers: list[_Layer] = []
     total = states.size
     for _ in range(model.horizon - 1):
-        following = _step(model, states, beliefs, max_beliefs - total)
-        if following is None:
+        arrivals = _step(model, states, beliefs, max_beliefs - total)
+        if arrivals is None:
             raise TooManyBeliefsError(
                 f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs, perhaps up "
                 f"to {_shown(belief_count(model))}: raise max_beliefs, or use a planner with "
                 "bounds such as HSVI"
             )
-        children, arrived, posterior = following
+        children, arrived, posterior = arrivals
         layers.append(_Layer(states, beliefs, children))
         states, beliefs = arrived, posterior
         total += states.size
@@ -150,7 +154,9 @@ def _expand(model: LatentMDP, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     return layers, chances[chances > 0.0]
 
 
-def _step(model: LatentMDP, states: Integers, beliefs: Floats, room: int) -> _Arrivals | None:
+def _step(
+    model: LatentMDP, states: Integers, beliefs: Floats, room: int
+) -> tuple[Indices, Integers, Floats] | None:
     """What follows each belief: children, their states and beliefs; None if more than `room`."""
     table = model.packed()
     S, A, _, Z, _ = table.shape
@@ -187,16 +193,18 @@ def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
     return first, inverse.ravel()
 
 
-def _induce(model: LatentMDP, layers: list[_Layer]) -> tuple[list[Floats], list[Integers]]:
+def _induce(
+    model: LatentMDP, layers: list[_Layer], least: Floats
+) -> tuple[list[Floats], list[Integers]]:
     """Alpha vectors and actions of every layer, from the last to the first."""
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
-    least = _least_values(model)
+    worst = np.zeros((model.n_states, model.n_contexts))  # nothing is earned after the last step
     vectors: list[Floats] = []
     actions: list[Integers] = []
     later = np.zeros((0, model.n_contexts))
     for t in range(model.horizon - 1, -1, -1):
-        layer = layers[t]
-        later, chosen = _back_up(model, layer, rewards, later, least[t + 1])
+        later, chosen = _back_up(model, layers[t], rewards, later, worst)
+        worst = least[t]
         vectors.insert(0, later)
         actions.insert(0, chosen)
     return vectors, actions
@@ -220,29 +228,23 @@ def _back_up(
         if layer.children.shape[1]:
             children = layer.children[chunk]
             index = np.where(children >= 0, children, impossible)
-            follow = np.einsum("nayzm,nayzm->nam", table[layer.states[chunk]], rows[index])
+            follow = np.einsum("ianzm,ianzm->iam", table[layer.states[chunk]], rows[index])
             q = q + model.discount * follow
-        best = np.einsum("nam,nm->na", q, layer.beliefs[chunk]).argmax(axis=1)
+        best = np.einsum("iam,im->ia", q, layer.beliefs[chunk]).argmax(axis=1)
         actions[chunk] = best
         vectors[chunk] = q[np.arange(best.size), best]
     return vectors, actions
 
 
-def _least_values(model: LatentMDP) -> Floats:
-    """What the worst policy earns in each context from (t, s) on, shape (H + 1, S, M)."""
-    values = np.zeros((model.horizon + 1, model.n_states, model.n_contexts))
-    for t in range(model.horizon - 1, -1, -1):
-        follow = np.einsum("msan,nm->msa", model.transitions, values[t + 1])
-        values[t] = (model.planning_rewards() + model.discount * follow).min(axis=2).T
-    return values
-
-
 def _policy(
-    model: LatentMDP, layers: list[_Layer], vectors: list[Floats], actions: list[Integers]
+    model: LatentMDP,
+    layers: list[_Layer],
+    vectors: list[Floats],
+    actions: list[Integers],
+    least: Floats,
 ) -> AlphaVectorPolicy:
     """All distinct vectors by (t, s); a state that is never reached gets the worst policy's."""
     S = model.n_states
-    least = _least_values(model)
     rows, labels, counts = [], [], []
     for t, layer in enumerate(layers):
         missing = np.setdiff1d(np.arange(S), layer.states)

@@ -24,25 +24,69 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util.progress import Progress, Stop, limit
+from latentmdp._util.arrays import Integers
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.base import Plan
+from latentmdp.planning.base import Plan, enclosing
+from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.point_based.bounds import Stage
+    from latentmdp.planning.point_based.bounds import BeliefPoints
 
 __all__ = ["HSVI"]
 
-_FIRST_COUNT, _FEWEST, _FIRST_WORK = 256.0, 16.0, 1e6  # points a step at first, fewer if costly
-_GROWTH = 1.5  # more points in each round
-_LEAST_SPARE, _MOST_SPARE = 1.0, 4.0  # points for the lower bound alone, for each one visited
-_RESOLUTION, _REFINEMENT, _FINEST = 100.0, 10.0, 1e15  # which beliefs count as one, see `walk`
-_ALLOTMENT = 0.7  # power of a time step's total excess that its share of the points follows
-_FACE_WORK, _FACE_WORK_PER_SECOND = 1e8, 2e7  # interpolations, about 1e8 a second
-_CLOSE, _CLOSE_SHARE = 2e-4, 0.02  # relative gaps that are not worth work, at most and of the gap
-_TIMED_FROM, _SAFETY, _LEAST_GROWTH = 3, 0.85, 0.5  # from when on, and how, the clock limits rounds
+# What the search trades. The values are the best or within 12% of the best of those tried on the
+# instances of benchmarks/planning_gap.py with 3 and 5 contexts; none is critical there: changed by
+# a factor of two to four, one at a time, each leaves the gap reached in a given time between 0.88
+# and 1.25 times what it is.
+
+_FIRST_WORK = 1e6
+"""Successors looked at in the first round, all backups together, which sets its number of points:
+more make it longer before the first bounds, fewer spend rounds on warming up."""
+
+_FEWEST_POINTS, _MOST_FIRST_POINTS = 16.0, 256.0
+"""Points a time step that the first round has at least and at most, whatever they cost: with fewer
+a sweep learns too little, more would be placed before anything is known of where they matter."""
+
+_GROWTH = 1.5
+"""Factor from round to round for the number of points (and for the spare ones, up or down): a small
+one repeats sweeps over nearly the same points, a large one places many by old bounds."""
+
+_LEAST_SPARE, _MOST_SPARE = 1.0, 4.0
+"""Points for the lower bound alone, for each one visited: they cost an alpha backup and no upper
+one. More raise the lower bound, fewer leave time for the upper; the search starts with the most and
+moves towards the bound that moves faster."""
+
+_FIRST_RESOLUTION = 100.0
+"""Beliefs that round to the same multiples of 1 / 100 are one point at first: a coarse resolution
+saves points that hardly differ, a fine one follows the value function closer. It grows with the
+square root of the number of points."""
+
+_REFINEMENT, _FINEST_RESOLUTION = 10.0, 1e15
+"""When a round finds no new point and moves no bound, beliefs are told apart ten times as finely,
+and twice as many cells of plans are searched; beyond 1e15, a float's precision, nothing is left to
+find."""
+
+_ALLOTMENT = 0.7
+"""A time step gets points in proportion to this power of its total excess: 1 would starve the late
+steps, from which the bounds of the early ones are backed up, 0 would ignore where the gap is."""
+
+_FACE_WORK, _FACE_WORK_PER_SECOND = 1e8, 2e7
+"""Interpolations for the edges of the simplex, and as many for its triangles: in all, and for each
+second left. Some 1e8 take a second, so each takes at most a fifth of the time. Finer faces tighten
+every upper bound, but only once."""
+
+_FACE_MEMORY_SHARE = 0.25
+"""Of the memory limit, for the faces: the rest is for points, which go where they matter."""
+
+_CLOSE, _CLOSE_SHARE = 2e-4, 0.02
+"""A successor whose relative gap is at most this, and this share of the gap at the start, is not
+searched further: larger ones save time and leave the gap open at last."""
+
+_TIMED_FROM, _SAFETY, _LEAST_GROWTH = 3, 0.85, 0.5
+"""From this round on the last one's time says how many points the next can have: so many that it
+takes this share of the time left, as rounds vary, and none if it would be less than half as large
+as the last, which would move nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,80 +120,85 @@ class HSVI:
     on_progress: Callable[[float, float, float], None] | None = None
 
     def __post_init__(self) -> None:
-        limit("gap", self.gap, zero=True)
-        limit("absolute_gap", self.absolute_gap, zero=True)
-        limit("time_limit", self.time_limit)
-        limit("memory_limit", self.memory_limit)
+        check_limit("gap", self.gap, zero=True)
+        check_limit("absolute_gap", self.absolute_gap, zero=True)
+        check_limit("time_limit", self.time_limit)
+        check_limit("memory_limit", self.memory_limit)
 
     def plan(self, model: LatentMDP) -> Plan:
-        """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
-        from latentmdp.planning.point_based.alpha_policy import alpha_policy
+        """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower).
 
+        Raises
+        ------
+        CrossedBoundsError
+            The lower bound exceeds the upper one by more than rounding.
+        """
         require_model(model)
-        progress = Progress(self.time_limit, self.memory_limit, self.on_progress)
-        search = _Search(model, progress)
+        clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
+        search = _HeuristicSearch(model, clock)
         try:
-            with progress.interruptible():
+            with clock.interruptible():
                 search.begin()
                 while not self._reached(search):
                     search.explore()
                     search.sweep()
             message = "the gap is as small as asked"
-        except Stop as stop:
-            message = str(stop)
+        except LimitReached as limit:
+            message = str(limit)
         except KeyboardInterrupt:
             message = "interrupted"
-        bounds = search.bounds
         return Plan(
-            policy=alpha_policy(model, bounds.problem, search.plans),
+            policy=search.bounds.policy(search.best_steps),
             lower=search.lower,
             upper=search.upper,
             converged=self._reached(search),
             n_iter=search.n_iter,
-            seconds=progress.seconds,
-            history=tuple(progress.history),
+            seconds=clock.seconds,
+            history=tuple(clock.history),
             guarantee=(1.0, max(search.upper - search.lower, 0.0)),
             message=message,
         )
 
-    def _reached(self, search: _Search) -> bool:
+    def _reached(self, search: _HeuristicSearch) -> bool:
         difference = search.upper - search.lower
         if self.absolute_gap is not None and difference <= self.absolute_gap:
             return True
         return difference <= self.gap * abs(search.lower)
 
 
-class _Search:
-    """The state of a run: the bounds, and how many points to visit next."""
+class _HeuristicSearch:
+    """The state of a run: the bounds, the best of them so far, and how many points to visit next.
 
-    def __init__(self, model: LatentMDP, progress: Progress) -> None:
+    `best_steps` are the `StepBounds` whose policy attains `lower`.
+    """
+
+    def __init__(self, model: LatentMDP, clock: PlanningClock) -> None:
         from latentmdp.planning.point_based.bounds import Bounds
-        from latentmdp.planning.point_based.problem import prepare
 
-        self.bounds = Bounds(prepare(model), exact=False, check=progress.check)
-        self.progress = progress
-        self.plans = self.bounds.arranged
+        self.bounds = Bounds(model, exact=False, check=clock.check)
+        self.clock = clock
+        self.best_steps = self.bounds.steps
         self.lower, self.upper = self.bounds.lower(), self.bounds.upper()
-        self.visited: list[NDArray[np.int64]] = []
-        self.n_iter, self._seconds = 0, 0.0
+        self.visited: list[Integers] = []
+        self.n_iter, self._round_seconds = 0, 0.0
         backup = model.horizon * model.n_states * model.n_rewards * model.n_actions
-        self._count = min(max(_FIRST_WORK / backup, _FEWEST), _FIRST_COUNT)
-        self._resolution, self._spare = _RESOLUTION, _MOST_SPARE
+        self._count = min(max(_FIRST_WORK / backup, _FEWEST_POINTS), _MOST_FIRST_POINTS)
+        self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)
-        progress.record(self.lower, self.upper)
+        clock.record(self.lower, self.upper)
 
     def begin(self) -> None:
         """Bound the values of all pairs and triples of contexts."""
-        work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * self.progress.remaining)
-        self.bounds.tighten(work, self.progress.memory / 4.0)
-        self._note()
+        work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * self.clock.remaining)
+        self.bounds.tighten(work, _FACE_MEMORY_SHARE * self.clock.memory)
+        self._keep_better()
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""
         from latentmdp.planning.point_based.expansion import walk
 
         self._limit_count()
-        self._begun, self._size = self.progress.seconds, self.bounds.size
+        self._began, self._n_points = self.clock.seconds, self.bounds.n_points
         self.visited = walk(
             self.bounds,
             count=int(self._count),
@@ -166,42 +215,43 @@ class _Search:
         self.bounds.sweep(self.visited)
         self.n_iter += 1
         lower, upper = self.lower, self.upper
-        self._note()
+        self._keep_better()
         rise, fall = self.lower - lower, upper - self.upper
         self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
         self._spare = min(max(self._spare, _LEAST_SPARE), _MOST_SPARE)
-        if self.bounds.size == self._size and rise + fall <= 0.0:
+        if self.bounds.n_points == self._n_points and rise + fall <= 0.0:
             self._resolution *= _REFINEMENT
             self.bounds.breadth *= 2
-        if self._resolution > _FINEST:
-            raise Stop("stopped: no belief is left that would move the bounds")
-        self._seconds = self.progress.seconds - self._begun
+        if self._resolution > _FINEST_RESOLUTION:
+            raise LimitReached("stopped: no belief is left that would move the bounds")
+        self._round_seconds = self.clock.seconds - self._began
 
-    def _note(self) -> None:
-        """Keep the better bounds and the plans that attain the lower one."""
+    def _keep_better(self) -> None:
+        """Keep the better of the bounds before and now."""
         lower, upper = self.bounds.lower(), self.bounds.upper()
         if lower > self.lower:
-            self.plans = self.bounds.arranged  # first, so that an interrupt leaves a valid pair
+            self.best_steps = self.bounds.steps  # first, so that an interrupt leaves a valid pair
             self.lower = lower
-        self.upper = max(min(upper, self.upper), self.lower)
+        self.upper = enclosing(self.lower, min(upper, self.upper), self.bounds.magnitude)
         gap = (self.upper - self.lower) / max(abs(self.upper), abs(self.lower), 1e-300)
         self.bounds.close = min(_CLOSE, _CLOSE_SHARE * gap)
-        self.progress.record(self.lower, self.upper)
+        self.clock.record(self.lower, self.upper)
 
     def _limit_count(self) -> None:
-        """Choose the next count so that time and memory suffice; `Stop` if it is not worth it."""
+        """Choose the next count so that time and memory suffice; `LimitReached` if they do not."""
         growth = _GROWTH if self.n_iter else 1.0
         if self.n_iter >= _TIMED_FROM:
-            growth = min(growth, _SAFETY * self.progress.remaining / self._seconds)
+            growth = min(growth, _SAFETY * self.clock.remaining / self._round_seconds)
             if growth < _LEAST_GROWTH:
-                self.progress.stop_for_time()
+                self.clock.stop_for_time()
         self._count *= growth
         self._resolution *= math.sqrt(growth)
-        S, _, _, Z, _ = self.bounds.problem.table.shape
+        model = self.bounds.model
         points = (1.0 + self._spare) * growth * sum(now.size for now in self.visited)
-        self.progress.require_memory(self.bounds.memory(points, self._count * S * Z))
+        successors = self._count * model.n_states * model.n_rewards
+        self.clock.require_memory(self.bounds.memory(points, successors))
 
 
-def _optimistic(stage: Stage, points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _optimistic(points: BeliefPoints, chosen: Integers) -> Integers:
     """The action with the best upper bound."""
-    return stage.limits[points].argmax(axis=1)
+    return points.limits[chosen].argmax(axis=1)

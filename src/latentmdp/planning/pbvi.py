@@ -21,20 +21,28 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.progress import MIB, Progress, Stop, limit
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.base import Plan
+from latentmdp.planning.base import Plan, enclosing
+from latentmdp.planning.limits import MIB, LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.point_based.bounds import Bounds, Stage
+    from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 
 __all__ = ["PBVI", "simplex_grid"]
 
-
 _DEFAULT_BELIEFS = 200
+"""Points a time step: more are closer to V* and cost their square, since every backup searches the
+plans of all points of the next step."""
+
 _FIRST_ROUND = 25
+"""Points of the first round; later rounds double, so that all before cost as much as the last."""
+
 _RESOLUTION = 200.0
+"""Beliefs that agree to 1 / 200 in every context are one point: finer ones would hardly differ in
+their plans and would use up the count."""
+
 _EXPLORATION = 0.2
+"""Share of random actions: enough to leave the current policy, few enough to stay near it."""
 
 
 @dataclass(frozen=True)
@@ -64,30 +72,28 @@ class PBVI:
             raise ValueError("give beliefs or spacing, not both")
         if self.beliefs is not None:
             arrays.positive_integer("beliefs", self.beliefs)
-        limit("spacing", self.spacing)
-        limit("time_limit", self.time_limit)
-        limit("memory_limit", self.memory_limit)
+        check_limit("spacing", self.spacing)
+        check_limit("time_limit", self.time_limit)
+        check_limit("memory_limit", self.memory_limit)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
-        from latentmdp.planning.point_based.alpha_policy import alpha_policy
         from latentmdp.planning.point_based.bounds import Bounds
-        from latentmdp.planning.point_based.problem import prepare
 
         require_model(model)
-        progress = Progress(self.time_limit, self.memory_limit)
+        clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
-        bounds = Bounds(prepare(model), exact=True, check=progress.check)
-        best = _Best(bounds)
+        bounds = Bounds(model, exact=True, check=clock.check)
+        best = _BestRound(bounds)
         try:
-            with progress.interruptible():
+            with clock.interruptible():
                 for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
-                    progress.require_memory(bounds.memory(0, 0))
+                    clock.require_memory(bounds.memory(0, 0))
                     best.improve(bounds)
-                    progress.record(best.lower, best.upper)
+                    clock.record(best.lower, best.upper)
             converged, message = True, "every belief point was backed up"
-        except Stop as stop:
-            converged, message = False, str(stop)
+        except LimitReached as limit:
+            converged, message = False, str(limit)
         except KeyboardInterrupt:
             converged, message = False, "interrupted"
         guarantee = None
@@ -95,13 +101,13 @@ class PBVI:
             guarantee = _guarantee(model, self.spacing)
             best.upper = min(best.upper, best.lower + guarantee[1])
         return Plan(
-            policy=alpha_policy(model, bounds.problem, best.plans),
+            policy=bounds.policy(best.steps),
             lower=best.lower,
             upper=best.upper,
             converged=converged,
             n_iter=best.n_iter,
-            seconds=progress.seconds,
-            history=tuple(progress.history),
+            seconds=clock.seconds,
+            history=tuple(clock.history),
             guarantee=guarantee,
             message=message,
         )
@@ -120,7 +126,7 @@ class PBVI:
                 count=count,
                 spare=0.0,
                 resolution=_RESOLUTION,
-                act=lambda stage, points: _explore(stage, points, rng),
+                act=lambda points, chosen: _explore(points, chosen, rng),
                 excess=lambda weights, gaps: weights,
                 allot=lambda total, first: 1.0,
                 rng=rng,
@@ -143,19 +149,21 @@ class PBVI:
         return simplex_grid(M, n)
 
 
-class _Best:
-    """The best lower bound so far and the plans that attain it."""
+class _BestRound:
+    """The best lower bound so far and the `StepBounds` whose policy attains it."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self.plans, self.lower, self.upper = bounds.arranged, bounds.lower(), bounds.upper()
+        self.steps, self.lower, self.upper = bounds.steps, bounds.lower(), bounds.upper()
         self.n_iter = 0
 
     def improve(self, bounds: Bounds) -> None:
-        bounds.sweep([np.empty(0, np.int64)] * len(bounds.stages))
+        """Sweep over all plans, and keep them if they are better."""
+        bounds.sweep([np.empty(0, np.int64)] * len(bounds.points))
         self.n_iter += 1
         if bounds.lower() > self.lower:
-            self.plans = bounds.arranged  # first, so that an interrupt leaves a valid pair
+            self.steps = bounds.steps  # first, so that an interrupt leaves a valid pair
             self.lower = bounds.lower()
+            self.upper = enclosing(self.lower, self.upper, bounds.magnitude)
 
 
 def simplex_grid(n_contexts: int, n: int) -> Floats:
@@ -168,19 +176,19 @@ def simplex_grid(n_contexts: int, n: int) -> Floats:
 
 def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
     """Put the grid at every time and state, in one round."""
-    S = bounds.problem.table.shape[0]
+    S = bounds.model.n_states
     inner = grid[(grid > 0.0).sum(axis=1) > 1]  # the vertices are known
-    for t in range(len(bounds.stages)):
+    for t in range(len(bounds.points)):
         bounds.check()
         bounds.add(t, np.repeat(np.arange(S), len(inner)), np.tile(inner, (S, 1)))
     yield
 
 
-def _explore(stage: Stage, points: Integers, rng: np.random.Generator) -> Integers:
+def _explore(points: BeliefPoints, chosen: Integers, rng: np.random.Generator) -> Integers:
     """The current policy's action, now and then a random one."""
-    actions = stage.labels[points]
-    random = rng.integers(stage.limits.shape[1], size=points.size)
-    return np.where(rng.random(points.size) < _EXPLORATION, random, actions)
+    actions = points.labels[chosen]
+    random = rng.integers(points.limits.shape[1], size=chosen.size)
+    return np.where(rng.random(chosen.size) < _EXPLORATION, random, actions)
 
 
 def _guarantee(model: LatentMDP, spacing: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Q-MDP [littman1995; kwon2021, Sec. 5.1]: act as if the context were revealed after one step.
+"""Q-MDP [littman1995; kwon2021, Sec. 5.1]: act as if the context were revealed after this step.
 
     Q_{t,m}(s, a) = R_m(s, a) + R^hid_m(s, a)
                     + discount sum_s' T_m(s' | s, a) max_a' Q_{t+1,m}(s', a')
@@ -19,7 +19,7 @@ from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["QMDP", "q_values"]
+__all__ = ["QMDP", "least_values", "q_values"]
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,28 @@ class QMDP:
 
 def q_values(model: LatentMDP) -> Floats:
     """Q_{t,m}(s, a) of every context, shape (H, S, A, M)."""
-    values = np.empty((model.horizon, model.n_states, model.n_actions, model.n_contexts))
-    induction.interleave(_lane_values(model), values)
+    return _context_last(model, _lane_values(model))
+
+
+def least_values(model: LatentMDP) -> Floats:
+    """Value of the worst policy of every context, shape (H, S, M): the best one for costs."""
+    return -_context_last(model, _lane_values(model, costs=True)).max(axis=2)
+
+
+def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
+    """Q-values in lanes (M, H, n), see `latentmdp._kernels.induction`; of costs if asked."""
+    transitions, rewards = model.lanes()
+    values = np.empty((model.n_contexts, model.horizon, rewards.shape[1]))
+    induction.q_values(
+        transitions, -rewards if costs else rewards, model.n_actions, model.discount, values
+    )
     return values
 
 
-def _lane_values(model: LatentMDP) -> Floats:
-    transitions, rewards = model.lanes()
-    values = np.empty((model.n_contexts, model.horizon, rewards.shape[1]))
-    induction.q_values(transitions, rewards, model.n_actions, model.discount, values)
+def _context_last(model: LatentMDP, lanes: Floats) -> Floats:
+    """Values in lanes (M, H, n) as (H, S, A, M)."""
+    values = np.empty((model.horizon, model.n_states, model.n_actions, model.n_contexts))
+    induction.interleave(lanes, values)
     return values
 
 

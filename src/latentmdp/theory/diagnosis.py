@@ -323,7 +323,7 @@ def diagnose(
 
 def _followed(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats, Floats]:
     """Reach probabilities and KL rates; NaN where the policy cannot be followed exactly."""
-    from latentmdp.planning.enumeration import TooManyHistoriesError
+    from latentmdp.planning import TooManyHistoriesError
 
     M, S = model.n_contexts, model.n_states
     try:

@@ -83,9 +83,9 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
 
 
 def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
-    from latentmdp.planning.enumeration import as_agent
+    from latentmdp.planning import as_controller
 
-    agent = as_agent(policy, model)
+    agent = as_controller(policy, model)
     visits = np.zeros((steps, model.n_contexts, model.n_states, model.n_actions))
     for t, nodes in enumerate(_levels(model, policy, steps)):
         for state, mass, memory in nodes:
@@ -99,9 +99,9 @@ def _levels(
 ) -> Iterator[list[tuple[int, Floats, Any]]]:
     """Lists of (state, mass, memory), one list for each of `count` times."""
     # Planners take a while to import, and only policies with a memory need this.
-    from latentmdp.planning.enumeration import TooManyHistoriesError, as_agent
+    from latentmdp.planning import TooManyHistoriesError, as_controller
 
-    agent = as_agent(policy, model)
+    agent = as_controller(policy, model)
     packed = model.packed()
     nodes = [
         (s, model.initial[:, s], agent.start(s))

@@ -1,5 +1,116 @@
-"""The best policy without memory: branch and bound, a mixed-integer program, coordinate ascent."""
+"""The best memoryless policy [kwon2021, Ex. 2]: deterministic, (t, s) -> a or s -> a.
 
-from latentmdp.planning.memoryless.planner import Memoryless
+It sees no history, so it suits where none may be used, or as a simple rule for people. The optimal
+one is at least 1/M as good as the best policy with memory, if no reward is negative: V* is at most
+sum_m w_m V*_m <= M max_m w_m V*_m, and the optimal policy of one context is memoryless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp.model import LatentMDP, require_model
+from latentmdp.planning.base import Plan
+from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
+from latentmdp.policies import MarkovPolicy
 
 __all__ = ["Memoryless"]
+
+_METHODS = ("branch-and-bound", "mip", "cadp")
+
+
+@dataclass(frozen=True)
+class Memoryless:
+    """A planner over deterministic memoryless policies.
+
+    Parameters
+    ----------
+    method
+        "branch-and-bound": own search in the space of occupancies. "mip": mixed-integer program on
+        HiGHS. Both prove the optimum when they finish. "cadp": coordinate ascent from several
+        starts; quick and monotone, but it may end in a local optimum and proves nothing.
+    stationary
+        Whether the policy must be the same at all times, s -> a.
+    time_limit
+        Seconds of wall-clock time, or None.
+    memory_limit
+        MiB for the linear or mixed-integer program, or None. Without room for it, branch and bound
+        goes on without its prices, and "mip" stops.
+    starts
+        Random starts of the coordinate ascent, beside those from weight-select-update and each
+        context's optimal policy. Every method begins with it.
+    rng
+        For the random starts.
+    on_progress
+        Called with (seconds, lower, upper) whenever the bounds have moved.
+
+    Notes
+    -----
+    The plan's `upper` bounds all memoryless policies of the class asked for, not V*; `lower` is the
+    exact value of the policy. An interrupt (Ctrl-C) ends the search as a limit does. The guarantee
+    (1/M, 0) against V* is stated for Markov policies where no reward or bonus is negative.
+    """
+
+    method: str = "branch-and-bound"
+    stationary: bool = False
+    time_limit: float | None = 60.0
+    memory_limit: float | None = 2048.0
+    starts: int = 10
+    rng: RNGLike = 0
+    on_progress: Callable[[float, float, float], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in _METHODS:
+            raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
+        check_limit("time_limit", self.time_limit)
+        check_limit("memory_limit", self.memory_limit)
+        if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 0:
+            raise ValueError(f"starts must be a non-negative integer, got {self.starts!r}")
+
+    def plan(self, model: LatentMDP) -> Plan:
+        """Find a good policy by coordinate ascent, then prove it or find a better one."""
+        from latentmdp.planning.memoryless.bnb import branch_and_bound
+        from latentmdp.planning.memoryless.cadp import MemorylessProblem, coordinate_ascent
+        from latentmdp.planning.memoryless.mip import mixed_integer_program
+
+        require_model(model)
+        prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
+        clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
+        problem = MemorylessProblem.of(model, self.stationary)
+        ascent = coordinate_ascent(problem, self.starts, as_generator(self.rng))
+        incumbent = next(ascent)
+        clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+        message = "no start of the coordinate ascent leads further"
+        try:
+            for _ in ascent:
+                clock.check()
+            unproven = incumbent.upper - incumbent.lower > problem.tolerance()
+            if unproven and self.method in prove:
+                prove[self.method](problem, incumbent, clock)
+        except LimitReached as limit:
+            message = str(limit)
+        except KeyboardInterrupt:
+            message = "interrupted"
+        if incumbent.upper - incumbent.lower <= problem.tolerance():
+            incumbent.upper, message = incumbent.lower, "proven optimal"
+        clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+        return Plan(
+            policy=MarkovPolicy(incumbent.policy),
+            lower=incumbent.lower + problem.constant,
+            upper=incumbent.upper + problem.constant,
+            converged=incumbent.upper == incumbent.lower,
+            n_iter=incumbent.n_iter,
+            seconds=clock.seconds,
+            history=tuple(clock.history),
+            guarantee=None if self.stationary else _guarantee(model),
+            message=message,
+        )
+
+
+def _guarantee(model: LatentMDP) -> tuple[float, float] | None:
+    """(1/M, 0), which the starts from each context's optimal policy ensure."""
+    bonus = model.initial_bonus
+    negative = model.planning_rewards().min() < 0.0 or (bonus is not None and bonus.min() < 0.0)
+    return None if negative else (1.0 / model.n_contexts, 0.0)

@@ -5,7 +5,7 @@ y_t(s, m) is known, and what follows is bounded by solutions of each context alo
 (`latentmdp._kernels.memoryless_search`). A stationary policy is built state by state
 (`latentmdp._kernels.stationary_search`). Each context is solved under two reward tables: its own,
 R, and R - lambda with the prices of the linear relaxation, which charge the contexts for
-disagreeing (`latentmdp.planning.memoryless.program`); the smaller bound counts.
+disagreeing (`latentmdp.planning.memoryless.mip`); the smaller bound counts.
 
 The search goes depth first, in passes with a falling target between the lower and the upper bound.
 A pass drops every branch whose bound is at most the target, so when it ends, the largest bound it
@@ -21,28 +21,37 @@ import numpy as np
 
 from latentmdp._kernels import memoryless_search, stationary_search
 from latentmdp._util.arrays import Floats
-from latentmdp._util.progress import Progress
-from latentmdp.planning.memoryless.cadp import improve
-from latentmdp.planning.memoryless.problem import Incumbent, MemorylessProblem
-from latentmdp.planning.memoryless.program import Program
+from latentmdp.planning.limits import PlanningClock
+from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, improve
+from latentmdp.planning.memoryless.mip import Program
 
 __all__ = ["branch_and_bound"]
 
-
 _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.0)
+"""Where the targets of the passes stand between the lower (0) and the upper bound (1) at the root.
+A high target ends soon and proves little; each halving costs about what all before did, and what
+a pass finds makes the next one shorter. Only the last, 0, proves the optimum."""
+
 _SLICE_SECONDS = 0.05
+"""A slice of nodes between two looks at the clock doubles until it takes this long: short enough
+for Ctrl-C and limits, long enough for looks to cost nothing."""
+
 _FIRST_BUDGET = 1000
+"""Nodes of the first slice, well below `_SLICE_SECONDS` on any problem that can be searched."""
+
 _PRICING_SHARE = 0.5
+"""Of the time left, for the linear relaxation: its prices are worth most of a search, but without
+time to search they prove little."""
 
 
-class _Search:
+class _DepthFirstSearch:
     """A depth-first search that can be left and resumed: its kernels, its problem and its path."""
 
     def __init__(
         self,
         kernels: ModuleType,
         relaxed: memoryless_search.Relaxed | stationary_search.Priced,
-        path: memoryless_search.Path | stationary_search.Branches,
+        path: memoryless_search.MarkovPath | stationary_search.Branches,
         tolerance: float,
     ) -> None:
         self._kernels, self._relaxed, self._path = kernels, relaxed, path
@@ -61,10 +70,12 @@ class _Search:
         return nodes, finished
 
 
-def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress: Progress) -> None:
-    """Search until the incumbent is proven optimal or a limit is reached (`Stop`)."""
-    prices, charges = _relax(problem, incumbent, progress)
-    progress.check()
+def branch_and_bound(
+    problem: MemorylessProblem, incumbent: Incumbent, clock: PlanningClock
+) -> None:
+    """Search until the incumbent is proven optimal or a limit is reached (`LimitReached`)."""
+    prices, charges = _relax(problem, incumbent, clock)
+    clock.check()
     build = _stationary_search if problem.stationary else _markov_search
     search = build(problem, incumbent, prices, charges)
     incumbent.prove(search.begin())
@@ -73,21 +84,21 @@ def branch_and_bound(problem: MemorylessProblem, incumbent: Incumbent, progress:
         target = incumbent.lower + share * width
         if share > 0.0 and target >= incumbent.upper:
             continue
-        _pass(problem, search, target, incumbent, progress)
+        _pass(problem, search, target, incumbent, clock)
     incumbent.upper = incumbent.lower
 
 
 def _relax(
-    problem: MemorylessProblem, incumbent: Incumbent, progress: Progress
+    problem: MemorylessProblem, incumbent: Incumbent, clock: PlanningClock
 ) -> tuple[Floats, Floats]:
     """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); zero without room.
 
     The relaxation's likeliest actions are one more start for the coordinate ascent.
     """
-    if Program.bytes_needed(problem) > progress.memory:
+    if Program.bytes_needed(problem) > clock.memory:
         return np.zeros(problem.sizes), np.zeros(problem.sizes[:3])
     program = Program.of(problem)
-    prices, actions = program.relax(progress.remaining * _PRICING_SHARE)
+    prices, actions = program.relax(clock.remaining * _PRICING_SHARE)
     if actions is not None:
         policy, value, _ = improve(problem, actions)
         incumbent.offer(policy, value)
@@ -96,40 +107,39 @@ def _relax(
 
 def _pass(
     problem: MemorylessProblem,
-    search: _Search,
+    search: _DepthFirstSearch,
     target: float,
     incumbent: Incumbent,
-    progress: Progress,
+    clock: PlanningClock,
 ) -> None:
     """One pass over the tree; at its end the upper bound is what was dropped."""
     search.begin()
     budget, finished = _FIRST_BUDGET, False
     while not finished:
-        before = progress.seconds
+        before = clock.seconds
         nodes, finished = search.run(target, budget)
         incumbent.n_iter += int(nodes)
         if search.best[0] > incumbent.lower:
             _take(problem, search, incumbent)
-            progress.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-        if progress.seconds - before < _SLICE_SECONDS:
+            clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+        if clock.seconds - before < _SLICE_SECONDS:
             budget *= 2
         if not finished:
-            progress.check()
+            clock.check()
     incumbent.prove(max(float(search.dropped[0]), incumbent.lower))
-    progress.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+    clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
 
 
-def _take(problem: MemorylessProblem, search: _Search, incumbent: Incumbent) -> None:
+def _take(problem: MemorylessProblem, search: _DepthFirstSearch, incumbent: Incumbent) -> None:
     """Keep the policy that the search found, after coordinate ascent from it."""
     policy, value, _ = improve(problem, search.policy)
     incumbent.offer(policy, value)
-    incumbent.prove(incumbent.upper)
     search.best[0] = max(search.best[0], value)
 
 
 def _markov_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-) -> _Search:
+) -> _DepthFirstSearch:
     """Over policies (H, S), forward in time."""
     H, _, A, _ = problem.sizes
     charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
@@ -141,12 +151,12 @@ def _markov_search(
         tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
     )
     path = memoryless_search.new_path(problem.start, H, A, incumbent.lower, incumbent.policy)
-    return _Search(memoryless_search, relaxed, path, problem.tolerance())
+    return _DepthFirstSearch(memoryless_search, relaxed, path, problem.tolerance())
 
 
 def _stationary_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-) -> _Search:
+) -> _DepthFirstSearch:
     """Over policies (1, S), state by state."""
     H, S, A, M = problem.sizes
     own = np.broadcast_to(problem.rewards, (H, S, A, M))
@@ -158,7 +168,7 @@ def _stationary_search(
         start=problem.start,
     )
     branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
-    return _Search(stationary_search, priced, branches, problem.tolerance())
+    return _DepthFirstSearch(stationary_search, priced, branches, problem.tolerance())
 
 
 def _priced_values(problem: MemorylessProblem, prices: Floats) -> Floats:

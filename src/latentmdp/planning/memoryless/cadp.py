@@ -1,10 +1,13 @@
 """Coordinate ascent over memoryless policies, from several starts [steimle2021; su2023].
 
+A memoryless policy earns sum_t sum_{s,m} y_t(s, m) R_m(s, pi_t(s)) with the occupancy
+y_t(s, m) = w_m discount^t P_m^pi(s_t = s), in which every method of `Memoryless` works.
+
 The first start is weight-select-update: going back in time, each (t, s) takes the action that is
 best on average over the contexts, given the rules already chosen for later times. Then
 
-    repeat:  b_t(m, s) = w_m discount^t P_m^pi(s_t = s)                     for all t
-             for t = H..1:  pi_t(s) = argmax_a sum_m b_t(m, s) Q^pi_{t,m}(s, a)
+    repeat:  y_t(s, m) = w_m discount^t P_m^pi(s_t = s)                     for all t
+             for t = H..1:  pi_t(s) = argmax_a sum_m y_t(s, m) Q^pi_{t,m}(s, a)
 
 until nothing improves. A sweep never lowers the value, since at every (t, s) the action in force is
 one of the candidates. A stationary policy changes one state at a time, at all times at once.
@@ -16,16 +19,121 @@ policy of context m earns at least w_m V*_m, if no reward is negative; hence the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._kernels import memoryless as kernels
-from latentmdp.planning.memoryless.problem import Incumbent, MemorylessProblem
+from latentmdp._util.arrays import Floats, Indices
+from latentmdp.model import LatentMDP
+from latentmdp.planning.base import enclosing
+from latentmdp.planning.qmdp import q_values
 
-__all__ = ["coordinate_ascent", "improve", "weight_select_update"]
+__all__ = [
+    "Incumbent",
+    "MemorylessProblem",
+    "coordinate_ascent",
+    "improve",
+    "weight_select_update",
+]
 
-Actions = NDArray[np.int32]
+_TOLERANCE = 1e-10
+"""Values closer than this share of the informed bound count as equal: rounding in sums over time
+and states stays below it, and differences that small would keep an ascent going for nothing."""
+
+
+@dataclass(frozen=True)
+class MemorylessProblem:
+    """A model in context-last tables, and what each context alone is worth.
+
+    Attributes
+    ----------
+    transitions, rewards
+        (S, A, S, M) and (S, A, M), hidden bonus included.
+    start
+        y_0, shape (S, M).
+    values
+        Q_{t,m}(s, a) of each context's optimal policy, shape (H, S, A, M).
+    constant
+        The part of the value that no policy changes.
+    """
+
+    transitions: Floats
+    rewards: Floats
+    discount: float
+    start: Floats
+    values: Floats
+    constant: float
+    stationary: bool
+
+    @classmethod
+    def of(cls, model: LatentMDP, stationary: bool) -> MemorylessProblem:
+        """The problem of a model."""
+        bonus = model.initial_bonus
+        return cls(
+            transitions=np.ascontiguousarray(np.moveaxis(model.transitions, 0, -1)),
+            rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
+            discount=model.discount,
+            start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
+            values=q_values(model),
+            constant=0.0 if bonus is None else float(model.weights @ bonus),
+            stationary=stationary,
+        )
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """H, S, A, M."""
+        H, S, A, M = self.values.shape
+        return H, S, A, M
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of a policy: (H, S), or (1, S) if stationary."""
+        H, S, _, _ = self.sizes
+        return (1 if self.stationary else H), S
+
+    def bound(self) -> float:
+        """Q-MDP's bound: the first action is the same in all contexts, later ones are informed."""
+        return float(np.einsum("sm,sam->sa", self.start, self.values[0]).max(axis=1).sum())
+
+    def value(self, policy: Indices) -> float:
+        """What a policy earns, without the constant."""
+        tables = (self.transitions, self.rewards, self.discount, self.start)
+        return float(kernels.policy_value(*tables, self.values.shape[0], policy))
+
+    @property
+    def magnitude(self) -> float:
+        """The largest absolute value of an action in any context, at any time."""
+        return float(np.abs(self.values).max())
+
+    def tolerance(self) -> float:
+        """The absolute difference below which two values count as equal."""
+        informed = np.einsum("sm,sam->sam", self.start, np.abs(self.values[0])).max(axis=1).sum()
+        return _TOLERANCE * max(float(informed), np.finfo(np.float64).tiny)
+
+
+@dataclass
+class Incumbent:
+    """The best policy so far with its value, and the least upper bound, without the constant.
+
+    `magnitude` is that of the problem, for `prove`.
+    """
+
+    policy: Indices
+    lower: float
+    upper: float
+    magnitude: float
+    n_iter: int = 0
+
+    def offer(self, policy: Indices, value: float) -> None:
+        """Keep a policy if it is better; `CrossedBoundsError` if no policy can be that good."""
+        if value > self.lower:
+            self.policy, self.lower = policy.copy(), value
+            self.prove(self.upper)
+
+    def prove(self, upper: float) -> None:
+        """Keep a bound if it is tighter; `CrossedBoundsError` if a policy attains more."""
+        self.upper = enclosing(self.lower, min(self.upper, upper), self.magnitude)
 
 
 def coordinate_ascent(
@@ -36,13 +144,14 @@ def coordinate_ascent(
     for start in _starts(problem, random_starts, rng):
         policy, value, sweeps = improve(problem, start)
         if incumbent is None:
-            incumbent = Incumbent(policy, value, max(value, problem.bound()))
+            incumbent = Incumbent(policy, value, np.inf, problem.magnitude)
+            incumbent.prove(problem.bound())
         incumbent.offer(policy, value)
         incumbent.n_iter += sweeps
         yield incumbent
 
 
-def improve(problem: MemorylessProblem, start: Actions) -> tuple[Actions, float, int]:
+def improve(problem: MemorylessProblem, start: Indices) -> tuple[Indices, float, int]:
     """Coordinate ascent from one policy: the policy reached, its value, and the sweeps made."""
     policy = np.array(start, dtype=np.int32)
     tables = (problem.transitions, problem.rewards, problem.discount, problem.start)
@@ -54,7 +163,7 @@ def improve(problem: MemorylessProblem, start: Actions) -> tuple[Actions, float,
     return policy, problem.value(policy), int(sweeps)
 
 
-def weight_select_update(problem: MemorylessProblem) -> Actions:
+def weight_select_update(problem: MemorylessProblem) -> Indices:
     """The policy of weight-select-update, shape (H, S) [steimle2021]."""
     H, S, _, M = problem.sizes
     weights = problem.start.sum(axis=0)
@@ -71,7 +180,7 @@ def weight_select_update(problem: MemorylessProblem) -> Actions:
 
 def _starts(
     problem: MemorylessProblem, random_starts: int, rng: np.random.Generator
-) -> Iterator[Actions]:
+) -> Iterator[Indices]:
     _, _, A, M = problem.sizes
     rows = problem.shape[0]
     yield weight_select_update(problem)[:rows]

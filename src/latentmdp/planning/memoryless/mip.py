@@ -1,34 +1,67 @@
 """The best memoryless policy by mixed-integer programming on HiGHS [steimle2021; huangfu2018].
 
-The program is that of `latentmdp.planning.memoryless.program` with pi in {0, 1}. HiGHS proves its
-answer to its own tolerance, a relative 1e-6; the policy is then evaluated exactly.
+In occupancies y_t(s, a, m) and policy variables pi_t(s, a),
+
+    maximise  sum R_m(s, a) y_t(s, a, m)
+    subject to  sum_a y_t(s, a, m) = inflow:  w_m nu_m(s) at t = 0, later
+                                     discount sum_{s',a} y_{t-1}(s', a, m) T_m(s | s', a),
+                y_t(s, a, m) <= U_t(s, m) pi_t(s, a),
+                sum_a pi_t(s, a) = 1,   y, pi >= 0,
+
+where U_t(s, m) = w_m discount^t max_pi P_m^pi(s_t = s), the least big-M that each context allows.
+With pi in {0, 1} it is the multi-model program of [steimle2021] in its dual form: the policy
+switches flows where there it switches Bellman inequalities, and its relaxation is tighter. A
+stationary policy shares pi(s, a) over time.
+
+The prices of the second family, lambda >= 0, price disagreement: for every memoryless policy
+
+    sum R y  <=  sum (R - lambda) y  +  sum_{t,s} max_a sum_m U_t(s, m) lambda_t(s, a, m),
+
+and the first sum is at most what the contexts earn alone under the rewards R - lambda.
+
+The solver sees the shares x = y / U in [0, 1], so that its tolerance means the same everywhere. It
+proves its answer to a relative 1e-6; the policy is then evaluated exactly.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
-from latentmdp._util.progress import Progress
-from latentmdp.planning.memoryless.cadp import improve
-from latentmdp.planning.memoryless.problem import Incumbent, MemorylessProblem
-from latentmdp.planning.memoryless.program import Program, in_background
+from latentmdp._util.arrays import Floats, Indices
+from latentmdp.planning.limits import PlanningClock
+from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, improve
 
-__all__ = ["mixed_integer_program"]
+__all__ = ["Program", "in_background", "mixed_integer_program"]
 
-SOLVER_TOLERANCE = 1e-6
+_SOLVED = 0
+"""HiGHS's status of an optimal solution."""
+
+_SOLVER_TOLERANCE = 1e-6
 """How far HiGHS's optimum may be from the true one: its tolerance of feasibility and gap."""
 
-_OPTIMAL = 0
+_FAINT = 1e-30
+"""Chances below this count as none: they are far beyond the solver's precision, and dividing by
+them would spread over more orders of magnitude than it can scale."""
+
+_BYTES_PER_ENTRY = 400.0
+"""Of a sparse entry, in our matrices and in HiGHS's copies and factors: twice what solving the
+relaxation of 20 states, 4 contexts and 20 steps was measured to take, since factors may grow."""
 
 
 def mixed_integer_program(
-    problem: MemorylessProblem, incumbent: Incumbent, progress: Progress
+    problem: MemorylessProblem, incumbent: Incumbent, clock: PlanningClock
 ) -> None:
-    """Solve the program, or stop at the time limit (`Stop`) with the better of two policies."""
+    """Solve the program, or stop at the time limit (`LimitReached`) with the best policy found."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    progress.check()
-    progress.require_memory(Program.bytes_needed(problem))
+    clock.check()
+    clock.require_memory(Program.bytes_needed(problem))
     program = Program.of(problem)
     n_shares = program.coupling.shape[0]
     is_rule = np.arange(program.objective.size) >= n_shares
@@ -41,7 +74,7 @@ def mixed_integer_program(
             ],
             integrality=is_rule.astype(np.int64),
             bounds=Bounds(0.0, 1.0),
-            options={"mip_rel_gap": 0.0, "time_limit": max(progress.remaining, 0.0)},
+            options={"mip_rel_gap": 0.0, "time_limit": max(clock.remaining, 0.0)},
         )
     )
     incumbent.n_iter += int(found.mip_node_count or 0)
@@ -49,10 +82,152 @@ def mixed_integer_program(
         chosen = found.x[is_rule].reshape(*problem.shape, -1).argmax(axis=-1)
         policy, value, _ = improve(problem, chosen)
         incumbent.offer(policy, value)
-    slack = SOLVER_TOLERANCE * max(1.0, abs(incumbent.lower))
+    slack = _SOLVER_TOLERANCE * max(1.0, abs(incumbent.lower))
     if found.mip_dual_bound is not None:
-        incumbent.prove(-float(found.mip_dual_bound) + slack)
-    if found.status == _OPTIMAL and incumbent.upper - incumbent.lower <= 3.0 * slack:
+        # HiGHS's bound holds to its own tolerance only, so it may fall below an exact value.
+        incumbent.prove(max(slack - float(found.mip_dual_bound), incumbent.lower))
+    if found.status == _SOLVED and incumbent.upper - incumbent.lower <= 3.0 * slack:
         incumbent.upper = incumbent.lower
         return
-    progress.stop_for_time()
+    clock.stop_for_time()
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program as sparse matrices over the variables (x, pi), x = y / U.
+
+    Attributes
+    ----------
+    objective
+        What is maximised.
+    flow, inflow
+        Equalities flow @ x = inflow, the policy's rows sum to one included.
+    coupling
+        Inequalities x - pi <= 0, one for each x.
+    reach
+        U, shape (H, S, M), with 1 for what no policy reaches but by a chance below 1e-30. Nothing
+        flows on from there: it is beyond the solver's precision.
+    """
+
+    objective: Floats
+    flow: Any
+    inflow: Floats
+    coupling: Any
+    reach: Floats
+
+    @classmethod
+    def of(cls, problem: MemorylessProblem) -> Program:
+        """Build the program."""
+        from scipy.sparse import coo_array
+
+        H, S, A, M = problem.sizes
+        layers = problem.shape[0]
+        n_x, n_flow = H * S * A * M, H * S * M
+        x = np.arange(n_x).reshape(H, S, A, M)
+        pi = n_x + np.arange(layers * S * A).reshape(layers, S, A)
+        rows = np.arange(n_flow).reshape(H, S, M)
+        simplex = n_flow + np.arange(layers * S).reshape(layers, S, 1)
+        most = _reach(problem)
+        reach = np.where(most > 0.0, most, 1.0)
+        width = n_x + pi.size
+        flow = _stack(
+            (rows[:, :, None, :], x, 1.0),
+            (
+                np.broadcast_to(rows[1:, None, None], (H - 1, S, A, S, M)),
+                x[:-1, :, :, None, :],
+                -problem.discount
+                * problem.transitions
+                * most[:-1, :, None, None, :]
+                / reach[1:, None, None],
+            ),
+            (simplex, pi, 1.0),
+        )
+        coupling = _stack((x, x, 1.0), (x, np.broadcast_to(pi[..., None], x.shape), -1.0))
+        inflow = np.zeros(n_flow + layers * S)
+        inflow[: S * M] = (problem.start / reach[0]).ravel()
+        inflow[n_flow:] = 1.0
+        objective = np.zeros(width)
+        objective[:n_x] = (problem.rewards * reach[:, :, None, :]).ravel()
+        return cls(
+            objective=objective,
+            flow=coo_array(flow, shape=(inflow.size, width)).tocsr(),
+            inflow=inflow,
+            coupling=coo_array(coupling, shape=(n_x, width)).tocsr(),
+            reach=reach,
+        )
+
+    @staticmethod
+    def bytes_needed(problem: MemorylessProblem) -> float:
+        """About what building and solving the program takes."""
+        H, S, A, M = problem.sizes
+        return _BYTES_PER_ENTRY * H * S * A * M * (S + 4.0)
+
+    def relax(self, time_limit: float) -> tuple[Floats, Indices | None]:
+        """The relaxation's prices (H, S, A, M) and its likeliest actions (H or 1, S).
+
+        If the time does not suffice, the prices are zero and there are no actions.
+        """
+        from scipy import optimize
+
+        H, S, M = self.reach.shape
+        A = self.coupling.shape[0] // self.reach.size
+        # scipy's type stubs know no sparse matrices here.
+        linprog: Any = optimize.linprog
+        found = in_background(
+            lambda: linprog(
+                -self.objective,
+                A_ub=self.coupling,
+                b_ub=np.zeros(self.coupling.shape[0]),
+                A_eq=self.flow,
+                b_eq=self.inflow,
+                method="highs",
+                options={"time_limit": max(time_limit, 0.0)},
+            )
+        )
+        if found.status != _SOLVED:
+            return np.zeros((H, S, A, M)), None
+        prices = np.maximum(-found.ineqlin.marginals, 0.0).reshape(H, S, A, M)
+        rules = found.x[H * S * A * M :].reshape(-1, S, A)
+        return prices / self.reach[:, :, None, :], rules.argmax(axis=2).astype(np.int32)
+
+
+def in_background(call: Callable[[], Any]) -> Any:
+    """Run a long compiled call in a thread, so that Ctrl-C reaches the caller while it runs.
+
+    After an interrupt the thread is left to its own time limit, and its result is dropped.
+    """
+    answers: list[Any] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.05)
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def _reach(problem: MemorylessProblem) -> Floats:
+    """U_t(s, m): the most that any policy can bring to s at time t in context m; 0 if faint."""
+    H, S, _, M = problem.sizes
+    steps = np.broadcast_to(np.eye(S)[:, :, None], (S, S, M))
+    reach = np.empty((H, S, M))
+    for t in range(H):
+        reach[t] = problem.discount**t * np.einsum("sm,sgm->gm", problem.start, steps)
+        steps = np.einsum("sanm,ngm->sagm", problem.transitions, steps).max(axis=1)
+    return np.where(reach > _FAINT, reach, 0.0)
+
+
+def _stack(*parts: tuple[Any, Any, Any]) -> tuple[Floats, tuple[NDArray[Any], NDArray[Any]]]:
+    """Entries of a sparse matrix from (rows, columns, values), each broadcast; zeros left out."""
+    triples = [[np.ravel(x) for x in np.broadcast_arrays(*part)] for part in parts]
+    rows, columns, values = (np.concatenate(column) for column in zip(*triples))
+    kept = values != 0.0
+    return values[kept].astype(np.float64), (rows[kept], columns[kept])

@@ -1,1 +1,1 @@
-"""Bounds from belief points, shared by the point-based planners."""
+"""Point-based bounds on V*, shared by PBVI and HSVI: bounds, faces of the simplex, expansion."""

@@ -9,45 +9,49 @@ and an upper bound only ever goes down.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from latentmdp._kernels import alpha, sawtooth
 from latentmdp._kernels.faces import split_values
-from latentmdp._kernels.plans import Plans, arrange
+from latentmdp._kernels.plans import StepBounds, arrange
 from latentmdp._kernels.simd import LANES
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp.model import LatentMDP
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.point_based.problem import Problem
+from latentmdp.planning.qmdp import least_values, q_values
+from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["Bounds", "Stage"]
-
-
-BLOCK = 1024
-"""Points backed up between two looks at the clock."""
+__all__ = ["BeliefPoints", "Bounds"]
 
 
-class Arranged(NamedTuple):
-    """The plans and points of a time step in search order."""
-
-    plans: Plans
-    points: sawtooth.Points
-    order: Integers  # which plan of the stage each one is; the first S M are the vertices'
-    labels: Integers
-    breadth: int  # cells searched for the successors of these plans
+_BLOCK = 1024
+"""Points backed up between two looks at the clock: some milliseconds of work, so that a limit is
+kept closely and looking costs nothing."""
 
 
-class Stage:
-    """The belief points of one time step, in the order they were added."""
+class BeliefPoints:
+    """The belief points of one time step, in the order they were added.
+
+    Attributes
+    ----------
+    states, beliefs
+        Shapes (n,) and (n, M).
+    limits
+        Upper bounds of the action values, shape (n, A).
+    splits
+        Upper bounds from the faces of the simplex alone, shape (n,).
+    labels
+        First actions of the plans that the last sweep backed up here, shape (n,).
+    """
 
     def __init__(self, n_contexts: int, n_actions: int) -> None:
         self.states = np.empty(0, np.int64)
         self.beliefs = np.empty((0, n_contexts))
-        self.limits = np.empty((0, n_actions))  # upper bounds of the action values
-        self.splits = np.empty(0)  # upper bounds without any point
-        self.labels = np.empty(0, np.int64)  # actions of the lower bound's plans
+        self.limits = np.empty((0, n_actions))
+        self.splits = np.empty(0)
+        self.labels = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return self.states.size
@@ -62,143 +66,239 @@ class Stage:
 
     @property
     def uppers(self) -> Floats:
-        """The upper bound of each point."""
+        """The upper bound of each point, shape (n,)."""
         return np.minimum(self.splits, self.limits.max(axis=1))
 
 
 class Bounds:
-    """Lower and upper bounds of one problem.
+    """Lower and upper bounds of one model.
 
     Parameters
     ----------
-    problem
-        From `prepare`.
     exact
         Whether a backup searches all plans of the next step.
     check
         Called now and then in long work; it may raise to stop, and the bounds stay valid.
+
+    Attributes
+    ----------
+    q
+        Q_{t,m}(s, a) of each context alone, shape (H, S, A, M).
+    least
+        Value of the worst policy in each context, shape (H, S, M).
+    context_actions, context_plans
+        The optimal policy of context k, shape (H, S, M), and its value in context m (last), shape
+        (H, S, M, M).
+    points
+        `BeliefPoints` of each time step; the first of time 0 are the beliefs at the start of an
+        episode, one for each possible first state.
+    start_weights
+        Probabilities of those first states.
+    steps
+        The bounds of the last sweep, `StepBounds` of each time step.
+    faces
+        Bounds from the faces of the simplex, of each time step.
+    breadth
+        Cells of plans searched for each successor in the next sweep.
+    close
+        A relative gap at a successor that needs no search for points.
+    magnitude
+        The largest absolute value that enters the bounds.
     """
 
-    def __init__(self, problem: Problem, exact: bool, check: Callable[[], None]) -> None:
-        self.problem, self.check = problem, check
-        self.exact, self.breadth = exact, 1 if exact else 2
-        self.close = 0.0
-        H, _, A, M = problem.q.shape
-        self.faces = straight_faces(problem)
-        self.stages = [Stage(M, A) for _ in range(H)]
-        self.arranged = [
-            self._arrange(t, np.empty((0, M)), np.empty(0, np.int64)) for t in range(H)
-        ]
-        self.add(0, problem.roots.states, problem.roots.beliefs)
+    def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
+        self.model, self.exact, self.check = model, exact, check
+        self.table = model.packed()
+        self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+        self.q, self.least = q_values(model), least_values(model)
+        self.context_actions = self.q.argmax(axis=2)
+        self.context_plans = _cross_values(model, self.context_actions)
+        bonus = model.initial_bonus
+        self.constant = 0.0 if bonus is None else float(model.weights @ bonus)
+        self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
+        self.breadth, self.close = 1 if exact else 2, 0.0
+        self.faces = straight_faces(self.q)
+        M, H = model.n_contexts, model.horizon
+        self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
+        self.steps = [self._arrange(t, np.empty((0, M)), np.empty(0, np.int64)) for t in range(H)]
+        joint = model.weights[:, None] * model.initial
+        weights = joint.sum(axis=0)
+        states = np.flatnonzero(weights > 0.0)
+        self.start_weights = weights[states]
+        self.add(0, states, (joint[:, states] / weights[states]).T.copy())
 
     @property
-    def size(self) -> int:
-        """Number of points."""
-        return sum(len(stage) for stage in self.stages)
+    def n_points(self) -> int:
+        """Points of all time steps."""
+        return sum(len(points) for points in self.points)
 
     def tighten(self, work: float, memory: float) -> None:
         """Bring in the edges and triangles of the simplex, see `small_faces`."""
-        self.faces = small_faces(self.problem, work, memory, self.check)
-        for stage, faces in zip(self.stages, self.faces):
-            split_values(faces, stage.states, stage.beliefs, stage.splits)
+        self.faces = small_faces(self.model, self.q, work, memory, self.check)
+        for points, faces in zip(self.points, self.faces):
+            split_values(faces, points.states, points.beliefs, points.splits)
 
     def memory(self, points: float, successors: float) -> float:
         """Bytes with so many more points, and successors of one time step at once."""
-        _, _, A, M = self.problem.q.shape
+        A, M = self.model.n_actions, self.model.n_contexts
         faces = sum(array.nbytes for now in self.faces for array in now)
-        return faces + 8.0 * ((self.size + points) * (11 * M + A + 9) + successors * (2 * M + 8))
+        total = self.n_points + points
+        return faces + 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
 
     def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
-        """Add points at time t; returns their positions in the stage."""
-        stage, splits = self.stages[t], np.empty(states.size)
+        """Add points at time t; returns their positions."""
+        points, splits = self.points[t], np.empty(states.size)
         split_values(self.faces[t], states, beliefs, splits)
-        limits = np.einsum("im,iam->ia", beliefs, self.problem.q[t, states])
-        stage.append(states, beliefs, limits, splits)
-        return np.arange(len(stage) - states.size, len(stage))
+        limits = np.einsum("im,iam->ia", beliefs, self.q[t, states])
+        points.append(states, beliefs, limits, splits)
+        return np.arange(len(points) - states.size, len(points))
 
     def sweep(self, visited: list[Integers]) -> None:
         """Back up all plans, and the upper bounds of the visited points, from the last step on."""
-        arranged: list[Arranged] = []
-        for t in range(len(self.stages) - 1, -1, -1):
-            following = arranged[-1] if arranged else None
-            vectors, labels = self._alpha_backup(t, following)
-            self._upper_backup(t, visited[t], following)
-            arranged.append(self._arrange(t, vectors, labels))
-            self.stages[t].labels = labels
-        self.arranged = arranged[::-1]
+        steps: list[StepBounds] = []
+        for t in range(len(self.points) - 1, -1, -1):
+            later = steps[-1] if steps else None
+            vectors, labels = self._alpha_backup(t, later)
+            self._upper_backup(t, visited[t], later)
+            steps.append(self._arrange(t, vectors, labels))
+            self.points[t].labels = labels
+        self.steps = steps[::-1]
 
     def expand(
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
     ) -> tuple[Integers, Floats, Floats, Floats]:
         """Successors (states, beliefs, weights, gaps) of chosen points of time t."""
-        stage, ahead = self.stages[t], self._ahead(t, self.arranged[t + 1])
+        points = self.points[t]
         return sawtooth.expand(
-            self.problem.table, ahead, stage.states, stage.beliefs, chosen, weights, actions,
-            faintest,
+            self.table, self.steps[t + 1], self.faces[t + 1], self.close, self.breadth,
+            points.states, points.beliefs, chosen, weights, actions, faintest,
         )  # fmt: skip
 
     def lower(self) -> float:
-        """The lower bound at the start of an episode, attained by `policy`."""
-        roots, plans = self.problem.roots, self.arranged[0].plans
-        value = self.problem.constant
-        for s, belief, weight in zip(*roots):
-            begin, end = plans.starts[plans.groups[s]], plans.starts[plans.groups[s + 1]]
-            value += float(weight * (plans.rows[begin:end] @ belief).max())
+        """The lower bound at the start of an episode, attained by `policy(steps)`."""
+        value, first, points = self.constant, self.steps[0], self.points[0]
+        for weight, s, belief in zip(self.start_weights, points.states, points.beliefs):
+            begin, end = _items(first, s)
+            value += float(weight * (first.rows[begin:end] @ belief).max())
         return value
 
     def upper(self) -> float:
-        """The upper bound at the start of an episode; the first points of time 0 are the roots."""
-        weights = self.problem.roots.weights
-        return self.problem.constant + float(weights @ self.stages[0].uppers[: weights.size])
+        """The upper bound at the start of an episode."""
+        first = self.points[0].uppers[: self.start_weights.size]
+        return self.constant + float(self.start_weights @ first)
 
-    def _alpha_backup(self, t: int, following: Arranged | None) -> tuple[Floats, Integers]:
-        stage, problem = self.stages[t], self.problem
-        plans = (following or self.arranged[t]).plans
-        breadth = self.breadth if following else 0
-        vectors, labels = np.empty_like(stage.beliefs), np.empty(len(stage), np.int64)
-        for first in range(0, len(stage), BLOCK):
+    def policy(self, steps: Sequence[StepBounds]) -> AlphaVectorPolicy:
+        """The policy that attains the lower bound of `steps`: its plans, less those never followed.
+
+        Acting by the label of the best plan earns at least that plan's value, as long as every plan
+        is the backup of plans that are still in the set: at the next step the belief finds one at
+        least as good as the one that the backup counted on. So from the plans that are best at the
+        start, those that they go on with are kept, step by step, and the contexts' own (each goes
+        on with its own kind).
+        """
+        wanted = self._best_at_start(steps[0])
+        vectors, labels, counts = [], [], []
+        for t, now in enumerate(steps):
+            kept = wanted | now.is_vertex
+            sizes = np.diff(now.starts[now.groups])
+            states = np.repeat(np.arange(sizes.size), sizes)
+            vectors.append(now.rows[kept])
+            labels.append(now.labels[kept])
+            counts.append(np.bincount(states[kept], minlength=sizes.size))
+            if t + 1 < len(steps):
+                wanted = np.zeros(len(steps[t + 1].rows), np.bool_)
+                alpha.mark_followers(
+                    self.table, steps[t + 1], now.breadth, states,
+                    np.ascontiguousarray(now.beliefs.T), now.labels, kept, wanted,
+                )  # fmt: skip
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+        return AlphaVectorPolicy(
+            np.concatenate(vectors), np.concatenate(labels), offsets, self.model
+        )
+
+    def _best_at_start(self, first: StepBounds) -> Flags:
+        wanted, points = np.zeros(len(first.rows), np.bool_), self.points[0]
+        for _, s, belief in zip(self.start_weights, points.states, points.beliefs):
+            begin, end = _items(first, s)
+            wanted[begin + np.argmax(first.rows[begin:end] @ belief)] = True
+        return wanted
+
+    def _alpha_backup(self, t: int, later: StepBounds | None) -> tuple[Floats, Integers]:
+        """Plans (n, M) of the points of time t and their actions; nothing follows the last time."""
+        points, breadth = self.points[t], self.breadth if later else 0
+        vectors, labels = np.empty_like(points.beliefs), np.empty(len(points), np.int64)
+        for first in range(0, len(points), _BLOCK):
             self.check()
             alpha.alpha_backup(
-                problem.table, problem.rewards, problem.discount, plans, breadth, stage.states,
-                stage.beliefs, stage.limits, first, min(first + BLOCK, len(stage)), vectors, labels,
+                self.table, self.rewards, self.model.discount, later or self.steps[t], breadth,
+                points.states, points.beliefs, points.limits,
+                first, min(first + _BLOCK, len(points)), vectors, labels,
             )  # fmt: skip
         return vectors, labels
 
-    def _upper_backup(self, t: int, visited: Integers, following: Arranged | None) -> None:
-        stage, problem, ahead = self.stages[t], self.problem, self._ahead(t, following)
-        for first in range(0, visited.size, BLOCK):
+    def _upper_backup(self, t: int, visited: Integers, later: StepBounds | None) -> None:
+        """Lower the limits of the visited points of time t; nothing follows the last time."""
+        points, breadth = self.points[t], self.breadth if later else 0
+        faces = self.faces[t + 1] if later else self.faces[t]
+        for first in range(0, visited.size, _BLOCK):
             self.check()
             sawtooth.upper_backup(
-                problem.table, problem.rewards, problem.discount, ahead, stage.states,
-                stage.beliefs, visited[first : first + BLOCK], stage.limits,
+                self.table, self.rewards, self.model.discount, later or self.steps[t], faces,
+                self.close, breadth, points.states, points.beliefs,
+                visited[first : first + _BLOCK], points.limits,
             )  # fmt: skip
 
-    def _ahead(self, t: int, following: Arranged | None) -> sawtooth.Ahead:
-        """The step after time t as kernels read it; nothing follows the last one."""
-        plans, points, *_ = following or self.arranged[t]
-        faces = self.faces[min(t + 1, len(self.faces) - 1)]
-        return sawtooth.Ahead(plans, points, faces, self.close, self.breadth if following else 0)
-
-    def _arrange(self, t: int, vectors: Floats, labels: Integers) -> Arranged:
-        """Put the vertices' plans and the stage's into search order."""
-        _, S, _, M = self.problem.q.shape
-        stage, vertices = self.stages[t], self.faces[t].vertices
-        states = np.concatenate([np.repeat(np.arange(S), M), stage.states])
-        beliefs = np.concatenate([np.tile(np.eye(M), (S, 1)), stage.beliefs])
-        vectors = np.concatenate([self.problem.plans[t].reshape(-1, M), vectors])
-        labels = np.concatenate([self.problem.labels[t].ravel(), labels])
+    def _arrange(self, t: int, vectors: Floats, labels: Integers) -> StepBounds:
+        """Put the contexts' own plans and those of the points of time t into search order."""
+        S, M = self.model.n_states, self.model.n_contexts
+        points = self.points[t]
+        states = np.concatenate([np.repeat(np.arange(S), M), points.states])
+        beliefs = np.concatenate([np.tile(np.eye(M), (S, 1)), points.beliefs])
+        vectors = np.concatenate([self.context_plans[t].reshape(-1, M), vectors])
+        labels = np.concatenate([self.context_actions[t].ravel(), labels])
         order, starts, groups, leaders = arrange(states, beliefs, vectors, S, self.exact)
         rows = vectors[order]
         columns = np.zeros((M, len(rows) + LANES))
         columns[:, : len(rows)] = rows.T
-        plans = Plans(starts, groups, leaders, columns, rows)
-        uppers = np.concatenate([vertices.ravel(), stage.uppers])
-        gains = np.concatenate([np.zeros(S * M), stage.splits]) - uppers
+        uppers = np.concatenate([self.faces[t].vertices.ravel(), points.uppers])
+        gains = np.concatenate([np.zeros(S * M), points.splits]) - uppers
         gains[: S * M] = 0.0
         masses = np.ascontiguousarray(beliefs[order].T)
         with np.errstate(divide="ignore", over="ignore"):
             inverses = 1.0 / masses
-        points = sawtooth.Points(
-            masses, inverses, uppers[order], gains[order], self.problem.least[t]
+        return StepBounds(
+            starts=starts,
+            groups=groups,
+            leaders=leaders,
+            columns=columns,
+            rows=rows,
+            labels=labels[order],
+            beliefs=masses,
+            inverses=inverses,
+            uppers=uppers[order],
+            gains=gains[order],
+            least=self.least[t],
+            is_vertex=order < S * M,
+            breadth=self.breadth,
         )
-        return Arranged(plans, points, order, labels[order], self.breadth)
+
+
+def _items(step: StepBounds, state: np.int64) -> tuple[int, int]:
+    """The first item of a state, and the one after its last."""
+    return int(step.starts[step.groups[state]]), int(step.starts[step.groups[state + 1]])
+
+
+def _cross_values(model: LatentMDP, actions: Integers) -> Floats:
+    """Value in context m of following, from (t, s), the optimal policy of context k.
+
+    `actions` is (H, S, M), by context k; the values are (H, S, M, M), context m last.
+    """
+    H, S, M = actions.shape
+    rewards = model.planning_rewards()
+    values = np.zeros((H + 1, S, M, M))
+    states = np.arange(S)[:, None]
+    for t in range(H - 1, -1, -1):
+        later = np.einsum("mskn,nkm->skm", model.transitions[:, states, actions[t]], values[t + 1])
+        earned = np.moveaxis(rewards[:, states, actions[t]], 0, -1)
+        values[t] = earned + model.discount * later
+    return values[:H]

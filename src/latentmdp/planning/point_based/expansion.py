@@ -1,4 +1,4 @@
-"""Belief expansion: from the beliefs at the start to those worth a backup at each time step.
+"""Belief expansion: from the beliefs at the start to those worth a backup, step by step.
 
 A walk carries weighted points forward, as a particle filter would. Successors are kept with
 probabilities proportional to an excess (for HSVI: the probability of being there times the gap
@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.planning.point_based.bounds import Bounds, Stage
+from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 
 __all__ = ["inclusion", "locate", "systematic", "walk"]
 
+_FAINTEST = 1e-12
+"""Successors less likely than this are left to the bounds as they are: all of them together hold
+less of the value than the smallest gap worth asking for, and they are many."""
 
-FAINTEST = 1e-12
-"""Successors less likely than this are left to the bounds as they are."""
 _NEGLIGIBLE = 1e-200
+"""An excess below this share of the largest counts as none: its inverse might overflow."""
 
 
 def walk(
@@ -29,7 +31,7 @@ def walk(
     count: int,
     spare: float,
     resolution: float,
-    act: Callable[[Stage, Integers], Integers],
+    act: Callable[[BeliefPoints, Integers], Integers],
     excess: Callable[[Floats, Floats], Floats],
     allot: Callable[[float, float], float],
     rng: np.random.Generator,
@@ -43,19 +45,19 @@ def walk(
     resolution
         Beliefs that round to the same multiples of 1 / resolution are one point.
     act
-        The action to follow from each of the given points of a stage.
+        The action to follow from each of the given points of a time step.
     excess
         What a successor is worth, from its weight and its gap.
     allot
         The share of `count` for a time step, from its total excess and that of the first one.
     """
-    roots = bounds.problem.roots
-    points, weights = np.arange(roots.states.size), roots.weights
+    weights = bounds.start_weights
+    points = np.arange(weights.size)
     visited, first = [points], 0.0
-    for t in range(len(bounds.stages) - 1):
+    for t in range(len(bounds.points) - 1):
         bounds.check()
-        actions = act(bounds.stages[t], points)
-        states, beliefs, chances, gaps = bounds.expand(t, points, weights, actions, FAINTEST)
+        actions = act(bounds.points[t], points)
+        states, beliefs, chances, gaps = bounds.expand(t, points, weights, actions, _FAINTEST)
         value = excess(chances, gaps)
         total = float(value.sum())
         first = first or total
@@ -79,7 +81,7 @@ def walk(
 def inclusion(excess: Floats, count: float) -> Floats:
     """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive.
 
-    An excess of less than 1e-200 of the largest counts as none.
+    An excess that is a negligible share of the largest counts as none.
     """
     _, exponent = np.frexp(excess.max(initial=0.0))
     excess = np.ldexp(excess, -exponent)
@@ -104,10 +106,10 @@ def systematic(probabilities: Floats, rng: np.random.Generator) -> Integers:
 def locate(
     bounds: Bounds, t: int, states: Integers, beliefs: Floats, resolution: float
 ) -> Integers:
-    """Positions of beliefs in the stage of time t; those that are new are added."""
-    stage = bounds.stages[t]
+    """Positions of beliefs among the points of time t; those that are new are added."""
+    points = bounds.points[t]
     keys = _keys(states, beliefs, resolution)
-    known = _keys(stage.states, stage.beliefs, resolution)
+    known = _keys(points.states, points.beliefs, resolution)
     distinct, chosen, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(known, kind="stable")
     place = np.searchsorted(known[order], distinct)

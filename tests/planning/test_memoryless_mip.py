@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latentmdp import testing
-from latentmdp.planning.memoryless.problem import MemorylessProblem
-from latentmdp.planning.memoryless.program import Program, in_background
+from latentmdp.planning.memoryless.cadp import MemorylessProblem
+from latentmdp.planning.memoryless.mip import Program, in_background
 
 
 def occupancies(problem: MemorylessProblem, policy: np.ndarray) -> np.ndarray:
@@ -59,8 +59,9 @@ def test_prices_bound_every_policy(seed: int, stationary: bool) -> None:
 
 def test_no_time_means_no_prices() -> None:
     problem, _ = example(0, stationary=False)
-    prices, _ = Program.of(problem).relax(time_limit=0.0)
-    assert prices.shape == problem.sizes
+    prices, actions = Program.of(problem).relax(time_limit=0.0)
+    np.testing.assert_array_equal(prices, np.zeros(problem.sizes))
+    assert actions is None
 
 
 def test_an_error_in_the_background_is_raised() -> None:

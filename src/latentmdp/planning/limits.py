@@ -1,4 +1,4 @@
-"""Limits of anytime planners: the clock, the memory, and the record of bounds."""
+"""Time and memory limits of planners that can stop at any moment, and the bounds they record."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from contextlib import contextmanager
 
 from latentmdp._util.clock import compile_seconds
 
-__all__ = ["Progress", "Stop", "limit"]
+__all__ = ["MIB", "LimitReached", "PlanningClock", "check_limit"]
 
 MIB = float(1 << 20)
-_SHARE = 0.97
+"""Bytes in a MiB."""
+
+_USABLE_SHARE = 0.97
+"""Of the time limit, for the search: the rest is for the policy, which takes longer the more was
+found. A larger share would end after the limit, a smaller one searches less."""
 
 
-class Stop(Exception):  # noqa: N818, it is no error: a limit was reached, and the text says which
-    """A limit was reached."""
+class LimitReached(Exception):  # noqa: N818, it is no error, and the text says which limit
+    """The search ends here, with what it has found."""
 
 
-class Progress:
+class PlanningClock:
     """The clock of one planning run, its limits, and the bounds it has reached.
 
     Compilation, which only the first run on a machine waits for, does not count.
@@ -54,7 +58,9 @@ class Progress:
     @property
     def remaining(self) -> float:
         """Seconds until the time limit, less what it takes to put the policy together."""
-        return math.inf if self.time_limit is None else _SHARE * self.time_limit - self.seconds
+        return (
+            math.inf if self.time_limit is None else _USABLE_SHARE * self.time_limit - self.seconds
+        )
 
     @property
     def memory(self) -> float:
@@ -62,9 +68,9 @@ class Progress:
         return math.inf if self.memory_limit is None else self.memory_limit * MIB
 
     def check(self) -> None:
-        """Raise `Stop` once the time is over or an interrupt has come."""
+        """Raise `LimitReached` once the time is over or an interrupt has come."""
         if self._interrupted:
-            raise Stop("interrupted")
+            raise LimitReached("interrupted")
         if self.remaining <= 0.0:
             self.stop_for_time()
 
@@ -92,13 +98,13 @@ class Progress:
         self._interrupted = True
 
     def stop_for_time(self) -> None:
-        """Raise `Stop` because of the time limit."""
-        raise Stop(f"stopped at the time limit of {self.time_limit:g} s")
+        """Raise `LimitReached` because of the time limit."""
+        raise LimitReached(f"stopped at the time limit of {self.time_limit:g} s")
 
     def require_memory(self, needed: float) -> None:
-        """Raise `Stop` if more bytes would be needed than allowed."""
+        """Raise `LimitReached` if more bytes would be needed than allowed."""
         if needed > self.memory:
-            raise Stop(
+            raise LimitReached(
                 f"stopped at the memory limit of {self.memory_limit:g} MiB: going on would need "
                 f"about {needed / MIB:.0f} MiB"
             )
@@ -110,7 +116,7 @@ class Progress:
             self._on_progress(*self.history[-1])
 
 
-def limit(name: str, value: float | None, zero: bool = False) -> None:
+def check_limit(name: str, value: float | None, zero: bool = False) -> None:
     """Refuse a limit that is not None or a positive (or, if `zero`, non-negative) number."""
     if value is None:
         return
