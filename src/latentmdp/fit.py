@@ -73,7 +73,7 @@ class ContextSelection(Result):
     noise_edge: float
     votes: dict[str, int]
     statement: str
-    models: tuple[LatentMDP, ...] = ()
+    models: tuple[LatentMDP, ...] = field(default=(), compare=False)
 
     @property
     def model(self) -> LatentMDP:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.trajectories import History
 
 if TYPE_CHECKING:
     from latentmdp._kernels.rollout import Acting
@@ -36,21 +37,7 @@ __all__ = [
     "Policy",
     "Sized",
     "UniformPolicy",
-    "action_distribution",
-    "drawn_action",
 ]
-
-
-class History(NamedTuple):
-    """What an agent has seen when it acts at time t: t+1 states, t actions, t reward indices."""
-
-    states: tuple[int, ...]
-    actions: tuple[int, ...]
-    rewards: tuple[int, ...]
-
-    def then(self, action: int, next_state: int, reward: int) -> History:
-        """The history one step later."""
-        return History((*self.states, next_state), (*self.actions, action), (*self.rewards, reward))
 
 
 HistoryPolicy = Callable[[History], int | ArrayLike]
@@ -413,31 +400,3 @@ def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:
         raise ValueError(
             f"actions{list(where)} is {labels[where]}: must be below n_actions={n_actions}"
         )
-
-
-def action_distribution(policy: HistoryPolicy, history: History, n_actions: int) -> Floats:
-    """Probabilities (A,) with which a callable policy acts after a history.
-
-    The policy may return an action, or a vector of A probabilities.
-    """
-    answer: Any = policy(history)
-    if isinstance(answer, int | np.integer) and 0 <= answer < n_actions:
-        return np.asarray(np.eye(n_actions)[answer])
-    where = f"after {history} the policy returned {answer!r}"
-    if isinstance(answer, int | np.integer) or np.shape(answer) != (n_actions,):
-        raise ValueError(
-            f"{where}, neither an action in [0, {n_actions}) nor {n_actions} probabilities"
-        )
-    try:
-        row = arrays.as_floats("probabilities", answer)
-        return arrays.distributions(
-            "probabilities", row, (), tolerance=arrays.row_tolerance(answer)
-        )
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-
-
-def drawn_action(probabilities: Floats, uniform: float) -> int:
-    """The action that a uniform number in [0, 1) selects."""
-    place = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
-    return min(place, int(np.flatnonzero(probabilities)[-1]))

@@ -13,15 +13,20 @@ compiled loops: arrays in, arrays out.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.random import RNGLike, drawn, philox_key
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
-from latentmdp.policies import History, HistoryPolicy, Policy, action_distribution, drawn_action
+from latentmdp.trajectories import History
+
+if TYPE_CHECKING:
+    from latentmdp.policies import HistoryPolicy, Policy
 
 __all__ = ["BatchSession", "Session", "SessionError"]
 
@@ -56,7 +61,7 @@ class BatchSession:
         self.individuals = arrays.positive_integer("individuals", individuals)
         self.t = 0
         # A callable has no filter of its own: it is given the history of each individual.
-        self._acting = policy.acting(model) if isinstance(policy, Policy) else None
+        self._acting = None if callable(policy) else policy.acting(model)
         self._histories: list[History] = []
         self._sizes = (model.n_states, model.n_actions, model.n_rewards)
         self._key = np.uint64(philox_key(rng))
@@ -134,10 +139,10 @@ class BatchSession:
         """Ask a callable for every individual; a stochastic one draws from its own stream."""
         from latentmdp._kernels.acting import decision_uniform
 
-        assert not isinstance(self.policy, Policy)
+        assert callable(self.policy)
         for i, history in enumerate(self._histories):
-            chances = action_distribution(self.policy, history, self.model.n_actions)
-            actions[i] = drawn_action(chances, decision_uniform(self._key, i, self.t))
+            chances = history.ask(self.policy, self.model.n_actions)
+            actions[i] = drawn(chances, decision_uniform(self._key, i, self.t))
 
     def _require_time_left(self) -> None:
         if self.t >= self.model.horizon:

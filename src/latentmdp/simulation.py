@@ -12,18 +12,11 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.random import RNGLike, drawn, philox_key
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.policies import (
-    History,
-    HistoryPolicy,
-    Policy,
-    Sized,
-    action_distribution,
-    drawn_action,
-)
-from latentmdp.trajectories import Trajectories
+from latentmdp.policies import HistoryPolicy, Policy, Sized
+from latentmdp.trajectories import History, Trajectories
 from latentmdp.worlds import ModelWorld, Transition, World, play_episode
 
 __all__ = ["PolicyAgent", "play", "simulate"]
@@ -182,8 +175,7 @@ class PolicyAgent:
         acting = self._acting
         if acting is None:
             assert not isinstance(self.policy, Policy)
-            chances = action_distribution(self.policy, self._history, self.world.n_actions)
-            return drawn_action(chances, self._uniform(t))
+            return drawn(self._history.ask(self.policy, self.world.n_actions), self._uniform(t))
         group = self._state + (t * self.world.n_states if acting.n_layers > 1 else 0)
         if acting.stochastic:
             chance = self._uniform(t)

@@ -17,7 +17,7 @@ of the cells that occur.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -30,6 +30,7 @@ from latentmdp.model import LatentMDP
 
 __all__ = [
     "Episode",
+    "History",
     "Sizes",
     "Steps",
     "Trajectories",
@@ -50,6 +51,38 @@ class Episode(NamedTuple):
     actions: Indices
     rewards: Indices
     context: int | None
+
+
+class History(NamedTuple):
+    """What an agent has seen when it acts at time t: t+1 states, t actions, t reward indices."""
+
+    states: tuple[int, ...]
+    actions: tuple[int, ...]
+    rewards: tuple[int, ...]
+
+    def then(self, action: int, next_state: int, reward: int) -> History:
+        """The history one step later."""
+        return History((*self.states, next_state), (*self.actions, action), (*self.rewards, reward))
+
+    def ask(self, policy: Callable[[History], int | ArrayLike], n_actions: int) -> Floats:
+        """The probabilities (A,) with which a callable policy acts now.
+
+        The policy may return an action, or a vector of A probabilities.
+        """
+        answer: Any = policy(self)
+        if isinstance(answer, int | np.integer) and 0 <= answer < n_actions:
+            return np.asarray(np.eye(n_actions)[answer])
+        where = f"after {self} the policy returned {answer!r}"
+        if isinstance(answer, int | np.integer) or np.shape(answer) != (n_actions,):
+            raise ValueError(
+                f"{where}, neither an action in [0, {n_actions}) nor {n_actions} probabilities"
+            )
+        try:
+            row = arrays.as_floats("probabilities", answer)
+            tolerance = arrays.row_tolerance(answer)
+            return arrays.distributions("probabilities", row, (), tolerance=tolerance)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
 
 
 class Steps(NamedTuple):
@@ -171,9 +204,27 @@ class Trajectories:
 
     def to_table(self) -> dict[str, NDArray[Any]]:
         """The columns `from_table` reads, one row per step; rewards as values where known."""
-        from latentmdp._util.long_table import fields_to_columns
-
-        return fields_to_columns(self)
+        lengths = self.lengths
+        if (lengths == 0).any():
+            raise TrajectoryError(
+                f"episode {int(np.argmax(lengths == 0))} has no steps, and a table holds one row "
+                "per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as .npz"
+            )
+        steps = self.steps()
+        episode = steps.episode
+        columns: dict[str, NDArray[Any]] = {
+            "episode": episode,
+            "t": np.arange(self.n_steps) - self.offsets[episode],
+            "state": steps.state,
+            "action": self.actions,
+            "reward": self.rewards if self.reward_values is None else self.values(),
+            "next_state": steps.next_state,
+        }
+        if self.contexts is not None:
+            columns["context"] = self.contexts[episode]
+        if self.counts is not None:
+            columns["count"] = self.counts[episode]
+        return columns
 
     @property
     def n_rewards(self) -> int:

@@ -28,9 +28,9 @@ def likelihood_of(
     return MixtureLikelihood(Episodes([logs]), structure, PseudoCounts(*k))
 
 
-@pytest.mark.parametrize("next_state_rewards", [False, True])
-def test_a_model_becomes_parameters_and_back(next_state_rewards: bool) -> None:
-    model = random_model(0, contexts=3, horizon=6, next_state_rewards=next_state_rewards)
+@pytest.mark.parametrize("reward_model", ["state-action", "transition"])
+def test_a_model_becomes_parameters_and_back(reward_model: str) -> None:
+    model = random_model(0, contexts=3, horizon=6, reward_model=reward_model)
     logs = logs_of(model, 2000)  # every transition of positive probability occurs
     likelihood = likelihood_of(model, logs)
     parameters = parameters_from_model(likelihood, model)

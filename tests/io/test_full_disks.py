@@ -131,7 +131,7 @@ def test_a_read_only_folder_is_told_before_work_starts(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", read_only)
     played = []
-    monkeypatch.setattr(lm.LUCRL, "_advance", lambda *_: played.append(1))
+    monkeypatch.setattr(lm.LUCRL, "begin", lambda *_: played.append(1))
     for work in (
         lambda: lm.LUCRL().run(model, 50, rng=1, checkpoint=path),
         lambda: lm.learn(model, 2, 30, rng=1, checkpoint=path),

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from latentmdp.online.session import milestones
 from small_worlds import small
 
 import latentmdp as lm
+from latentmdp.online.base import milestones
 
 
 def test_milestones_are_log_spaced_and_end_with_the_run():

@@ -83,7 +83,7 @@ def read_checkpoint(
         if header["digest"] != _digest(found, arrays):
             raise ValueError("its contents are not those that were written")
         seconds = storage.as_seconds(header["seconds"])
-    for name in sorted({*settings, *found}):
+    for name in [*settings, *(name for name in found if name not in settings)]:
         mine, theirs = settings.get(name), found.get(name)
         if mine != theirs:
             raise CheckpointError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,7 @@ from latentmdp._util import validation
 from latentmdp._util.arrays import Integers
 from latentmdp.errors import TrajectoryError
 
-if TYPE_CHECKING:
-    from latentmdp.trajectories import Trajectories
-
-__all__ = ["OPTIONAL", "REQUIRED", "columns_to_fields", "fields_to_columns"]
+__all__ = ["OPTIONAL", "REQUIRED", "columns_to_fields"]
 
 REQUIRED = ("episode", "t", "state", "action", "reward", "next_state")
 OPTIONAL = ("context", "count")
@@ -73,31 +70,6 @@ def columns_to_fields(
         "n_actions": n_actions,
         "reward_values": values,
     }
-
-
-def fields_to_columns(logs: Trajectories) -> dict[str, NDArray[Any]]:
-    """The long table of `logs`; rewards as values where those are known, else as indices."""
-    lengths = logs.lengths
-    if (lengths == 0).any():
-        raise TrajectoryError(
-            f"episode {int(np.argmax(lengths == 0))} has no steps, and a table holds one row per "
-            "step: drop such episodes (logs[logs.lengths > 0]), or save the logs as .npz"
-        )
-    steps = logs.steps()
-    episode = steps.episode
-    columns: dict[str, NDArray[Any]] = {
-        "episode": episode,
-        "t": np.arange(logs.n_steps) - logs.offsets[episode],
-        "state": steps.state,
-        "action": logs.actions,
-        "reward": logs.rewards if logs.reward_values is None else logs.values(),
-        "next_state": steps.next_state,
-    }
-    if logs.contexts is not None:
-        columns["context"] = logs.contexts[episode]
-    if logs.counts is not None:
-        columns["count"] = logs.counts[episode]
-    return columns
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-__all__ = ["RNGLike", "as_generator", "given_seed", "philox_key"]
+from latentmdp._util.arrays import Floats
+
+__all__ = ["RNGLike", "as_generator", "drawn", "given_seed", "philox_key"]
 
 RNGLike = int | np.random.Generator | np.random.SeedSequence | None
 
@@ -47,3 +49,9 @@ def _checked_seed(rng: RNGLike) -> int | np.random.SeedSequence | None:
     if rng < 0:
         raise ValueError(f"rng must be a non-negative seed, got {rng}")
     return int(rng)
+
+
+def drawn(probabilities: Floats, uniform: float) -> int:
+    """The outcome that a uniform number in [0, 1) selects from a distribution."""
+    place = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+    return min(place, int(np.flatnonzero(probabilities)[-1]))

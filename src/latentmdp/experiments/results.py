@@ -37,7 +37,7 @@ __all__ = [
     "Columns",
     "Experiment",
     "FinishedRun",
-    "Result",
+    "SettingResult",
     "read_experiment",
     "read_result",
     "write_experiment",
@@ -55,7 +55,7 @@ _NUMBERS = ("x", "mean", "low", "high")
 Columns = Mapping[str, ArrayLike]
 
 
-class Result(NamedTuple):
+class SettingResult(NamedTuple):
     """The columns, and the seconds they took; None where the file does not tell."""
 
     table: pa.Table
@@ -83,7 +83,7 @@ def write_result(
         pq.write_table(described, stream, write_page_checksum=True)
 
 
-def read_result(path: str | os.PathLike[str]) -> Result:
+def read_result(path: str | os.PathLike[str]) -> SettingResult:
     """Read what `write_result` wrote."""
     with open(path, "rb") as stream:
         try:
@@ -97,7 +97,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
             if "digest" in header and header["digest"] != _result_digest(told, table):
                 raise FormatError("its contents are not those that were written")
             seconds = header.get("seconds")
-            return Result(table, None if seconds is None else storage.as_seconds(seconds))
+            return SettingResult(table, None if seconds is None else storage.as_seconds(seconds))
         # A damaged or hostile file can make any parser beneath raise anything.
         except Exception as error:
             reason = str(error) or type(error).__name__

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latentmdp._util.arrays import Floats, frozen, normalised
+from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
 from latentmdp.policies import AlphaVectorPolicy
@@ -28,7 +29,7 @@ __all__ = ["Counts", "EmpiricalModel", "same_contexts"]
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(Result):
     """Counts, context first.
 
     Attributes
@@ -48,6 +49,10 @@ class Counts:
     def __post_init__(self) -> None:
         for array in (self.transitions, self.rewards, self.initial):
             frozen(array)
+
+    def facts(self) -> list[tuple[str, Any]]:
+        """How much was counted."""
+        return [("contexts", len(self.initial)), ("visits", f"{self.visits.sum():.6g}")]
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(

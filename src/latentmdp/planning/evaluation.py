@@ -27,7 +27,6 @@ from latentmdp.policies import (
     MarkovPolicy,
     Policy,
     UniformPolicy,
-    action_distribution,
 )
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
@@ -288,7 +287,7 @@ class _CallableController:
         return History((state,), (), ())
 
     def act(self, t: int, state: int, memory: History) -> Floats:
-        return action_distribution(self.policy, memory, self.n_actions)
+        return memory.ask(self.policy, self.n_actions)
 
     def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
         states, actions, rewards = memory
