@@ -124,14 +124,12 @@ def test_loaded_results_do_what_they_did(world, logs, psr, solved, exploration, 
 
 def test_what_is_not_finite_comes_back(solved, plan, tmp_path):
     """Logs that never agree give an estimate of NaN and an infinite error; bounds may be so too."""
-    never = solved.logged._replace(
-        mean=float("nan"), stderr=float("inf"), steps=0, effective_size=np.zeros(0)
-    )
+    never = type(solved.logged)(float("nan"), float("inf"), 0, np.zeros(0))
     lm.save(
         dataclasses.replace(solved, logged=never, model_first_steps=float("nan")),
         tmp_path / "s.npz",
     )
-    np.testing.assert_equal(lm.load(tmp_path / "s.npz").logged[:3], never[:3])
+    assert lm.load(tmp_path / "s.npz").logged == never
     loose = dataclasses.replace(plan, lower=float("-inf"), upper=float("nan"), guarantee=None)
     lm.save(loose, tmp_path / "p.npz")
     again = lm.load(tmp_path / "p.npz")
@@ -245,7 +243,14 @@ BAD_VALUES = [
     ("solved", "final_states", [0.5], "'final_states' must be a list of integers"),
     ("solved", "fit.model_kind", "fit", "'model_kind' is 'fit', not model"),
     ("learned", "logs_kind", "model", "'logs_kind' is 'model', not trajectories"),
-    ("run", "horizon", 0, "horizon must be at least 1"),
+    ("run", "model.horizon", 0, "horizon must be at least 1"),
+    ("plan", "lower", "1", "'lower' must be a number"),
+    ("plan", "upper", True, "'upper' must be a number"),
+    ("plan", "converged", 1, "'converged' must be true or false"),
+    ("plan", "n_iter", 2.0, "'n_iter' must be an integer"),
+    ("plan", "message", 3, "'message' must be a string"),
+    ("fit", "n_iter", 1.5, "'n_iter' must be an integer"),
+    ("fit", "n_parameters", True, "'n_parameters' must be an integer"),
     ("run", "optimistic_value", [], "'optimistic_value' must be a number"),
 ]
 
@@ -269,7 +274,7 @@ BAD_ARRAYS = [
     ("plan", "history", np.ones(3), r"history must have shape \(any, 3\)"),
     ("plan", "policy.offsets", np.array([0, 1]), "offsets must cut"),
     ("plan", "policy.vectors", None, "field 'vectors' is missing"),
-    ("learned", "returns", np.ones(3), "3 returns of 40 episodes"),
+    ("learned", "returns", np.ones(3), "beliefs must have shape"),
     ("learned", "phases", np.ones((2, 5)), r"phases must have shape \(any, 6\)"),
     ("psr", "operators", np.ones((3, 2, 3, 2, 2, 3)), "operators must have shape"),
     ("psr", "normalisers", np.full((3, 2), np.nan), r"normalisers\[0, 0\] is nan"),
@@ -279,8 +284,8 @@ BAD_ARRAYS = [
     ("exploration", "policy.graph.edges", np.full((1, 5), 10**6), "source must lie from 0 to"),
     ("exploration", "policy.graph.observation_offsets", np.array([1]), "observation_offsets"),
     ("exploration", "policy.graph.start_nodes", np.array([0, 0]), "start_probabilities|distinct"),
-    ("run", "transitions", np.ones((2, 3, 2, 4)), "transitions must have shape"),
-    ("run", "rewards", np.ones((2, 3, 2)), "rewards must have shape"),
+    ("run", "count_transitions", np.ones((2, 3, 2, 4)), "count_transitions must have shape"),
+    ("run", "count_rewards", np.ones((2, 3, 2)), "count_rewards must have shape"),
     ("run", "contexts", np.full(40, -2), "contexts must lie from -1"),
     ("run", "beliefs", np.ones(3), "beliefs must have shape"),
     ("run", "curve_errors", np.ones(1), "curve_errors must have shape"),
@@ -311,7 +316,7 @@ def test_a_changed_file_is_refused(request, tmp_path, name):
 
 
 def test_an_outcome_says_in_a_line_what_it_is(learned, solved):
-    assert repr(learned).startswith("Learned(40 episodes, 2 contexts, ")
+    assert repr(learned).startswith("Run(40 episodes of Refit, 2 contexts, ")
     assert repr(solved).startswith(f"Solved(2 contexts, {solved.value} per episode")
 
 

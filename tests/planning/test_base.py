@@ -62,17 +62,9 @@ def test_fields_give_the_plan_back(plan: lm.Plan) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
-        ("policy", None, TypeError),
-        ("policy", "greedy", TypeError),
-        ("lower", "1", TypeError),
-        ("upper", True, TypeError),
-        ("converged", 1, TypeError),
-        ("n_iter", 2.0, TypeError),
-        ("message", 3, TypeError),
         ("history", np.zeros((2, 2)), ValueError),
-        ("history", np.array([["a", "b", "c"]]), ValueError),
+        ("history", np.zeros(3), ValueError),
         ("guarantee", [1.0], ValueError),
-        ("guarantee", [[1.0, 0.0]], ValueError),
     ],
 )
 def test_wrong_fields_are_refused_by_name(name: str, value: object, error: type) -> None:
@@ -81,11 +73,11 @@ def test_wrong_fields_are_refused_by_name(name: str, value: object, error: type)
 
 
 def test_equality_is_by_content() -> None:
-    assert dataclasses.replace(FULL) == FULL
+    """Times are left out, those of the history too."""
+    assert dataclasses.replace(FULL, seconds=9.0, history=()) == FULL
     for change in (
         {"upper": 1.5},
         {"message": ""},
-        {"history": ()},
         {"policy": lm.UniformPolicy()},
     ):
         assert dataclasses.replace(FULL, **change) != FULL

@@ -533,7 +533,7 @@ for _kind in (
             **_each(_FLOATS, "count_transitions", "count_rewards", "count_initial"),
             "model": _MODEL,
             "policy": _POLICY,
-            **_each("object", "space", "settings"),
+            "settings": "object",
             "optimistic_value": "number or NaN",
             "plan": ("plan",),
             "fit": ("fit",),

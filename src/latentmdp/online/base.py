@@ -312,7 +312,6 @@ class CountingLearning(Learning[Batch]):
             error_curve=Curve(self._points, self._errors),
             model=self.empirical.model(),
             policy=policy,
-            space=self.space,
             settings=settings,
             counts=self.empirical.counts(),
             optimistic_value=value,

@@ -392,7 +392,6 @@ class _Refitting(Learning[Trajectories]):
             error_curve=curve,
             model=model,
             policy=plan.policy,
-            space=self.space.with_contexts(model.n_contexts),
             settings=settings,
             plan=plan,
             fit=fit,

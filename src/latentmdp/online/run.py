@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -12,8 +12,8 @@ import numpy as np
 from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.results import Result
-from latentmdp.errors import FormatError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import Counts
@@ -92,8 +92,6 @@ class Run(Result):
         The latent MDP that was learned. L-UCRL's has all-zero rows where there was no visit.
     policy
         The policy for the episodes to come, with the filter it acts by.
-    space
-        Sizes, reward values, horizon and discount, as the learner knew them.
     settings
         What was run: the learner and its arguments, the world, the seed as it was given (None if
         it was not a number) and the key of the chance that followed from it.
@@ -119,7 +117,6 @@ class Run(Result):
     error_curve: Curve
     model: LatentMDP
     policy: Policy | HistoryPolicy
-    space: Space
     settings: dict[str, Any]
     counts: Counts | None = None
     optimistic_value: float = float("nan")
@@ -132,6 +129,11 @@ class Run(Result):
     def __post_init__(self) -> None:
         for array in (self.returns, self.beliefs, self.contexts, *self.error_curve):
             arrays.frozen(array)
+
+    @property
+    def space(self) -> Space:
+        """Sizes, reward values, horizon and discount, as the learner knew them."""
+        return Space.of(self.model)
 
     @property
     def n_episodes(self) -> int:
@@ -198,7 +200,6 @@ class Run(Result):
             "curve_errors": self.error_curve.values,
             "model": self.model,
             "policy": None if own_plan else self.policy,
-            "space": asdict(self.space),
             "settings": self.settings,
             **counts,
             "optimistic_value": self.optimistic_value,
@@ -211,38 +212,42 @@ class Run(Result):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The run that `to_fields` took apart."""
-        counts, plan = None, fields.get("plan")
-        if "count_transitions" in fields:
-            names = ("count_transitions", "count_rewards", "count_initial")
-            counts = Counts(*(fields[name] for name in names))
+        """The run with these fields; raises where they do not fit each other."""
+        plan, model = fields.get("plan"), fields["model"]
         policy = fields.get("policy", None if plan is None else plan.policy)
         if policy is None:
-            raise FormatError("there is neither a policy nor a plan")
-        space = dict(fields["space"])
-        phases = fields["phases"]
-        if phases.ndim != 2 or phases.shape[1] != len(Phase._fields):
-            raise FormatError(f"'phases' has shape {phases.shape}")
-        curve = Curve(fields["curve_episodes"], fields["curve_errors"])
-        lengths = {fields[name].shape for name in ("returns", "beliefs", "contexts")}
-        if len(lengths) > 1 or curve.episodes.shape != curve.values.shape:
-            raise FormatError("columns of a run differ in length")
+            raise ValueError("there is neither a policy nor a plan")
+        counts = None
+        if "count_transitions" in fields:
+            M, S, A = model.n_contexts, model.n_states, model.n_actions
+            outcomes = (
+                (S, model.n_rewards) if model.reward_model == "transition" else (model.n_rewards,)
+            )
+            counts = Counts(
+                float_field(fields, "count_transitions", M, S, A, S),
+                float_field(fields, "count_rewards", M, S, A, *outcomes),
+                float_field(fields, "count_initial", M, S),
+            )
+        K = np.size(fields["returns"])
+        points = integer_field(fields, "curve_episodes", None)
+        phases = float_field(fields, "phases", None, len(Phase._fields), finite=False)
         return cls(
-            returns=fields["returns"],
-            beliefs=fields["beliefs"],
-            contexts=fields["contexts"],
-            error_curve=curve,
-            model=fields["model"],
+            returns=float_field(fields, "returns", K, finite=False),
+            beliefs=float_field(fields, "beliefs", K, finite=False),
+            contexts=integer_field(fields, "contexts", K, low=-1).astype(np.int32),
+            error_curve=Curve(
+                points, float_field(fields, "curve_errors", points.size, finite=False)
+            ),
+            model=model,
             policy=policy,
-            space=Space(**{**space, "reward_values": tuple(space["reward_values"])}),
             settings=fields["settings"],
             counts=counts,
-            optimistic_value=float(fields["optimistic_value"]),
+            optimistic_value=fields["optimistic_value"],
             plan=plan,
             fit=fields.get("fit"),
             phases=tuple(Phase(*map(int, p[:3]), *map(float, p[3:])) for p in phases),
             logs=fields.get("logs"),
-            seconds=float(fields["seconds"]),
+            seconds=fields["seconds"],
         )
 
     def facts(self) -> Iterator[tuple[str, Any]]:
