@@ -110,7 +110,7 @@ def test_foreign_checkpoints_are_refused(tmp_path):
         (lm.LUCRL(), model, 30, 3, "its episodes is 20, here 30"),
         (lm.LUCRL(), small(1), 20, 3, "its world is"),
         (lm.LUCRL(replan="lazy"), model, 20, 3, "its replan is 'every', here 'lazy'"),
-        (PosteriorSampling(), model, 20, 3, "its bonus is"),
+        (PosteriorSampling(), model, 20, 3, "its learner is 'LUCRL', here 'PosteriorSampling'"),
     ]
     for learner, world, episodes, seed, message in others:
         with pytest.raises(CheckpointError, match=message):
