@@ -50,7 +50,7 @@ def report(number, text, value, held):
 
 def shares(learner, models, values, episodes):
     runs = [learner(m, s).run(m, episodes, rng=s) for s, m in enumerate(models)]
-    returns = np.array([run.trailing_return() / v for run, v in zip(runs, values)])
+    returns = np.array([run.trailing_return(1_000) / v for run, v in zip(runs, values)])
     errors = np.array([run.error_curve.values[-1] for run in runs])
     return returns, errors
 
@@ -230,7 +230,7 @@ def bar_8():
         lakes = [gymnasium.make("FrozenLake-v1", desc=d, is_slippery=slippery) for d in LAKES]
         value = qmdp_value(tabular_model(lakes, 40))
         run = lm.LUCRL().run(MixtureEnv(lakes, horizon=40), 20_000, rng=0)
-        share = run.trailing_return() / value
+        share = run.trailing_return(1_000) / value
         text = f"{share:.3f} of {value:.3f}"
         report(8, f"FrozenLake, 3 {rule}, K=2e4, return >= 0.9", text, share >= 0.9)
 
