@@ -233,3 +233,16 @@ def test_repr_says_what_matters():
     shown = repr(random_model(discount=0.5, bonus=np.zeros((3, 4, 2))))
     for part in ("contexts=3", "states=4", "actions=2", "horizon=5", "discount=0.5", "bonus"):
         assert part in shown
+
+
+def test_subclasses_survive_what_makes_new_models():
+    class Ward(LatentMDP):
+        """A model with a method of its own."""
+
+        def beds(self):
+            return self.n_states
+
+    model = random_model()
+    ward = Ward(model.transitions, model.reward_probs, horizon=5, reward_values=model.reward_values)
+    others = (ward.replace(horizon=2), ward.subset([0]), ward.mixture(), ward.align(ward))
+    assert all(other.beds() == ward.n_states for other in others)

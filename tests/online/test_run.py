@@ -34,3 +34,19 @@ def test_regret_carries_the_bounds_of_the_plan():
 def test_progress_is_shown(capsys):
     lm.LUCRL().run(small(), 30, rng=0, progress=True)
     assert "trailing return" in capsys.readouterr().out
+
+
+def test_runs_are_equal_by_content_and_shown_in_a_line_and_as_a_table():
+    first, same, other = (lm.LUCRL().run(small(), 40, rng=seed) for seed in (0, 0, 1))
+    assert first == same
+    assert first != other
+    assert repr(first).startswith("Run(40 episodes of LUCRL, 3 contexts, ")
+    assert "\n" not in repr(first)
+    assert '<td style="text-align: left">LUCRL</td>' in first._repr_html_()
+
+
+def test_the_return_at_the_end_is_that_of_the_last_tenth():
+    run = lm.LUCRL().run(small(), 95, rng=0)
+    assert run.trailing_return() == pytest.approx(run.returns[-9:].mean())
+    assert run.trailing_return(20) == pytest.approx(run.returns[-20:].mean())
+    assert lm.LUCRL().run(small(), 5, rng=0).trailing_return() == run.returns[4]
