@@ -129,13 +129,11 @@ def _laws(model: LatentMDP, labels: list[int]) -> Counter[Law]:
         if (left, states) not in memo:
             found: Counter[tuple[Law, ...]] = Counter()
             for a in range(model.n_actions):
+                paid = [rewards[m][s][a] for m, s in enumerate(states)]
                 next_states = tuple(next_state[m][s][a] for m, s in enumerate(states))
+                seen = [labels[s] for s in next_states]
                 for shows, count in futures(left - 1, next_states).items():
-                    step = (
-                        _prepend(labels[next_states[m]], rewards[m][s][a], shows[m])
-                        for m, s in enumerate(states)
-                    )
-                    found[tuple(step)] += count
+                    found[tuple(map(_prepend, seen, paid, shows))] += count
             memo[left, states] = found
         return memo[left, states]
 
@@ -180,22 +178,18 @@ def _optimal_value(model: LatentMDP) -> Fraction:
         return memo[left, s, contexts]
 
     def act(left: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:
-        earned = sum(
-            (p * values[z] for m in contexts for z, p in rewards[m][s][a].items()), Fraction(0)
-        )
+        total = Fraction(0)
         groups: dict[Any, list[int]] = {}
         for m in contexts:
+            total += sum(p * values[z] for z, p in rewards[m][s][a].items())
             shown = tuple(rewards[m][s][a]) if left > 1 else ()
             if len(shown) > 1:
                 raise ValueError("only the last reward may be random")
             groups.setdefault((next_state[m][s][a], shown), []).append(m)
-        return earned + sum(
-            (best(left - 1, n, tuple(group)) for (n, _), group in groups.items()), Fraction(0)
-        )
+        return total + sum(best(left - 1, n, tuple(group)) for (n, _), group in groups.items())
 
-    return best(model.horizon, int(np.argmax(model.initial[0])), tuple(range(model.n_contexts))) / (
-        model.n_contexts
-    )
+    M, start = model.n_contexts, int(np.argmax(model.initial[0]))
+    return best(model.horizon, start, tuple(range(M))) / M
 
 
 def _tables(model: LatentMDP) -> tuple[list[Any], list[Any]]:
