@@ -5,8 +5,6 @@ are one context. `links[s, c, s', d]` counts such statements; the answer is a pe
 state, `contexts[s, c]`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
