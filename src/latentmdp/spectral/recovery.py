@@ -272,23 +272,18 @@ def _last_predictions(psr: PSR, logs: Trajectories, psr_states: Floats, M: int) 
 def _find_centres(
     points: _Predictions, n_states: int, n_contexts: int, rng: np.random.Generator
 ) -> Floats:
-    """M centres for each state by k-means++, shape (S, M, A S Z); zero where no point lies.
-
-    Raises
-    ------
-    RecoveryError
-        A state has points, but fewer than M distinct ones.
-    """
+    """M centres for each state by k-means++, shape (S, M, A S Z); zero where no point lies."""
     centres = np.zeros((n_states, n_contexts, points.values.shape[1]))
-    for s in range(n_states):
-        here = points.values[points.states == s]
-        if here.shape[0]:
-            centres[s] = _best_of(here, n_contexts, rng, s)
+    for s in np.unique(points.states):
+        centres[s] = _best_of(points.values[points.states == s], n_contexts, rng, s)
     return centres
 
 
 def _best_of(data: Floats, n_contexts: int, rng: np.random.Generator, s: int) -> Floats:
-    """The centres with the least sum of squares among several k-means++ starts."""
+    """The centres with the least sum of squares among several k-means++ starts.
+
+    Raises `RecoveryError` if there are fewer than M distinct points.
+    """
     best, least = None, np.inf
     if data.shape[0] >= n_contexts:
         for _ in range(RESTARTS):
@@ -338,8 +333,7 @@ def _nearest_centres(points: _Predictions, centres: Floats) -> Integers:
     labels = np.zeros(points.states.size, dtype=np.int64)
     for s in range(centres.shape[0]):
         here = points.states == s
-        data = points.values[here]
-        products = data @ centres[s].T
+        products = points.values[here] @ centres[s].T
         labels[here] = np.argmin((centres[s] ** 2).sum(axis=1) - 2.0 * products, axis=1)
     return labels
 

@@ -152,8 +152,7 @@ class SpectralPSR:
                 stacklevel=3,
             )
         visited = np.array([totals[s] > 0.0 and not moments.begins_only(s) for s in range(S)])
-        longest = max(basis.singular_values.size for basis in bases)
-        singular_values = np.zeros((S, longest))
+        singular_values = np.zeros((S, max(basis.singular_values.size for basis in bases)))
         for s, basis in enumerate(bases):
             singular_values[s, : basis.singular_values.size] = basis.singular_values
         return PSR(
@@ -172,7 +171,9 @@ class SpectralPSR:
     def _basis(self, moments: AnyMoments, s: int) -> Basis:
         """Leading singular directions of P_{T,H_s}, scaled so that E^T P G is the identity."""
         joint, k = moments.joint_probs(s), self.rank
-        shape, tests, histories = joint.shape, None, None
+        left, right = (np.zeros((size, k)) for size in joint.shape)
+        tests: Integers | slice = slice(None)
+        histories: Integers | slice = slice(None)
         if self.selection is not None and not moments.begins_only(s):
             tests, histories = self.selection.tests[s], self.selection.histories[s]
             joint = joint[tests][:, histories]
@@ -184,19 +185,9 @@ class SpectralPSR:
         u, d, vt = leading_triplets(joint * rows[:, None] * columns[None, :], k)
         least = max(max(joint.shape) * np.finfo(np.float64).eps * d[0], _FAINTEST)
         real = int((d[:k] > least).sum())
-        left, right = np.zeros((joint.shape[0], k)), np.zeros((joint.shape[1], k))
-        left[:, :real] = rows[:, None] * u[:, :real]
-        right[:, :real] = columns[:, None] * vt[:real].T / d[:real]
-        return Basis(_scatter(left, tests, shape[0]), _scatter(right, histories, shape[1]), d)
-
-
-def _scatter(part: Floats, index: Integers | None, size: int) -> Floats:
-    """Rows of `part` at the places `index` of a zero array; all of them in order for None."""
-    if index is None:
-        return part
-    whole = np.zeros((size, part.shape[1]))
-    whole[index] = part
-    return whole
+        left[tests, :real] = rows[:, None] * u[:, :real]
+        right[histories, :real] = columns[:, None] * vt[:real].T / d[:real]
+        return Basis(left, right, d)
 
 
 def _operators(moments: AnyMoments, bases: list[Basis]) -> Floats:

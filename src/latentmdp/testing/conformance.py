@@ -6,7 +6,8 @@ They are shipped so that what is written elsewhere can be held to the same rules
     check_planner(MyPlanner())
     check_learner(MyLearner(n_contexts=2))
 
-A check runs to its end and then raises one `ConformanceError` that lists everything it found.
+A check runs to its end and then raises one `ConformanceError` that lists every rule that is broken,
+and on which model.
 """
 
 import dataclasses
@@ -76,11 +77,6 @@ def check_planner(
         planners of memoryless policies.
     tolerance
         How far two values that should agree may differ.
-
-    Raises
-    ------
-    ConformanceError
-        Listing every rule that is broken, and on which model.
     """
     failures = _broken(
         lambda model: _plan_rules(planner, model, optimum(model), tolerance),
@@ -116,11 +112,6 @@ def check_learner(
         ones with episodes of 30 steps for one that fits.
     episodes
         Of the logs, 500 by default, or of a run, 40 by default.
-
-    Raises
-    ------
-    ConformanceError
-        Listing every rule that is broken, and on which model.
     """
     kinds = {
         "fit": (_fit_rules, _separated_models, FITTED_EPISODES),
@@ -144,11 +135,6 @@ def check_instance(instance: str | Instance | LatentMDP) -> None:
     A registered instance documents every argument, builds from its defaults, gives the same model
     for the same seed bit for bit, and takes a `Generator` as well. A model holds
     distributions, has rewards that are not all alike, and no two of its contexts are equal.
-
-    Raises
-    ------
-    ConformanceError
-        Listing every rule that is broken.
     """
     if isinstance(instance, LatentMDP):
         _raise_if_any("the model does not conform", _model_failures(instance))

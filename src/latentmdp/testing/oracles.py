@@ -75,9 +75,7 @@ def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000)
 
 
 def _enumerated(
-    model: LatentMDP,
-    limit: int,
-    choose: Callable[[History, Callable[[int], float]], float],
+    model: LatentMDP, limit: int, choose: Callable[[History, Callable[[int], float]], float]
 ) -> float:
     """The value where `choose(history, act)` is made of the values `act(a)` of the actions."""
     _guard("histories", count_histories(model), limit)

@@ -76,10 +76,7 @@ def separation(model: LatentMDP) -> float:
 def closest_contexts(model: LatentMDP) -> Closest:
     """Where `separation` is attained (the first place, in the order of contexts, state, action).
 
-    Raises
-    ------
-    ValueError
-        If the model has a single context.
+    A model with a single context is refused.
     """
     if model.n_contexts < 2:
         raise ValueError("closest_contexts needs at least two contexts, the model has one")
