@@ -27,6 +27,7 @@ from scipy.sparse import coo_array, csr_array
 from latentmdp._kernels.windows import count_starts, count_summaries, count_windows, number_windows
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
 from latentmdp.trajectories import Sizes, Trajectories, sizes_of
@@ -152,8 +153,7 @@ def count_moments(
         The policy gives probability zero to an action that a test must try.
     """
     lengths = window_lengths(length)
-    if offsets not in ("all", "first"):
-        raise ValueError(f"offsets must be 'all' or 'first', got {offsets!r}")
+    require_choice("offsets", offsets, ("all", "first"))
     sizes = sizes_of(logs)
     _check_lengths(logs, sum(lengths) + 1)
     shape = _table_shape(sizes, lengths)
@@ -185,13 +185,11 @@ def summary_moments(
 
 def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
     """Check `length` and return the steps of histories and of tests."""
-    if isinstance(length, tuple):
-        if len(length) != 2:
-            raise ValueError(f"length must be an integer or (history, test), got {length}")
-        p, q = (arrays.positive_integer("length", part) for part in length)
-        return p, q
-    both = arrays.positive_integer("length", length)
-    return both, both
+    parts = length if isinstance(length, tuple) else (length, length)
+    if len(parts) != 2:
+        raise ValueError(f"length must be an integer or (history, test), got {length}")
+    p, q = (arrays.positive_integer("length", part) for part in parts)
+    return p, q
 
 
 def _base(sizes: Sizes) -> int:

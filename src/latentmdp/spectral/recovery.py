@@ -28,6 +28,7 @@ from scipy.cluster.vq import ClusterError, kmeans2
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers, normalised
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.metrics import model_error
@@ -426,8 +427,7 @@ def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, r
     arrays.require_instance("logs", logs, Trajectories)
     M = psr.rank if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
     arrays.positive_integer("repeats", repeats)
-    if variant not in ("paper", "practical"):
-        raise ValueError(f"variant must be 'paper' or 'practical', got {variant!r}")
+    require_choice("variant", variant, ("paper", "practical"))
     if psr.rank < M:
         raise ValueError(
             f"n_contexts={M} needs a PSR of at least that rank, this one has rank {psr.rank}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.importance import SamplingPolicy
 from latentmdp.spectral.moments import Moments, count_moments, summary_moments, window_lengths
@@ -82,8 +83,7 @@ class SpectralPSR:
     def __post_init__(self) -> None:
         arrays.positive_integer("rank", self.rank)
         window_lengths(self.length)
-        if self.offsets not in ("all", "first"):
-            raise ValueError(f"offsets must be 'all' or 'first', got {self.offsets!r}")
+        require_choice("offsets", self.offsets, ("all", "first"))
         if self.refinements < 0:
             raise ValueError(f"refinements must not be negative, got {self.refinements}")
 

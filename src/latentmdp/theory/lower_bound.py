@@ -95,7 +95,11 @@ def check_lower_bound(
     M, steps = model.n_contexts, model.horizon // model.n_contexts
     tree = sum(actions**level for level in range(steps))
     laws = _laws(model, [min(s // tree, M) for s in range(model.n_states)])
-    values = {law: _mean_return(model, law) for law in laws}
+    pays = [Fraction(value) for value in model.reward_values.tolist()]
+    values = {
+        law: sum((p * sum(pays[z] for _, z in sequence) for sequence, p in law), Fraction(0))
+        for law in laws
+    }
     best = max(values.values())
     wrong = [law for law in laws if values[law] < best]
     bonus = Fraction(model.reward_probs[0, :, :, 1].max()) - Fraction(1, 2)
@@ -104,7 +108,7 @@ def check_lower_bound(
         n_sequences=sum(laws.values()),
         n_laws=len(wrong),
         n_right=sum(count for law, count in laws.items() if values[law] == best),
-        value=_optimal_value(model),
+        value=_optimal_value(model, pays),
         right_value=best,
         wrong_value=max((values[law] for law in wrong), default=Fraction(0)),
         expected=expected,
@@ -155,19 +159,13 @@ def _prepend(label: int, rewards: dict[int, Fraction], law: Law) -> Law:
     )
 
 
-def _mean_return(model: LatentMDP, law: Law) -> Fraction:
-    values = [Fraction(value) for value in model.reward_values.tolist()]
-    return sum((p * sum(values[z] for _, z in sequence) for sequence, p in law), Fraction(0))
-
-
-def _optimal_value(model: LatentMDP) -> Fraction:
+def _optimal_value(model: LatentMDP, pays: list[Fraction]) -> Fraction:
     """V* over history-dependent policies: the contexts left and the state are all that matters.
 
     Rewards before the last step are deterministic in this instance, so beliefs stay uniform over
     the contexts left.
     """
     next_state, rewards = _tables(model)
-    values = [Fraction(value) for value in model.reward_values.tolist()]
     memo: dict[tuple[int, int, tuple[int, ...]], Fraction] = {}
 
     def best(left: int, s: int, contexts: tuple[int, ...]) -> Fraction:
@@ -181,7 +179,7 @@ def _optimal_value(model: LatentMDP) -> Fraction:
         total = Fraction(0)
         groups: dict[Any, list[int]] = {}
         for m in contexts:
-            total += sum(p * values[z] for z, p in rewards[m][s][a].items())
+            total += sum(p * pays[z] for z, p in rewards[m][s][a].items())
             shown = tuple(rewards[m][s][a]) if left > 1 else ()
             if len(shown) > 1:
                 raise ValueError("only the last reward may be random")
