@@ -1,26 +1,19 @@
 """Argument checks and sparse Bernoulli rewards, shared by several families of instances."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.validation import require_choice
 
-__all__ = ["choice", "number", "sizes", "sparse_means"]
+__all__ = ["number", "sizes", "sparse_means"]
 
 
 def sizes(**named: int) -> tuple[int, ...]:
     """Return each of the named sizes as an int of at least one."""
     return tuple(arrays.positive_integer(name, value) for name, value in named.items())
-
-
-def choice(name: str, value: Any, options: Sequence[str]) -> str:
-    """Return `value` if it is one of `options`."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
-    return str(value)
 
 
 def number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
@@ -49,10 +42,10 @@ def sparse_means(
     density = number("reward_density", density, 0.0, 1.0)
     low = number("reward_low", low, 0.0, 1.0)
     high = number("reward_high", high, low, 1.0)
-    shared = choice("rewards", rewards, ("own", "shared")) == "shared"
+    require_choice("rewards", rewards, ("own", "shared"))
     M, S, A = shape
     count = round(density * S * A)
-    means = np.zeros((1 if shared else M, S * A))
+    means = np.zeros((1 if rewards == "shared" else M, S * A))
     for row in means:
         row[rng.choice(S * A, size=count, replace=False)] = rng.uniform(low, high, size=count)
     return np.broadcast_to(means, (M, S * A)).reshape(M, S, A)

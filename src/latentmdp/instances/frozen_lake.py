@@ -13,7 +13,8 @@ on the next state.
 import numpy as np
 
 from latentmdp._util.arrays import Floats, normalised
-from latentmdp.instances._parts import choice, number
+from latentmdp._util.validation import require_choice
+from latentmdp.instances._parts import number
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -45,22 +46,19 @@ def frozen_lake(
     holes and at the goal and wherever two directions lead to the same cell, up to 2 wind elsewhere.
     It is here as a problem everyone knows, built from Gymnasium's tables.
     """
-    choice("map_name", map_name, ("4x4", "8x8"))
+    require_choice("map_name", map_name, ("4x4", "8x8"))
     wind = number("wind", wind, 0.0, 1.0)
     calm = _joint_table(map_name, bool(slippery))
-    joint = np.stack(
-        [(1.0 - wind) * calm + wind * calm[:, m : m + 1] for m in range(len(DIRECTIONS))]
-    )
-    T = joint.sum(axis=-1)
-    rewards = normalised(joint)
-    side = round(np.sqrt(T.shape[1]))
+    M, S = len(DIRECTIONS), len(calm)
+    joint = np.stack([(1.0 - wind) * calm + wind * calm[:, m : m + 1] for m in range(M)])
+    side = round(np.sqrt(S))
     return LatentMDP(
-        T,
-        rewards,
+        joint.sum(axis=-1),
+        normalised(joint),
         initial=0,
         horizon=horizon,
         context_names=[f"wind {direction}" for direction in DIRECTIONS],
-        state_names=[f"row {s // side} column {s % side}" for s in range(T.shape[1])],
+        state_names=[f"row {s // side} column {s % side}" for s in range(S)],
         action_names=DIRECTIONS,
     )
 

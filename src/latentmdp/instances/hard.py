@@ -24,7 +24,8 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.instances._parts import choice, number, sizes
+from latentmdp._util.validation import require_choice
+from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -62,7 +63,7 @@ def lower_bound(
     episodes, whatever the algorithm.
     """
     M, A = sizes(contexts=contexts, actions=actions)
-    choice("variant", variant, ("plain", "amplified", "epsilon"))
+    require_choice("variant", variant, ("plain", "amplified", "epsilon"))
     number("epsilon", epsilon, 0.0, 0.5, open_low=True)
     default = 2 if variant == "amplified" else 1
     D = default if depth is None else arrays.positive_integer("depth", depth)
@@ -85,13 +86,10 @@ def lower_bound(
         ends = [*range(M * n - A ** (D - 1), M * n), *([M * n + sinks - 1] if M > 1 else [])]
         means[:, ends] = 0.5
         means[0, last, right[-1, -1]] = 0.5 + epsilon
-    return LatentMDP(
-        T,
-        means,
-        initial=0,
-        horizon=M * D,
-        state_names=_state_names(M, n, sinks),
-    )
+    stages = [f"stage {stage + 1}" for stage in range(M)]
+    names = stages if n == 1 else [f"{stage} node {node}" for stage in stages for node in range(n)]
+    names += ["sink"] if sinks == 1 else [f"sink {k + 1}" for k in range(sinks)]
+    return LatentMDP(T, means, initial=0, horizon=M * D, state_names=names)
 
 
 def _fill_stage(T: Floats, stage: int, right: Integers, n: int, sink: int) -> None:
@@ -113,9 +111,7 @@ def _goes_on(m: int, stage: int, M: int, is_right: bool) -> bool:
     """Whether context m (0-based) survives a stage (0-based, before the last)."""
     if m == M - 1 - stage:
         return not is_right
-    if 1 <= m < M - 1 - stage:
-        return True
-    return is_right
+    return is_right or 1 <= m < M - 1 - stage
 
 
 def _right_leaf(right: Integers, A: int) -> int:
@@ -124,12 +120,3 @@ def _right_leaf(right: Integers, A: int) -> int:
     for a in right[:-1]:
         node = A * node + int(a) + 1
     return node
-
-
-def _state_names(M: int, n: int, sinks: int) -> list[str]:
-    stages = [
-        f"stage {stage + 1}" + (f" node {node}" if n > 1 else "")
-        for stage in range(M)
-        for node in range(n)
-    ]
-    return stages + (["sink"] if sinks == 1 else [f"sink {k + 1}" for k in range(sinks)])

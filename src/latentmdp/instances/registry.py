@@ -61,10 +61,7 @@ _REGISTRY: dict[str, Instance] = {}
 def register(name: str) -> Callable[[Builder], Builder]:
     """Decorator that makes a builder available as `make(name, ...)`.
 
-    Raises
-    ------
-    ValueError
-        If the name is taken, the builder has no docstring or an argument has no default.
+    A name that is taken, a builder without docstring and an argument without default are refused.
     """
 
     def add(build: Builder) -> Builder:
@@ -91,13 +88,7 @@ def list_instances() -> tuple[Instance, ...]:
 
 
 def get_instance(name: str) -> Instance:
-    """The entry called `name`.
-
-    Raises
-    ------
-    ValueError
-        If there is none, naming the closest.
-    """
+    """The entry called `name`; raises `ValueError`, naming the closest, if there is none."""
     if not isinstance(name, str):
         raise TypeError(f"the name of an instance must be a string, got {type(name).__name__}")
     if name not in _REGISTRY:
@@ -142,9 +133,7 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
                 f"{_did_you_mean(argument, known)}; it takes: {', '.join(known) or 'none'}"
             )
     generator = as_generator(rng)
-    if instance.uses_rng:
-        return instance.build(generator, **arguments)
-    return instance.build(**arguments)
+    return instance.build(*([generator] if instance.uses_rng else []), **arguments)
 
 
 def _did_you_mean(word: str, known: list[str]) -> str:

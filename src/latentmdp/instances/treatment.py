@@ -21,7 +21,6 @@ __all__ = ["treatment"]
 
 STAGES = ("remission", "mild", "moderate", "severe", "lost")
 ACTIONS = ("watch", "standard drug", "intensive therapy")
-CONTEXTS = ("slow", "fast, responsive", "drug-resistant", "frail")
 WEIGHTS = (0.40, 0.25, 0.20, 0.15)
 
 # (w, i) per quarter from the mild stage: the probabilities to worsen and to improve.
@@ -53,9 +52,9 @@ def treatment(*, horizon: int = 20) -> LatentMDP:
     planning with certificates on a problem an analyst would recognise.
     """
     S = len(STAGES)
-    T = np.zeros((len(CONTEXTS), S, len(ACTIONS), S))
-    for m, context in enumerate(CONTEXTS):
-        for a, (worsen, improve) in enumerate(WORSEN_IMPROVE[context]):
+    T = np.zeros((len(WEIGHTS), S, len(ACTIONS), S))
+    for m, therapies in enumerate(WORSEN_IMPROVE.values()):
+        for a, (worsen, improve) in enumerate(therapies):
             for s in range(S - 1):
                 down = worsen * 1.5 ** (s - 1)
                 up = improve if s > 0 else 0.0
@@ -66,11 +65,11 @@ def treatment(*, horizon: int = 20) -> LatentMDP:
     means = np.multiply.outer(GOOD_QUARTER, BURDEN)
     return LatentMDP(
         T,
-        np.tile(means, (len(CONTEXTS), 1, 1)),
+        np.tile(means, (len(WEIGHTS), 1, 1)),
         initial=STAGES.index("mild"),
         weights=WEIGHTS,
         horizon=horizon,
-        context_names=CONTEXTS,
+        context_names=tuple(WORSEN_IMPROVE),
         state_names=STAGES,
         action_names=ACTIONS,
     )

@@ -19,32 +19,17 @@ __all__ = ["visitor"]
 
 STATES = ("landing", "category", "product", "cart", "bought", "left")
 ACTIONS = ("plain", "recommend", "reviews", "discount")
-CONTEXTS = ("browser", "bargain hunter", "loyal customer", "careful researcher", "gift buyer")
 WEIGHTS = (0.35, 0.20, 0.15, 0.20, 0.10)
 VALUES = (0.0, 0.6, 1.0)
 
-# How likely a visitor of each type goes on to the next page under each display ...
-GO_ON = {
-    "browser": (0.30, 0.40, 0.28, 0.35),
-    "bargain hunter": (0.25, 0.25, 0.30, 0.70),
-    "loyal customer": (0.70, 0.60, 0.55, 0.72),
-    "careful researcher": (0.25, 0.20, 0.60, 0.28),
-    "gift buyer": (0.30, 0.65, 0.40, 0.40),
-}
-# ... how likely they leave, and what is left of the will to go on at the last page, the cart.
-LEAVE = {
-    "browser": (0.15, 0.10, 0.15, 0.12),
-    "bargain hunter": (0.25, 0.25, 0.20, 0.05),
-    "loyal customer": (0.05, 0.10, 0.10, 0.05),
-    "careful researcher": (0.15, 0.25, 0.05, 0.20),
-    "gift buyer": (0.20, 0.08, 0.15, 0.15),
-}
-BUY = {
-    "browser": 0.3,
-    "bargain hunter": 0.8,
-    "loyal customer": 1.0,
-    "careful researcher": 0.9,
-    "gift buyer": 0.9,
+# How likely a visitor of each type goes on to the next page under each display, how likely they
+# leave, and what is left of the will to go on at the last page, the cart.
+GO_ON_LEAVE_BUY = {
+    "browser": ((0.30, 0.40, 0.28, 0.35), (0.15, 0.10, 0.15, 0.12), 0.3),
+    "bargain hunter": ((0.25, 0.25, 0.30, 0.70), (0.25, 0.25, 0.20, 0.05), 0.8),
+    "loyal customer": ((0.70, 0.60, 0.55, 0.72), (0.05, 0.10, 0.10, 0.05), 1.0),
+    "careful researcher": ((0.25, 0.20, 0.60, 0.28), (0.15, 0.25, 0.05, 0.20), 0.9),
+    "gift buyer": ((0.30, 0.65, 0.40, 0.40), (0.20, 0.08, 0.15, 0.15), 0.9),
 }
 
 
@@ -65,13 +50,12 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
     population.
     """
     cart, bought, left = (STATES.index(name) for name in ("cart", "bought", "left"))
-    M, S, A = len(CONTEXTS), len(STATES), len(ACTIONS)
+    M, S, A = len(GO_ON_LEAVE_BUY), len(STATES), len(ACTIONS)
     T = np.zeros((M, S, A, S))
-    for m, context in enumerate(CONTEXTS):
-        for a in range(A):
-            leave = LEAVE[context][a]
+    for m, (forward, away, buy) in enumerate(GO_ON_LEAVE_BUY.values()):
+        for a, leave in enumerate(away):
             for s in range(cart + 1):
-                go_on = GO_ON[context][a] * (BUY[context] if s == cart else 1.0)
+                go_on = forward[a] * (buy if s == cart else 1.0)
                 T[m, s, a, s + 1] = go_on
                 T[m, s, a, left] += leave
                 T[m, s, a, max(s - 1, 0)] += (1.0 - go_on - leave) / 2
@@ -79,10 +63,10 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
     T[:, bought, :, bought] = 1.0
     T[:, left, :, left] = 1.0
     R = np.zeros((M, S, A, S, len(VALUES)))
-    R[..., 0] = 1.0
-    full_price = np.eye(len(VALUES))[2]
+    nothing, reduced, full_price = np.eye(len(VALUES))
+    R[:] = nothing
     R[:, cart, :, bought] = full_price
-    R[:, cart, ACTIONS.index("discount"), bought] = np.eye(len(VALUES))[1]
+    R[:, cart, ACTIONS.index("discount"), bought] = reduced
     return LatentMDP(
         T,
         R,
@@ -90,7 +74,7 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
         initial=0,
         weights=WEIGHTS,
         horizon=horizon,
-        context_names=CONTEXTS,
+        context_names=tuple(GO_ON_LEAVE_BUY),
         state_names=STATES,
         action_names=ACTIONS,
     )

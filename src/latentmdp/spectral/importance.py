@@ -4,8 +4,6 @@ Logs that do not look like the policy's would bias every moment without a sign o
 (s, a) is compared with what the policy would have done.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import NamedTuple
 

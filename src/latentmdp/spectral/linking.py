@@ -5,21 +5,13 @@ are one context. `links[s, c, s', d]` counts such statements; the answer is a pe
 state, `contexts[s, c]`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.errors import RecoveryError
 
-__all__ = [
-    "count_links",
-    "link_by_tree",
-    "overall_agreement",
-    "require_consistent",
-    "synchronise",
-]
+__all__ = ["count_links", "link_by_tree", "overall_agreement", "require_consistent", "synchronise"]
 
 MAX_ROUNDS = 100
 """Most rounds of best responses. Each round raises the number of links that agree or is the last,
@@ -42,10 +34,7 @@ def count_links(
 def link_by_tree(links: Floats, present: Flags) -> Integers:
     """Spread the labels of one state along the pairs of states with the most links.
 
-    Raises
-    ------
-    RecoveryError
-        Some state has no link to the others.
+    Raises `RecoveryError` if some state has no link to the others.
     """
     S, M = links.shape[:2]
     strength = links.sum(axis=(1, 3))

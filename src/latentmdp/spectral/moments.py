@@ -18,32 +18,21 @@ on it), and P_{T,H_s} uses the same windows as P_{T,oa,H_s}: their errors then c
 Sums are kept, not means, so the moments of two shards add up to the moments of both.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._kernels.windows import (
-    count_starts,
-    count_summaries,
-    count_windows,
-    number_windows,
-)
+from latentmdp._kernels.windows import count_starts, count_summaries, count_windows, number_windows
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
 from latentmdp.trajectories import Sizes, Trajectories, sizes_of
 
-__all__ = [
-    "Moments",
-    "count_moments",
-    "summary_moments",
-    "window_lengths",
-]
+__all__ = ["Moments", "count_moments", "summary_moments", "window_lengths"]
 
 Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
 
@@ -118,26 +107,17 @@ class Moments:
         """P(s_1 = s), shape (S,)."""
         return self.firsts / self.n_starts
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: Self) -> Self:
         if not isinstance(other, Moments):
             return NotImplemented
         for name in ("sizes", "lengths"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise ValueError(f"moments with {name} {mine} and {theirs} cannot be added")
-        return Moments(
-            self.sizes,
-            self.lengths,
-            self.histories + other.histories,
-            self.joint + other.joint,
-            self.through + other.through,
-            self.firsts + other.firsts,
-            self.starts + other.starts,
-            self.start_through + other.start_through,
-            self.n_starts + other.n_starts,
-            self.n_windows + other.n_windows,
-            self.reward_values,
-        )
+        counts = ("histories", "joint", "through", "firsts", "starts", "start_through")
+        totals = (*counts, "n_starts", "n_windows")
+        sums = {name: getattr(self, name) + getattr(other, name) for name in totals}
+        return replace(self, **sums)
 
     def __repr__(self) -> str:
         S, A, Z = self.sizes
@@ -173,24 +153,14 @@ def count_moments(
         The policy gives probability zero to an action that a test must try.
     """
     lengths = window_lengths(length)
-    if offsets not in ("all", "first"):
-        raise ValueError(f"offsets must be 'all' or 'first', got {offsets!r}")
+    require_choice("offsets", offsets, ("all", "first"))
     sizes = sizes_of(logs)
     _check_lengths(logs, sum(lengths) + 1)
     shape = _table_shape(sizes, lengths)
     weighed = weigh_steps(logs, policy)
     count = _count_dense if shape[0] * shape[1] <= DENSE_ENTRIES else _count_sparse
-    histories, joint, through = count(weighed, _base(sizes), shape, lengths, offsets == "first")
-    return Moments(
-        sizes,
-        lengths,
-        histories,
-        joint,
-        through,
-        *_count_starts(weighed, sizes, lengths[1]),
-        n_windows=int(histories.sum()),
-        reward_values=logs.reward_values,
-    )
+    tables = count(weighed, _base(sizes), shape, lengths, offsets == "first")
+    return _with_starts(logs, weighed, lengths, tables, int(tables[0].sum()))
 
 
 def summary_moments(
@@ -210,28 +180,16 @@ def summary_moments(
     rows, columns = summaries.shape[1] * sizes[0], base**test_length
     tables = np.zeros(rows), np.zeros((rows, columns)), np.zeros((rows * base, columns))
     n_windows = count_summaries(*weighed, sizes, test_length, summaries, *tables)
-    histories, joint, through = tables
-    return Moments(
-        sizes,
-        (0, test_length),
-        histories,
-        joint,
-        through,
-        *_count_starts(weighed, sizes, test_length),
-        n_windows=int(n_windows),
-        reward_values=logs.reward_values,
-    )
+    return _with_starts(logs, weighed, (0, test_length), tables, int(n_windows))
 
 
 def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
     """Check `length` and return the steps of histories and of tests."""
-    if isinstance(length, tuple):
-        if len(length) != 2:
-            raise ValueError(f"length must be an integer or (history, test), got {length}")
-        p, q = (arrays.positive_integer("length", part) for part in length)
-        return p, q
-    both = arrays.positive_integer("length", length)
-    return both, both
+    parts = length if isinstance(length, tuple) else (length, length)
+    if len(parts) != 2:
+        raise ValueError(f"length must be an integer or (history, test), got {length}")
+    p, q = (arrays.positive_integer("length", part) for part in parts)
+    return p, q
 
 
 def _base(sizes: Sizes) -> int:
@@ -262,12 +220,19 @@ def _table_shape(sizes: Sizes, lengths: tuple[int, int]) -> tuple[int, int]:
     return rows, columns
 
 
-def _count_starts(weighed: Weighed, sizes: Sizes, q: int) -> tuple[Floats, Floats, Floats, int]:
-    """`firsts`, `starts`, `start_through` and `n_starts` of `Moments`."""
+def _with_starts(
+    logs: Trajectories,
+    weighed: Weighed,
+    lengths: tuple[int, int],
+    windows: tuple[Floats, Table, Table],
+    n_windows: int,
+) -> Moments:
+    """The moments with these counts of windows; the starts of episodes are counted here."""
+    sizes, q = sizes_of(logs), lengths[1]
     S, base = sizes[0], _base(sizes)
-    tables = np.zeros(S), np.zeros((S, base**q)), np.zeros((S * base, base**q))
-    total = count_starts(*weighed, base, q, *tables)
-    return *tables, int(total)
+    starts = np.zeros(S), np.zeros((S, base**q)), np.zeros((S * base, base**q))
+    n_starts = int(count_starts(*weighed, base, q, *starts))
+    return Moments(sizes, lengths, *windows, *starts, n_starts, n_windows, logs.reward_values)
 
 
 def _count_dense(
@@ -289,10 +254,6 @@ def _count_sparse(
     codes, values = codes[:used], values[:used]
     histories = np.zeros(rows // base)
     np.add.at(histories, codes[:, 0], values[:, 0])
-    joint = _sparse(values[:, 1], codes[:, 0], codes[:, 1], (rows // base, columns))
-    through = _sparse(values[:, 2], codes[:, 2], codes[:, 3], shape)
-    return histories, joint, through
-
-
-def _sparse(values: Floats, rows: Integers, columns: Integers, shape: tuple[int, int]) -> csr_array:
-    return csr_array(coo_array((values, (rows, columns)), shape=shape))
+    joint = coo_array((values[:, 1], tuple(codes[:, :2].T)), shape=(rows // base, columns))
+    through = coo_array((values[:, 2], tuple(codes[:, 2:].T)), shape=shape)
+    return histories, csr_array(joint), csr_array(through)

@@ -8,8 +8,6 @@ joint probability of context m and each history that ends in s (averaged over th
 window may begin), and D is diagonal with entries P_m(o | a, s).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,8 +74,7 @@ class PopulationMoments:
 
     def through_probs(self, s: int, step: int) -> Floats:
         """P_{T,oa,H_s} for the step numbered (a Z + z) S + s', shape (|T|, |H_s|)."""
-        S = self.sizes[0]
-        tests = self.test_factor[step % S] * self.step_factor[s, step]
+        tests = self.test_factor[step % self.sizes[0]] * self.step_factor[s, step]
         return tests @ self._past(s).T
 
     def start_probs(self, s: int) -> Floats:
@@ -122,19 +119,13 @@ def population_moments(
     tests = np.ones((S, 1, model.n_contexts))
     for _ in range(q):
         tests = _prepend(steps, tests)
-    histories = sum(
-        _histories(before, steps, table, t, p)
-        for t, before in enumerate(_marginals(start, steps, table, n_offsets))
-    )
-    return PopulationMoments(
-        sizes,
-        (p, q),
-        np.asarray(histories) / n_offsets,
-        tests,
-        steps,
-        start,
-        model.reward_values,
-    )
+    before, histories = start, np.zeros((S * (A * Z * S) ** p, model.n_contexts))
+    for t in range(n_offsets):  # `before` is P^pi(m, s_t = s), shape (S, M)
+        histories += _histories(before, steps, table, t, p)
+        moved = before[:, None, :] * _acted(steps, table, t)
+        before = moved.reshape(S, A * Z, S, -1).sum(axis=(0, 1))
+    histories /= n_offsets
+    return PopulationMoments(sizes, (p, q), histories, tests, steps, start, model.reward_values)
 
 
 def _prepend(steps: Floats, tests: Floats) -> Floats:
@@ -148,16 +139,6 @@ def _acted(steps: Floats, table: Floats, t: int) -> Floats:
     """pi_t(a | s) P_m(x | s), shape (S, B, M)."""
     row = table[t if len(table) > 1 else 0]
     return steps * np.repeat(row, steps.shape[1] // row.shape[1], axis=1)[:, :, None]
-
-
-def _marginals(start: Floats, steps: Floats, table: Floats, n_offsets: int) -> list[Floats]:
-    """P^pi(m, s_t = s) for t = 0 .. n_offsets - 1, each (S, M)."""
-    S, base, M = steps.shape
-    marginals = [start]
-    for t in range(n_offsets - 1):
-        moved = marginals[-1][:, None, :] * _acted(steps, table, t)
-        marginals.append(moved.reshape(S, base // S, S, M).sum(axis=(0, 1)))
-    return marginals
 
 
 def _histories(before: Floats, steps: Floats, table: Floats, t: int, length: int) -> Floats:

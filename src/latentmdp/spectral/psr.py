@@ -14,8 +14,6 @@ the history; and predictions are clipped at zero and renormalised. Without it th
 as printed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,13 +94,9 @@ class PSR(Fielded):
         """sigma_k / sigma_{k+1} of each state: how far the k-th direction stands out of noise."""
         k = self.rank
         largest, last = self.singular_values[:, 0], self.singular_values[:, k - 1]
-        if self.singular_values.shape[1] == k:
-            beyond = np.zeros_like(last)
-        else:
-            beyond = self.singular_values[:, k]
+        beyond = self.singular_values[:, k : k + 1].sum(axis=1)  # zero where there is none
         floor = np.finfo(np.float64).eps * largest
-        ratios = np.where(last > 100.0 * floor, last / np.maximum(beyond, floor + _TINY), 0.0)
-        return np.asarray(ratios)
+        return np.where(last > 100.0 * floor, last / np.maximum(beyond, floor + _TINY), 0.0)
 
     @property
     def sufficient(self) -> bool:
@@ -187,8 +181,7 @@ class PSR(Fielded):
             states = states.reshape(-1, self.rank)
             ends = np.tile(np.repeat(np.arange(S), Z), len(ends))
         values = np.einsum("xi,xi->x", self.normalisers[ends], states)
-        values = self._as_distributions(values[None])[0]
-        return values.reshape((S, Z) * len(actions))
+        return self._as_distributions(values[None]).reshape((S, Z) * len(actions))
 
     def predictions(self, s: int, states: Floats) -> Floats:
         """P(s', r | b || do a) for each row of PSR states at s, shape (n, A, S, Z)."""
@@ -219,9 +212,7 @@ class PSR(Fielded):
     def _normal_starts(self) -> Floats:
         """b_{1,s} normalised; the average state where no episode began."""
         totals = np.einsum("sk,sk->s", self.normalisers, self.starts)
-        known = np.abs(totals) > _TINY
-        if self.safeguards:
-            known = totals > _TINY
+        known = (totals if self.safeguards else np.abs(totals)) > _TINY
         scaled = self.starts / np.where(known, totals, 1.0)[:, None]
         return np.where(known[:, None], scaled, self.homes)
 

@@ -17,8 +17,6 @@ Repetitions boost the probability of success as after [kwon2021, Thm. 3.5]: the 
 one that is close to most of the others.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable
@@ -30,6 +28,7 @@ from scipy.cluster.vq import ClusterError, kmeans2
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers, normalised
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.metrics import model_error
@@ -119,11 +118,12 @@ def recover(
         warnings.warn(f"recovery is unreliable: {psr.verdict()}", FitWarning, stacklevel=2)
     generator = as_generator(rng)
     attempt = _paper if variant == "paper" else _practical
-    expanded = _one_by_one(logs)
-    psr_states, _ = psr.filter(expanded)
-    model, consistent = _majority(lambda: attempt(psr, expanded, psr_states, M, generator), repeats)
-    per_context = _log_likelihoods(model, logs)
-    shares, totals = _responsibilities_of(per_context)
+    one_by_one = logs  # with multiplicities written out
+    if logs.counts is not None:
+        one_by_one = logs[np.repeat(np.arange(len(logs)), logs.counts)]
+    states, _ = psr.filter(one_by_one)
+    model, consistent = _majority(lambda: attempt(psr, one_by_one, states, M, generator), repeats)
+    shares, totals = _responsibilities(model, logs)
     return Fit(
         model=model,
         responsibilities=shares,
@@ -162,29 +162,25 @@ def _practical(
     S = psr.sizes[0]
     points = _last_predictions(psr, logs, psr_states, M)
     centres = _find_centres(points, S, M, rng)
-    present = _has_centres(centres)
+    present = np.asarray(centres.any(axis=(1, 2)))
     links = count_links(points.episodes, points.states, _nearest_centres(points, centres), S, M)
     contexts = synchronise(links, present)
-    consistent = overall_agreement(links, contexts) > 0.5
-    if not consistent:
+    agreement = overall_agreement(links, contexts)
+    if agreement <= 0.5:
         warnings.warn(
-            "the labels of different states hardly agree: "
-            f"{overall_agreement(links, contexts):.0%} of the links are consistent",
+            f"the labels of different states hardly agree: {agreement:.0%} of the links are "
+            "consistent",
             FitWarning,
             stacklevel=4,
         )
     shares = np.full((len(logs), M), 1.0 / M)
     rough = _model_from_centres(psr, logs, centres, contexts, present, shares)
-    shares, _ = _responsibilities_of(_log_likelihoods(rough, logs, mixed=AVERAGE_SHARE))
-    return _count_towards(psr, logs, shares, rough, present), consistent
+    shares, _ = _responsibilities(rough, logs, mixed=AVERAGE_SHARE)
+    return _count_towards(psr, logs, shares, rough, present), agreement > 0.5
 
 
 def _count_towards(
-    psr: PSR,
-    logs: Trajectories,
-    shares: Floats,
-    centres: LatentMDP,
-    present: Flags,
+    psr: PSR, logs: Trajectories, shares: Floats, centres: LatentMDP, present: Flags
 ) -> LatentMDP:
     """Counts shrunk towards the centres as much as predicts held-out episodes best.
 
@@ -194,8 +190,7 @@ def _count_towards(
     scores = []
     for strength in STRENGTHS:
         model = count_model(psr, logs[~held], shares[~held], centres, strength, present)
-        per_context = _log_likelihoods(model, logs[held], mixed=AVERAGE_SHARE)
-        scores.append(_responsibilities_of(per_context)[1].sum())
+        scores.append(_responsibilities(model, logs[held], mixed=AVERAGE_SHARE)[1].sum())
     best = STRENGTHS[int(np.argmax(scores))]
     return count_model(psr, logs, shares, centres, best, present)
 
@@ -269,14 +264,8 @@ def _last_predictions(psr: PSR, logs: Trajectories, psr_states: Floats, M: int) 
             break
         depth *= 2
     usable = (found >= M) & psr.visited
-    if not usable.all():
-        states = ", ".join(map(str, np.flatnonzero(~usable)))
-        warnings.warn(
-            f"state {states} has fewer than {M} predictions in the second half of episodes and is "
-            "left out of the clustering",
-            FitWarning,
-            stacklevel=6,
-        )
+    short = f"has fewer than {M} predictions in the second half of episodes"
+    _warn_of(~usable, f"{short} and is left out of the clustering")
     kept = usable[points.states]
     return _Predictions(points.episodes[kept], points.states[kept], points.values[kept])
 
@@ -284,23 +273,18 @@ def _last_predictions(psr: PSR, logs: Trajectories, psr_states: Floats, M: int) 
 def _find_centres(
     points: _Predictions, n_states: int, n_contexts: int, rng: np.random.Generator
 ) -> Floats:
-    """M centres for each state by k-means++, shape (S, M, A S Z); zero where no point lies.
-
-    Raises
-    ------
-    RecoveryError
-        A state has points, but fewer than M distinct ones.
-    """
+    """M centres for each state by k-means++, shape (S, M, A S Z); zero where no point lies."""
     centres = np.zeros((n_states, n_contexts, points.values.shape[1]))
-    for s in range(n_states):
-        here = points.values[points.states == s]
-        if here.shape[0]:
-            centres[s] = _best_of(here, n_contexts, rng, s)
+    for s in np.unique(points.states):
+        centres[s] = _best_of(points.values[points.states == s], n_contexts, rng, s)
     return centres
 
 
 def _best_of(data: Floats, n_contexts: int, rng: np.random.Generator, s: int) -> Floats:
-    """The centres with the least sum of squares among several k-means++ starts."""
+    """The centres with the least sum of squares among several k-means++ starts.
+
+    Raises `RecoveryError` if there are fewer than M distinct points.
+    """
     best, least = None, np.inf
     if data.shape[0] >= n_contexts:
         for _ in range(RESTARTS):
@@ -321,13 +305,9 @@ def _best_of(data: Floats, n_contexts: int, rng: np.random.Generator, s: int) ->
     return np.asarray(best)
 
 
-def _has_centres(centres: Floats) -> Flags:
-    return np.asarray(centres.any(axis=(1, 2)))
-
-
 def _require_present(centres: Floats, logs: Trajectories, *later: Integers) -> Flags:
     """States that have centres; the others must not occur where labels are needed."""
-    present = _has_centres(centres)
+    present = np.asarray(centres.any(axis=(1, 2)))
     needed = np.concatenate([logs.offsets[part + 1] + part - 1 for part in later])
     needed = np.concatenate([needed, logs.offsets[later[0] + 1] + later[0] - 2])
     missing = ~present[logs.states[needed]]
@@ -338,15 +318,15 @@ def _require_present(centres: Floats, logs: Trajectories, *later: Integers) -> F
             f"no episode of the first third is in state {s} at time H-1, but {int(missing.sum())} "
             "labels are needed there",
         )
-    if not present.all():
-        states = ", ".join(map(str, np.flatnonzero(~present)))
-        warnings.warn(
-            f"state {states} never occurs near the end of an episode: its rows are the same in all "
-            "contexts",
-            FitWarning,
-            stacklevel=6,
-        )
+    same = "its rows are the same in all contexts"
+    _warn_of(~present, f"never occurs near the end of an episode: {same}")
     return present
+
+
+def _warn_of(states: Flags, what: str) -> None:
+    if states.any():
+        which = ", ".join(map(str, np.flatnonzero(states)))
+        warnings.warn(f"state {which} {what}", FitWarning, stacklevel=7)
 
 
 def _nearest_centres(points: _Predictions, centres: Floats) -> Integers:
@@ -354,8 +334,7 @@ def _nearest_centres(points: _Predictions, centres: Floats) -> Integers:
     labels = np.zeros(points.states.size, dtype=np.int64)
     for s in range(centres.shape[0]):
         here = points.states == s
-        data = points.values[here]
-        products = data @ centres[s].T
+        products = points.values[here] @ centres[s].T
         labels[here] = np.argmin((centres[s] ** 2).sum(axis=1) - 2.0 * products, axis=1)
     return labels
 
@@ -419,43 +398,28 @@ def _model(psr: PSR, logs: Trajectories, rows: Floats, shares: Floats) -> Latent
     )
 
 
-def _log_likelihoods(model: LatentMDP, logs: Trajectories, mixed: float = 0.0) -> Floats:
-    """Logarithms of w_m P_m(episode || its actions), shape (N, M).
+def _responsibilities(
+    model: LatentMDP, logs: Trajectories, mixed: float = 0.0
+) -> tuple[Floats, Floats]:
+    """p(m | episode), shape (N, M), and log p(episode || its actions), shape (N,).
 
     With `mixed`, that share of the average over contexts takes the place of as much of each.
     """
     sizes = (model.n_states, model.n_actions, model.n_rewards)
     cells, episodes = logs.cells(_CELL, sizes), logs.steps().episode
-    table = model.packed().reshape(-1, model.n_contexts)
-    steps = _log(_mixed(table, mixed))
-    begin = _log(_mixed(model.initial.T, mixed))[logs.first_states]
-    out = begin + _log(model.weights)
+    steps = _log(model.packed().reshape(-1, model.n_contexts), mixed)
+    joint = _log(model.initial.T, mixed)[logs.first_states] + _log(model.weights)
     for m in range(model.n_contexts):
-        out[:, m] += np.bincount(episodes, steps[cells, m], minlength=len(logs))
-    return out
-
-
-def _responsibilities_of(per_context: Floats) -> tuple[Floats, Floats]:
-    """p(m | episode), shape (N, M), and log p(episode), shape (N,)."""
-    largest = per_context.max(axis=1, keepdims=True)
-    weights = np.exp(per_context - largest)
+        joint[:, m] += np.bincount(episodes, steps[cells, m], minlength=len(logs))
+    largest = joint.max(axis=1, keepdims=True)
+    weights = np.exp(joint - largest)
     totals = weights.sum(axis=1, keepdims=True)
     return weights / totals, (largest + np.log(totals))[:, 0]
 
 
-def _mixed(table: Floats, share: float) -> Floats:
-    return (1.0 - share) * table + share * table.mean(axis=1, keepdims=True)
-
-
-def _log(table: Floats) -> Floats:
+def _log(table: Floats, mixed: float = 0.0) -> Floats:
+    table = (1.0 - mixed) * table + mixed * table.mean(axis=-1, keepdims=True)
     return np.log(np.maximum(table, np.finfo(np.float64).tiny))
-
-
-def _one_by_one(logs: Trajectories) -> Trajectories:
-    """The episodes with multiplicities written out."""
-    if logs.counts is None:
-        return logs
-    return logs[np.repeat(np.arange(len(logs)), logs.counts)]
 
 
 def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, repeats: int) -> int:
@@ -463,8 +427,7 @@ def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, r
     arrays.require_instance("logs", logs, Trajectories)
     M = psr.rank if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
     arrays.positive_integer("repeats", repeats)
-    if variant not in ("paper", "practical"):
-        raise ValueError(f"variant must be 'paper' or 'practical', got {variant!r}")
+    require_choice("variant", variant, ("paper", "practical"))
     if psr.rank < M:
         raise ValueError(
             f"n_contexts={M} needs a PSR of at least that rank, this one has rank {psr.rank}"

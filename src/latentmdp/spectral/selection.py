@@ -11,14 +11,11 @@ A subset keeps fewer numbers than all tests, but also throws away what the other
 `docs/spectral.md` for what that does to recovery.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
-from scipy.sparse import issparse
 from scipy.sparse.linalg import svds
 
 from latentmdp._util import arrays
@@ -27,7 +24,7 @@ from latentmdp._util.results import Result
 from latentmdp.spectral.moments import Moments
 from latentmdp.spectral.population import PopulationMoments
 
-__all__ = ["Selection", "inverse_roots", "leading_triplets", "select"]
+__all__ = ["Selection", "inverse_roots", "leading_triplets", "row_sums", "select"]
 
 
 DENSE_SIDE = 2000
@@ -88,8 +85,7 @@ def select(
     chosen_tests, chosen_histories, values = [], [], []
     for s in range(moments.sizes[0]):
         joint = moments.joint_probs(s)
-        rows = inverse_roots(np.asarray(joint.sum(axis=1)).ravel())
-        columns = inverse_roots(np.asarray(joint.sum(axis=0)).ravel())
+        rows, columns = inverse_roots(row_sums(joint)), inverse_roots(row_sums(joint.T))
         u, _, vt = leading_triplets(joint * rows[:, None] * columns[None, :], rank)
         chosen_tests.append(_pivots(u[:, :rank].T, tests))
         chosen_histories.append(_pivots(vt[:rank], histories))
@@ -109,21 +105,21 @@ def _pivots(vectors: Floats, keep: int) -> Integers:
 
 def leading_triplets(matrix: Any, k: int) -> tuple[Floats, Floats, Floats]:
     """At least k + 1 singular triplets (all of them where the matrix is small), falling."""
-    triplets: Any
-    if _is_sparse(matrix) and min(matrix.shape) > DENSE_SIDE:
-        triplets = svds(matrix, k=k + 1, rng=0)
-        order = np.argsort(-triplets[1])
-        return triplets[0][:, order], triplets[1][order], triplets[2][order]
-    triplets = np.linalg.svd(_dense(matrix), full_matrices=False)
-    return triplets[0], triplets[1], triplets[2]
-
-
-def _is_sparse(matrix: Any) -> bool:
-    return issparse(matrix)
+    if isinstance(matrix, np.ndarray) or min(matrix.shape) <= DENSE_SIDE:
+        found: Any = np.linalg.svd(_dense(matrix), full_matrices=False)
+        return found
+    found = svds(matrix, k=k + 1, rng=0)
+    order = np.argsort(-found[1])
+    return found[0][:, order], found[1][order], found[2][order]
 
 
 def _dense(matrix: Any) -> Any:
-    return matrix.toarray() if _is_sparse(matrix) else matrix
+    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+
+
+def row_sums(matrix: Any) -> Floats:
+    """Sums of the rows of a dense or sparse matrix."""
+    return np.asarray(matrix.sum(axis=1)).ravel()
 
 
 def inverse_roots(values: Floats) -> Floats:

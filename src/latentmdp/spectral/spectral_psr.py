@@ -9,27 +9,21 @@ With U_s and V_s the leading k left and right singular vectors of P_{T,H_s},
 A state at which the matrix has numerical rank below k keeps only the directions that exist.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.importance import SamplingPolicy
-from latentmdp.spectral.moments import (
-    Moments,
-    count_moments,
-    summary_moments,
-    window_lengths,
-)
+from latentmdp.spectral.moments import Moments, count_moments, summary_moments, window_lengths
 from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
-from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets
+from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets, row_sums
 from latentmdp.trajectories import Sizes, Trajectories, sizes_of
 
 __all__ = ["SpectralPSR"]
@@ -89,8 +83,7 @@ class SpectralPSR:
     def __post_init__(self) -> None:
         arrays.positive_integer("rank", self.rank)
         window_lengths(self.length)
-        if self.offsets not in ("all", "first"):
-            raise ValueError(f"offsets must be 'all' or 'first', got {self.offsets!r}")
+        require_choice("offsets", self.offsets, ("all", "first"))
         if self.refinements < 0:
             raise ValueError(f"refinements must not be negative, got {self.refinements}")
 
@@ -149,17 +142,27 @@ class SpectralPSR:
         bases = [self._basis(moments, s) for s in range(S)]
         normalisers = np.stack([moments.history_probs(s) @ bases[s].histories for s in range(S)])
         starts = np.stack([bases[s].tests.T @ moments.start_probs(s) for s in range(S)])
-        homes = np.stack([bases[s].tests.T @ _row_sums(moments.joint_probs(s)) for s in range(S)])
-        _warn_unvisited(totals > 0.0)
+        homes = np.stack([bases[s].tests.T @ row_sums(moments.joint_probs(s)) for s in range(S)])
+        sums = np.einsum("sk,sk->s", normalisers, homes)
+        homes /= np.where(sums != 0.0, sums, 1.0)[:, None]
+        unknown = ", ".join(str(s) for s in range(S) if not totals[s] > 0.0)
+        if unknown:
+            warnings.warn(
+                f"no history ends in state {unknown}: the PSR predicts nothing from there",
+                stacklevel=3,
+            )
         visited = np.array([totals[s] > 0.0 and not moments.begins_only(s) for s in range(S)])
+        singular_values = np.zeros((S, max(basis.singular_values.size for basis in bases)))
+        for s, basis in enumerate(bases):
+            singular_values[s, : basis.singular_values.size] = basis.singular_values
         return PSR(
             sizes=moments.sizes,
             operators=_operators(moments, bases),
             normalisers=normalisers,
             starts=starts,
-            homes=_normalised(homes, normalisers),
+            homes=homes,
             pooled=_pooled(moments, totals),
-            singular_values=_stack([basis.singular_values for basis in bases]),
+            singular_values=singular_values,
             visited=visited,
             safeguards=safeguards,
             reward_values=moments.reward_values,
@@ -168,31 +171,23 @@ class SpectralPSR:
     def _basis(self, moments: AnyMoments, s: int) -> Basis:
         """Leading singular directions of P_{T,H_s}, scaled so that E^T P G is the identity."""
         joint, k = moments.joint_probs(s), self.rank
-        shape, tests, histories = joint.shape, None, None
+        left, right = (np.zeros((size, k)) for size in joint.shape)
+        tests: Integers | slice = slice(None)
+        histories: Integers | slice = slice(None)
         if self.selection is not None and not moments.begins_only(s):
             tests, histories = self.selection.tests[s], self.selection.histories[s]
             joint = joint[tests][:, histories]
         rows, columns = np.ones(joint.shape[0]), np.ones(joint.shape[1])
         if self.balanced:
-            rows = inverse_roots(_row_sums(joint))
+            rows = inverse_roots(row_sums(joint))
             if moments.lengths[0] > 0:  # summaries are not probabilities, and k of them suffice
-                columns = inverse_roots(_row_sums(joint.T))
+                columns = inverse_roots(row_sums(joint.T))
         u, d, vt = leading_triplets(joint * rows[:, None] * columns[None, :], k)
         least = max(max(joint.shape) * np.finfo(np.float64).eps * d[0], _FAINTEST)
         real = int((d[:k] > least).sum())
-        left, right = np.zeros((joint.shape[0], k)), np.zeros((joint.shape[1], k))
-        left[:, :real] = rows[:, None] * u[:, :real]
-        right[:, :real] = columns[:, None] * vt[:real].T / d[:real]
-        return Basis(_scatter(left, tests, shape[0]), _scatter(right, histories, shape[1]), d)
-
-
-def _scatter(part: Floats, index: Integers | None, size: int) -> Floats:
-    """Rows of `part` at the places `index` of a zero array; all of them in order for None."""
-    if index is None:
-        return part
-    whole = np.zeros((size, part.shape[1]))
-    whole[index] = part
-    return whole
+        left[tests, :real] = rows[:, None] * u[:, :real]
+        right[histories, :real] = columns[:, None] * vt[:real].T / d[:real]
+        return Basis(left, right, d)
 
 
 def _operators(moments: AnyMoments, bases: list[Basis]) -> Floats:
@@ -213,34 +208,7 @@ def _pooled(moments: AnyMoments, totals: Floats) -> Floats:
     base, q = A * Z * S, moments.lengths[1]
     pooled = np.empty((S, A, Z, S))
     for s in range(S):
-        tests = _row_sums(moments.joint_probs(s)).reshape(base, -1).sum(axis=1)
+        tests = row_sums(moments.joint_probs(s)).reshape(base, -1).sum(axis=1)
         pooled[s] = (tests / A ** (q - 1)).reshape(A, Z, S)
     pooled /= np.where(totals > 0.0, totals, 1.0)[:, None, None, None]
     return np.ascontiguousarray(pooled.swapaxes(2, 3))
-
-
-def _row_sums(matrix: Any) -> Floats:
-    return np.asarray(matrix.sum(axis=1)).ravel()
-
-
-def _normalised(vectors: Floats, normalisers: Floats) -> Floats:
-    totals = np.einsum("sk,sk->s", normalisers, vectors)
-    return vectors / np.where(totals != 0.0, totals, 1.0)[:, None]
-
-
-def _stack(rows: list[Floats]) -> Floats:
-    """One row per state, filled up with zeros."""
-    out = np.zeros((len(rows), max(row.size for row in rows)))
-    for s, row in enumerate(rows):
-        out[s, : row.size] = row
-    return out
-
-
-def _warn_unvisited(known: Flags) -> None:
-    missing = np.flatnonzero(~known)
-    if missing.size:
-        warnings.warn(
-            f"no history ends in state {', '.join(map(str, missing))}: the PSR predicts nothing "
-            "from there",
-            stacklevel=4,
-        )

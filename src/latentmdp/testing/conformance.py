@@ -6,13 +6,16 @@ They are shipped so that what is written elsewhere can be held to the same rules
     check_planner(MyPlanner())
     check_learner(MyLearner(n_contexts=2))
 
-A check runs to its end and then raises one `ConformanceError` that lists everything it found.
+A check runs to its end and then raises one `ConformanceError` that lists every rule that is broken,
+and on which model.
 """
 
 import dataclasses
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +36,12 @@ from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = ["ConformanceError", "check_instance", "check_learner", "check_planner"]
 
-PLAN_FIELDS = (
-    "policy",
-    "lower",
-    "upper",
-    "converged",
-    "n_iter",
-    "seconds",
-    "history",
-    "guarantee",
-)
+PLAN_FIELDS = ("policy", "lower", "upper", "converged", "n_iter", "seconds", "history", "guarantee")
 FIT_FIELDS = ("model", "responsibilities", "log_likelihood", "converged")
 RUN_RECORDS = ("returns", "beliefs", "contexts")
+
+Rules = dict[str, bool]
+"""What is wrong where a rule is broken, and whether it is kept."""
 
 FITTED_EPISODES = 500
 """Episodes that a learner is fitted to: with the default models some 1,200 visits of each row."""
@@ -80,19 +77,11 @@ def check_planner(
         planners of memoryless policies.
     tolerance
         How far two values that should agree may differ.
-
-    Raises
-    ------
-    ConformanceError
-        Listing every rule that is broken, and on which model.
     """
-    failures: list[str] = []
-    for name, model in (small_models() if models is None else models).items():
-        try:
-            found = _planner_failures(planner, model, optimum(model), tolerance)
-        except Exception as error:
-            found = [f"raised {type(error).__name__}: {error}"]
-        failures += [f"{name}: {failure}" for failure in found]
+    failures = _broken(
+        lambda model: _plan_rules(planner, model, optimum(model), tolerance),
+        small_models() if models is None else models,
+    )
     _raise_if_any(f"{planner!r} does not conform", failures)
 
 
@@ -123,11 +112,6 @@ def check_learner(
         ones with episodes of 30 steps for one that fits.
     episodes
         Of the logs, 500 by default, or of a run, 40 by default.
-
-    Raises
-    ------
-    ConformanceError
-        Listing every rule that is broken, and on which model.
     """
     kinds = {
         "fit": (_fit_rules, _separated_models, FITTED_EPISODES),
@@ -138,12 +122,10 @@ def check_learner(
     if not present:
         failures.append("it has neither fit(logs, rng=...) nor run(world, episodes, rng=...)")
     for rules_of, default_models, number in present:
-        for name, model in (default_models() if models is None else models).items():
-            try:
-                rules = rules_of(learner, model, episodes or number)
-            except Exception as error:
-                rules = {f"raised {type(error).__name__}: {error}": False}
-            failures += [f"{name}: {rule}" for rule, kept in rules.items() if not kept]
+        failures += _broken(
+            partial(rules_of, learner, episodes=episodes or number),
+            default_models() if models is None else models,
+        )
     _raise_if_any(f"{learner!r} does not conform", failures)
 
 
@@ -153,11 +135,6 @@ def check_instance(instance: str | Instance | LatentMDP) -> None:
     A registered instance documents every argument, builds from its defaults, gives the same model
     for the same seed bit for bit, and takes a `Generator` as well. A model holds
     distributions, has rewards that are not all alike, and no two of its contexts are equal.
-
-    Raises
-    ------
-    ConformanceError
-        Listing every rule that is broken.
     """
     if isinstance(instance, LatentMDP):
         _raise_if_any("the model does not conform", _model_failures(instance))
@@ -166,65 +143,53 @@ def check_instance(instance: str | Instance | LatentMDP) -> None:
     _raise_if_any(f"instance {entry.name!r} does not conform", _entry_failures(entry))
 
 
-def _planner_failures(planner: Any, model: LatentMDP, best: float, tolerance: float) -> list[str]:
+def _broken(rules_of: Callable[[LatentMDP], Rules], models: Mapping[str, LatentMDP]) -> list[str]:
+    """The rules that are not kept, by model."""
+    failures = []
+    for name, model in models.items():
+        try:
+            rules = rules_of(model)
+        except Exception as error:
+            rules = {f"raised {type(error).__name__}: {error}": False}
+        failures += [f"{name}: {rule}" for rule, kept in rules.items() if not kept]
+    return failures
+
+
+def _plan_rules(planner: Any, model: LatentMDP, best: float, tolerance: float) -> Rules:
     plan = planner.plan(model)
     missing = [field for field in PLAN_FIELDS if not hasattr(plan, field)]
     if missing:
-        return [f"the plan lacks {', '.join(missing)}"]
-    value = policy_value(model, plan.policy)
-    rules = _field_rules(plan)
-    rules |= _bound_rules(plan, value, best, tolerance)
-    rules |= _repeat_rules(plan, planner.plan(model), value, model)
-    if model.n_contexts == 1:
-        exact = abs(value - best) <= tolerance
-        rules[f"with one context the policy is worth {value:.9g}, the optimum is {best:.9g}"] = (
-            exact
-        )
-    return [failure for failure, kept in rules.items() if not kept]
-
-
-def _field_rules(plan: Any) -> dict[str, bool]:
-    finite = all(b is None or math.isfinite(b) for b in (plan.lower, plan.upper))
-    return {
-        f"lower={plan.lower!r} and upper={plan.upper!r} must be finite or None": finite,
+        return {f"the plan lacks {', '.join(missing)}": False}
+    value, again = policy_value(model, plan.policy), planner.plan(model)
+    bounds, others = (plan.lower, plan.upper), (again.lower, again.upper)
+    worth = f"the policy is worth {value:.9g}"
+    rules = {
+        f"lower={plan.lower!r} and upper={plan.upper!r} must be finite or None": all(
+            b is None or math.isfinite(b) for b in bounds
+        ),
         f"converged must be a bool, got {plan.converged!r}": isinstance(plan.converged, bool),
         f"n_iter must be a count, got {plan.n_iter!r}": isinstance(plan.n_iter, int)
         and plan.n_iter >= 0,
         f"seconds must not be negative, got {plan.seconds!r}": plan.seconds >= 0.0,
+        f"{worth}, more than the optimum {best:.9g}": value <= best + tolerance,
+        f"planning again gave bounds {others}, first {bounds}": others == bounds,
+        "planning again gave a policy of another value": policy_value(model, again.policy) == value,
     }
-
-
-def _bound_rules(plan: Any, value: float, best: float, tolerance: float) -> dict[str, bool]:
-    rules = {
-        f"the policy is worth {value:.9g}, more than the optimum {best:.9g}": value
-        <= best + tolerance
-    }
-    if plan.lower is not None:
-        rules[f"lower={plan.lower:.9g} exceeds the optimum {best:.9g}"] = (
-            plan.lower <= best + tolerance
-        )
-        rules[f"the policy is worth {value:.9g}, less than lower={plan.lower:.9g}"] = (
-            value >= plan.lower - tolerance
-        )
-    if plan.upper is not None:
-        rules[f"upper={plan.upper:.9g} is below the optimum {best:.9g}"] = (
-            plan.upper >= best - tolerance
-        )
+    if (low := plan.lower) is not None:
+        rules[f"lower={low:.9g} exceeds the optimum {best:.9g}"] = low <= best + tolerance
+        rules[f"{worth}, less than lower={low:.9g}"] = value >= low - tolerance
+    if (high := plan.upper) is not None:
+        rules[f"upper={high:.9g} is below the optimum {best:.9g}"] = high >= best - tolerance
     if plan.guarantee is not None:
         rho1, rho2 = plan.guarantee
         promise = rho1 * best - rho2
-        rules[
-            f"the policy is worth {value:.9g}, guarantee={plan.guarantee} promises {promise:.9g}"
-        ] = value >= promise - tolerance
+        rules[f"{worth}, guarantee={plan.guarantee} promises {promise:.9g}"] = (
+            value >= promise - tolerance
+        )
+    if model.n_contexts == 1:
+        exact = abs(value - best) <= tolerance
+        rules[f"with one context {worth}, the optimum is {best:.9g}"] = exact
     return rules
-
-
-def _repeat_rules(plan: Any, again: Any, value: float, model: LatentMDP) -> dict[str, bool]:
-    return {
-        f"planning again gave bounds {(again.lower, again.upper)}, first "
-        f"{(plan.lower, plan.upper)}": (again.lower, again.upper) == (plan.lower, plan.upper),
-        "planning again gave a policy of another value": policy_value(model, again.policy) == value,
-    }
 
 
 def _separated_models() -> dict[str, LatentMDP]:
@@ -236,7 +201,7 @@ def _random_models() -> dict[str, LatentMDP]:
     return {f"random {seed}": random_model(rng=seed) for seed in range(3)}
 
 
-def _fit_rules(learner: Any, model: LatentMDP, episodes: int) -> dict[str, bool]:
+def _fit_rules(learner: Any, model: LatentMDP, episodes: int) -> Rules:
     logs = simulate(model, UniformPolicy(), episodes, rng=0)
     fit = learner.fit(logs, rng=0)
     missing = [field for field in FIT_FIELDS if not hasattr(fit, field)]
@@ -272,9 +237,7 @@ def _counting_error(model: LatentMDP, logs: Trajectories) -> float:
     return float(np.minimum(spread * np.sqrt(2.0 / np.pi / np.maximum(visits, 1.0)), 2.0).mean())
 
 
-def _invariance_rules(
-    learner: Any, logs: Trajectories, fit: Any, tolerance: float
-) -> dict[str, bool]:
+def _invariance_rules(learner: Any, logs: Trajectories, fit: Any, tolerance: float) -> Rules:
     """Order and counts change the model by little, though both depend on what episodes show."""
     steps = logs.steps()
     shown = np.bincount(steps.episode, steps.state == 0, minlength=len(logs))
@@ -282,25 +245,20 @@ def _invariance_rules(
     copied = logs[np.repeat(np.arange(len(logs)), counts)]
     merged = copied.deduplicate()
     counted = learner.fit(merged, rng=0)
-    moved = [
-        model_error(first.model, second.model, per_cell=True)
-        for first, second in (
-            (fit, learner.fit(logs[np.argsort(shown, kind="stable")], rng=0)),
-            (counted, learner.fit(copied, rng=0)),
-        )
-    ]
-    rules = {
-        f"another order of the episodes moved the model by {moved[0]:.3g} per cell": moved[0]
-        <= tolerance,
-        f"copies in place of counts moved the model by {moved[1]:.3g} per cell": moved[1]
-        <= tolerance,
+    pairs = {
+        "another order of the episodes": (fit, logs[np.argsort(shown, kind="stable")]),
+        "copies in place of counts": (counted, copied),
     }
+    rules = {}
+    for what, (first, others) in pairs.items():
+        moved = model_error(first.model, learner.fit(others, rng=0).model, per_cell=True)
+        rules[f"{what} moved the model by {moved:.3g} per cell"] = moved <= tolerance
     with_counts = _report_rules(counted, merged).items()
     rules |= {f"with counts of episodes, {rule}": kept for rule, kept in with_counts}
     return rules | _report_rules(fit, logs)
 
 
-def _report_rules(fit: Any, logs: Trajectories) -> dict[str, bool]:
+def _report_rules(fit: Any, logs: Trajectories) -> Rules:
     """Responsibilities and log-likelihood from the definition, episode by episode."""
     joint = _log_probabilities(fit.model, logs)
     largest = joint.max(axis=1, keepdims=True)
@@ -329,7 +287,7 @@ def _log_probabilities(model: LatentMDP, logs: Trajectories) -> Floats:
     )
 
 
-def _refusal_rules(learner: Any, logs: Trajectories, model: LatentMDP) -> dict[str, bool]:
+def _refusal_rules(learner: Any, logs: Trajectories, model: LatentMDP) -> Rules:
     attempts: dict[str, tuple[Any, Any]] = {
         "logs without episodes": (logs[:0], 0),
         "a model in place of logs": (model, 0),
@@ -355,7 +313,7 @@ def _same_fit(first: Any, second: Any) -> bool:
     )
 
 
-def _run_rules(learner: Any, model: LatentMDP, episodes: int) -> dict[str, bool]:
+def _run_rules(learner: Any, model: LatentMDP, episodes: int) -> Rules:
     run = learner.run(model, episodes, rng=0)
     steps = float((model.discount ** np.arange(model.horizon)).sum())
     low, high = (steps * float(r) for r in (model.reward_values.min(), model.reward_values.max()))
@@ -375,7 +333,7 @@ def _run_rules(learner: Any, model: LatentMDP, episodes: int) -> dict[str, bool]
     return rules | _file_rules(learner, model, run)
 
 
-def _file_rules(learner: Any, model: LatentMDP, run: Run) -> dict[str, bool]:
+def _file_rules(learner: Any, model: LatentMDP, run: Run) -> Rules:
     episodes = run.n_episodes
     with tempfile.TemporaryDirectory() as folder:
         checkpoint, saved = Path(folder) / "run.npz", Path(folder) / "run.parquet"
@@ -402,10 +360,9 @@ def _same_run(first: Run, second: Run) -> bool:
 
 
 def _entry_failures(entry: Instance) -> list[str]:
-    rng = {"rng": np.random.default_rng(0)} if entry.uses_rng else {}
-    same = {"rng": np.random.default_rng(0)} if entry.uses_rng else {}
+    seeded = [{"rng": np.random.default_rng(0)} if entry.uses_rng else {} for _ in range(2)]
     try:
-        model, twin = entry.build(**rng), entry.build(**same)
+        model, twin = (entry.build(**rng) for rng in seeded)
     except Exception as error:
         return [f"building it with its defaults raised {type(error).__name__}: {error}"]
     if not isinstance(model, LatentMDP):
@@ -429,10 +386,9 @@ def _model_failures(model: LatentMDP) -> list[str]:
         failures.append(f"context {int(np.argmin(model.weights))} is never drawn")
     if np.ptp(model.planning_rewards()) == 0.0:
         failures.append("all mean rewards are equal: every policy is optimal")
-    for m in range(model.n_contexts):
-        for n in range(m + 1, model.n_contexts):
-            if np.array_equal(P[m], P[n]) and np.array_equal(model.initial[m], model.initial[n]):
-                failures.append(f"contexts {m} and {n} are the same MDP")
+    for m, n in combinations(range(model.n_contexts), 2):
+        if np.array_equal(P[m], P[n]) and np.array_equal(model.initial[m], model.initial[n]):
+            failures.append(f"contexts {m} and {n} are the same MDP")
     return failures
 
 

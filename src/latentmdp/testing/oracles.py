@@ -52,26 +52,7 @@ def optimal_value(model: LatentMDP, *, limit: int = 1_000_000) -> float:
     limit
         Refuse problems with more histories than this.
     """
-    _guard("histories", count_histories(model), limit)
-    P, bonus = _joint(model), _bonus(model)
-
-    def best(t: int, s: int, u: Floats) -> float:
-        if t == model.horizon:
-            return 0.0
-        return max(act(t, s, a, u) for a in range(model.n_actions))
-
-    def act(t: int, s: int, a: int, u: Floats) -> float:
-        total = float(u @ bonus[:, s, a])
-        for next_state, z in product(range(model.n_states), range(model.n_rewards)):
-            v = u * P[:, s, a, next_state, z]
-            if v.any():
-                total += float(model.reward_values[z]) * float(v.sum())
-                total += model.discount * best(t + 1, next_state, v)
-        return total
-
-    starts = (model.weights * model.initial[:, s] for s in range(model.n_states))
-    value = sum(best(0, s, u) for s, u in enumerate(starts) if u.any())
-    return float(value) + _initial_bonus(model)
+    return _enumerated(model, limit, lambda _, act: max(map(act, range(model.n_actions))))
 
 
 def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000) -> float:
@@ -85,15 +66,25 @@ def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000)
     limit
         Refuse problems with more histories than this.
     """
+    chances = action_probabilities(policy, model.n_actions)
+
+    def mean(history: History, act: Callable[[int], float]) -> float:
+        return sum(float(p) * act(a) for a, p in enumerate(chances(history)) if p > 0.0)
+
+    return _enumerated(model, limit, mean)
+
+
+def _enumerated(
+    model: LatentMDP, limit: int, choose: Callable[[History, Callable[[int], float]], float]
+) -> float:
+    """The value where `choose(history, act)` is made of the values `act(a)` of the actions."""
     _guard("histories", count_histories(model), limit)
     P, bonus = _joint(model), _bonus(model)
-    act = action_probabilities(policy, model.n_actions)
 
     def value(history: History, u: Floats) -> float:
         if len(history.actions) == model.horizon:
             return 0.0
-        chances = act(history)
-        return sum(float(p) * taken(history, a, u) for a, p in enumerate(chances) if p > 0.0)
+        return choose(history, lambda a: taken(history, a, u))
 
     def taken(history: History, a: int, u: Floats) -> float:
         s = history.states[-1]
@@ -101,11 +92,8 @@ def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000)
         for next_state, z in product(range(model.n_states), range(model.n_rewards)):
             v = u * P[:, s, a, next_state, z]
             if v.any():
-                longer = History(
-                    (*history.states, next_state), (*history.actions, a), (*history.rewards, z)
-                )
                 total += float(model.reward_values[z]) * float(v.sum())
-                total += model.discount * value(longer, v)
+                total += model.discount * value(history.then(a, next_state, z), v)
         return total
 
     starts = (model.weights * model.initial[:, s] for s in range(model.n_states))
@@ -200,8 +188,7 @@ def action_probabilities(policy: AnyPolicy, n_actions: int) -> Callable[[History
     Parameters
     ----------
     policy
-        A policy of the library, or a callable `f(history)` or `f(t, history)` that returns an
-        action or probabilities over actions.
+        As in `policy_value`.
     """
     if isinstance(policy, UniformPolicy):
         return lambda history: np.full(n_actions, 1.0 / n_actions)
@@ -225,12 +212,8 @@ def count_histories(model: LatentMDP) -> int:
     total = sum(alive)
     for _ in range(model.horizon):
         alive = [
-            sum(
-                alive[s] * branches[s][a][next_state]
-                for s in range(model.n_states)
-                for a in range(model.n_actions)
-            )
-            for next_state in range(model.n_states)
+            sum(number * row[s] for number, rows in zip(alive, branches) for row in rows)
+            for s in range(model.n_states)
         ]
         total += sum(alive)
     return total

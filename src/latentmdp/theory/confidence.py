@@ -32,12 +32,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
-__all__ = [
-    "ConfidenceConstants",
-    "confidence_constants",
-    "confidence_set_contains",
-    "regret_bound",
-]
+__all__ = ["ConfidenceConstants", "confidence_constants", "confidence_set_contains", "regret_bound"]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ Each assumption is measured by the function that defines it (`theory.separation`
 With logs in place of a model see `theory.log_diagnosis`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,19 +18,14 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP
-from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
+from latentmdp.policies import UniformPolicy
 from latentmdp.theory import sample_size
-from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, as_text, diagnose_logs
+from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, Table, diagnose_logs
 from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
-from latentmdp.theory.rank import end_state_probs, joint_sigma, sigma_h, sigma_tau
+from latentmdp.theory.rank import AnyPolicy, end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.reachability import connectivity, diameter, reach_probs
-from latentmdp.theory.sample_size import (
-    Requirement,
-    needed_clustering_episodes,
-    needed_psr_episodes,
-)
+from latentmdp.theory.sample_size import Requirement
 from latentmdp.theory.separation import (
     Closest,
     Revelation,
@@ -54,8 +47,12 @@ ROUNDING = 1e-12
 """Singular values and distances up to this are taken for zero."""
 
 
+Finding = tuple[str, str]
+"""A number, and what follows from it."""
+
+
 @dataclass(frozen=True, eq=False)
-class Diagnosis(Result):
+class Diagnosis(Table):
     """What the theory's assumptions amount to on a model and under a policy.
 
     Attributes
@@ -115,11 +112,9 @@ class Diagnosis(Result):
             return math.inf
         if math.isinf(self.delta):
             return 1.0
+        eta = self.failure_probability
         return sample_size.inference_horizon(
-            self.delta,
-            self.n_states,
-            self.steps,
-            failure_probability=self.failure_probability,
+            self.delta, self.n_states, self.steps, failure_probability=eta
         )
 
     @property
@@ -135,9 +130,9 @@ class Diagnosis(Result):
     @property
     def psr_episodes(self) -> float:
         """n0 of Theorem 3.5 with its constants set to 1; NaN if the sigmas are not known."""
-        accuracy = self._if_separated(sample_size.initialization_error)
         if np.isnan(self.sigma_tau).all():
             return math.nan
+        accuracy = self.initialization_error
         if accuracy == 0.0:
             return math.inf
         return sample_size.psr_episodes_for_clustering(
@@ -174,33 +169,23 @@ class Diagnosis(Result):
 
     def rows(self) -> list[Row]:
         """(assumption, number, verdict) in the order of the paper."""
+        admitted = f"{self.smoothing:.3g}, {self.initialization_error:.3g}"
+        largest = "largest smoothing and start error that the theorem admits"
+        short, long = self.psr_episodes, self.clustering_episodes
         return [
-            _separation_row(self),
-            _horizon_row(self),
-            (
-                "Theorem 3.4: alpha, eps_init",
-                f"{self.smoothing:.3g}, {self.initialization_error:.3g}",
-                "largest smoothing and start error that the theorem admits",
-            ),
-            _revelation_row(self),
-            _condition_3_row(self),
-            _rank_row("Condition 1: sigma_tau", self.sigma_tau, self.length, "tests"),
-            _rank_row("Condition 2: sigma_h", self.sigma_h, self.length, "histories"),
-            _reach_row(self),
-            _connected_row(self),
-            _diameter_row(self),
-            _sizes_row("Theorem 3.5: n0 short episodes", self.psr_episodes, self.needed_psr),
-            _sizes_row(
-                "Theorem 3.5: n1 long episodes", self.clustering_episodes, self.needed_clustering
-            ),
+            ("Assumption 1: delta", *_separation(self)),
+            ("Theorem 3.4: horizon", *_horizon(self)),
+            ("Theorem 3.4: alpha, eps_init", admitted, largest),
+            ("steps to a 0.99 posterior", *_revelation(self)),
+            ("Condition 3: well separated", *_condition_3(self)),
+            ("Condition 1: sigma_tau", *_rank(self.sigma_tau, f"tests of length {self.length}")),
+            ("Condition 2: sigma_h", *_rank(self.sigma_h, f"histories of length {self.length}")),
+            ("Assumption 3: alpha_2", *_reach(self)),
+            ("Assumption 4: alpha_3", *_connected(self)),
+            ("Remark 1: diameter", *_diameter(self)),
+            ("Theorem 3.5: n0 short episodes", *_sizes(short, self.needed_psr)),
+            ("Theorem 3.5: n1 long episodes", *_sizes(long, self.needed_clustering)),
         ]
-
-    def table(self) -> str:
-        """The rows as text, to be printed."""
-        return as_text(self.rows())
-
-    def __str__(self) -> str:
-        return self.table()
 
     def __repr__(self) -> str:
         return (
@@ -224,7 +209,7 @@ class DiagnoseSettings(TypedDict, total=False):
 @overload
 def diagnose(
     model_or_logs: LatentMDP,
-    policy: Policy | HistoryPolicy | None = None,
+    policy: AnyPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
     **settings: Unpack[DiagnoseSettings],
@@ -232,14 +217,14 @@ def diagnose(
 @overload
 def diagnose(
     model_or_logs: Trajectories,
-    policy: Policy | HistoryPolicy | None = None,
+    policy: AnyPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
     **settings: Unpack[DiagnoseSettings],
 ) -> LogDiagnosis: ...
 def diagnose(
     model_or_logs: LatentMDP | Trajectories,
-    policy: Policy | HistoryPolicy | None = None,
+    policy: AnyPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
     *,
@@ -284,10 +269,18 @@ def diagnose(
         )
     model, policy = model_or_logs, policy or UniformPolicy()
     generator = as_generator(rng)
-    many = model.n_contexts > 1
+    M, S, many = model.n_contexts, model.n_states, model.n_contexts > 1
     reach, rate = _followed(model, policy)
+    context, state = arrays.first_index(reach == reach.min())
     tests, histories, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
+    shown, separated, short, long = None, None, None, None
+    if many:
+        shown = revelation(model, policy, episodes=episodes, rng=generator)
+        separated = well_separated(model, policy, episodes=episodes, rng=generator)
+    if requirements:
+        short = sample_size.needed_psr_episodes(model, policy, length, rng=generator)
+        long = sample_size.needed_clustering_episodes(model, policy, rng=generator)
     return Diagnosis(
         delta=separation(model),
         closest=closest_contexts(model) if many else None,
@@ -296,23 +289,17 @@ def diagnose(
         sigma_joint=joint,
         end_state_probs=ends,
         alpha_2=float(reach.min()),
-        hardest=_hardest(reach),
+        hardest=None if np.isnan(reach).any() else (context, state),
         alpha_3=alpha_3,
         connected=alpha_3 > 0.0,
-        diameter=_diameters(model),
+        diameter=diameter(model) if M * S**4 <= MOST_DIAMETER_WORK else np.full(M, np.nan),
         kl_rate=rate,
-        revelation=revelation(model, policy, episodes=episodes, rng=generator) if many else None,
-        well_separated=(
-            well_separated(model, policy, episodes=episodes, rng=generator) if many else None
-        ),
-        needed_psr=(
-            needed_psr_episodes(model, policy, length, rng=generator) if requirements else None
-        ),
-        needed_clustering=(
-            needed_clustering_episodes(model, policy, rng=generator) if requirements else None
-        ),
-        n_contexts=model.n_contexts,
-        n_states=model.n_states,
+        revelation=shown,
+        well_separated=separated,
+        needed_psr=short,
+        needed_clustering=long,
+        n_contexts=M,
+        n_states=S,
         n_actions=model.n_actions,
         horizon=model.horizon,
         length=length,
@@ -321,7 +308,7 @@ def diagnose(
     )
 
 
-def _followed(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats, Floats]:
+def _followed(model: LatentMDP, policy: AnyPolicy) -> tuple[Floats, Floats]:
     """Reach probabilities and KL rates; NaN where the policy cannot be followed exactly."""
     from latentmdp.planning import TooManyHistoriesError
 
@@ -332,15 +319,7 @@ def _followed(model: LatentMDP, policy: Policy | HistoryPolicy) -> tuple[Floats,
         return np.full((M, S), np.nan), np.full((M, M), np.nan)
 
 
-def _hardest(reach: Floats) -> tuple[int, int] | None:
-    """The (context, state) that is reached with the smallest probability."""
-    if np.isnan(reach).any():
-        return None
-    m, s = np.unravel_index(int(np.argmin(reach)), reach.shape)
-    return int(m), int(s)
-
-
-def _ranks(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> tuple[Floats, ...]:
+def _ranks(model: LatentMDP, policy: AnyPolicy, length: int) -> tuple[Floats, ...]:
     """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
     if table_entries(model, length) > MAX_ENTRIES:
         return tuple(np.full(model.n_states, np.nan) for _ in range(4))
@@ -358,64 +337,45 @@ def _smallest(values: Floats) -> float:
     return least if least > ROUNDING else 0.0
 
 
-def _diameters(model: LatentMDP) -> Floats:
-    """The diameter of each context; NaN for a very large model."""
-    M, S = model.n_contexts, model.n_states
-    return diameter(model) if M * S**4 <= MOST_DIAMETER_WORK else np.full(M, np.nan)
-
-
-def _separation_row(d: Diagnosis) -> Row:
+def _separation(d: Diagnosis) -> Finding:
     if d.closest is None:
-        return "Assumption 1: delta", "-", "a single context: nothing is hidden"
+        return "-", "a single context: nothing is hidden"
     (m, n), s, a = d.closest.contexts, d.closest.state, d.closest.action
     where = f"contexts {m} and {n} in state {s}, action {a}"
     if d.delta <= ROUNDING:
-        return "Assumption 1: delta", "0", f"fails: {where} are the same"
-    return "Assumption 1: delta", f"{d.delta:.4g}", f"holds; closest are {where}"
+        return "0", f"fails: {where} are the same"
+    return f"{d.delta:.4g}", f"holds; closest are {where}"
 
 
-def _horizon_row(d: Diagnosis) -> Row:
-    name = "Theorem 3.4: horizon"
-    if math.isinf(d.needed_horizon):
-        return name, "inf", "does not apply without separation"
-    verdict = "enough" if d.horizon >= d.needed_horizon else "too short for the theorem"
-    needs = (
-        f"Theorem 3.4 needs H >= {d.needed_horizon:.3g} (C = 1); you have {d.horizon}: {verdict}"
-    )
-    return name, f"{d.needed_horizon:.3g}", needs
+def _horizon(d: Diagnosis) -> Finding:
+    needed = d.needed_horizon
+    if math.isinf(needed):
+        return "inf", "does not apply without separation"
+    verdict = "enough" if d.horizon >= needed else "too short for the theorem"
+    needs = f"Theorem 3.4 needs H >= {needed:.3g} (C = 1); you have {d.horizon}: {verdict}"
+    return f"{needed:.3g}", needs
 
 
-def _revelation_row(d: Diagnosis) -> Row:
-    name = "steps to a 0.99 posterior"
+def _revelation(d: Diagnosis) -> Finding:
     found = d.revelation
     if found is None:
-        return name, "-", "a single context: nothing to reveal"
-    half, most, _ = found.quantiles
-    shown = f"{_steps(half, found.longest)} / {_steps(most, found.longest)}"
-    slowest = d.kl_rate[~np.eye(d.n_contexts, dtype=bool)].min()
-    return (
-        name,
-        shown,
-        f"median / 90%; within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of "
-        f"episodes; {_pace(slowest)}",
+        return "-", "a single context: nothing to reveal"
+    half, most = (
+        f"{steps:.0f}" if math.isfinite(steps) else f"> {found.longest}"
+        for steps in found.quantiles[:2]
     )
-
-
-def _pace(slowest: float) -> str:
-    """How fast evidence grows between the two contexts that are hardest to tell apart."""
+    slowest = d.kl_rate[~np.eye(d.n_contexts, dtype=bool)].min()
+    pace = f"slowest pair {slowest:.3g} nats a step"
     if math.isinf(slowest):
-        return "every pair has observations that rule one of the two out"
-    return f"slowest pair {slowest:.3g} nats a step"
+        pace = "every pair has observations that rule one of the two out"
+    within = f"within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of episodes"
+    return f"{half} / {most}", f"median / 90%; {within}; {pace}"
 
 
-def _steps(value: float, longest: int) -> str:
-    return f"{value:.0f}" if math.isfinite(value) else f"> {longest}"
-
-
-def _condition_3_row(d: Diagnosis) -> Row:
-    name, found = "Condition 3: well separated", d.well_separated
+def _condition_3(d: Diagnosis) -> Finding:
+    found = d.well_separated
     if found is None:
-        return name, "-", "a single context"
+        return "-", "a single context"
     worst = int(np.argmax(found.probabilities))
     p, error = found.probabilities.flat[worst], found.stderr.flat[worst]
     said = {
@@ -423,56 +383,47 @@ def _condition_3_row(d: Diagnosis) -> Row:
         False: "fails under this policy",
         None: f"undecided: too few episodes to tell {found.limit:.2g} from 0",
     }[found.holds]
-    return name, f"{p:.3g} ± {error:.1g}", f"{said} (must be below {found.limit:.2g}, eps_p = 0.1)"
+    return f"{p:.3g} ± {error:.1g}", f"{said} (must be below {found.limit:.2g}, eps_p = 0.1)"
 
 
-def _rank_row(name: str, sigma: Floats, length: int, what: str) -> Row:
+def _rank(sigma: Floats, what: str) -> Finding:
     if np.isnan(sigma).all():
-        return name, "-", f"not computed: {what} of length {length} are too many, or there are none"
+        return "-", f"not computed: {what} are too many, or there are none"
     lost = int(np.isnan(sigma).sum())
     smallest, s = float(np.nanmin(sigma)), int(np.nanargmin(sigma))
     note = f"; {lost} states never reached at that time" if lost else ""
     if smallest <= ROUNDING:
-        return (
-            name,
-            "0",
-            f"fails in state {s}: {what} of length {length} do not span the contexts{note}",
-        )
-    return (
-        name,
-        f"{smallest:.3g}",
-        f"holds with {what} of length {length}; smallest in state {s}{note}",
-    )
+        return "0", f"fails in state {s}: {what} do not span the contexts{note}"
+    return f"{smallest:.3g}", f"holds with {what}; smallest in state {s}{note}"
 
 
-def _reach_row(d: Diagnosis) -> Row:
-    name = "Assumption 3: alpha_2"
+def _reach(d: Diagnosis) -> Finding:
     if d.hardest is None:
-        return name, "-", "not computed: the policy has too many histories"
+        return "-", "not computed: the policy has too many histories"
     m, s = d.hardest
     where = f"state {s} in context {m} at time H - 1"
     if d.alpha_2 <= 0.0:
-        return name, "0", f"fails: {where} is never reached"
-    return name, f"{d.alpha_2:.3g}", f"holds; rarest is {where}"
+        return "0", f"fails: {where} is never reached"
+    return f"{d.alpha_2:.3g}", f"holds; rarest is {where}"
 
 
-def _connected_row(d: Diagnosis) -> Row:
-    name, m = "Assumption 4: alpha_3", int(np.argmin(d.alpha_3))
+def _connected(d: Diagnosis) -> Finding:
+    m = int(np.argmin(d.alpha_3))
     if not d.connected.all():
-        return name, "0", f"fails: the states of context {m} are not connected"
-    return name, f"{d.alpha_3[m]:.3g}", f"holds; weakest is context {m}"
+        return "0", f"fails: the states of context {m} are not connected"
+    return f"{d.alpha_3[m]:.3g}", f"holds; weakest is context {m}"
 
 
-def _diameter_row(d: Diagnosis) -> Row:
+def _diameter(d: Diagnosis) -> Finding:
     worst = float(d.diameter.max())
     if math.isnan(worst):
-        return "Remark 1: diameter", "-", "not computed: too many states"
+        return "-", "not computed: too many states"
     if math.isinf(worst):
-        return "Remark 1: diameter", "inf", "some state cannot be reached for sure from another"
-    return "Remark 1: diameter", f"{worst:.3g}", "steps between the two states farthest apart"
+        return "inf", "some state cannot be reached for sure from another"
+    return f"{worst:.3g}", "steps between the two states farthest apart"
 
 
-def _sizes_row(name: str, formula: float, needed: Requirement | None) -> Row:
+def _sizes(formula: float, needed: Requirement | None) -> Finding:
     if math.isnan(formula):
         verdict = "not computed, since a number above is not"
     elif math.isinf(formula):
@@ -481,4 +432,4 @@ def _sizes_row(name: str, formula: float, needed: Requirement | None) -> Row:
         verdict = "with all constants 1"
     if needed is not None:
         verdict += f"; truly needed here: {needed.value:.3g} ± {needed.stderr:.1g}"
-    return name, f"{formula:.3g}", verdict
+    return f"{formula:.3g}", verdict

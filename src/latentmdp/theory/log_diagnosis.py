@@ -14,9 +14,6 @@ Histories are the first `length` transitions of an episode and tests the `length
 actions of tests are made as if forced by dividing by their probability under the policy.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +24,7 @@ from latentmdp._util.results import Result
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["LogDiagnosis", "Row", "as_text", "diagnose_logs"]
+__all__ = ["LogDiagnosis", "Row", "Table", "diagnose_logs"]
 
 Row = tuple[str, str, str]
 """What was measured, its number, and what follows from it."""
@@ -37,8 +34,24 @@ CLEAR = 2.0
 and one context too many misleads more than one too few."""
 
 
+class Table(Result):
+    """A result that reads as rows of text."""
+
+    def rows(self) -> list[Row]:
+        """(what, number, verdict)."""
+        raise NotImplementedError
+
+    def table(self) -> str:
+        """The rows as aligned text, to be printed."""
+        first, second = (max(len(row[k]) for row in self.rows()) for k in (0, 1))
+        return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}" for a, b, c in self.rows())
+
+    def __str__(self) -> str:
+        return self.table()
+
+
 @dataclass(frozen=True, eq=False)
-class LogDiagnosis(Result):
+class LogDiagnosis(Table):
     """What can be said of logs.
 
     Attributes
@@ -80,39 +93,19 @@ class LogDiagnosis(Result):
         s = int(np.argmax(self.visible_contexts))
         kept = self.singular_values[s][: self.n_contexts_seen + 1]
         values = ", ".join(f"{v:.2g}" for v in kept)
+        seen = f"at least so many; state {s} has singular values {values} at noise "
+        tried = "every state and action was tried"
+        if missing:
+            tried = f"{missing} pairs of state and action were never tried"
+        connected = "yes" if self.connected else "no"
+        unknown = "need a model of each context: fit one and diagnose it"
         return [
             ("episodes, steps", f"{self.episodes}, {self.steps}", ""),
-            (
-                "coverage",
-                f"{S * A - missing} of {S * A}",
-                "every state and action was tried"
-                if missing == 0
-                else f"{missing} pairs of state and action were never tried",
-            ),
-            (
-                "contexts visible",
-                str(self.n_contexts_seen),
-                f"at least so many; state {s} has singular values {values} at noise "
-                f"{self.noise[s]:.2g}",
-            ),
-            (
-                "states connected",
-                "yes" if self.connected else "no",
-                "by the transitions seen, all contexts together",
-            ),
-            (
-                "delta, alpha_2, alpha_3, diameter",
-                "-",
-                "need a model of each context: fit one and diagnose it",
-            ),
+            ("coverage", f"{S * A - missing} of {S * A}", tried),
+            ("contexts visible", str(self.n_contexts_seen), f"{seen}{self.noise[s]:.2g}"),
+            ("states connected", connected, "by the transitions seen, all contexts together"),
+            ("delta, alpha_2, alpha_3, diameter", "-", unknown),
         ]
-
-    def table(self) -> str:
-        """The rows as text, to be printed."""
-        return as_text(self.rows())
-
-    def __str__(self) -> str:
-        return self.table()
 
     def __repr__(self) -> str:
         tried, pairs = int((self.visits > 0).sum()), self.visits.size
@@ -121,13 +114,6 @@ class LogDiagnosis(Result):
             f"pairs tried={tried} of {pairs}, contexts seen={self.n_contexts_seen}, "
             f"connected={self.connected})"
         )
-
-
-def as_text(table: Sequence[Row]) -> str:
-    """Rows as aligned text."""
-    first = max(len(row[0]) for row in table)
-    second = max(len(row[1]) for row in table)
-    return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}" for a, b, c in table)
 
 
 def diagnose_logs(
@@ -144,7 +130,8 @@ def diagnose_logs(
             f"no episode has the {2 * length} steps of a history and a test of length {length}"
         )
     behaviour = _behaviour(policy, visits)
-    halves = _halves(weights[windows], as_generator(rng))
+    one = as_generator(rng).binomial(weights[windows], 0.5)
+    halves = [one, weights[windows] - one]
     estimates = [_joint(logs, windows, half, length, behaviour) for half in halves]
     S = logs.n_states
     total = weights[windows].sum()
@@ -182,23 +169,14 @@ def _behaviour(policy: Policy | HistoryPolicy | None, visits: Integers) -> Float
     return normalised(visits.astype(np.float64))
 
 
-def _halves(weights: Integers, rng: np.random.Generator) -> list[Integers]:
-    one = rng.binomial(weights, 0.5)
-    return [one, weights - one]
-
-
 def _joint(
-    logs: Trajectories,
-    windows: Integers,
-    weights: Integers,
-    length: int,
-    behaviour: Floats,
+    logs: Trajectories, windows: Integers, weights: Integers, length: int, behaviour: Floats
 ) -> list[Floats]:
     """Estimate of P_{T,H_s} for every state from some of the windows."""
     S, A, Z = logs.n_states, logs.n_actions, logs.n_rewards
     begin, states = logs.offsets[windows], logs.offsets[windows] + windows
-    cells = A * Z * S
-    n_histories, n_tests = S * (A * Z * S) ** (length - 1) * A * Z, cells**length
+    n_tests = (A * Z * S) ** length
+    n_histories = n_tests  # as many: they have a first state, and their last one is given
     if n_histories * n_tests * S > 1 << 26:
         raise ValueError(f"too many tests and histories of length {length} for {S} states")
     history, test = logs.states[states].astype(np.int64), np.zeros(windows.size, np.int64)
@@ -206,10 +184,9 @@ def _joint(
     for k in range(2 * length):
         s, a = logs.states[states + k], logs.actions[begin + k]
         z, n = logs.rewards[begin + k], logs.states[states + k + 1]
-        if k < length - 1:
-            history = ((history * A + a) * Z + z) * S + n
-        elif k == length - 1:
+        if k < length:
             history = (history * A + a) * Z + z
+            history = history * S + n if k < length - 1 else history
         else:
             test = ((test * A + a) * Z + z) * S + n
             weight = weight / behaviour[s, a]

@@ -95,7 +95,11 @@ def check_lower_bound(
     M, steps = model.n_contexts, model.horizon // model.n_contexts
     tree = sum(actions**level for level in range(steps))
     laws = _laws(model, [min(s // tree, M) for s in range(model.n_states)])
-    values = {law: _mean_return(model, law) for law in laws}
+    pays = [Fraction(value) for value in model.reward_values.tolist()]
+    values = {
+        law: sum((p * sum(pays[z] for _, z in sequence) for sequence, p in law), Fraction(0))
+        for law in laws
+    }
     best = max(values.values())
     wrong = [law for law in laws if values[law] < best]
     bonus = Fraction(model.reward_probs[0, :, :, 1].max()) - Fraction(1, 2)
@@ -104,7 +108,7 @@ def check_lower_bound(
         n_sequences=sum(laws.values()),
         n_laws=len(wrong),
         n_right=sum(count for law, count in laws.items() if values[law] == best),
-        value=_optimal_value(model),
+        value=_optimal_value(model, pays),
         right_value=best,
         wrong_value=max((values[law] for law in wrong), default=Fraction(0)),
         expected=expected,
@@ -129,13 +133,11 @@ def _laws(model: LatentMDP, labels: list[int]) -> Counter[Law]:
         if (left, states) not in memo:
             found: Counter[tuple[Law, ...]] = Counter()
             for a in range(model.n_actions):
+                paid = [rewards[m][s][a] for m, s in enumerate(states)]
                 next_states = tuple(next_state[m][s][a] for m, s in enumerate(states))
+                seen = [labels[s] for s in next_states]
                 for shows, count in futures(left - 1, next_states).items():
-                    step = (
-                        _prepend(labels[next_states[m]], rewards[m][s][a], shows[m])
-                        for m, s in enumerate(states)
-                    )
-                    found[tuple(step)] += count
+                    found[tuple(map(_prepend, seen, paid, shows))] += count
             memo[left, states] = found
         return memo[left, states]
 
@@ -157,19 +159,13 @@ def _prepend(label: int, rewards: dict[int, Fraction], law: Law) -> Law:
     )
 
 
-def _mean_return(model: LatentMDP, law: Law) -> Fraction:
-    values = [Fraction(value) for value in model.reward_values.tolist()]
-    return sum((p * sum(values[z] for _, z in sequence) for sequence, p in law), Fraction(0))
-
-
-def _optimal_value(model: LatentMDP) -> Fraction:
+def _optimal_value(model: LatentMDP, pays: list[Fraction]) -> Fraction:
     """V* over history-dependent policies: the contexts left and the state are all that matters.
 
     Rewards before the last step are deterministic in this instance, so beliefs stay uniform over
     the contexts left.
     """
     next_state, rewards = _tables(model)
-    values = [Fraction(value) for value in model.reward_values.tolist()]
     memo: dict[tuple[int, int, tuple[int, ...]], Fraction] = {}
 
     def best(left: int, s: int, contexts: tuple[int, ...]) -> Fraction:
@@ -180,22 +176,18 @@ def _optimal_value(model: LatentMDP) -> Fraction:
         return memo[left, s, contexts]
 
     def act(left: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:
-        earned = sum(
-            (p * values[z] for m in contexts for z, p in rewards[m][s][a].items()), Fraction(0)
-        )
+        total = Fraction(0)
         groups: dict[Any, list[int]] = {}
         for m in contexts:
+            total += sum(p * pays[z] for z, p in rewards[m][s][a].items())
             shown = tuple(rewards[m][s][a]) if left > 1 else ()
             if len(shown) > 1:
                 raise ValueError("only the last reward may be random")
             groups.setdefault((next_state[m][s][a], shown), []).append(m)
-        return earned + sum(
-            (best(left - 1, n, tuple(group)) for (n, _), group in groups.items()), Fraction(0)
-        )
+        return total + sum(best(left - 1, n, tuple(group)) for (n, _), group in groups.items())
 
-    return best(model.horizon, int(np.argmax(model.initial[0])), tuple(range(model.n_contexts))) / (
-        model.n_contexts
-    )
+    M, start = model.n_contexts, int(np.argmax(model.initial[0]))
+    return best(model.horizon, start, tuple(range(M))) / M
 
 
 def _tables(model: LatentMDP) -> tuple[list[Any], list[Any]]:

@@ -28,6 +28,7 @@ from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.occupancy import MAX_ENTRIES, histories, table_entries
 
 __all__ = [
+    "AnyPolicy",
     "end_state_probs",
     "history_matrices",
     "joint_sigma",
@@ -35,6 +36,8 @@ __all__ = [
     "sigma_h",
     "sigma_tau",
 ]
+
+AnyPolicy = Policy | HistoryPolicy
 
 
 def prediction_matrices(model: LatentMDP, length: int = 1) -> Floats:
@@ -55,16 +58,14 @@ def prediction_matrices(model: LatentMDP, length: int = 1) -> Floats:
 
 
 def history_matrices(
-    model: LatentMDP, policy: Policy | HistoryPolicy | None = None, length: int = 1
+    model: LatentMDP, policy: AnyPolicy | None = None, length: int = 1
 ) -> list[Floats]:
     """H_s for every state: row m is P_m^pi(h) over the histories that end in s."""
     length = arrays.positive_integer("length", length)
     return histories(model, policy or UniformPolicy(), length)
 
 
-def end_state_probs(
-    model: LatentMDP, policy: Policy | HistoryPolicy | None = None, length: int = 1
-) -> Floats:
+def end_state_probs(model: LatentMDP, policy: AnyPolicy | None = None, length: int = 1) -> Floats:
     """P^pi(end state = s) of histories of the given length, shape (S,)."""
     return np.array(
         [float(model.weights @ H.sum(axis=1)) for H in history_matrices(model, policy, length)]
@@ -77,22 +78,18 @@ def sigma_tau(model: LatentMDP, length: int = 1) -> Floats:
     return np.array([_singular(L, M) for L in prediction_matrices(model, length)])
 
 
-def sigma_h(
-    model: LatentMDP, policy: Policy | HistoryPolicy | None = None, length: int = 1
-) -> Floats:
+def sigma_h(model: LatentMDP, policy: AnyPolicy | None = None, length: int = 1) -> Floats:
     """sigma_h of Condition 2 for every state, shape (S,); NaN where no history ends."""
     return _joint_singular(model, policy, length, np.ones(model.n_contexts))
 
 
-def joint_sigma(
-    model: LatentMDP, policy: Policy | HistoryPolicy | None = None, length: int = 1
-) -> Floats:
+def joint_sigma(model: LatentMDP, policy: AnyPolicy | None = None, length: int = 1) -> Floats:
     """The same with the weights in H_s: sigma_M of the joint probabilities, shape (S,)."""
     return _joint_singular(model, policy, length, model.weights)
 
 
 def _joint_singular(
-    model: LatentMDP, policy: Policy | HistoryPolicy | None, length: int, scale: Floats
+    model: LatentMDP, policy: AnyPolicy | None, length: int, scale: Floats
 ) -> Floats:
     M = model.n_contexts
     found = np.full(model.n_states, np.nan)

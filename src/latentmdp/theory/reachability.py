@@ -11,6 +11,7 @@ least 1 / D_m.
 """
 
 import numpy as np
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP
@@ -42,21 +43,9 @@ def connectivity(model: LatentMDP) -> Floats:
     """
     strongest = model.transitions.max(axis=2)
     edges = np.maximum(strongest, strongest.transpose(0, 2, 1))
-    return np.array([_bottleneck(graph) for graph in edges])
-
-
-def _bottleneck(edges: Floats) -> float:
-    """Smallest edge of a maximum spanning tree (Prim): grow by the strongest edge to the rest."""
-    best = edges[0].copy()
-    outside = np.ones(len(edges), dtype=bool)
-    outside[0] = False
-    weakest = 1.0
-    while outside.any():
-        nearest = int(np.argmax(np.where(outside, best, -1.0)))
-        weakest = min(weakest, float(best[nearest]))
-        outside[nearest] = False
-        best = np.maximum(best, edges[nearest])
-    return weakest
+    trees = [minimum_spanning_tree(-graph).data for graph in edges]
+    whole = model.n_states - 1
+    return np.array([(-tree).min(initial=1.0) if tree.size == whole else 0.0 for tree in trees])
 
 
 def diameter(model: LatentMDP) -> Floats:
@@ -68,11 +57,7 @@ def diameter(model: LatentMDP) -> Floats:
 
 def hitting_times(transitions: Floats) -> Floats:
     """min_pi E[steps from s to g] in one MDP (S, A, S), shape (S, S); the diagonal is 0."""
-    S = len(transitions)
-    times = np.empty((S, S))
-    for goal in range(S):
-        times[:, goal] = _times_to(transitions, goal)
-    return times
+    return np.stack([_times_to(transitions, goal) for goal in range(len(transitions))], axis=1)
 
 
 def _times_to(T: Floats, goal: int) -> Floats:

@@ -23,9 +23,9 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
-from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
+from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
-from latentmdp.theory.rank import history_matrices, prediction_matrices
+from latentmdp.theory.rank import AnyPolicy, history_matrices, prediction_matrices
 
 __all__ = [
     "Requirement",
@@ -239,7 +239,7 @@ class Requirement:
 
 def needed_psr_episodes(
     model: LatentMDP,
-    policy: Policy | HistoryPolicy | None = None,
+    policy: AnyPolicy | None = None,
     length: int = 1,
     *,
     repetitions: int = 20,
@@ -252,33 +252,27 @@ def needed_psr_episodes(
     """
     generator = as_generator(rng)
     repetitions = arrays.positive_integer("repetitions", repetitions)
-    N, actions = 100_000, model.n_actions**length
-    weights = model.weights[:, None]
-    joint = [
-        L @ (weights * H)
-        for L, H in zip(prediction_matrices(model, length), history_matrices(model, policy, length))
-    ]
-    M = model.n_contexts
+    N, actions, M = 100_000, model.n_actions**length, model.n_contexts
+    factors = zip(prediction_matrices(model, length), history_matrices(model, policy, length))
+    joint = [L @ (model.weights[:, None] * H) for L, H in factors]
     sigma = [np.linalg.svd(P, compute_uv=False)[M - 1 : M] for P in joint]
     if any(values.size == 0 or values[0] <= 1e-14 for values in sigma):
         return Requirement(float("inf"), 0.0, 0)
     flat = np.concatenate([P.ravel() for P in joint]) / actions
     flat /= flat.sum()
-    bounds = np.cumsum([0, *(P.size for P in joint)])
+    bounds = np.cumsum([P.size for P in joint])[:-1]
     needed = np.empty(repetitions)
     for r in range(repetitions):
         sample = generator.multinomial(N, flat) * (actions / N)
-        errors = [
-            np.linalg.norm(sample[i:j].reshape(P.shape) - P, 2)
-            for i, j, P in zip(bounds, bounds[1:], joint)
-        ]
+        samples = zip(np.split(sample, bounds), joint)
+        errors = [np.linalg.norm(part.reshape(P.shape) - P, 2) for part, P in samples]
         needed[r] = N * max((2.0 * e / s[0]) ** 2 for e, s in zip(errors, sigma))
     return _summary(needed)
 
 
 def needed_clustering_episodes(
     model: LatentMDP,
-    policy: Policy | HistoryPolicy | None = None,
+    policy: AnyPolicy | None = None,
     *,
     repetitions: int = 20,
     most: int = 1_000_000,
@@ -289,18 +283,13 @@ def needed_clustering_episodes(
     Infinite if `most` episodes do not suffice.
     """
     repetitions = arrays.positive_integer("repetitions", repetitions)
-    generator = as_generator(rng)
-    needed = np.array(
-        [
-            _one_clustering(model, policy or UniformPolicy(), most, generator)
-            for _ in range(repetitions)
-        ]
-    )
-    return _summary(needed)
+    generator, followed = as_generator(rng), policy or UniformPolicy()
+    each = [_one_clustering(model, followed, most, generator) for _ in range(repetitions)]
+    return _summary(np.array(each))
 
 
 def _one_clustering(
-    model: LatentMDP, policy: Policy | HistoryPolicy, most: int, generator: np.random.Generator
+    model: LatentMDP, policy: AnyPolicy, most: int, generator: np.random.Generator
 ) -> float:
     M, S = model.n_contexts, model.n_states
     last = max(0, model.horizon - 2)

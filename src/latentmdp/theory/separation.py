@@ -17,9 +17,8 @@ inverse times ln(1/eps) is about the number of steps that bring the odds to eps.
     P_{m*}^pi( P_m(tau) / P_{m*}(tau) > (eps_p / M)^{c_1} ) < (eps_p / M)^{c_2},    c_1, c_2 >= 4.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -77,10 +76,7 @@ def separation(model: LatentMDP) -> float:
 def closest_contexts(model: LatentMDP) -> Closest:
     """Where `separation` is attained (the first place, in the order of contexts, state, action).
 
-    Raises
-    ------
-    ValueError
-        If the model has a single context.
+    A model with a single context is refused.
     """
     if model.n_contexts < 2:
         raise ValueError("closest_contexts needs at least two contexts, the model has one")
@@ -92,10 +88,8 @@ def closest_contexts(model: LatentMDP) -> Closest:
 def _distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
     """For each pair of contexts, the L1 distances of their observations at every (s, a)."""
     P = model.observation_probs()
-    M = model.n_contexts
-    return [
-        (m, n, np.abs(P[m] - P[n]).sum(axis=(-2, -1))) for m in range(M) for n in range(m + 1, M)
-    ]
+    pairs = combinations(range(model.n_contexts), 2)
+    return [(m, n, np.abs(P[m] - P[n]).sum(axis=(-2, -1))) for m, n in pairs]
 
 
 def divergences(model: LatentMDP) -> Floats:
@@ -103,12 +97,10 @@ def divergences(model: LatentMDP) -> Floats:
     M, S, A = model.n_contexts, model.n_states, model.n_actions
     P = model.observation_probs().reshape(M, S, A, -1)
     found = np.zeros((M, M, S, A))
-    for m in range(M):
-        for n in range(M):
-            if m != n:
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    terms = P[m] * (np.log(P[m]) - np.log(P[n]))
-                found[m, n] = np.where(P[m] > 0.0, terms, 0.0).sum(axis=-1)
+    for m, n in permutations(range(M), 2):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = P[m] * (np.log(P[m]) - np.log(P[n]))
+        found[m, n] = np.where(P[m] > 0.0, terms, 0.0).sum(axis=-1)
     return np.maximum(found, 0.0)
 
 
@@ -123,16 +115,13 @@ def log_probability_norm(probabilities: ArrayLike) -> float:
     p = np.asarray(probabilities, dtype=np.float64)
     p = p[p > 0.0]
     logs = -np.log(p)
-    orders = np.geomspace(1.0, 200.0, 2000)
-    moments = [float((p @ logs**q) ** (1.0 / q) / q) for q in orders]
-    return max(moments)
+    return max(float((p @ logs**q) ** (1.0 / q) / q) for q in np.geomspace(1.0, 200.0, 2000))
 
 
 def kl_rate(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
     """Expected divergence per step over the horizon, shape (M, M): row m is the true context."""
     visits = occupancy(model, policy or UniformPolicy(), model.horizon).mean(axis=0)
-    rates = divergences(model)
-    weighted = np.where(visits[:, None] > 0.0, rates, 0.0) * visits[:, None]
+    weighted = np.where(visits[:, None] > 0.0, divergences(model), 0.0) * visits[:, None]
     return weighted.sum(axis=(2, 3))
 
 
@@ -208,12 +197,9 @@ def well_separated(
     share = exceed / per_context
     stderr = np.sqrt(share * (1.0 - share) / per_context)
     pairs = ~np.eye(M, dtype=bool)
-    holds: bool | None = None
     low, high = _binomial_limits(exceed, per_context)
-    if (low[pairs] > limit).any():
-        holds = False
-    elif (high[pairs] < limit).all():
-        holds = True
+    below = True if (high[pairs] < limit).all() else None
+    holds = False if (low[pairs] > limit).any() else below
     return WellSeparated(share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds)
 
 
