@@ -7,13 +7,7 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.belief import AWAKE, reset_belief
-from latentmdp._kernels.empirical import (
-    count,
-    distinct_rows,
-    observe,
-    refresh_row,
-    refresh_start,
-)
+from latentmdp._kernels.empirical import count, distinct_rows, observe, refresh_row, refresh_start
 from latentmdp._kernels.optimism import greedy_action, replan
 from latentmdp._kernels.rollout import begin_episode, draw_outcome, draw_uniforms
 
@@ -30,24 +24,14 @@ def play_lucrl(
     """
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
-    first, second = np.empty(H), np.empty(H)
+    uniforms = np.empty(H), np.empty(H)
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
     for i in range(returns.shape[0]):
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
         context = _play_episode(
-            chances,
-            key,
-            episode,
-            estimate,
-            optimistic,
-            belief,
-            first,
-            second,
-            states,
-            actions,
-            rewards,
+            chances, key, episode, estimate, optimistic, belief, uniforms, states, actions, rewards
         )
         for m in range(M):
             weight[m] = belief[AWAKE, m]
@@ -61,8 +45,9 @@ def play_lucrl(
 
 @njit(cache=True, nogil=True, inline="always")
 def _play_episode(
-    chances, key, episode, estimate, optimistic, belief, first, second, states, actions, rewards
+    chances, key, episode, estimate, optimistic, belief, uniforms, states, actions, rewards
 ):
+    first, second = uniforms
     context, s = begin_episode(chances, key, episode)
     reset_belief(belief, estimate.prior, estimate.initial, s)
     draw_uniforms(key, episode, 1, first.shape[0], first, second)

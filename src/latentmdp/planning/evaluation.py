@@ -10,7 +10,7 @@ of it and each context, so
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,21 +18,22 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import filter_tables
+from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.policies import (
     AlphaVectorPolicy,
     History,
     HistoryPolicy,
-    MarkovPolicy,
     Policy,
-    UniformPolicy,
+    action_table,
 )
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "Controller",
+    "HistoryTree",
     "TooManyHistoriesError",
     "Value",
     "action_table",
@@ -144,19 +145,11 @@ def _monte_carlo(
     seed = np.random.SeedSequence(philox_key(rng))
     block = max(_BLOCK, _BLOCK * 64 // model.horizon)
     parts = []
-    for start in range(0, episodes, block):
-        count = min(block, episodes - start)
-        logs = simulate(model, policy, count, seed, first_episode=start, threads=threads)
+    for start, stop in blocks(episodes, block):
+        logs = simulate(model, policy, stop - start, seed, first_episode=start, threads=threads)
         parts.append(hidden_returns(model, logs))
     returns = np.concatenate(parts)
     return Value(float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(episodes)), exact=False)
-
-
-def action_table(policy: Any, model: LatentMDP) -> Floats | None:
-    """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
-    if isinstance(policy, UniformPolicy):
-        return np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
-    return policy.action_probabilities(model) if isinstance(policy, MarkovPolicy) else None
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):
@@ -191,53 +184,59 @@ def as_controller(policy: Any, model: LatentMDP) -> Controller:
     return _CallableController(policy, model.n_actions)
 
 
-class _EnumeratedHistory(NamedTuple):
-    """The end of a history, as enumeration carries it."""
+class HistoryTree:
+    """The histories of one length that a policy can meet; `grow` makes them a step longer.
 
-    state: int  # its last
-    joint: Floats  # (M,): w_m P_m^pi(history)
-    memory: Any  # of the controller
+    `histories` lists (last state, w_m P_m^pi(history) of shape (M,), memory of the controller).
+    Beyond `most` of them `TooManyHistoriesError` is raised, with `advice`.
+    """
+
+    def __init__(
+        self, model: LatentMDP, policy: Any, weights: Floats, most: int, advice: str
+    ) -> None:
+        self._model, self._controller = model, as_controller(policy, model)
+        self._most, self._advice, self._length = most, advice, 0
+        joint = weights * model.initial.T
+        states = np.flatnonzero((joint > 0.0).any(axis=1)).tolist()
+        self.histories = [(s, joint[s], self._controller.start(s)) for s in states]
+
+    def decide(self) -> list[tuple[int, Floats, Floats]]:
+        """(state, joint, probabilities (A,) of the next action) of each history."""
+        act, t = self._controller.act, self._length
+        self._decided = [(s, joint, act(t, s, memory)) for s, joint, memory in self.histories]
+        return self._decided
+
+    def grow(self) -> None:
+        """Replace every history by those that can follow what was decided."""
+        self._length += 1
+        packed, observe = self._model.packed(), self._controller.observe
+        longer = []
+        for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
+            for a in np.flatnonzero(probabilities).tolist():
+                joints = packed[s, a] * (joint * probabilities[a])
+                for n, z in np.argwhere((joints > 0.0).any(axis=-1)).tolist():
+                    longer.append((n, joints[n, z], observe(memory, s, a, n, z)))
+            if len(longer) > self._most:
+                raise TooManyHistoriesError(
+                    f"more than {self._most} histories at time {self._length} of "
+                    f"{self._model.horizon}: {self._advice}"
+                )
+        self.histories = longer
 
 
 def _enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float:
-    """Exact value; raises `TooManyHistoriesError` beyond `max_histories` at one time step."""
-    controller = as_controller(policy, model)
+    advice = "enumeration is for small problems, use method='monte-carlo'"
+    tree = HistoryTree(model, policy, model.weights, max_histories, advice)
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
-    histories = [
-        _EnumeratedHistory(s, model.weights * model.initial[:, s], controller.start(s))
-        for s in range(model.n_states)
-        if (model.weights * model.initial[:, s] > 0.0).any()
-    ]
-    value = 0.0 if model.initial_bonus is None else float(model.weights @ model.initial_bonus)
+    value = model.initial_value()
     for t in range(model.horizon):
+        if t > 0:
+            tree.grow()
         scale = model.discount**t
-        children: list[_EnumeratedHistory] = []
-        for history in histories:
-            probabilities = controller.act(t, history.state, history.memory)
+        for s, joint, probabilities in tree.decide():
             for a in np.flatnonzero(probabilities):
-                joint = history.joint * probabilities[a]
-                value += scale * float(joint @ rewards[history.state, a])
-                if t + 1 < model.horizon:
-                    children += _successors(model, controller, history, int(a), joint)
-            if len(children) > max_histories:
-                raise TooManyHistoriesError(
-                    f"more than {max_histories} histories at time {t + 1} of {model.horizon}: "
-                    "enumeration is for small problems, use method='monte-carlo'"
-                )
-        histories = children
+                value += scale * float((joint * probabilities[a]) @ rewards[s, a])
     return value
-
-
-def _successors(
-    model: LatentMDP, controller: Controller, history: _EnumeratedHistory, a: int, joint: Floats
-) -> list[_EnumeratedHistory]:
-    """What can be observed after an action; `joint` is that of the history and the action."""
-    s, _, memory = history
-    joints = model.packed()[s, a] * joint
-    return [
-        _EnumeratedHistory(int(n), joints[n, z], controller.observe(memory, s, a, int(n), int(z)))
-        for n, z in np.argwhere((joints > 0.0).any(axis=-1))
-    ]
 
 
 class _AlphaController:

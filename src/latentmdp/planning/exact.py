@@ -77,9 +77,7 @@ class Exact:
         least = least_values(model)
         vectors, actions = _induce(model, layers, least)
         first = np.einsum("nm,nm->n", layers[0].beliefs, vectors[0])
-        value = float(chances @ first)
-        if model.initial_bonus is not None:
-            value += float(model.weights @ model.initial_bonus)
+        value = float(chances @ first) + model.initial_value()
         n_beliefs = sum(layer.states.size for layer in layers)
         seconds = time.perf_counter() - began
         return Plan(

@@ -26,12 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._kernels.windows import (
-    count_starts,
-    count_summaries,
-    count_windows,
-    number_windows,
-)
+from latentmdp._kernels.windows import count_summaries, count_windows, number_windows
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import TrajectoryError
@@ -263,11 +258,14 @@ def _table_shape(sizes: Sizes, lengths: tuple[int, int]) -> tuple[int, int]:
 
 
 def _count_starts(weighed: Weighed, sizes: Sizes, q: int) -> tuple[Floats, Floats, Floats, int]:
-    """`firsts`, `starts`, `start_through` and `n_starts` of `Moments`."""
-    S, base = sizes[0], _base(sizes)
-    tables = np.zeros(S), np.zeros((S, base**q)), np.zeros((S * base, base**q))
-    total = count_starts(*weighed, base, q, *tables)
-    return *tables, int(total)
+    """`firsts`, `starts`, `start_through` and `n_starts` of `Moments`.
+
+    The first window of an episode has an empty history; one too short for it does not count.
+    """
+    base = _base(sizes)
+    shape = sizes[0] * base, base**q
+    firsts, starts, through = _count_dense(weighed, base, shape, (0, q), first_only=True)
+    return firsts, starts, through, int(firsts.sum())
 
 
 def _count_dense(

@@ -16,6 +16,7 @@ optimum. Memory is one path.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,30 +45,16 @@ _PRICING_SHARE = 0.5
 time to search they prove little."""
 
 
-class _DepthFirstSearch:
+class _Search(NamedTuple):
     """A depth-first search that can be left and resumed: its kernels, its problem and its path."""
 
-    def __init__(
-        self,
-        kernels: ModuleType,
-        relaxed: memoryless_search.Relaxed | stationary_search.Priced,
-        path: memoryless_search.MarkovPath | stationary_search.Branches,
-        tolerance: float,
-    ) -> None:
-        self._kernels, self._relaxed, self._path = kernels, relaxed, path
-        self._tolerance = tolerance
-        self.best, self.dropped, self.policy = path.best, path.dropped, path.policy
+    kernels: ModuleType
+    relaxed: memoryless_search.Relaxed | stationary_search.Priced
+    path: memoryless_search.MarkovPath | stationary_search.Branches
 
     def begin(self) -> float:
         """Put the search back to the root and return the root's bound."""
-        return float(self._kernels.begin(self._relaxed, self._path))
-
-    def run(self, target: float, budget: int) -> tuple[int, bool]:
-        """Go on for at most `budget` nodes: how many were made, and whether it is finished."""
-        nodes, finished = self._kernels.search(
-            self._relaxed, self._path, target, self._tolerance, budget
-        )
-        return nodes, finished
+        return float(self.kernels.begin(self.relaxed, self.path))
 
 
 def branch_and_bound(
@@ -107,39 +94,35 @@ def _relax(
 
 def _pass(
     problem: MemorylessProblem,
-    search: _DepthFirstSearch,
+    search: _Search,
     target: float,
     incumbent: Incumbent,
     clock: PlanningClock,
 ) -> None:
     """One pass over the tree; at its end the upper bound is what was dropped."""
+    kernels, relaxed, path = search
     search.begin()
     budget, finished = _FIRST_BUDGET, False
     while not finished:
         before = clock.seconds
-        nodes, finished = search.run(target, budget)
+        nodes, finished = kernels.search(relaxed, path, target, problem.tolerance(), budget)
         incumbent.n_iter += int(nodes)
-        if search.best[0] > incumbent.lower:
-            _take(problem, search, incumbent)
+        if path.best[0] > incumbent.lower:
+            policy, value, _ = improve(problem, path.policy)
+            incumbent.offer(policy, value)
+            path.best[0] = max(path.best[0], value)
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
         if clock.seconds - before < _SLICE_SECONDS:
             budget *= 2
         if not finished:
             clock.check()
-    incumbent.prove(max(float(search.dropped[0]), incumbent.lower))
+    incumbent.prove(max(float(path.dropped[0]), incumbent.lower))
     clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-
-
-def _take(problem: MemorylessProblem, search: _DepthFirstSearch, incumbent: Incumbent) -> None:
-    """Keep the policy that the search found, after coordinate ascent from it."""
-    policy, value, _ = improve(problem, search.policy)
-    incumbent.offer(policy, value)
-    search.best[0] = max(search.best[0], value)
 
 
 def _markov_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-) -> _DepthFirstSearch:
+) -> _Search:
     """Over policies (H, S), forward in time."""
     H, _, A, _ = problem.sizes
     charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
@@ -151,12 +134,12 @@ def _markov_search(
         tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
     )
     path = memoryless_search.new_path(problem.start, H, A, incumbent.lower, incumbent.policy)
-    return _DepthFirstSearch(memoryless_search, relaxed, path, problem.tolerance())
+    return _Search(memoryless_search, relaxed, path)
 
 
 def _stationary_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-) -> _DepthFirstSearch:
+) -> _Search:
     """Over policies (1, S), state by state."""
     H, S, A, M = problem.sizes
     own = np.broadcast_to(problem.rewards, (H, S, A, M))
@@ -168,7 +151,7 @@ def _stationary_search(
         start=problem.start,
     )
     branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
-    return _DepthFirstSearch(stationary_search, priced, branches, problem.tolerance())
+    return _Search(stationary_search, priced, branches)
 
 
 def _priced_values(problem: MemorylessProblem, prices: Floats) -> Floats:

@@ -29,13 +29,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.qmdp import q_values
 
-__all__ = [
-    "Incumbent",
-    "MemorylessProblem",
-    "coordinate_ascent",
-    "improve",
-    "weight_select_update",
-]
+__all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
 
 _TOLERANCE = 1e-10
 """Values closer than this share of the informed bound count as equal: rounding in sums over time
@@ -44,39 +38,26 @@ and states stays below it, and differences that small would keep an ascent going
 
 @dataclass(frozen=True)
 class MemorylessProblem:
-    """A model in context-last tables, and what each context alone is worth.
+    """A model in context-last tables, and what each context alone is worth."""
 
-    Attributes
-    ----------
-    transitions, rewards
-        (S, A, S, M) and (S, A, M), hidden bonus included.
-    start
-        y_0, shape (S, M).
-    values
-        Q_{t,m}(s, a) of each context's optimal policy, shape (H, S, A, M).
-    constant
-        The part of the value that no policy changes.
-    """
-
-    transitions: Floats
-    rewards: Floats
+    transitions: Floats  # (S, A, S, M)
+    rewards: Floats  # (S, A, M), hidden bonus included
     discount: float
-    start: Floats
-    values: Floats
-    constant: float
+    start: Floats  # (S, M): y_0
+    values: Floats  # (H, S, A, M): Q_{t,m}(s, a) of each context's optimal policy
+    constant: float  # the part of the value that no policy changes
     stationary: bool
 
     @classmethod
     def of(cls, model: LatentMDP, stationary: bool) -> MemorylessProblem:
         """The problem of a model."""
-        bonus = model.initial_bonus
         return cls(
             transitions=np.ascontiguousarray(np.moveaxis(model.transitions, 0, -1)),
             rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
             discount=model.discount,
             start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
             values=q_values(model),
-            constant=0.0 if bonus is None else float(model.weights @ bonus),
+            constant=model.initial_value(),
             stationary=stationary,
         )
 
@@ -170,9 +151,8 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
     policy = np.empty((H, S), np.int32)
     later = np.zeros((S, M))
     for t in range(H - 1, -1, -1):
-        q = problem.rewards + problem.discount * np.einsum(
-            "sanm,nm->sam", problem.transitions, later
-        )
+        follow = np.einsum("sanm,nm->sam", problem.transitions, later)
+        q = problem.rewards + problem.discount * follow
         policy[t] = (q @ weights).argmax(axis=1)
         later = q[np.arange(S), policy[t]]
     return policy

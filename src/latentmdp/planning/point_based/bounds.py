@@ -113,8 +113,7 @@ class Bounds:
         self.q, self.least = q_values(model), least_values(model)
         self.context_actions = self.q.argmax(axis=2)
         self.context_plans = _cross_values(model, self.context_actions)
-        bonus = model.initial_bonus
-        self.constant = 0.0 if bonus is None else float(model.weights @ bonus)
+        self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.faces = straight_faces(self.q)
