@@ -24,15 +24,16 @@ def play_lucrl(
     """
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
-    uniforms = np.empty(H), np.empty(H)
+    first, second = np.empty(H), np.empty(H)
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
     for i in range(returns.shape[0]):
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
         context = _play_episode(
-            chances, key, episode, estimate, optimistic, belief, uniforms, states, actions, rewards
-        )
+            chances, key, episode, estimate, optimistic, belief,
+            first, second, states, actions, rewards,
+        )  # fmt: skip
         for m in range(M):
             weight[m] = belief[AWAKE, m]
             if revealed:
@@ -45,9 +46,8 @@ def play_lucrl(
 
 @njit(cache=True, nogil=True, inline="always")
 def _play_episode(
-    chances, key, episode, estimate, optimistic, belief, uniforms, states, actions, rewards
+    chances, key, episode, estimate, optimistic, belief, first, second, states, actions, rewards
 ):
-    first, second = uniforms
     context, s = begin_episode(chances, key, episode)
     reset_belief(belief, estimate.prior, estimate.initial, s)
     draw_uniforms(key, episode, 1, first.shape[0], first, second)

@@ -9,8 +9,9 @@ of it and each context, so
     V = sum_m w_m R^hid_init(m) + sum_t discount^{t-1} sum_h sum_m w_m P_m^pi(h) R_m(s_t, pi(h)).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -156,32 +157,51 @@ class TooManyHistoriesError(LatentMDPError, ValueError):
     """Enumeration would visit more histories than allowed."""
 
 
-class Controller(Protocol):
+class Controller(NamedTuple):
     """A policy with an explicit memory in place of the history."""
 
-    def start(self, state: int) -> Any:
-        """Memory at the first state."""
-        ...
-
-    def act(self, t: int, state: int, memory: Any) -> Floats:
-        """Probabilities of the actions, shape (A,)."""
-        ...
-
-    def observe(self, memory: Any, s: int, a: int, next_state: int, z: int) -> Any:
-        """Memory after a step."""
-        ...
+    start: Callable[[int], Any]  # memory at the first state
+    act: Callable[[int, int, Any], Floats]  # (t, s, memory): probabilities (A,) of the actions
+    observe: Callable[[Any, int, int, int, int], Any]  # (memory, s, a, s', z): memory after a step
 
 
 def as_controller(policy: Any, model: LatentMDP) -> Controller:
     """Any policy, with its memory made explicit; raises if it does not fit the model's sizes."""
     if isinstance(policy, AlphaVectorPolicy):
-        return _AlphaController(policy, model)
+        return _belief_controller(policy, model)
     table = action_table(policy, model)
     if table is not None:
-        return _MarkovController(table)
+        return Controller(
+            start=lambda state: None,
+            act=lambda t, state, memory: table[t if len(table) > 1 else 0, state],
+            observe=lambda memory, *step: None,
+        )
     if isinstance(policy, Policy) or not callable(policy):
         raise TypeError(f"cannot enumerate the histories of a {type(policy).__name__}")
-    return _CallableController(policy, model.n_actions)
+    return Controller(
+        start=lambda state: History((state,), (), ()),
+        act=lambda t, state, history: history.ask(policy, model.n_actions),
+        observe=lambda history, s, a, next_state, z: history.then(a, next_state, z),
+    )
+
+
+def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controller:
+    """An alpha-vector policy; its memory is the belief of its own filter."""
+    policy.acting(model)  # raises if the sizes do not fit
+    table, prior, initial = filter_tables(policy.model, policy.smoothing)
+    likelihood, certain = table.reshape(policy.model.packed().shape), np.eye(model.n_actions)
+
+    def conditioned(belief: Floats, likelihood: Floats) -> Floats:
+        """The belief after an observation; unchanged by one impossible in every context."""
+        product = belief * likelihood
+        total = product.sum()
+        return product / total if total > 0.0 else belief
+
+    return Controller(
+        start=lambda state: conditioned(prior, initial[state]),
+        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
+        observe=lambda belief, *step: conditioned(belief, likelihood[step]),
+    )
 
 
 class HistoryTree:
@@ -237,64 +257,3 @@ def _enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> floa
             for a in np.flatnonzero(probabilities):
                 value += scale * float((joint * probabilities[a]) @ rewards[s, a])
     return value
-
-
-class _AlphaController:
-    """An alpha-vector policy; its memory is the belief of its own filter."""
-
-    def __init__(self, policy: AlphaVectorPolicy, model: LatentMDP) -> None:
-        policy.acting(model)  # raises if the sizes do not fit
-        self.policy, self.n_actions = policy, model.n_actions
-        table, self.prior, self.initial = filter_tables(policy.model, policy.smoothing)
-        self.likelihood = table.reshape(policy.model.packed().shape)
-
-    def start(self, state: int) -> Floats:
-        return _conditioned(self.prior, self.initial[state])
-
-    def act(self, t: int, state: int, memory: Floats) -> Floats:
-        chosen = np.zeros(self.n_actions)
-        chosen[self.policy.action(t, state, memory)] = 1.0
-        return chosen
-
-    def observe(self, memory: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
-        return _conditioned(memory, self.likelihood[s, a, next_state, z])
-
-
-class _MarkovController:
-    """A Markov policy pi_t(a | s) of shape (H or 1, S, A); it remembers nothing."""
-
-    def __init__(self, table: Floats) -> None:
-        self.table = table
-
-    def start(self, state: int) -> None:
-        return None
-
-    def act(self, t: int, state: int, memory: None) -> Floats:
-        return self.table[t if len(self.table) > 1 else 0, state]
-
-    def observe(self, memory: None, s: int, a: int, next_state: int, z: int) -> None:
-        return None
-
-
-class _CallableController:
-    """A callable; its memory is the history itself."""
-
-    def __init__(self, policy: HistoryPolicy, n_actions: int) -> None:
-        self.policy, self.n_actions = policy, n_actions
-
-    def start(self, state: int) -> History:
-        return History((state,), (), ())
-
-    def act(self, t: int, state: int, memory: History) -> Floats:
-        return memory.ask(self.policy, self.n_actions)
-
-    def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
-        states, actions, rewards = memory
-        return History((*states, next_state), (*actions, a), (*rewards, z))
-
-
-def _conditioned(belief: Floats, likelihood: Floats) -> Floats:
-    """The belief after an observation; unchanged by one that is impossible in every context."""
-    product = belief * likelihood
-    total = product.sum()
-    return product / total if total > 0.0 else belief

@@ -30,15 +30,11 @@ __all__ = ["branch_and_bound"]
 
 _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.0)
 """Where the targets of the passes stand between the lower (0) and the upper bound (1) at the root.
-A high target ends soon and proves little; each halving costs about what all before did, and what
-a pass finds makes the next one shorter. Only the last, 0, proves the optimum."""
+A high target ends soon and proves little; each halving costs about what all before did."""
 
-_SLICE_SECONDS = 0.05
-"""A slice of nodes between two looks at the clock doubles until it takes this long: short enough
-for Ctrl-C and limits, long enough for looks to cost nothing."""
-
-_FIRST_BUDGET = 1000
-"""Nodes of the first slice, well below `_SLICE_SECONDS` on any problem that can be searched."""
+_FIRST_BUDGET, _SLICE_SECONDS = 1000, 0.05
+"""Nodes of the first slice between two looks at the clock; a slice doubles until it takes so many
+seconds: short enough for Ctrl-C and limits, long enough for looks to cost nothing."""
 
 _PRICING_SHARE = 0.5
 """Of the time left, for the linear relaxation: its prices are worth most of a search, but without

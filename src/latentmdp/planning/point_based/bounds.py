@@ -19,6 +19,7 @@ from latentmdp._kernels.plans import StepBounds, arrange
 from latentmdp._kernels.simd import LANES
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP
+from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
 from latentmdp.planning.qmdp import least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
@@ -32,26 +33,14 @@ kept closely and looking costs nothing."""
 
 
 class BeliefPoints:
-    """The belief points of one time step, in the order they were added.
-
-    Attributes
-    ----------
-    states, beliefs
-        Shapes (n,) and (n, M).
-    limits
-        Upper bounds of the action values, shape (n, A).
-    splits
-        Upper bounds from the faces of the simplex alone, shape (n,).
-    labels
-        First actions of the plans that the last sweep backed up here, shape (n,).
-    """
+    """The belief points of one time step, in the order they were added."""
 
     def __init__(self, n_contexts: int, n_actions: int) -> None:
         self.states = np.empty(0, np.int64)
         self.beliefs = np.empty((0, n_contexts))
-        self.limits = np.empty((0, n_actions))
-        self.splits = np.empty(0)
-        self.labels = np.empty(0, np.int64)
+        self.limits = np.empty((0, n_actions))  # upper bounds of the action values
+        self.splits = np.empty(0)  # upper bounds from the faces of the simplex alone
+        self.labels = np.empty(0, np.int64)  # first actions of the plans of the last sweep
 
     def __len__(self) -> int:
         return self.states.size
@@ -82,28 +71,22 @@ class Bounds:
 
     Attributes
     ----------
-    q
-        Q_{t,m}(s, a) of each context alone, shape (H, S, A, M).
-    least
-        Value of the worst policy in each context, shape (H, S, M).
+    q, least
+        Q_{t,m}(s, a) of each context alone, (H, S, A, M), and its worst policy's value, (H, S, M).
     context_actions, context_plans
-        The optimal policy of context k, shape (H, S, M), and its value in context m (last), shape
-        (H, S, M, M).
+        The optimal policy of context k, (H, S, M), and its value in context m, (H, S, M, M).
     points
         `BeliefPoints` of each time step; the first of time 0 are the beliefs at the start of an
-        episode, one for each possible first state.
-    start_weights
-        Probabilities of those first states.
-    steps
-        The bounds of the last sweep, `StepBounds` of each time step.
-    faces
-        Bounds from the faces of the simplex, of each time step.
-    breadth
-        Cells of plans searched for each successor in the next sweep.
-    close
-        A relative gap at a successor that needs no search for points.
+        episode, one for each possible first state, whose probabilities are `start_weights`.
+    steps, faces
+        The bounds of the last sweep, and those from the faces of the simplex, by time step.
+    breadth, close
+        Cells of plans searched for each successor in the next sweep, and a relative gap at a
+        successor that needs no search for points.
     magnitude
         The largest absolute value that enters the bounds.
+    best_lower, best_upper, best_steps
+        The best bounds at the start so far, and the `StepBounds` whose policy attains the lower.
     """
 
     def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
@@ -125,6 +108,7 @@ class Bounds:
         states = np.flatnonzero(weights > 0.0)
         self.start_weights = weights[states]
         self.add(0, states, (joint[:, states] / weights[states]).T.copy())
+        self.best_steps, self.best_lower, self.best_upper = self.steps, self.lower(), self.upper()
 
     @property
     def n_points(self) -> int:
@@ -185,6 +169,15 @@ class Bounds:
         """The upper bound at the start of an episode."""
         first = self.points[0].uppers[: self.start_weights.size]
         return self.constant + float(self.start_weights @ first)
+
+    def keep_better(self) -> None:
+        """Keep the better of the bounds at the start before and now."""
+        lower = self.lower()
+        if lower > self.best_lower:
+            self.best_steps = self.steps  # first, so that an interrupt leaves a valid pair
+            self.best_lower = lower
+        upper = min(self.upper(), self.best_upper)
+        self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
 
     def policy(self, steps: Sequence[StepBounds]) -> AlphaVectorPolicy:
         """The policy that attains the lower bound of `steps`: its plans, less those never followed.
@@ -260,8 +253,7 @@ class Bounds:
         columns = np.zeros((M, len(rows) + LANES))
         columns[:, : len(rows)] = rows.T
         uppers = np.concatenate([self.faces[t].vertices.ravel(), points.uppers])
-        gains = np.concatenate([np.zeros(S * M), points.splits]) - uppers
-        gains[: S * M] = 0.0
+        gains = np.concatenate([np.zeros(S * M), points.splits - points.uppers])
         masses = np.ascontiguousarray(beliefs[order].T)
         with np.errstate(divide="ignore", over="ignore"):
             inverses = 1.0 / masses
