@@ -8,8 +8,7 @@ earns is at most, for each row k of the relaxed values Q^k,
         + discount sum_s' max_a' sum_m y_t(s, m) T_m(s' | s, a) Q^k_{t+1,m}(s', a') ].
 
 The sum over states lets the rules of one time be enumerated state by state by the loss of each
-action against the best one, so a node costs a few additions. A pass over the tree drops what is
-bounded by `target`; it holds one path in memory and can be left and resumed at any node.
+action against the best one, so a node costs a few additions.
 """
 
 from typing import NamedTuple

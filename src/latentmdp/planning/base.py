@@ -18,11 +18,8 @@ from latentmdp.policies import Policy
 __all__ = ["CrossedBoundsError", "Plan", "Planner", "enclosing"]
 
 ROUNDING = 1e-9
-"""Bounds may cross by this share of the largest value that enters them and still count as equal.
-
-Rounding in a sum over H steps stays below H 2^-53 of it, 1e-11 at a horizon of 100,000; the
-smallest gap worth asking for is far larger.
-"""
+"""Bounds may cross by this share of the largest value that enters them and still count as equal:
+rounding in a sum over H steps stays below H 2^-53 of it, 1e-11 at a horizon of 100,000."""
 
 
 class CrossedBoundsError(LatentMDPError):

@@ -22,13 +22,7 @@ from latentmdp.belief import filter_tables
 from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.policies import (
-    AlphaVectorPolicy,
-    History,
-    HistoryPolicy,
-    Policy,
-    action_table,
-)
+from latentmdp.policies import AlphaVectorPolicy, History, HistoryPolicy, Policy, action_table
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
 
@@ -40,8 +34,6 @@ __all__ = [
     "action_table",
     "as_controller",
     "evaluate",
-    "hidden_returns",
-    "markov_values",
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
@@ -101,8 +93,7 @@ def evaluate(
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
-        first = markov_values(model, table)[0]
-        expected = (model.initial * first).sum(axis=1)
+        expected = (model.initial * _markov_values(model, table)[0]).sum(axis=1)
         if model.initial_bonus is not None:
             expected = expected + model.initial_bonus
         return Value(float(model.weights @ expected), 0.0, exact=True)
@@ -111,7 +102,7 @@ def evaluate(
     return _monte_carlo(model, policy, episodes, rng, threads)
 
 
-def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
+def _markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     """V_{t,m}(s) of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (H + 1, M, S)."""
     H, M, S = model.horizon, model.n_contexts, model.n_states
     rewards = model.planning_rewards()
@@ -123,10 +114,9 @@ def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     return values
 
 
-def hidden_returns(model: LatentMDP, logs: Trajectories) -> Floats:
-    """Discounted return of each episode with its hidden rewards; needs the true contexts."""
-    if logs.contexts is None:
-        raise ValueError("logs must know their contexts")
+def _hidden_returns(model: LatentMDP, logs: Trajectories) -> Floats:
+    """Discounted return of each simulated episode with its hidden rewards."""
+    assert logs.contexts is not None
     total = logs.returns(model.discount)
     if model.bonus is not None:
         states, actions, _ = logs.as_arrays()
@@ -148,7 +138,7 @@ def _monte_carlo(
     parts = []
     for start, stop in blocks(episodes, block):
         logs = simulate(model, policy, stop - start, seed, first_episode=start, threads=threads)
-        parts.append(hidden_returns(model, logs))
+        parts.append(_hidden_returns(model, logs))
     returns = np.concatenate(parts)
     return Value(float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(episodes)), exact=False)
 

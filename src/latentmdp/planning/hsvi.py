@@ -31,7 +31,7 @@ from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
+    from latentmdp.planning.point_based.bounds import Bounds
 
 __all__ = ["HSVI"]
 
@@ -180,7 +180,7 @@ class _HeuristicSearch:
             count=int(self._count),
             spare=self._spare,
             resolution=self._resolution,
-            act=_optimistic,
+            act=lambda points, chosen: points.limits[chosen].argmax(axis=1),  # optimistic
             excess=np.multiply,
             allot=lambda total, first: (total / first) ** _ALLOTMENT,
             rng=self._rng,
@@ -223,8 +223,3 @@ class _HeuristicSearch:
         points = (1.0 + self._spare) * growth * sum(now.size for now in self.visited)
         successors = self._count * model.n_states * model.n_rewards
         self.clock.require_memory(self.bounds.memory(points, successors))
-
-
-def _optimistic(points: BeliefPoints, chosen: Integers) -> Integers:
-    """The action with the best upper bound."""
-    return points.limits[chosen].argmax(axis=1)

@@ -14,7 +14,6 @@ from latentmdp._util.clock import compile_seconds
 __all__ = ["MIB", "LimitReached", "PlanningClock", "check_limit"]
 
 MIB = float(1 << 20)
-"""Bytes in a MiB."""
 
 _USABLE_SHARE = 0.97
 """Of the time limit, for the search: the rest is for the policy, which takes longer the more was

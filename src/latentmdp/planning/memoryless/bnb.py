@@ -1,16 +1,14 @@
 """Branch and bound over memoryless policies, as MAA* over joint policies [szer2005].
 
-A Markov policy is built forward in time: once the rules before t are fixed, the occupancy
-y_t(s, m) is known, and what follows is bounded by solutions of each context alone
-(`latentmdp._kernels.memoryless_search`). A stationary policy is built state by state
-(`latentmdp._kernels.stationary_search`). Each context is solved under two reward tables: its own,
-R, and R - lambda with the prices of the linear relaxation, which charge the contexts for
-disagreeing (`latentmdp.planning.memoryless.mip`); the smaller bound counts.
+A Markov policy is built forward in time (`latentmdp._kernels.memoryless_search`), a stationary one
+state by state (`latentmdp._kernels.stationary_search`). What is left open is bounded by solutions
+of each context alone, under two reward tables: its own, R, and R - lambda with the prices of the
+linear relaxation, which charge the contexts for disagreeing (`latentmdp.planning.memoryless.mip`).
 
 The search goes depth first, in passes with a falling target between the lower and the upper bound.
 A pass drops every branch whose bound is at most the target, so when it ends, the largest bound it
 dropped bounds all policies, and the last pass, with the incumbent's value as its target, proves the
-optimum. Memory is one path.
+optimum. Memory is one path, which can be left and resumed at any node.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@ best on average over the contexts, given the rules already chosen for later time
     repeat:  y_t(s, m) = w_m discount^t P_m^pi(s_t = s)                     for all t
              for t = H..1:  pi_t(s) = argmax_a sum_m y_t(s, m) Q^pi_{t,m}(s, a)
 
-until nothing improves. A sweep never lowers the value, since at every (t, s) the action in force is
-one of the candidates. A stationary policy changes one state at a time, at all times at once.
+until nothing improves. A sweep never lowers the value: the action in force is always a candidate.
+A stationary policy changes one state at a time, at all times at once.
 
-Other starts are each context's own optimal policy and random policies. A start from the optimal
-policy of context m earns at least w_m V*_m, if no reward is negative; hence the factor 1/M.
+Other starts are each context's own optimal policy and random policies.
 """
 
 from __future__ import annotations
@@ -82,11 +81,6 @@ class MemorylessProblem:
         tables = (self.transitions, self.rewards, self.discount, self.start)
         return float(kernels.policy_value(*tables, self.values.shape[0], policy))
 
-    @property
-    def magnitude(self) -> float:
-        """The largest absolute value of an action in any context, at any time."""
-        return float(np.abs(self.values).max())
-
     def tolerance(self) -> float:
         """The absolute difference below which two values count as equal."""
         informed = np.einsum("sm,sam->sam", self.start, np.abs(self.values[0])).max(axis=1).sum()
@@ -95,15 +89,12 @@ class MemorylessProblem:
 
 @dataclass
 class Incumbent:
-    """The best policy so far with its value, and the least upper bound, without the constant.
-
-    `magnitude` is that of the problem, for `prove`.
-    """
+    """The best policy so far with its value, and the least upper bound, without the constant."""
 
     policy: Indices
     lower: float
     upper: float
-    magnitude: float
+    magnitude: float  # the largest absolute value of an action in any context, at any time
     n_iter: int = 0
 
     def offer(self, policy: Indices, value: float) -> None:
@@ -125,7 +116,7 @@ def coordinate_ascent(
     for start in _starts(problem, random_starts, rng):
         policy, value, sweeps = improve(problem, start)
         if incumbent is None:
-            incumbent = Incumbent(policy, value, np.inf, problem.magnitude)
+            incumbent = Incumbent(policy, value, np.inf, float(np.abs(problem.values).max()))
             incumbent.prove(problem.bound())
         incumbent.offer(policy, value)
         incumbent.n_iter += sweeps

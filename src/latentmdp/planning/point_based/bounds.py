@@ -9,7 +9,7 @@ and an upper bound only ever goes down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from latentmdp._kernels import alpha, sawtooth
 from latentmdp._kernels.faces import split_values
 from latentmdp._kernels.plans import StepBounds, arrange
 from latentmdp._kernels.simd import LANES
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
@@ -159,10 +159,9 @@ class Bounds:
 
     def lower(self) -> float:
         """The lower bound at the start of an episode, attained by `policy(steps)`."""
-        value, first, points = self.constant, self.steps[0], self.points[0]
-        for weight, s, belief in zip(self.start_weights, points.states, points.beliefs):
-            begin, end = _items(first, s)
-            value += float(weight * (first.rows[begin:end] @ belief).max())
+        value = self.constant
+        for weight, (_, worth) in zip(self.start_weights, self._start_plans(self.steps[0])):
+            value += float(weight * worth.max())
         return value
 
     def upper(self) -> float:
@@ -188,7 +187,9 @@ class Bounds:
         start, those that they go on with are kept, step by step, and the contexts' own (each goes
         on with its own kind).
         """
-        wanted = self._best_at_start(steps[0])
+        wanted = np.zeros(len(steps[0].rows), np.bool_)
+        for begin, worth in self._start_plans(steps[0]):
+            wanted[begin + np.argmax(worth)] = True
         vectors, labels, counts = [], [], []
         for t, now in enumerate(steps):
             kept = wanted | now.is_vertex
@@ -208,12 +209,12 @@ class Bounds:
             np.concatenate(vectors), np.concatenate(labels), offsets, self.model
         )
 
-    def _best_at_start(self, first: StepBounds) -> Flags:
-        wanted, points = np.zeros(len(first.rows), np.bool_), self.points[0]
+    def _start_plans(self, first: StepBounds) -> Iterator[tuple[int, Floats]]:
+        """For each belief at the start, the first plan of its state, and what they are worth."""
+        points = self.points[0]
         for _, s, belief in zip(self.start_weights, points.states, points.beliefs):
-            begin, end = _items(first, s)
-            wanted[begin + np.argmax(first.rows[begin:end] @ belief)] = True
-        return wanted
+            begin, end = first.starts[first.groups[s]], first.starts[first.groups[s + 1]]
+            yield int(begin), first.rows[begin:end] @ belief
 
     def _alpha_backup(self, t: int, later: StepBounds | None) -> tuple[Floats, Integers]:
         """Plans (n, M) of the points of time t and their actions; nothing follows the last time."""
@@ -272,11 +273,6 @@ class Bounds:
             is_vertex=order < S * M,
             breadth=self.breadth,
         )
-
-
-def _items(step: StepBounds, state: np.int64) -> tuple[int, int]:
-    """The first item of a state, and the one after its last."""
-    return int(step.starts[step.groups[state]]), int(step.starts[step.groups[state + 1]])
 
 
 def _cross_values(model: LatentMDP, actions: Integers) -> Floats:

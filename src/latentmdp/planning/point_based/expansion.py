@@ -79,10 +79,7 @@ def walk(
 
 
 def inclusion(excess: Floats, count: float) -> Floats:
-    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive.
-
-    An excess that is a negligible share of the largest counts as none.
-    """
+    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive."""
     _, exponent = np.frexp(excess.max(initial=0.0))
     excess = np.ldexp(excess, -exponent)
     excess[excess < _NEGLIGIBLE] = 0.0
