@@ -33,12 +33,10 @@ from latentmdp.policies import AlphaVectorPolicy
 __all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 
 _DIGITS = 12
-"""Beliefs that agree to so many digits are one: coarse enough for rounding along different orders
-of the same observations, fine enough to change no value by more than 1e-11 of its range."""
+"""Coarse enough for rounding along different orders of the same observations to merge."""
 
 _CHUNK_ENTRIES = 1 << 22
-"""Numbers (32 MiB) in one array of successors: large enough for NumPy to be busy, small enough to
-stay far below what the layers themselves take."""
+"""Numbers (32 MiB) in one array of successors: NumPy is busy, and the layers take far more."""
 
 
 class TooManyBeliefsError(LatentMDPError, ValueError):

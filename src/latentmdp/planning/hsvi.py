@@ -182,7 +182,7 @@ class _HeuristicSearch:
             resolution=self._resolution,
             act=lambda points, chosen: points.limits[chosen].argmax(axis=1),  # optimistic
             excess=np.multiply,
-            allot=lambda total, first: (total / first) ** _ALLOTMENT,
+            allotment=_ALLOTMENT,
             rng=self._rng,
         )
 

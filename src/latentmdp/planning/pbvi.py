@@ -110,6 +110,12 @@ class PBVI:
         from latentmdp.planning.point_based.expansion import walk
 
         rng = np.random.default_rng(0)
+
+        def explore(points: BeliefPoints, chosen: Integers) -> Integers:
+            """The current policy's action, now and then a random one."""
+            random = rng.integers(points.limits.shape[1], size=chosen.size)
+            return np.where(rng.random(chosen.size) < _EXPLORATION, random, points.labels[chosen])
+
         total, done = 200 if self.beliefs is None else self.beliefs, 0
         while done < total:
             count = min(max(done, _FIRST_ROUND), total - done)
@@ -118,9 +124,9 @@ class PBVI:
                 count=count,
                 spare=0.0,
                 resolution=_RESOLUTION,
-                act=lambda points, chosen: _explore(points, chosen, rng),
+                act=explore,
                 excess=lambda weights, gaps: weights,
-                allot=lambda total, first: 1.0,
+                allotment=0.0,
                 rng=rng,
             )
             done += count
@@ -157,12 +163,6 @@ def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
         bounds.check()
         bounds.add(t, np.repeat(np.arange(S), len(inner)), np.tile(inner, (S, 1)))
     yield
-
-
-def _explore(points: BeliefPoints, chosen: Integers, rng: np.random.Generator) -> Integers:
-    """The current policy's action, now and then a random one."""
-    random = rng.integers(points.limits.shape[1], size=chosen.size)
-    return np.where(rng.random(chosen.size) < _EXPLORATION, random, points.labels[chosen])
 
 
 def _guarantee(model: LatentMDP, spacing: float) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 A Markov policy is built forward in time (`latentmdp._kernels.memoryless_search`), a stationary one
 state by state (`latentmdp._kernels.stationary_search`). What is left open is bounded by solutions
-of each context alone, under two reward tables: its own, R, and R - lambda with the prices of the
-linear relaxation, which charge the contexts for disagreeing (`latentmdp.planning.memoryless.mip`).
+of each context alone, the better of two reward tables: its own, R, and R - lambda with the prices
+of the linear relaxation, which charge the contexts for disagreeing (`mip`).
 
 The search goes depth first, in passes with a falling target between the lower and the upper bound.
 A pass drops every branch whose bound is at most the target, so when it ends, the largest bound it
