@@ -184,6 +184,10 @@ class LatentMDP:
         means = self.mean_rewards()
         return means if self.bonus is None else means + self.bonus
 
+    def initial_value(self) -> float:
+        """sum_m w_m R^hid_init(m): what every policy earns at the start."""
+        return 0.0 if self.initial_bonus is None else float(self.weights @ self.initial_bonus)
+
     def packed(self) -> Floats:
         """P_m(s', r | s, a) context-last, shape (S, A, S, Z, M): the layout of compiled kernels."""
         return self._packed

@@ -37,6 +37,7 @@ __all__ = [
     "Policy",
     "Sized",
     "UniformPolicy",
+    "action_table",
 ]
 
 
@@ -107,11 +108,13 @@ class Policy:
 class UniformPolicy(Fielded, Policy):
     """Every action with equal probability, always."""
 
+    def action_probabilities(self, world: Sized) -> Floats:
+        """pi(a | s), shape (1, S, A)."""
+        return np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
+
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        return _stochastic_acting(
-            np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
-        )
+        return _stochastic_acting(self.action_probabilities(world))
 
     def to_fields(self) -> dict[str, Any]:
         """There are none."""
@@ -336,6 +339,13 @@ class AlphaVectorPolicy(Fielded, Policy):
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
         return f"AlphaVectorPolicy({self.actions.size} vectors, {when}, {self.model!r})"
+
+
+def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
+    """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
+    if isinstance(policy, UniformPolicy | MarkovPolicy):
+        return policy.action_probabilities(world)
+    return None
 
 
 def _stochastic_acting(probabilities: Floats) -> Acting:

@@ -88,7 +88,7 @@ class BatchSession:
 
         `actions` are those taken in between, where they were not the ones `act` gave.
         """
-        from latentmdp._kernels.acting import observe_first, observe_next
+        from latentmdp._kernels.rollout import observe_first, observe_next
 
         seen = self._checked("states", states)
         if self._states is None:
@@ -119,7 +119,7 @@ class BatchSession:
 
     def act(self) -> Indices:
         """The action for every individual in its current state."""
-        from latentmdp._kernels.acting import decide
+        from latentmdp._kernels.rollout import decide
 
         if self._states is None:
             raise SessionError("observe() the first states before acting")
@@ -137,7 +137,7 @@ class BatchSession:
 
     def _decide(self, actions: Indices) -> None:
         """Ask a callable for every individual; a stochastic one draws from its own stream."""
-        from latentmdp._kernels.acting import decision_uniform
+        from latentmdp._kernels.rollout import decision_uniform
 
         assert callable(self.policy)
         for i, history in enumerate(self._histories):

@@ -24,9 +24,7 @@ def alias_draw(uniform, threshold, alias, row):
 def _fill_alias_tables(probabilities, threshold, alias):
     """Vose's construction for every row of a 2-d array of unnormalised distributions."""
     rows, n = probabilities.shape
-    mass = np.empty(n)
-    small = np.empty(n, np.int64)
-    large = np.empty(n, np.int64)
+    mass, small, large = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(rows):
         total, likeliest = 0.0, 0
         for j in range(n):

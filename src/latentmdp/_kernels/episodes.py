@@ -28,18 +28,12 @@ def _hash(states, actions, rewards, begin, end, i, label):
 
 @njit(cache=True, nogil=True)
 def _equal(states, actions, rewards, offsets, i, j):
-    length = offsets[i + 1] - offsets[i]
-    if length != offsets[j + 1] - offsets[j]:
-        return False
-    a, b = offsets[i], offsets[j]
-    if states[a + i] != states[b + j]:
+    length, a, b = offsets[i + 1] - offsets[i], offsets[i], offsets[j]
+    if length != offsets[j + 1] - b or states[a + i] != states[b + j]:
         return False
     for k in range(length):
-        if (
-            actions[a + k] != actions[b + k]
-            or rewards[a + k] != rewards[b + k]
-            or states[a + i + k + 1] != states[b + j + k + 1]
-        ):
+        same = actions[a + k] == actions[b + k] and rewards[a + k] == rewards[b + k]
+        if not same or states[a + i + k + 1] != states[b + j + k + 1]:
             return False
     return True
 
@@ -52,8 +46,7 @@ def group_identical(states, actions, rewards, offsets, labels):
     while capacity < 2 * N:
         capacity *= 2
     slots = np.full(capacity, -1, np.int64)
-    first = np.empty(N, np.int64)
-    group = np.empty(N, np.int64)
+    first, group = np.empty(N, np.int64), np.empty(N, np.int64)
     n_groups = 0
     for i in range(N):
         h = _hash(states, actions, rewards, offsets[i], offsets[i + 1], i, labels[i])

@@ -7,13 +7,7 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.belief import AWAKE, reset_belief
-from latentmdp._kernels.empirical import (
-    count,
-    distinct_rows,
-    observe,
-    refresh_row,
-    refresh_start,
-)
+from latentmdp._kernels.empirical import count, distinct_rows, observe, refresh_row, refresh_start
 from latentmdp._kernels.optimism import greedy_action, replan
 from latentmdp._kernels.rollout import begin_episode, draw_outcome, draw_uniforms
 
@@ -36,19 +30,16 @@ def play_lucrl(
     for i in range(returns.shape[0]):
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
-        context = _play_episode(
-            chances,
-            key,
-            episode,
-            estimate,
-            optimistic,
-            belief,
-            first,
-            second,
-            states,
-            actions,
-            rewards,
-        )
+        context, s = begin_episode(chances, key, episode)
+        reset_belief(belief, estimate.prior, estimate.initial, s)
+        draw_uniforms(key, episode, 1, H, first, second)
+        states[0] = s
+        for t in range(H):
+            a = greedy_action(optimistic.values, estimate.sizes[1], t, s, belief)
+            n, z = draw_outcome(chances, second[t], context, s, a)
+            observe(estimate, belief, s, a, n, z)
+            actions[t], rewards[t], states[t + 1] = a, z, n
+            s = n
         for m in range(M):
             weight[m] = belief[AWAKE, m]
             if revealed:
@@ -57,23 +48,6 @@ def play_lucrl(
         returns[i] = discounted_return(rewards, H, estimate.reward_values, optimistic.discount)
         contexts[i] = context
         true_belief[i] = belief[AWAKE, context] if context < M else np.nan
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _play_episode(
-    chances, key, episode, estimate, optimistic, belief, first, second, states, actions, rewards
-):
-    context, s = begin_episode(chances, key, episode)
-    reset_belief(belief, estimate.prior, estimate.initial, s)
-    draw_uniforms(key, episode, 1, first.shape[0], first, second)
-    states[0] = s
-    for t in range(first.shape[0]):
-        a = greedy_action(optimistic.values, estimate.sizes[1], t, s, belief)
-        n, z = draw_outcome(chances, second[t], context, s, a)
-        observe(estimate, belief, s, a, n, z)
-        actions[t], rewards[t], states[t + 1] = a, z, n
-        s = n
-    return context
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -1,8 +1,7 @@
 """Memoryless policies over the occupancy y_t(s, m) = w_m discount^t P_m^pi(s_t = s).
 
 Tables are context-last: transitions (S, A, S', M), rewards (S, A, M); a policy is an array (L, S)
-with L = H, or L = 1 for a stationary one. The value of a policy is sum_t sum_{s,m} y_t(s, m)
-R_m(s, pi_t(s)).
+with L = H, or L = 1 for a stationary one.
 """
 
 import numpy as np
@@ -47,11 +46,7 @@ def policy_value(transitions, rewards, discount, start, horizon, policy):
 
 @njit(cache=True, nogil=True)
 def ascend(transitions, rewards, discount, start, policy, tolerance):
-    """Coordinate ascent from a policy (H, S), in place; returns its value and the sweeps made.
-
-    A sweep goes back in time and gives every (t, s) the action that is best for its occupancy
-    under the earlier rules and the later rules just chosen, so no sweep can lower the value.
-    """
+    """Coordinate ascent from a policy (H, S), in place; returns its value and the sweeps made."""
     H, S = policy.shape
     M = start.shape[1]
     y = np.empty((H + 1, S, M))
@@ -105,10 +100,7 @@ def _score(transitions, rewards, discount, later, y, s, a, q):
 
 @njit(cache=True, nogil=True)
 def ascend_stationary(transitions, rewards, discount, start, horizon, policy, tolerance):
-    """Coordinate ascent from a policy (1, S), in place: one state at a time, at all times at once.
-
-    Returns its value and the sweeps made.
-    """
+    """Like `ascend` from a policy (1, S): one state at a time, at all times at once."""
     S, A, _ = rewards.shape
     value = policy_value(transitions, rewards, discount, start, horizon, policy)
     sweeps = 0

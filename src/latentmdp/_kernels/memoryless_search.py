@@ -1,15 +1,14 @@
 """Depth-first search over Markov policies, forward in time, in the space of occupancies.
 
-Once the rules of the times before t are chosen, the occupancy y_t(s, m) is known, and what any
-memoryless continuation earns is at most, for each row k of the relaxed values Q^k,
+With the rules before t, the occupancy y_t(s, m) is known, and what any memoryless continuation
+earns is at most, for each row k of the relaxed values Q^k,
 
     tail^k_{t+1} + sum_s max_a [
         sum_m y_t(s, m) R_m(s, a)
         + discount sum_s' max_a' sum_m y_t(s, m) T_m(s' | s, a) Q^k_{t+1,m}(s', a') ].
 
 The sum over states lets the rules of one time be enumerated state by state by the loss of each
-action against the best one, so a node costs a few additions. A pass over the tree drops what is
-bounded by `target`; it holds one path in memory and can be left and resumed at any node.
+action against the best one, so a node costs a few additions.
 """
 
 from typing import NamedTuple
@@ -56,11 +55,7 @@ class MarkovPath(NamedTuple):
 
 
 def new_path(
-    start: NDArray[np.float64],
-    horizon: int,
-    n_actions: int,
-    best: float,
-    policy: NDArray[np.int32],
+    start: NDArray[np.float64], horizon: int, n_actions: int, best: float, policy: NDArray[np.int32]
 ) -> MarkovPath:
     """An empty path for a search from occupancy `start` (S, M) with an incumbent."""
     H, A, (S, M) = horizon, n_actions, start.shape
@@ -99,6 +94,7 @@ def begin(relaxed, path):
 def search(relaxed, path, target, tolerance, budget):
     """Go on for at most `budget` nodes; return how many were made and whether it is finished."""
     H, S = path.rules.shape
+    transitions, rewards, discount = relaxed.transitions, relaxed.rewards, relaxed.discount
     t, k = path.cursor
     for node in range(budget):
         floor = max(target, path.best[0] + tolerance)
@@ -108,7 +104,7 @@ def search(relaxed, path, target, tolerance, budget):
             bound = path.bound[t] - path.spent[t, k] - path.losses[t, k, j]
         if bound <= floor:
             path.dropped[0] = max(path.dropped[0], bound)
-            t, k = _back(t, k, S)
+            t, k = (t, k - 1) if k > 0 else (t - 1, S - 1)
         else:
             path.choice[t, k] = j + 1
             path.spent[t, k + 1] = path.spent[t, k] + path.losses[t, k, j]
@@ -119,37 +115,19 @@ def search(relaxed, path, target, tolerance, budget):
             else:
                 t, k = t + 1, 0
                 if t < H:
-                    gain = push(
-                        relaxed.transitions,
-                        relaxed.rewards,
-                        relaxed.discount,
-                        path.rules[t - 1],
-                        path.y[t - 1],
-                        path.y[t],
-                    )
+                    rule, y = path.rules[t - 1], path.y[t - 1]
+                    gain = push(transitions, rewards, discount, rule, y, path.y[t])
                     path.earned[t] = path.earned[t - 1] + gain
                     _enter(relaxed, path, t, floor)
-                else:
-                    _accept(path)
+                else:  # a complete policy: at the last time its bound is its value
+                    path.best[0] = path.bound[H - 1]
+                    copy(path.rules, path.policy)
                     t, k = t - 2, S - 1
         if t < 0:
             path.cursor[0] = -1
             return node + 1, True
     path.cursor[0], path.cursor[1] = t, k
     return budget, False
-
-
-@njit(cache=True, nogil=True)
-def _back(t, k, S):
-    return (t, k - 1) if k > 0 else (t - 1, S - 1)
-
-
-@njit(cache=True, nogil=True)
-def _accept(path):
-    """Take a complete policy as the incumbent: at the last time its bound is its value."""
-    last = path.bound.shape[0] - 1
-    path.best[0] = path.bound[last]
-    copy(path.rules, path.policy)
 
 
 @njit(cache=True, nogil=True)

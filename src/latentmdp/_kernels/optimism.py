@@ -68,11 +68,8 @@ def _largest_value(estimate, optimistic, m):
             seen = True
             for a in range(A):
                 largest = max(largest, optimistic.values[m, 0, a * width + s])
-    return (
-        min(largest, optimistic.reach + optimistic.lowest)
-        if seen
-        else optimistic.reach + optimistic.lowest
-    )
+    highest = optimistic.reach + optimistic.lowest
+    return min(largest, highest) if seen else highest
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -80,18 +77,12 @@ def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
     if not optimistic.due[0]:
         return False
-    A = estimate.sizes[1]
+    A, discount = estimate.sizes[1], optimistic.discount
+    transitions, rewards, values = estimate.transitions, optimistic.rewards, optimistic.values
     for m in range(optimistic.stale.shape[0]):
         if optimistic.stale[m]:
             _add_bonus(estimate, optimistic, m)
-            context_q_values(
-                estimate.transitions,
-                optimistic.rewards,
-                m,
-                A,
-                optimistic.discount,
-                optimistic.values,
-            )
+            context_q_values(transitions, rewards, m, A, discount, values)
             if optimistic.adaptive:
                 optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
             optimistic.stale[m] = False

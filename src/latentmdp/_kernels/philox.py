@@ -38,12 +38,7 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 def uniform_pair(key, stream, episode, block):
     """The two doubles in [0, 1) of one block."""
     x0, x1, x2, x3 = philox4x32(
-        block,
-        stream,
-        episode & _MASK,
-        episode >> _SHIFT,
-        key & _MASK,
-        key >> _SHIFT,
+        block, stream, episode & _MASK, episode >> _SHIFT, key & _MASK, key >> _SHIFT
     )
     first = ((x0 << _SHIFT) | x1) >> np.uint64(11)
     second = ((x2 << _SHIFT) | x3) >> np.uint64(11)

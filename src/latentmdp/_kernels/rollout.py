@@ -1,4 +1,8 @@
-"""Playing episodes: the world draws, the policy acts on the state and its belief."""
+"""Playing episodes: the world draws, the policy acts on the state and its belief.
+
+A policy plays whole episodes (`rollout`), or decides for many individuals at once, each with a
+belief of its own (`decide`).
+"""
 
 from typing import NamedTuple
 
@@ -15,14 +19,18 @@ __all__ = [
     "Chances",
     "begin_episode",
     "best_action",
+    "decide",
+    "decision_uniform",
     "draw_outcome",
     "draw_uniforms",
+    "observe_first",
+    "observe_next",
     "rollout",
     "world_step",
 ]
 
 _BUFFER = 64
-_WORLD_STREAM = np.uint64(0)
+_WORLD_STREAM, _DECISION_STREAM = np.uint64(0), np.uint64(1)
 
 
 class Chances(NamedTuple):
@@ -135,3 +143,40 @@ def rollout(chances, acting, key, first_episode, states, actions, rewards, conte
                 update_belief(belief, acting.likelihood, row)
             actions[i, t], rewards[i, t], states[i, t + 1] = a, z, n
             s = n
+
+
+@njit(cache=True, nogil=True)
+def observe_first(acting, beliefs, states):
+    """Begin an episode for every individual: prior conditioned on the first state."""
+    if acting.filters:
+        for i in range(states.shape[0]):
+            reset_belief(beliefs[i], acting.prior, acting.initial, states[i])
+
+
+@njit(cache=True, nogil=True)
+def observe_next(acting, sizes, beliefs, before, actions, states, rewards):
+    """Condition each belief on (s', z); an impossible observation leaves it as it was."""
+    if acting.filters:
+        for i in range(states.shape[0]):
+            row = cell(before[i], actions[i], states[i], rewards[i], sizes)
+            update_belief(beliefs[i], acting.likelihood, row)
+
+
+@njit(cache=True, nogil=True)
+def decision_uniform(key, individual, t):
+    """The uniform number by which a stochastic policy decides for an individual at time t."""
+    return uniform_pair(key, _DECISION_STREAM, np.uint64(individual), np.uint64(t))[0]
+
+
+@njit(cache=True, nogil=True)
+def decide(acting, n_states, t, key, beliefs, states, actions):
+    """The action of every individual at time t."""
+    layer = t if acting.n_layers > 1 else 0
+    for i in range(states.shape[0]):
+        group = layer * n_states + states[i]
+        if acting.stochastic:
+            uniform = decision_uniform(key, i, t)
+            actions[i] = alias_draw(uniform, acting.action_threshold, acting.action_alias, group)
+        else:
+            begin, end = acting.offsets[group], acting.offsets[group + 1]
+            actions[i] = best_action(acting.vectors, acting.labels, begin, end, beliefs[i])

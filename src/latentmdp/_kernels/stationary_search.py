@@ -194,7 +194,6 @@ def _fill_gains(priced, k, V, fixed, gains):
                         gains[s, a] += mass * gain
                         if gain > most:
                             chosen, most = a, gain
+                    gone = priced.discount * mass
                     for n in range(S):
-                        y[t + 1, n, m] += (
-                            priced.discount * mass * priced.transitions[s, chosen, n, m]
-                        )
+                        y[t + 1, n, m] += gone * priced.transitions[s, chosen, n, m]

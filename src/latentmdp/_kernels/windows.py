@@ -9,13 +9,7 @@ logged step.
 import numpy as np
 from numba import njit
 
-__all__ = [
-    "count_starts",
-    "count_summaries",
-    "count_windows",
-    "number_steps",
-    "number_windows",
-]
+__all__ = ["count_summaries", "count_windows", "number_steps", "number_windows"]
 
 
 @njit(cache=True, nogil=True)
@@ -64,7 +58,7 @@ def _n_offsets(length, lengths, first_only):
 def count_windows(
     states, offsets, counts, steps, weights, base, lengths, first_only, histories, joint, through
 ):
-    """Add the windows to dense tables: (H,), (H, T) and (H base, T)."""
+    """Add the windows to dense tables: (H,), (H, T) and (H base, T); with p = 0, H is S."""
     p, q = lengths
     for i in range(offsets.shape[0] - 1):
         count = counts[i]
@@ -121,23 +115,4 @@ def count_summaries(
                 histories[h] += value
                 joint[h, near] += value * near_weight
                 through[h * base + steps[k], far] += value * far_weight
-    return total
-
-
-@njit(cache=True, nogil=True)
-def count_starts(states, offsets, counts, steps, weights, base, q, firsts, starts, start_through):
-    """Add first states (S,), the tests after them (S, T), and those a step later (S base, T).
-
-    Episodes too short for a step and a test do not count; returns the number of the others.
-    """
-    total = 0
-    for i in range(offsets.shape[0] - 1):
-        k = offsets[i]
-        if offsets[i + 1] - k > q:
-            s = states[k + i]
-            near, near_weight, far, far_weight = _tests(steps, weights, k, q, base)
-            firsts[s] += counts[i]
-            starts[s, near] += counts[i] * near_weight
-            start_through[s * base + steps[k], far] += counts[i] * far_weight
-            total += counts[i]
     return total

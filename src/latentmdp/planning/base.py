@@ -18,11 +18,8 @@ from latentmdp.policies import Policy
 __all__ = ["CrossedBoundsError", "Plan", "Planner", "enclosing"]
 
 ROUNDING = 1e-9
-"""Bounds may cross by this share of the largest value that enters them and still count as equal.
-
-Rounding in a sum over H steps stays below H 2^-53 of it, 1e-11 at a horizon of 100,000; the
-smallest gap worth asking for is far larger.
-"""
+"""Bounds may cross by this share of the largest value that enters them and still count as equal:
+rounding in a sum over H steps stays below H 2^-53 of it, 1e-11 at a horizon of 100,000."""
 
 
 class CrossedBoundsError(LatentMDPError):
@@ -32,15 +29,8 @@ class CrossedBoundsError(LatentMDPError):
 def enclosing(lower: float, upper: float, size: float) -> float:
     """`upper`, or `lower` where rounding alone has made the bounds cross.
 
-    Parameters
-    ----------
-    size
-        The largest absolute value that enters the bounds.
-
-    Raises
-    ------
-    CrossedBoundsError
-        They cross by more than `ROUNDING` times `size`.
+    `CrossedBoundsError` if they cross by more than `ROUNDING` times `size`, the largest absolute
+    value that enters them.
     """
     if lower - upper > ROUNDING * size:
         raise CrossedBoundsError(
@@ -117,17 +107,11 @@ class Plan(Result):
 
     def to_fields(self) -> dict[str, Any]:
         """Named parts to save: the policy, plain values, and the history as an array (n, 3)."""
-        return {
-            "policy": self.policy,
-            "lower": self.lower,
-            "upper": self.upper,
-            "converged": self.converged,
-            "n_iter": self.n_iter,
-            "seconds": self.seconds,
+        changed = {
             "history": np.array(self.history, dtype=np.float64).reshape(-1, 3),
             "guarantee": None if self.guarantee is None else list(self.guarantee),
-            "message": self.message,
         }
+        return {**vars(self), **changed}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:

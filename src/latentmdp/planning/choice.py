@@ -24,8 +24,7 @@ _POINTS = PBVI(beliefs=100)
 
 _FALLS_SHORT = 0.1
 """A share of its bound that Q-MDP's policy may miss: 2 to 5% are missed where acting informs (the
-instances separated, random, treatment), 88% where it waits (wait-hub). A smaller share would call
-in PBVI where it gains little."""
+instances separated, random, treatment), where PBVI gains little, 88% where it waits (wait-hub)."""
 
 _EPISODES = 4_000
 """Simulated to value Q-MDP's policy: a standard error of 1.6% of the returns' spread."""
@@ -36,11 +35,10 @@ the learning that ends with them."""
 
 
 def acting_smoothing(n_states: int, n_rewards: int) -> float:
-    """Alpha of the filter that acts by a fitted model, which is wrong somewhere.
+    """Alpha of the filter that acts by a fitted model, min(1e-3, 0.1 / (S Z)).
 
-    It is min(1e-3, 0.1 / (S Z)): what the model thinks impossible may happen, and then the filter
-    must survive it. At most a tenth of the probability is given to surprises, however many
-    observations S Z there are.
+    What the model thinks impossible may happen, and then the filter must survive it. At most a
+    tenth of the probability is given to surprises, however many observations S Z there are.
     """
     return min(1e-3, 0.1 / (n_states * n_rewards))
 
@@ -48,7 +46,7 @@ def acting_smoothing(n_states: int, n_rewards: int) -> float:
 def acting_policy(fitted: LatentMDP, optimistic: LatentMDP) -> Policy:
     """Plan optimistically: with Q-MDP, or with PBVI where Q-MDP falls short in the fitted model."""
     if not _falls_short(fitted):
-        return _q_mdp(optimistic).plan(optimistic).policy
+        return _q_mdp_plan(optimistic).policy
     policy = _POINTS.plan(optimistic).policy
     assert isinstance(policy, AlphaVectorPolicy)
     smoothing = acting_smoothing(optimistic.n_states, optimistic.n_rewards)
@@ -60,8 +58,7 @@ def certified_plan(model: LatentMDP) -> Plan:
     plan = HSVI(gap=_GAP, time_limit=_SECONDS).plan(model)
     if plan.converged:
         return plan
-    quick = _q_mdp(model).plan(model)
-    earned = _simulated(model, quick)
+    quick, earned = _quick(model)
     if plan.lower is not None and plan.lower >= earned.mean - 2.0 * earned.stderr:
         return plan
     return dataclasses.replace(
@@ -69,20 +66,21 @@ def certified_plan(model: LatentMDP) -> Plan:
     )
 
 
-def _q_mdp(model: LatentMDP) -> QMDP:
-    return QMDP(smoothing=acting_smoothing(model.n_states, model.n_rewards))
+def _q_mdp_plan(model: LatentMDP) -> Plan:
+    return QMDP(acting_smoothing(model.n_states, model.n_rewards)).plan(model)
+
+
+def _quick(model: LatentMDP) -> tuple[Plan, Value]:
+    """Q-MDP's plan and what its policy earns."""
+    plan = _q_mdp_plan(model)
+    return plan, evaluate(model, plan.policy, _EPISODES, rng=0)
 
 
 def _falls_short(fitted: LatentMDP) -> bool:
     """Whether Q-MDP's policy earns much less than its bound, and PBVI's is worth more."""
-    informed = _q_mdp(fitted).plan(fitted)
+    informed, earned = _quick(fitted)
     assert informed.upper is not None
-    earned = _simulated(fitted, informed)
     if informed.upper - earned.mean <= _FALLS_SHORT * abs(informed.upper):
         return False
     found = _POINTS.plan(fitted).lower
     return found is not None and found > earned.mean + 2.0 * earned.stderr
-
-
-def _simulated(model: LatentMDP, plan: Plan) -> Value:
-    return evaluate(model, plan.policy, _EPISODES, rng=0)

@@ -9,8 +9,9 @@ of it and each context, so
     V = sum_m w_m R^hid_init(m) + sum_t discount^{t-1} sum_h sum_m w_m P_m^pi(h) R_m(s_t, pi(h)).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,28 +19,21 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import filter_tables
+from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.policies import (
-    AlphaVectorPolicy,
-    History,
-    HistoryPolicy,
-    MarkovPolicy,
-    Policy,
-    UniformPolicy,
-)
+from latentmdp.policies import AlphaVectorPolicy, History, HistoryPolicy, Policy, action_table
 from latentmdp.simulation import simulate
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "Controller",
+    "HistoryTree",
     "TooManyHistoriesError",
     "Value",
     "action_table",
     "as_controller",
     "evaluate",
-    "hidden_returns",
-    "markov_values",
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
@@ -99,8 +93,7 @@ def evaluate(
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
-        first = markov_values(model, table)[0]
-        expected = (model.initial * first).sum(axis=1)
+        expected = (model.initial * _markov_values(model, table)[0]).sum(axis=1)
         if model.initial_bonus is not None:
             expected = expected + model.initial_bonus
         return Value(float(model.weights @ expected), 0.0, exact=True)
@@ -109,7 +102,7 @@ def evaluate(
     return _monte_carlo(model, policy, episodes, rng, threads)
 
 
-def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
+def _markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     """V_{t,m}(s) of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (H + 1, M, S)."""
     H, M, S = model.horizon, model.n_contexts, model.n_states
     rewards = model.planning_rewards()
@@ -121,10 +114,9 @@ def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     return values
 
 
-def hidden_returns(model: LatentMDP, logs: Trajectories) -> Floats:
-    """Discounted return of each episode with its hidden rewards; needs the true contexts."""
-    if logs.contexts is None:
-        raise ValueError("logs must know their contexts")
+def _hidden_returns(model: LatentMDP, logs: Trajectories) -> Floats:
+    """Discounted return of each simulated episode with its hidden rewards."""
+    assert logs.contexts is not None
     total = logs.returns(model.discount)
     if model.bonus is not None:
         states, actions, _ = logs.as_arrays()
@@ -144,158 +136,114 @@ def _monte_carlo(
     seed = np.random.SeedSequence(philox_key(rng))
     block = max(_BLOCK, _BLOCK * 64 // model.horizon)
     parts = []
-    for start in range(0, episodes, block):
-        count = min(block, episodes - start)
-        logs = simulate(model, policy, count, seed, first_episode=start, threads=threads)
-        parts.append(hidden_returns(model, logs))
+    for start, stop in blocks(episodes, block):
+        logs = simulate(model, policy, stop - start, seed, first_episode=start, threads=threads)
+        parts.append(_hidden_returns(model, logs))
     returns = np.concatenate(parts)
     return Value(float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(episodes)), exact=False)
-
-
-def action_table(policy: Any, model: LatentMDP) -> Floats | None:
-    """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
-    if isinstance(policy, UniformPolicy):
-        return np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
-    return policy.action_probabilities(model) if isinstance(policy, MarkovPolicy) else None
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):
     """Enumeration would visit more histories than allowed."""
 
 
-class Controller(Protocol):
+class Controller(NamedTuple):
     """A policy with an explicit memory in place of the history."""
 
-    def start(self, state: int) -> Any:
-        """Memory at the first state."""
-        ...
-
-    def act(self, t: int, state: int, memory: Any) -> Floats:
-        """Probabilities of the actions, shape (A,)."""
-        ...
-
-    def observe(self, memory: Any, s: int, a: int, next_state: int, z: int) -> Any:
-        """Memory after a step."""
-        ...
+    start: Callable[[int], Any]  # memory at the first state
+    act: Callable[[int, int, Any], Floats]  # (t, s, memory): probabilities (A,) of the actions
+    observe: Callable[[Any, int, int, int, int], Any]  # (memory, s, a, s', z): memory after a step
 
 
 def as_controller(policy: Any, model: LatentMDP) -> Controller:
     """Any policy, with its memory made explicit; raises if it does not fit the model's sizes."""
     if isinstance(policy, AlphaVectorPolicy):
-        return _AlphaController(policy, model)
+        return _belief_controller(policy, model)
     table = action_table(policy, model)
     if table is not None:
-        return _MarkovController(table)
+        return Controller(
+            start=lambda state: None,
+            act=lambda t, state, memory: table[t if len(table) > 1 else 0, state],
+            observe=lambda memory, *step: None,
+        )
     if isinstance(policy, Policy) or not callable(policy):
         raise TypeError(f"cannot enumerate the histories of a {type(policy).__name__}")
-    return _CallableController(policy, model.n_actions)
+    return Controller(
+        start=lambda state: History((state,), (), ()),
+        act=lambda t, state, history: history.ask(policy, model.n_actions),
+        observe=lambda history, s, a, next_state, z: history.then(a, next_state, z),
+    )
 
 
-class _EnumeratedHistory(NamedTuple):
-    """The end of a history, as enumeration carries it."""
+def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controller:
+    """An alpha-vector policy; its memory is the belief of its own filter."""
+    policy.acting(model)  # raises if the sizes do not fit
+    table, prior, initial = filter_tables(policy.model, policy.smoothing)
+    likelihood, certain = table.reshape(policy.model.packed().shape), np.eye(model.n_actions)
 
-    state: int  # its last
-    joint: Floats  # (M,): w_m P_m^pi(history)
-    memory: Any  # of the controller
+    def conditioned(belief: Floats, likelihood: Floats) -> Floats:
+        """The belief after an observation; unchanged by one impossible in every context."""
+        product = belief * likelihood
+        total = product.sum()
+        return product / total if total > 0.0 else belief
+
+    return Controller(
+        start=lambda state: conditioned(prior, initial[state]),
+        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
+        observe=lambda belief, *step: conditioned(belief, likelihood[step]),
+    )
+
+
+class HistoryTree:
+    """The histories of one length that a policy can meet; `grow` makes them a step longer.
+
+    `histories` lists (last state, w_m P_m^pi(history) of shape (M,), memory of the controller).
+    Beyond `most` of them `TooManyHistoriesError` is raised, with `advice`.
+    """
+
+    def __init__(
+        self, model: LatentMDP, policy: Any, weights: Floats, most: int, advice: str
+    ) -> None:
+        self._model, self._controller = model, as_controller(policy, model)
+        self._most, self._advice, self._length = most, advice, 0
+        joint = weights * model.initial.T
+        states = np.flatnonzero((joint > 0.0).any(axis=1)).tolist()
+        self.histories = [(s, joint[s], self._controller.start(s)) for s in states]
+
+    def decide(self) -> list[tuple[int, Floats, Floats]]:
+        """(state, joint, probabilities (A,) of the next action) of each history."""
+        act, t = self._controller.act, self._length
+        self._decided = [(s, joint, act(t, s, memory)) for s, joint, memory in self.histories]
+        return self._decided
+
+    def grow(self) -> None:
+        """Replace every history by those that can follow what was decided."""
+        self._length += 1
+        packed, observe = self._model.packed(), self._controller.observe
+        longer = []
+        for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
+            for a in np.flatnonzero(probabilities).tolist():
+                joints = packed[s, a] * (joint * probabilities[a])
+                for n, z in np.argwhere((joints > 0.0).any(axis=-1)).tolist():
+                    longer.append((n, joints[n, z], observe(memory, s, a, n, z)))
+            if len(longer) > self._most:
+                raise TooManyHistoriesError(
+                    f"more than {self._most} histories at time {self._length} of "
+                    f"{self._model.horizon}: {self._advice}"
+                )
+        self.histories = longer
 
 
 def _enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float:
-    """Exact value; raises `TooManyHistoriesError` beyond `max_histories` at one time step."""
-    controller = as_controller(policy, model)
+    advice = "enumeration is for small problems, use method='monte-carlo'"
+    tree = HistoryTree(model, policy, model.weights, max_histories, advice)
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
-    histories = [
-        _EnumeratedHistory(s, model.weights * model.initial[:, s], controller.start(s))
-        for s in range(model.n_states)
-        if (model.weights * model.initial[:, s] > 0.0).any()
-    ]
-    value = 0.0 if model.initial_bonus is None else float(model.weights @ model.initial_bonus)
+    value = model.initial_value()
     for t in range(model.horizon):
+        if t > 0:
+            tree.grow()
         scale = model.discount**t
-        children: list[_EnumeratedHistory] = []
-        for history in histories:
-            probabilities = controller.act(t, history.state, history.memory)
+        for s, joint, probabilities in tree.decide():
             for a in np.flatnonzero(probabilities):
-                joint = history.joint * probabilities[a]
-                value += scale * float(joint @ rewards[history.state, a])
-                if t + 1 < model.horizon:
-                    children += _successors(model, controller, history, int(a), joint)
-            if len(children) > max_histories:
-                raise TooManyHistoriesError(
-                    f"more than {max_histories} histories at time {t + 1} of {model.horizon}: "
-                    "enumeration is for small problems, use method='monte-carlo'"
-                )
-        histories = children
+                value += scale * float((joint * probabilities[a]) @ rewards[s, a])
     return value
-
-
-def _successors(
-    model: LatentMDP, controller: Controller, history: _EnumeratedHistory, a: int, joint: Floats
-) -> list[_EnumeratedHistory]:
-    """What can be observed after an action; `joint` is that of the history and the action."""
-    s, _, memory = history
-    joints = model.packed()[s, a] * joint
-    return [
-        _EnumeratedHistory(int(n), joints[n, z], controller.observe(memory, s, a, int(n), int(z)))
-        for n, z in np.argwhere((joints > 0.0).any(axis=-1))
-    ]
-
-
-class _AlphaController:
-    """An alpha-vector policy; its memory is the belief of its own filter."""
-
-    def __init__(self, policy: AlphaVectorPolicy, model: LatentMDP) -> None:
-        policy.acting(model)  # raises if the sizes do not fit
-        self.policy, self.n_actions = policy, model.n_actions
-        table, self.prior, self.initial = filter_tables(policy.model, policy.smoothing)
-        self.likelihood = table.reshape(policy.model.packed().shape)
-
-    def start(self, state: int) -> Floats:
-        return _conditioned(self.prior, self.initial[state])
-
-    def act(self, t: int, state: int, memory: Floats) -> Floats:
-        chosen = np.zeros(self.n_actions)
-        chosen[self.policy.action(t, state, memory)] = 1.0
-        return chosen
-
-    def observe(self, memory: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
-        return _conditioned(memory, self.likelihood[s, a, next_state, z])
-
-
-class _MarkovController:
-    """A Markov policy pi_t(a | s) of shape (H or 1, S, A); it remembers nothing."""
-
-    def __init__(self, table: Floats) -> None:
-        self.table = table
-
-    def start(self, state: int) -> None:
-        return None
-
-    def act(self, t: int, state: int, memory: None) -> Floats:
-        return self.table[t if len(self.table) > 1 else 0, state]
-
-    def observe(self, memory: None, s: int, a: int, next_state: int, z: int) -> None:
-        return None
-
-
-class _CallableController:
-    """A callable; its memory is the history itself."""
-
-    def __init__(self, policy: HistoryPolicy, n_actions: int) -> None:
-        self.policy, self.n_actions = policy, n_actions
-
-    def start(self, state: int) -> History:
-        return History((state,), (), ())
-
-    def act(self, t: int, state: int, memory: History) -> Floats:
-        return memory.ask(self.policy, self.n_actions)
-
-    def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
-        states, actions, rewards = memory
-        return History((*states, next_state), (*actions, a), (*rewards, z))
-
-
-def _conditioned(belief: Floats, likelihood: Floats) -> Floats:
-    """The belief after an observation; unchanged by one that is impossible in every context."""
-    product = belief * likelihood
-    total = product.sum()
-    return product / total if total > 0.0 else belief

@@ -23,6 +23,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
@@ -32,12 +33,10 @@ from latentmdp.policies import AlphaVectorPolicy
 __all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 
 _DIGITS = 12
-"""Beliefs that agree to so many digits are one: coarse enough for rounding along different orders
-of the same observations, fine enough to change no value by more than 1e-11 of its range."""
+"""Coarse enough for rounding along different orders of the same observations to merge."""
 
 _CHUNK_ENTRIES = 1 << 22
-"""Numbers (32 MiB) in one array of successors: large enough for NumPy to be busy, small enough to
-stay far below what the layers themselves take."""
+"""Numbers (32 MiB) in one array of successors: NumPy is busy, and the layers take far more."""
 
 
 class TooManyBeliefsError(LatentMDPError, ValueError):
@@ -77,9 +76,7 @@ class Exact:
         least = least_values(model)
         vectors, actions = _induce(model, layers, least)
         first = np.einsum("nm,nm->n", layers[0].beliefs, vectors[0])
-        value = float(chances @ first)
-        if model.initial_bonus is not None:
-            value += float(model.weights @ model.initial_bonus)
+        value = float(chances @ first) + model.initial_value()
         n_beliefs = sum(layer.states.size for layer in layers)
         seconds = time.perf_counter() - began
         return Plan(
@@ -141,14 +138,14 @@ def _expand(model: LatentMDP, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     for _ in range(model.horizon - 1):
         arrivals = _step(model, states, beliefs, max_beliefs - total)
         if arrivals is None:
+            most = belief_count(model)
+            shown = f"{most:,}" if most < 10**12 else f"{most:.1e}"
             raise TooManyBeliefsError(
                 f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs, perhaps up "
-                f"to {_shown(belief_count(model))}: raise max_beliefs, or use a planner with "
-                "bounds such as HSVI"
+                f"to {shown}: raise max_beliefs, or use a planner with bounds such as HSVI"
             )
-        children, arrived, posterior = arrivals
-        layers.append(_Layer(states, beliefs, children))
-        states, beliefs = arrived, posterior
+        layers.append(_Layer(states, beliefs, arrivals[0]))
+        _, states, beliefs = arrivals
         total += states.size
     layers.append(_Layer(states, beliefs, np.empty((states.size, 0, 0, 0), np.int32)))
     return layers, chances[chances > 0.0]
@@ -161,18 +158,16 @@ def _step(
     table = model.packed()
     S, A, _, Z, _ = table.shape
     children = np.full((states.size, A, S, Z), -1, np.int32)
-    size = max(1, _CHUNK_ENTRIES // table[0].size)
     found_states, found_beliefs, places = [], [], []
     offset = 0
-    for begin in range(0, max(states.size, 1), size):
-        chunk = slice(begin, begin + size)
+    for chunk in _chunks(states.size, table):
         joint = beliefs[chunk, None, None, None, :] * table[states[chunk]]
         place = np.nonzero(joint.sum(axis=-1) > 0.0)
         rows = joint[place]
         first, inverse = _merge(place[2], rows / rows.sum(axis=1, keepdims=True))
         found_states.append(place[2][first])
         found_beliefs.append(rows[first] / rows[first].sum(axis=1, keepdims=True))
-        places.append(((place[0] + begin, *place[1:]), inverse + offset))
+        places.append(((place[0] + chunk.start, *place[1:]), inverse + offset))
         offset += first.size
         if offset > 2 * room:
             first, _ = _merge(np.concatenate(found_states), np.concatenate(found_beliefs))
@@ -183,6 +178,11 @@ def _step(
     for place, index in places:
         children[place] = inverse[index]
     return (children, arrived[first], posterior[first]) if first.size <= room else None
+
+
+def _chunks(n: int, table: Floats) -> list[slice]:
+    """Slices of n beliefs whose successors fit into `_CHUNK_ENTRIES`; an empty one if n is 0."""
+    return [slice(*ends) for ends in blocks(max(n, 1), max(1, _CHUNK_ENTRIES // table[0].size))]
 
 
 def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
@@ -197,33 +197,27 @@ def _induce(
     model: LatentMDP, layers: list[_Layer], least: Floats
 ) -> tuple[list[Floats], list[Integers]]:
     """Alpha vectors and actions of every layer, from the last to the first."""
-    rewards = np.moveaxis(model.planning_rewards(), 0, -1)
     worst = np.zeros((model.n_states, model.n_contexts))  # nothing is earned after the last step
-    vectors: list[Floats] = []
-    actions: list[Integers] = []
     later = np.zeros((0, model.n_contexts))
+    found = []
     for t in range(model.horizon - 1, -1, -1):
-        later, chosen = _back_up(model, layers[t], rewards, later, worst)
+        later, actions = _back_up(model, layers[t], later, worst)
         worst = least[t]
-        vectors.insert(0, later)
-        actions.insert(0, chosen)
-    return vectors, actions
+        found.append((later, actions))
+    vectors, labels = zip(*found[::-1])
+    return list(vectors), list(labels)
 
 
 def _back_up(
-    model: LatentMDP, layer: _Layer, rewards: Floats, later: Floats, least: Floats
+    model: LatentMDP, layer: _Layer, later: Floats, least: Floats
 ) -> tuple[Floats, Integers]:
     """The best action and its alpha vector at every belief of a layer."""
-    table = model.packed()
-    S, M = table.shape[0], table.shape[-1]
-    n = layer.states.size
-    vectors, actions = np.empty((n, M)), np.empty(n, np.int64)
-    size = max(1, _CHUNK_ENTRIES // table[0].size)
+    table, rewards = model.packed(), np.moveaxis(model.planning_rewards(), 0, -1)
+    vectors, actions = np.empty_like(layer.beliefs), np.empty_like(layer.states)
     # Row -1 - s' of what follows stands for an observation that leads to s' and cannot occur.
     rows = np.concatenate([later, least[::-1]])
-    impossible = (-1 - np.arange(S))[:, None]
-    for begin in range(0, n, size):
-        chunk = slice(begin, begin + size)
+    impossible = (-1 - np.arange(model.n_states))[:, None]
+    for chunk in _chunks(layer.states.size, table):
         q = rewards[layer.states[chunk]]
         if layer.children.shape[1]:
             children = layer.children[chunk]
@@ -257,7 +251,3 @@ def _policy(
         counts.append(np.bincount(distinct[:, 0].astype(np.int64), minlength=S))
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return AlphaVectorPolicy(np.concatenate(rows), np.concatenate(labels), offsets, model)
-
-
-def _shown(count: int) -> str:
-    return f"{count:,}" if count < 10**12 else f"{count:.1e}"

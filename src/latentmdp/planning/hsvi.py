@@ -27,11 +27,11 @@ import numpy as np
 
 from latentmdp._util.arrays import Integers
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.base import Plan, enclosing
+from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.point_based.bounds import BeliefPoints
+    from latentmdp.planning.point_based.bounds import Bounds
 
 __all__ = ["HSVI"]
 
@@ -41,8 +41,8 @@ __all__ = ["HSVI"]
 # and 1.25 times what it is.
 
 _FIRST_WORK = 1e6
-"""Successors looked at in the first round, all backups together, which sets its number of points:
-more make it longer before the first bounds, fewer spend rounds on warming up."""
+"""Successors looked at in the first round, which sets its number of points: more make it longer
+before the first bounds, fewer spend rounds on warming up."""
 
 _FEWEST_POINTS, _MOST_FIRST_POINTS = 16.0, 256.0
 """Points a time step that the first round has at least and at most, whatever they cost: with fewer
@@ -53,31 +53,25 @@ _GROWTH = 1.5
 one repeats sweeps over nearly the same points, a large one places many by old bounds."""
 
 _LEAST_SPARE, _MOST_SPARE = 1.0, 4.0
-"""Points for the lower bound alone, for each one visited: they cost an alpha backup and no upper
-one. More raise the lower bound, fewer leave time for the upper; the search starts with the most and
-moves towards the bound that moves faster."""
+"""Points for the lower bound alone, for each one visited: more raise that bound, fewer leave time
+for the upper. The search starts with the most and moves towards the bound that moves faster."""
 
 _FIRST_RESOLUTION = 100.0
-"""Beliefs that round to the same multiples of 1 / 100 are one point at first: a coarse resolution
-saves points that hardly differ, a fine one follows the value function closer. It grows with the
-square root of the number of points."""
+"""Beliefs that round to the same multiples of 1 / 100 are one point at first; it grows with the
+square root of their number. Coarse saves points, fine follows the values closer."""
 
 _REFINEMENT, _FINEST_RESOLUTION = 10.0, 1e15
-"""When a round finds no new point and moves no bound, beliefs are told apart ten times as finely,
-and twice as many cells of plans are searched; beyond 1e15, a float's precision, nothing is left to
-find."""
+"""When a round finds and moves nothing, beliefs are told apart ten times as finely, and twice as
+many cells of plans are searched, up to a float's precision."""
 
 _ALLOTMENT = 0.7
 """A time step gets points in proportion to this power of its total excess: 1 would starve the late
 steps, from which the bounds of the early ones are backed up, 0 would ignore where the gap is."""
 
-_FACE_WORK, _FACE_WORK_PER_SECOND = 1e8, 2e7
+_FACE_WORK, _FACE_WORK_PER_SECOND, _FACE_MEMORY_SHARE = 1e8, 2e7, 0.25
 """Interpolations for the edges of the simplex, and as many for its triangles: in all, and for each
-second left. Some 1e8 take a second, so each takes at most a fifth of the time. Finer faces tighten
-every upper bound, but only once."""
-
-_FACE_MEMORY_SHARE = 0.25
-"""Of the memory limit, for the faces: the rest is for points, which go where they matter."""
+second left, a fifth of the time; and a share of the memory limit. Finer faces tighten every upper
+bound, but only once; the rest is for points, which go where they matter."""
 
 _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 """A successor whose relative gap is at most this, and this share of the gap at the start, is not
@@ -109,8 +103,7 @@ class HSVI:
 
     Notes
     -----
-    An interrupt (Ctrl-C) ends the search like a limit does: the plan has the bounds reached so
-    far, `converged` is False and `message` says why.
+    An interrupt (Ctrl-C) ends the search as a limit does: the plan has the bounds reached so far.
     """
 
     gap: float = 0.01
@@ -126,66 +119,49 @@ class HSVI:
         check_limit("memory_limit", self.memory_limit)
 
     def plan(self, model: LatentMDP) -> Plan:
-        """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower).
-
-        Raises
-        ------
-        CrossedBoundsError
-            The lower bound exceeds the upper one by more than rounding.
-        """
+        """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         search = _HeuristicSearch(model, clock)
-        try:
-            with clock.interruptible():
-                search.begin()
-                while not self._reached(search):
-                    search.explore()
-                    search.sweep()
-            message = "the gap is as small as asked"
-        except LimitReached as limit:
-            message = str(limit)
-        except KeyboardInterrupt:
-            message = "interrupted"
+        bounds = search.bounds
+        with clock.searching(), clock.interruptible():
+            search.begin()
+            while not self._reached(bounds):
+                search.explore()
+                search.sweep()
         return Plan(
-            policy=search.bounds.policy(search.best_steps),
-            lower=search.lower,
-            upper=search.upper,
-            converged=self._reached(search),
+            policy=bounds.policy(bounds.best_steps),
+            lower=bounds.best_lower,
+            upper=bounds.best_upper,
+            converged=self._reached(bounds),
             n_iter=search.n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
-            guarantee=(1.0, max(search.upper - search.lower, 0.0)),
-            message=message,
+            guarantee=(1.0, max(bounds.best_upper - bounds.best_lower, 0.0)),
+            message=clock.stopped or "the gap is as small as asked",
         )
 
-    def _reached(self, search: _HeuristicSearch) -> bool:
-        difference = search.upper - search.lower
-        if self.absolute_gap is not None and difference <= self.absolute_gap:
-            return True
-        return difference <= self.gap * abs(search.lower)
+    def _reached(self, bounds: Bounds) -> bool:
+        difference = bounds.best_upper - bounds.best_lower
+        absolute = 0.0 if self.absolute_gap is None else self.absolute_gap
+        return difference <= max(absolute, self.gap * abs(bounds.best_lower))
 
 
 class _HeuristicSearch:
-    """The state of a run: the bounds, the best of them so far, and how many points to visit next.
-
-    `best_steps` are the `StepBounds` whose policy attains `lower`.
-    """
+    """The state of a run: the bounds, and how many points to visit next."""
 
     def __init__(self, model: LatentMDP, clock: PlanningClock) -> None:
         from latentmdp.planning.point_based.bounds import Bounds
 
         self.bounds = Bounds(model, exact=False, check=clock.check)
         self.clock = clock
-        self.best_steps = self.bounds.steps
-        self.lower, self.upper = self.bounds.lower(), self.bounds.upper()
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds = 0, 0.0
         backup = model.horizon * model.n_states * model.n_rewards * model.n_actions
         self._count = min(max(_FIRST_WORK / backup, _FEWEST_POINTS), _MOST_FIRST_POINTS)
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)
-        clock.record(self.lower, self.upper)
+        clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def begin(self) -> None:
         """Bound the values of all pairs and triples of contexts."""
@@ -204,9 +180,9 @@ class _HeuristicSearch:
             count=int(self._count),
             spare=self._spare,
             resolution=self._resolution,
-            act=_optimistic,
+            act=lambda points, chosen: points.limits[chosen].argmax(axis=1),  # optimistic
             excess=np.multiply,
-            allot=lambda total, first: (total / first) ** _ALLOTMENT,
+            allotment=_ALLOTMENT,
             rng=self._rng,
         )
 
@@ -214,9 +190,9 @@ class _HeuristicSearch:
         """Back up, and note how far the bounds have come and how long it took."""
         self.bounds.sweep(self.visited)
         self.n_iter += 1
-        lower, upper = self.lower, self.upper
+        lower, upper = self.bounds.best_lower, self.bounds.best_upper
         self._keep_better()
-        rise, fall = self.lower - lower, upper - self.upper
+        rise, fall = self.bounds.best_lower - lower, upper - self.bounds.best_upper
         self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
         self._spare = min(max(self._spare, _LEAST_SPARE), _MOST_SPARE)
         if self.bounds.n_points == self._n_points and rise + fall <= 0.0:
@@ -227,15 +203,12 @@ class _HeuristicSearch:
         self._round_seconds = self.clock.seconds - self._began
 
     def _keep_better(self) -> None:
-        """Keep the better of the bounds before and now."""
-        lower, upper = self.bounds.lower(), self.bounds.upper()
-        if lower > self.lower:
-            self.best_steps = self.bounds.steps  # first, so that an interrupt leaves a valid pair
-            self.lower = lower
-        self.upper = enclosing(self.lower, min(upper, self.upper), self.bounds.magnitude)
-        gap = (self.upper - self.lower) / max(abs(self.upper), abs(self.lower), 1e-300)
+        """Keep the better of the bounds before and now, and derive which gaps are close."""
+        self.bounds.keep_better()
+        lower, upper = self.bounds.best_lower, self.bounds.best_upper
+        gap = (upper - lower) / max(abs(upper), abs(lower), 1e-300)
         self.bounds.close = min(_CLOSE, _CLOSE_SHARE * gap)
-        self.clock.record(self.lower, self.upper)
+        self.clock.record(lower, upper)
 
     def _limit_count(self) -> None:
         """Choose the next count so that time and memory suffice; `LimitReached` if they do not."""
@@ -250,8 +223,3 @@ class _HeuristicSearch:
         points = (1.0 + self._spare) * growth * sum(now.size for now in self.visited)
         successors = self._count * model.n_states * model.n_rewards
         self.clock.require_memory(self.bounds.memory(points, successors))
-
-
-def _optimistic(points: BeliefPoints, chosen: Integers) -> Integers:
-    """The action with the best upper bound."""
-    return points.limits[chosen].argmax(axis=1)

@@ -14,7 +14,6 @@ from latentmdp._util.clock import compile_seconds
 __all__ = ["MIB", "LimitReached", "PlanningClock", "check_limit"]
 
 MIB = float(1 << 20)
-"""Bytes in a MiB."""
 
 _USABLE_SHARE = 0.97
 """Of the time limit, for the search: the rest is for the policy, which takes longer the more was
@@ -26,16 +25,10 @@ class LimitReached(Exception):  # noqa: N818, it is no error, and the text says 
 
 
 class PlanningClock:
-    """The clock of one planning run, its limits, and the bounds it has reached.
+    """The clock of one planning run, its limits (seconds, MiB), and the bounds it has reached.
 
-    Compilation, which only the first run on a machine waits for, does not count.
-
-    Parameters
-    ----------
-    time_limit, memory_limit
-        Seconds and MiB; None for no limit.
-    on_progress
-        Called with (seconds, lower, upper) at every record.
+    Compilation, which only the first run on a machine waits for, does not count. `on_progress` is
+    called with (seconds, lower, upper) at every record.
     """
 
     def __init__(
@@ -47,6 +40,7 @@ class PlanningClock:
         self.time_limit, self.memory_limit = time_limit, memory_limit
         self.history: list[tuple[float, float, float]] = []
         self._on_progress = on_progress
+        self.stopped: str | None = None
         self._interrupted = False
         self._start = time.perf_counter() - compile_seconds()
 
@@ -58,9 +52,8 @@ class PlanningClock:
     @property
     def remaining(self) -> float:
         """Seconds until the time limit, less what it takes to put the policy together."""
-        return (
-            math.inf if self.time_limit is None else _USABLE_SHARE * self.time_limit - self.seconds
-        )
+        limit = math.inf if self.time_limit is None else self.time_limit
+        return _USABLE_SHARE * limit - self.seconds
 
     @property
     def memory(self) -> float:
@@ -73,6 +66,16 @@ class PlanningClock:
             raise LimitReached("interrupted")
         if self.remaining <= 0.0:
             self.stop_for_time()
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """Run a search; what ends it early, a limit or an interrupt, is noted as `stopped`."""
+        try:
+            yield
+        except LimitReached as limit:
+            self.stopped = str(limit)
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:

@@ -22,17 +22,13 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.base import Plan, enclosing
-from latentmdp.planning.limits import MIB, LimitReached, PlanningClock, check_limit
+from latentmdp.planning.base import Plan
+from latentmdp.planning.limits import MIB, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 
 __all__ = ["PBVI", "simplex_grid"]
-
-_DEFAULT_BELIEFS = 200
-"""Points a time step: more are closer to V* and cost their square, since every backup searches the
-plans of all points of the next step."""
 
 _FIRST_ROUND = 25
 """Points of the first round; later rounds double, so that all before cost as much as the last."""
@@ -52,7 +48,8 @@ class PBVI:
     Parameters
     ----------
     beliefs
-        Belief points for each time step, over all states; the default is 200.
+        Belief points for each time step, over all states; 200 if neither is given. More are closer
+        to V* and cost their square: every backup searches the plans of all points of the next step.
     spacing
         eps_d: use a regular grid that has a point within this L1 distance of every belief, in
         place of `beliefs`.
@@ -84,32 +81,28 @@ class PBVI:
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
         bounds = Bounds(model, exact=True, check=clock.check)
-        best = _BestRound(bounds)
-        try:
-            with clock.interruptible():
-                for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
-                    clock.require_memory(bounds.memory(0, 0))
-                    best.improve(bounds)
-                    clock.record(best.lower, best.upper)
-            converged, message = True, "every belief point was backed up"
-        except LimitReached as limit:
-            converged, message = False, str(limit)
-        except KeyboardInterrupt:
-            converged, message = False, "interrupted"
-        guarantee = None
-        if self.spacing is not None and converged:
+        n_iter = 0
+        with clock.searching(), clock.interruptible():
+            for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
+                clock.require_memory(bounds.memory(0, 0))
+                bounds.sweep([np.empty(0, np.int64)] * model.horizon)
+                n_iter += 1
+                bounds.keep_better()
+                clock.record(bounds.best_lower, bounds.best_upper)
+        upper, guarantee = bounds.best_upper, None
+        if self.spacing is not None and clock.stopped is None:
             guarantee = _guarantee(model, self.spacing)
-            best.upper = min(best.upper, best.lower + guarantee[1])
+            upper = min(upper, bounds.best_lower + guarantee[1])
         return Plan(
-            policy=bounds.policy(best.steps),
-            lower=best.lower,
-            upper=best.upper,
-            converged=converged,
-            n_iter=best.n_iter,
+            policy=bounds.policy(bounds.best_steps),
+            lower=bounds.best_lower,
+            upper=upper,
+            converged=clock.stopped is None,
+            n_iter=n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
             guarantee=guarantee,
-            message=message,
+            message=clock.stopped or "every belief point was backed up",
         )
 
     def _rounds(self, bounds: Bounds) -> Iterator[None]:
@@ -117,8 +110,13 @@ class PBVI:
         from latentmdp.planning.point_based.expansion import walk
 
         rng = np.random.default_rng(0)
-        total = _DEFAULT_BELIEFS if self.beliefs is None else self.beliefs
-        done = 0
+
+        def explore(points: BeliefPoints, chosen: Integers) -> Integers:
+            """The current policy's action, now and then a random one."""
+            random = rng.integers(points.limits.shape[1], size=chosen.size)
+            return np.where(rng.random(chosen.size) < _EXPLORATION, random, points.labels[chosen])
+
+        total, done = 200 if self.beliefs is None else self.beliefs, 0
         while done < total:
             count = min(max(done, _FIRST_ROUND), total - done)
             walk(
@@ -126,9 +124,9 @@ class PBVI:
                 count=count,
                 spare=0.0,
                 resolution=_RESOLUTION,
-                act=lambda points, chosen: _explore(points, chosen, rng),
+                act=explore,
                 excess=lambda weights, gaps: weights,
-                allot=lambda total, first: 1.0,
+                allotment=0.0,
                 rng=rng,
             )
             done += count
@@ -149,23 +147,6 @@ class PBVI:
         return simplex_grid(M, n)
 
 
-class _BestRound:
-    """The best lower bound so far and the `StepBounds` whose policy attains it."""
-
-    def __init__(self, bounds: Bounds) -> None:
-        self.steps, self.lower, self.upper = bounds.steps, bounds.lower(), bounds.upper()
-        self.n_iter = 0
-
-    def improve(self, bounds: Bounds) -> None:
-        """Sweep over all plans, and keep them if they are better."""
-        bounds.sweep([np.empty(0, np.int64)] * len(bounds.points))
-        self.n_iter += 1
-        if bounds.lower() > self.lower:
-            self.steps = bounds.steps  # first, so that an interrupt leaves a valid pair
-            self.lower = bounds.lower()
-            self.upper = enclosing(self.lower, self.upper, bounds.magnitude)
-
-
 def simplex_grid(n_contexts: int, n: int) -> Floats:
     """All beliefs over the contexts that are multiples of 1 / n, shape (points, M)."""
     bars = np.array(list(combinations(range(n + n_contexts - 1), n_contexts - 1)), np.int64)
@@ -182,13 +163,6 @@ def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
         bounds.check()
         bounds.add(t, np.repeat(np.arange(S), len(inner)), np.tile(inner, (S, 1)))
     yield
-
-
-def _explore(points: BeliefPoints, chosen: Integers, rng: np.random.Generator) -> Integers:
-    """The current policy's action, now and then a random one."""
-    actions = points.labels[chosen]
-    random = rng.integers(points.limits.shape[1], size=chosen.size)
-    return np.where(rng.random(chosen.size) < _EXPLORATION, random, actions)
 
 
 def _guarantee(model: LatentMDP, spacing: float) -> tuple[float, float]:

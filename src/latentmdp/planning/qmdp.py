@@ -39,9 +39,10 @@ class QMDP:
         require_model(model)
         start = time.perf_counter()
         values = _lane_values(model)
+        informed = induction.informed_value(values, model.weights, model.initial)
         return Plan(
             policy=AlphaVectorPolicy.from_lanes(values, model, self.smoothing),
-            upper=_informed_bound(model, values),
+            upper=float(informed) + model.initial_value(),
             seconds=time.perf_counter() - start,
             message="backward induction in each context",
         )
@@ -72,10 +73,3 @@ def _context_last(model: LatentMDP, lanes: Floats) -> Floats:
     values = np.empty((model.horizon, model.n_states, model.n_actions, model.n_contexts))
     induction.interleave(lanes, values)
     return values
-
-
-def _informed_bound(model: LatentMDP, values: Floats) -> float:
-    bound = induction.informed_value(values, model.weights, model.initial)
-    if model.initial_bonus is not None:
-        bound += float(model.weights @ model.initial_bonus)
-    return float(bound)

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._kernels.windows import count_starts, count_summaries, count_windows, number_windows
+from latentmdp._kernels.windows import count_summaries, count_windows, number_windows
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.validation import require_choice
@@ -227,11 +227,14 @@ def _with_starts(
     windows: tuple[Floats, Table, Table],
     n_windows: int,
 ) -> Moments:
-    """The moments with these counts of windows; the starts of episodes are counted here."""
+    """The moments with these counts of windows; the starts of episodes are counted here.
+
+    The first window of an episode has an empty history; one too short for it does not count.
+    """
     sizes, q = sizes_of(logs), lengths[1]
-    S, base = sizes[0], _base(sizes)
-    starts = np.zeros(S), np.zeros((S, base**q)), np.zeros((S * base, base**q))
-    n_starts = int(count_starts(*weighed, base, q, *starts))
+    base = _base(sizes)
+    starts = _count_dense(weighed, base, (sizes[0] * base, base**q), (0, q), first_only=True)
+    n_starts = int(starts[0].sum())
     return Moments(sizes, lengths, *windows, *starts, n_starts, n_windows, logs.reward_values)
 
 

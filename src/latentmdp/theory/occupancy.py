@@ -6,16 +6,18 @@ by forward recursion for Markov policies, by enumeration of histories for others
 in transitions from the start of the episode: the paper's s_1 is time 0.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
-from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
+from latentmdp.policies import HistoryPolicy, Policy, action_table
 
-__all__ = ["action_table", "histories", "occupancy", "table_entries"]
+if TYPE_CHECKING:
+    from latentmdp.planning.evaluation import HistoryTree
+
+__all__ = ["histories", "occupancy", "table_entries"]
 
 MAX_HISTORIES = 50_000
 """Histories that are enumerated at one time, some seconds of Python a step."""
@@ -27,15 +29,6 @@ def table_entries(model: LatentMDP, length: int) -> int:
     """S (A S Z)^l M: numbers that describe all tests, or all histories, of l transitions."""
     S, A, Z, M = model.n_states, model.n_actions, model.n_rewards, model.n_contexts
     return S * (A * S * Z) ** length * M
-
-
-def action_table(policy: Policy | HistoryPolicy, model: LatentMDP) -> Floats | None:
-    """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
-    if isinstance(policy, UniformPolicy):
-        return np.full((1, model.n_states, model.n_actions), 1.0 / model.n_actions)
-    if isinstance(policy, MarkovPolicy):
-        return policy.action_probabilities(model)
-    return None
 
 
 def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
@@ -61,9 +54,12 @@ def histories(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> 
     table = action_table(policy, model)
     if table is not None:
         return _markov_histories(model, table, length)
-    *_, nodes = _levels(model, policy, length + 1)
+    tree = _tree(model, policy)
+    for _ in range(length):
+        tree.decide()
+        tree.grow()
     ending: list[list[Floats]] = [[] for _ in range(model.n_states)]
-    for state, mass, _ in nodes:
+    for state, mass, _ in tree.histories:
         ending[state].append(mass)
     empty = np.zeros((model.n_contexts, 0))
     return [np.array(columns).T if columns else empty for columns in ending]
@@ -83,45 +79,19 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
 
 
 def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
-    from latentmdp.planning import as_controller
-
-    agent = as_controller(policy, model)
+    tree = _tree(model, policy)
     visits = np.zeros((steps, model.n_contexts, model.n_states, model.n_actions))
-    for t, nodes in enumerate(_levels(model, policy, steps)):
-        for state, mass, memory in nodes:
-            probabilities = agent.act(t, state, memory)
+    for t in range(steps):
+        if t > 0:
+            tree.grow()
+        for state, mass, probabilities in tree.decide():
             visits[t, :, state, :] += mass[:, None] * probabilities
     return visits
 
 
-def _levels(
-    model: LatentMDP, policy: Policy | HistoryPolicy, count: int
-) -> Iterator[list[tuple[int, Floats, Any]]]:
-    """Lists of (state, mass, memory), one list for each of `count` times."""
+def _tree(model: LatentMDP, policy: Policy | HistoryPolicy) -> "HistoryTree":
     # Planners take a while to import, and only policies with a memory need this.
-    from latentmdp.planning import TooManyHistoriesError, as_controller
+    from latentmdp.planning.evaluation import HistoryTree
 
-    agent = as_controller(policy, model)
-    packed = model.packed()
-    nodes = [
-        (s, model.initial[:, s], agent.start(s))
-        for s in range(model.n_states)
-        if model.initial[:, s].any()
-    ]
-    yield nodes
-    for t in range(count - 1):
-        longer = []
-        for state, mass, memory in nodes:
-            probabilities = agent.act(t, state, memory)
-            for a in np.flatnonzero(probabilities):
-                masses = packed[state, a] * (mass * probabilities[a])
-                for n, z in np.argwhere((masses > 0.0).any(axis=-1)):
-                    remembered = agent.observe(memory, state, int(a), int(n), int(z))
-                    longer.append((int(n), masses[n, z], remembered))
-            if len(longer) > MAX_HISTORIES:
-                raise TooManyHistoriesError(
-                    f"more than {MAX_HISTORIES} histories of length {t + 1}: only Markov policies "
-                    "can be followed that far"
-                )
-        nodes = longer
-        yield nodes
+    advice = "only Markov policies can be followed that far"
+    return HistoryTree(model, policy, np.ones(model.n_contexts), MAX_HISTORIES, advice)

@@ -30,9 +30,9 @@ from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
+from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy, action_table
 from latentmdp.simulation import simulate
-from latentmdp.theory.occupancy import action_table, occupancy
+from latentmdp.theory.occupancy import occupancy
 from latentmdp.trajectories import Trajectories
 
 __all__ = [

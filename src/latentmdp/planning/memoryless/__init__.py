@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
+from latentmdp.planning.limits import PlanningClock, check_limit
 from latentmdp.policies import MarkovPolicy
 
 __all__ = ["Memoryless"]
@@ -82,17 +82,13 @@ class Memoryless:
         ascent = coordinate_ascent(problem, self.starts, as_generator(self.rng))
         incumbent = next(ascent)
         clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-        message = "no start of the coordinate ascent leads further"
-        try:
+        with clock.searching():
             for _ in ascent:
                 clock.check()
             unproven = incumbent.upper - incumbent.lower > problem.tolerance()
             if unproven and self.method in prove:
                 prove[self.method](problem, incumbent, clock)
-        except LimitReached as limit:
-            message = str(limit)
-        except KeyboardInterrupt:
-            message = "interrupted"
+        message = clock.stopped or "no start of the coordinate ascent leads further"
         if incumbent.upper - incumbent.lower <= problem.tolerance():
             incumbent.upper, message = incumbent.lower, "proven optimal"
         clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)

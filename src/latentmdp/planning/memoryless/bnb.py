@@ -1,21 +1,20 @@
 """Branch and bound over memoryless policies, as MAA* over joint policies [szer2005].
 
-A Markov policy is built forward in time: once the rules before t are fixed, the occupancy
-y_t(s, m) is known, and what follows is bounded by solutions of each context alone
-(`latentmdp._kernels.memoryless_search`). A stationary policy is built state by state
-(`latentmdp._kernels.stationary_search`). Each context is solved under two reward tables: its own,
-R, and R - lambda with the prices of the linear relaxation, which charge the contexts for
-disagreeing (`latentmdp.planning.memoryless.mip`); the smaller bound counts.
+A Markov policy is built forward in time (`latentmdp._kernels.memoryless_search`), a stationary one
+state by state (`latentmdp._kernels.stationary_search`). What is left open is bounded by solutions
+of each context alone, the better of two reward tables: its own, R, and R - lambda with the prices
+of the linear relaxation, which charge the contexts for disagreeing (`mip`).
 
 The search goes depth first, in passes with a falling target between the lower and the upper bound.
 A pass drops every branch whose bound is at most the target, so when it ends, the largest bound it
 dropped bounds all policies, and the last pass, with the incumbent's value as its target, proves the
-optimum. Memory is one path.
+optimum. Memory is one path, which can be left and resumed at any node.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,45 +28,27 @@ __all__ = ["branch_and_bound"]
 
 _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.0)
 """Where the targets of the passes stand between the lower (0) and the upper bound (1) at the root.
-A high target ends soon and proves little; each halving costs about what all before did, and what
-a pass finds makes the next one shorter. Only the last, 0, proves the optimum."""
+A high target ends soon and proves little; each halving costs about what all before did."""
 
-_SLICE_SECONDS = 0.05
-"""A slice of nodes between two looks at the clock doubles until it takes this long: short enough
-for Ctrl-C and limits, long enough for looks to cost nothing."""
-
-_FIRST_BUDGET = 1000
-"""Nodes of the first slice, well below `_SLICE_SECONDS` on any problem that can be searched."""
+_FIRST_BUDGET, _SLICE_SECONDS = 1000, 0.05
+"""Nodes of the first slice between two looks at the clock; a slice doubles until it takes so many
+seconds: short enough for Ctrl-C and limits, long enough for looks to cost nothing."""
 
 _PRICING_SHARE = 0.5
 """Of the time left, for the linear relaxation: its prices are worth most of a search, but without
 time to search they prove little."""
 
 
-class _DepthFirstSearch:
+class _Search(NamedTuple):
     """A depth-first search that can be left and resumed: its kernels, its problem and its path."""
 
-    def __init__(
-        self,
-        kernels: ModuleType,
-        relaxed: memoryless_search.Relaxed | stationary_search.Priced,
-        path: memoryless_search.MarkovPath | stationary_search.Branches,
-        tolerance: float,
-    ) -> None:
-        self._kernels, self._relaxed, self._path = kernels, relaxed, path
-        self._tolerance = tolerance
-        self.best, self.dropped, self.policy = path.best, path.dropped, path.policy
+    kernels: ModuleType
+    relaxed: memoryless_search.Relaxed | stationary_search.Priced
+    path: memoryless_search.MarkovPath | stationary_search.Branches
 
     def begin(self) -> float:
         """Put the search back to the root and return the root's bound."""
-        return float(self._kernels.begin(self._relaxed, self._path))
-
-    def run(self, target: float, budget: int) -> tuple[int, bool]:
-        """Go on for at most `budget` nodes: how many were made, and whether it is finished."""
-        nodes, finished = self._kernels.search(
-            self._relaxed, self._path, target, self._tolerance, budget
-        )
-        return nodes, finished
+        return float(self.kernels.begin(self.relaxed, self.path))
 
 
 def branch_and_bound(
@@ -107,39 +88,35 @@ def _relax(
 
 def _pass(
     problem: MemorylessProblem,
-    search: _DepthFirstSearch,
+    search: _Search,
     target: float,
     incumbent: Incumbent,
     clock: PlanningClock,
 ) -> None:
     """One pass over the tree; at its end the upper bound is what was dropped."""
+    kernels, relaxed, path = search
     search.begin()
     budget, finished = _FIRST_BUDGET, False
     while not finished:
         before = clock.seconds
-        nodes, finished = search.run(target, budget)
+        nodes, finished = kernels.search(relaxed, path, target, problem.tolerance(), budget)
         incumbent.n_iter += int(nodes)
-        if search.best[0] > incumbent.lower:
-            _take(problem, search, incumbent)
+        if path.best[0] > incumbent.lower:
+            policy, value, _ = improve(problem, path.policy)
+            incumbent.offer(policy, value)
+            path.best[0] = max(path.best[0], value)
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
         if clock.seconds - before < _SLICE_SECONDS:
             budget *= 2
         if not finished:
             clock.check()
-    incumbent.prove(max(float(search.dropped[0]), incumbent.lower))
+    incumbent.prove(max(float(path.dropped[0]), incumbent.lower))
     clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-
-
-def _take(problem: MemorylessProblem, search: _DepthFirstSearch, incumbent: Incumbent) -> None:
-    """Keep the policy that the search found, after coordinate ascent from it."""
-    policy, value, _ = improve(problem, search.policy)
-    incumbent.offer(policy, value)
-    search.best[0] = max(search.best[0], value)
 
 
 def _markov_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-) -> _DepthFirstSearch:
+) -> _Search:
     """Over policies (H, S), forward in time."""
     H, _, A, _ = problem.sizes
     charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
@@ -151,12 +128,12 @@ def _markov_search(
         tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
     )
     path = memoryless_search.new_path(problem.start, H, A, incumbent.lower, incumbent.policy)
-    return _DepthFirstSearch(memoryless_search, relaxed, path, problem.tolerance())
+    return _Search(memoryless_search, relaxed, path)
 
 
 def _stationary_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
-) -> _DepthFirstSearch:
+) -> _Search:
     """Over policies (1, S), state by state."""
     H, S, A, M = problem.sizes
     own = np.broadcast_to(problem.rewards, (H, S, A, M))
@@ -168,7 +145,7 @@ def _stationary_search(
         start=problem.start,
     )
     branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
-    return _DepthFirstSearch(stationary_search, priced, branches, problem.tolerance())
+    return _Search(stationary_search, priced, branches)
 
 
 def _priced_values(problem: MemorylessProblem, prices: Floats) -> Floats:

@@ -9,11 +9,10 @@ best on average over the contexts, given the rules already chosen for later time
     repeat:  y_t(s, m) = w_m discount^t P_m^pi(s_t = s)                     for all t
              for t = H..1:  pi_t(s) = argmax_a sum_m y_t(s, m) Q^pi_{t,m}(s, a)
 
-until nothing improves. A sweep never lowers the value, since at every (t, s) the action in force is
-one of the candidates. A stationary policy changes one state at a time, at all times at once.
+until nothing improves. A sweep never lowers the value: the action in force is always a candidate.
+A stationary policy changes one state at a time, at all times at once.
 
-Other starts are each context's own optimal policy and random policies. A start from the optimal
-policy of context m earns at least w_m V*_m, if no reward is negative; hence the factor 1/M.
+Other starts are each context's own optimal policy and random policies.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.qmdp import q_values
 
-__all__ = [
-    "Incumbent",
-    "MemorylessProblem",
-    "coordinate_ascent",
-    "improve",
-    "weight_select_update",
-]
+__all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
 
 _TOLERANCE = 1e-10
 """Values closer than this share of the informed bound count as equal: rounding in sums over time
@@ -44,39 +37,26 @@ and states stays below it, and differences that small would keep an ascent going
 
 @dataclass(frozen=True)
 class MemorylessProblem:
-    """A model in context-last tables, and what each context alone is worth.
+    """A model in context-last tables, and what each context alone is worth."""
 
-    Attributes
-    ----------
-    transitions, rewards
-        (S, A, S, M) and (S, A, M), hidden bonus included.
-    start
-        y_0, shape (S, M).
-    values
-        Q_{t,m}(s, a) of each context's optimal policy, shape (H, S, A, M).
-    constant
-        The part of the value that no policy changes.
-    """
-
-    transitions: Floats
-    rewards: Floats
+    transitions: Floats  # (S, A, S, M)
+    rewards: Floats  # (S, A, M), hidden bonus included
     discount: float
-    start: Floats
-    values: Floats
-    constant: float
+    start: Floats  # (S, M): y_0
+    values: Floats  # (H, S, A, M): Q_{t,m}(s, a) of each context's optimal policy
+    constant: float  # the part of the value that no policy changes
     stationary: bool
 
     @classmethod
     def of(cls, model: LatentMDP, stationary: bool) -> MemorylessProblem:
         """The problem of a model."""
-        bonus = model.initial_bonus
         return cls(
             transitions=np.ascontiguousarray(np.moveaxis(model.transitions, 0, -1)),
             rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
             discount=model.discount,
             start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
             values=q_values(model),
-            constant=0.0 if bonus is None else float(model.weights @ bonus),
+            constant=model.initial_value(),
             stationary=stationary,
         )
 
@@ -101,11 +81,6 @@ class MemorylessProblem:
         tables = (self.transitions, self.rewards, self.discount, self.start)
         return float(kernels.policy_value(*tables, self.values.shape[0], policy))
 
-    @property
-    def magnitude(self) -> float:
-        """The largest absolute value of an action in any context, at any time."""
-        return float(np.abs(self.values).max())
-
     def tolerance(self) -> float:
         """The absolute difference below which two values count as equal."""
         informed = np.einsum("sm,sam->sam", self.start, np.abs(self.values[0])).max(axis=1).sum()
@@ -114,15 +89,12 @@ class MemorylessProblem:
 
 @dataclass
 class Incumbent:
-    """The best policy so far with its value, and the least upper bound, without the constant.
-
-    `magnitude` is that of the problem, for `prove`.
-    """
+    """The best policy so far with its value, and the least upper bound, without the constant."""
 
     policy: Indices
     lower: float
     upper: float
-    magnitude: float
+    magnitude: float  # the largest absolute value of an action in any context, at any time
     n_iter: int = 0
 
     def offer(self, policy: Indices, value: float) -> None:
@@ -144,7 +116,7 @@ def coordinate_ascent(
     for start in _starts(problem, random_starts, rng):
         policy, value, sweeps = improve(problem, start)
         if incumbent is None:
-            incumbent = Incumbent(policy, value, np.inf, problem.magnitude)
+            incumbent = Incumbent(policy, value, np.inf, float(np.abs(problem.values).max()))
             incumbent.prove(problem.bound())
         incumbent.offer(policy, value)
         incumbent.n_iter += sweeps
@@ -170,9 +142,8 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
     policy = np.empty((H, S), np.int32)
     later = np.zeros((S, M))
     for t in range(H - 1, -1, -1):
-        q = problem.rewards + problem.discount * np.einsum(
-            "sanm,nm->sam", problem.transitions, later
-        )
+        follow = np.einsum("sanm,nm->sam", problem.transitions, later)
+        q = problem.rewards + problem.discount * follow
         policy[t] = (q @ weights).argmax(axis=1)
         later = q[np.arange(S), policy[t]]
     return policy

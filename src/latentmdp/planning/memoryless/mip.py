@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,26 +95,13 @@ def mixed_integer_program(
 
 @dataclass(frozen=True)
 class Program:
-    """The program as sparse matrices over the variables (x, pi), x = y / U.
+    """The program as sparse matrices over the variables (x, pi), x = y / U."""
 
-    Attributes
-    ----------
-    objective
-        What is maximised.
-    flow, inflow
-        Equalities flow @ x = inflow, the policy's rows sum to one included.
-    coupling
-        Inequalities x - pi <= 0, one for each x.
-    reach
-        U, shape (H, S, M), with 1 for what no policy reaches but by a chance below 1e-30. Nothing
-        flows on from there: it is beyond the solver's precision.
-    """
-
-    objective: Floats
-    flow: Any
+    objective: Floats  # what is maximised
+    flow: Any  # equalities flow @ x = inflow, the policy's rows sum to one included
     inflow: Floats
-    coupling: Any
-    reach: Floats
+    coupling: Any  # inequalities x - pi <= 0, one for each x
+    reach: Floats  # (H, S, M): U, with 1 where it is faint; nothing flows on from there
 
     @classmethod
     def of(cls, problem: MemorylessProblem) -> Program:
@@ -130,19 +118,13 @@ class Program:
         most = _reach(problem)
         reach = np.where(most > 0.0, most, 1.0)
         width = n_x + pi.size
+        moved = -problem.discount * problem.transitions * most[:-1, :, None, None, :]
         flow = _stack(
             (rows[:, :, None, :], x, 1.0),
-            (
-                np.broadcast_to(rows[1:, None, None], (H - 1, S, A, S, M)),
-                x[:-1, :, :, None, :],
-                -problem.discount
-                * problem.transitions
-                * most[:-1, :, None, None, :]
-                / reach[1:, None, None],
-            ),
+            (rows[1:, None, None], x[:-1, :, :, None, :], moved / reach[1:, None, None]),
             (simplex, pi, 1.0),
         )
-        coupling = _stack((x, x, 1.0), (x, np.broadcast_to(pi[..., None], x.shape), -1.0))
+        coupling = _stack((x, x, 1.0), (x, pi[..., None], -1.0))
         inflow = np.zeros(n_flow + layers * S)
         inflow[: S * M] = (problem.start / reach[0]).ravel()
         inflow[n_flow:] = 1.0
@@ -171,8 +153,7 @@ class Program:
 
         H, S, M = self.reach.shape
         A = self.coupling.shape[0] // self.reach.size
-        # scipy's type stubs know no sparse matrices here.
-        linprog: Any = optimize.linprog
+        linprog: Any = optimize.linprog  # scipy's type stubs know no sparse matrices here
         found = in_background(
             lambda: linprog(
                 -self.objective,
@@ -196,22 +177,19 @@ def in_background(call: Callable[[], Any]) -> Any:
 
     After an interrupt the thread is left to its own time limit, and its result is dropped.
     """
-    answers: list[Any] = []
-    errors: list[BaseException] = []
+    answer: Future[Any] = Future()
 
     def work() -> None:
         try:
-            answers.append(call())
+            answer.set_result(call())
         except BaseException as error:
-            errors.append(error)
+            answer.set_exception(error)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(0.05)
-    if errors:
-        raise errors[0]
-    return answers[0]
+    return answer.result()
 
 
 def _reach(problem: MemorylessProblem) -> Floats:

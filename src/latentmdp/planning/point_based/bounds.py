@@ -9,7 +9,7 @@ and an upper bound only ever goes down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from latentmdp._kernels import alpha, sawtooth
 from latentmdp._kernels.faces import split_values
 from latentmdp._kernels.plans import StepBounds, arrange
 from latentmdp._kernels.simd import LANES
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
+from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
 from latentmdp.planning.qmdp import least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
@@ -32,26 +33,14 @@ kept closely and looking costs nothing."""
 
 
 class BeliefPoints:
-    """The belief points of one time step, in the order they were added.
-
-    Attributes
-    ----------
-    states, beliefs
-        Shapes (n,) and (n, M).
-    limits
-        Upper bounds of the action values, shape (n, A).
-    splits
-        Upper bounds from the faces of the simplex alone, shape (n,).
-    labels
-        First actions of the plans that the last sweep backed up here, shape (n,).
-    """
+    """The belief points of one time step, in the order they were added."""
 
     def __init__(self, n_contexts: int, n_actions: int) -> None:
         self.states = np.empty(0, np.int64)
         self.beliefs = np.empty((0, n_contexts))
-        self.limits = np.empty((0, n_actions))
-        self.splits = np.empty(0)
-        self.labels = np.empty(0, np.int64)
+        self.limits = np.empty((0, n_actions))  # upper bounds of the action values
+        self.splits = np.empty(0)  # upper bounds from the faces of the simplex alone
+        self.labels = np.empty(0, np.int64)  # first actions of the plans of the last sweep
 
     def __len__(self) -> int:
         return self.states.size
@@ -82,28 +71,22 @@ class Bounds:
 
     Attributes
     ----------
-    q
-        Q_{t,m}(s, a) of each context alone, shape (H, S, A, M).
-    least
-        Value of the worst policy in each context, shape (H, S, M).
+    q, least
+        Q_{t,m}(s, a) of each context alone, (H, S, A, M), and its worst policy's value, (H, S, M).
     context_actions, context_plans
-        The optimal policy of context k, shape (H, S, M), and its value in context m (last), shape
-        (H, S, M, M).
+        The optimal policy of context k, (H, S, M), and its value in context m, (H, S, M, M).
     points
         `BeliefPoints` of each time step; the first of time 0 are the beliefs at the start of an
-        episode, one for each possible first state.
-    start_weights
-        Probabilities of those first states.
-    steps
-        The bounds of the last sweep, `StepBounds` of each time step.
-    faces
-        Bounds from the faces of the simplex, of each time step.
-    breadth
-        Cells of plans searched for each successor in the next sweep.
-    close
-        A relative gap at a successor that needs no search for points.
+        episode, one for each possible first state, whose probabilities are `start_weights`.
+    steps, faces
+        The bounds of the last sweep, and those from the faces of the simplex, by time step.
+    breadth, close
+        Cells of plans searched for each successor in the next sweep, and a relative gap at a
+        successor that needs no search for points.
     magnitude
         The largest absolute value that enters the bounds.
+    best_lower, best_upper, best_steps
+        The best bounds at the start so far, and the `StepBounds` whose policy attains the lower.
     """
 
     def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
@@ -113,8 +96,7 @@ class Bounds:
         self.q, self.least = q_values(model), least_values(model)
         self.context_actions = self.q.argmax(axis=2)
         self.context_plans = _cross_values(model, self.context_actions)
-        bonus = model.initial_bonus
-        self.constant = 0.0 if bonus is None else float(model.weights @ bonus)
+        self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.faces = straight_faces(self.q)
@@ -126,6 +108,7 @@ class Bounds:
         states = np.flatnonzero(weights > 0.0)
         self.start_weights = weights[states]
         self.add(0, states, (joint[:, states] / weights[states]).T.copy())
+        self.best_steps, self.best_lower, self.best_upper = self.steps, self.lower(), self.upper()
 
     @property
     def n_points(self) -> int:
@@ -176,16 +159,24 @@ class Bounds:
 
     def lower(self) -> float:
         """The lower bound at the start of an episode, attained by `policy(steps)`."""
-        value, first, points = self.constant, self.steps[0], self.points[0]
-        for weight, s, belief in zip(self.start_weights, points.states, points.beliefs):
-            begin, end = _items(first, s)
-            value += float(weight * (first.rows[begin:end] @ belief).max())
+        value = self.constant
+        for weight, (_, worth) in zip(self.start_weights, self._start_plans(self.steps[0])):
+            value += float(weight * worth.max())
         return value
 
     def upper(self) -> float:
         """The upper bound at the start of an episode."""
         first = self.points[0].uppers[: self.start_weights.size]
         return self.constant + float(self.start_weights @ first)
+
+    def keep_better(self) -> None:
+        """Keep the better of the bounds at the start before and now."""
+        lower = self.lower()
+        if lower > self.best_lower:
+            self.best_steps = self.steps  # first, so that an interrupt leaves a valid pair
+            self.best_lower = lower
+        upper = min(self.upper(), self.best_upper)
+        self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
 
     def policy(self, steps: Sequence[StepBounds]) -> AlphaVectorPolicy:
         """The policy that attains the lower bound of `steps`: its plans, less those never followed.
@@ -196,7 +187,9 @@ class Bounds:
         start, those that they go on with are kept, step by step, and the contexts' own (each goes
         on with its own kind).
         """
-        wanted = self._best_at_start(steps[0])
+        wanted = np.zeros(len(steps[0].rows), np.bool_)
+        for begin, worth in self._start_plans(steps[0]):
+            wanted[begin + np.argmax(worth)] = True
         vectors, labels, counts = [], [], []
         for t, now in enumerate(steps):
             kept = wanted | now.is_vertex
@@ -216,12 +209,12 @@ class Bounds:
             np.concatenate(vectors), np.concatenate(labels), offsets, self.model
         )
 
-    def _best_at_start(self, first: StepBounds) -> Flags:
-        wanted, points = np.zeros(len(first.rows), np.bool_), self.points[0]
+    def _start_plans(self, first: StepBounds) -> Iterator[tuple[int, Floats]]:
+        """For each belief at the start, the first plan of its state, and what they are worth."""
+        points = self.points[0]
         for _, s, belief in zip(self.start_weights, points.states, points.beliefs):
-            begin, end = _items(first, s)
-            wanted[begin + np.argmax(first.rows[begin:end] @ belief)] = True
-        return wanted
+            begin, end = first.starts[first.groups[s]], first.starts[first.groups[s + 1]]
+            yield int(begin), first.rows[begin:end] @ belief
 
     def _alpha_backup(self, t: int, later: StepBounds | None) -> tuple[Floats, Integers]:
         """Plans (n, M) of the points of time t and their actions; nothing follows the last time."""
@@ -261,8 +254,7 @@ class Bounds:
         columns = np.zeros((M, len(rows) + LANES))
         columns[:, : len(rows)] = rows.T
         uppers = np.concatenate([self.faces[t].vertices.ravel(), points.uppers])
-        gains = np.concatenate([np.zeros(S * M), points.splits]) - uppers
-        gains[: S * M] = 0.0
+        gains = np.concatenate([np.zeros(S * M), points.splits - points.uppers])
         masses = np.ascontiguousarray(beliefs[order].T)
         with np.errstate(divide="ignore", over="ignore"):
             inverses = 1.0 / masses
@@ -281,11 +273,6 @@ class Bounds:
             is_vertex=order < S * M,
             breadth=self.breadth,
         )
-
-
-def _items(step: StepBounds, state: np.int64) -> tuple[int, int]:
-    """The first item of a state, and the one after its last."""
-    return int(step.starts[step.groups[state]]), int(step.starts[step.groups[state + 1]])
 
 
 def _cross_values(model: LatentMDP, actions: Integers) -> Floats:

@@ -33,7 +33,7 @@ def walk(
     resolution: float,
     act: Callable[[BeliefPoints, Integers], Integers],
     excess: Callable[[Floats, Floats], Floats],
-    allot: Callable[[float, float], float],
+    allotment: float,
     rng: np.random.Generator,
 ) -> list[Integers]:
     """Visit about `count` points a time step, new ones included; returns those visited.
@@ -48,8 +48,8 @@ def walk(
         The action to follow from each of the given points of a time step.
     excess
         What a successor is worth, from its weight and its gap.
-    allot
-        The share of `count` for a time step, from its total excess and that of the first one.
+    allotment
+        A time step gets points in proportion to this power of its total excess.
     """
     weights = bounds.start_weights
     points = np.arange(weights.size)
@@ -64,7 +64,7 @@ def walk(
         if total <= 0.0:
             points, weights = np.empty(0, np.int64), np.empty(0)
         else:
-            share = count * allot(total, first)
+            share = count * (total / first) ** allotment
             if spare > 0.0:
                 more = systematic(inclusion(value, max(1.0, spare * share)), rng)
                 locate(bounds, t + 1, states[more], beliefs[more], resolution)
@@ -79,10 +79,7 @@ def walk(
 
 
 def inclusion(excess: Floats, count: float) -> Floats:
-    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive.
-
-    An excess that is a negligible share of the largest counts as none.
-    """
+    """Probabilities min(1, c excess) that sum to `count`, or all ones of the positive."""
     _, exponent = np.frexp(excess.max(initial=0.0))
     excess = np.ldexp(excess, -exponent)
     excess[excess < _NEGLIGIBLE] = 0.0

@@ -28,10 +28,7 @@ factor of two would leave much of a budget unused."""
 def straight_faces(q: Floats) -> list[Faces]:
     """Edges as straight lines between their vertices, which is Q-MDP's bound; no triangles.
 
-    Parameters
-    ----------
-    q
-        Q_{t,m}(s, a) of every context, shape (H, S, A, M).
+    `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     """
     H, _, _, M = q.shape
     i, j = np.triu_indices(M, 1)
@@ -43,12 +40,10 @@ def straight_faces(q: Floats) -> list[Faces]:
 def small_faces(
     model: LatentMDP, q: Floats, work: float, memory: float, check: Callable[[], None]
 ) -> list[Faces]:
-    """Back up edges and triangles for t = H-1..0, as finely as the budget allows.
+    """Back up edges and triangles for t = H-1..0 from `q`, as finely as the budget allows.
 
     Parameters
     ----------
-    q
-        Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     work, memory
         Interpolations, and bytes, for edges and triangles each; a grid that would need more is
         coarsened, and in the end left out.
