@@ -40,12 +40,12 @@ def _facts(found: Any) -> dict[str, Any]:
         return _log_facts(found)
     from latentmdp.offline import Solved
     from latentmdp.online import Run
-    from latentmdp.report.records import record_of
+    from latentmdp.report.records import Record
 
     if isinstance(found, Solved):
         return _solved_facts(found)
     if isinstance(found, Run):
-        return _run_facts(record_of("", found))
+        return _run_facts(Record("", found))
     return {"kind": type(found).__name__, "summary": repr(found)}
 
 
@@ -91,15 +91,16 @@ def _log_facts(logs: lm.Trajectories) -> dict[str, Any]:
     return facts
 
 
-def _run_facts(run: Record) -> dict[str, Any]:
+def _run_facts(record: Record) -> dict[str, Any]:
+    run = record.run
     bounds = {} if run.plan is None else {"lower": run.plan.lower, "upper": run.plan.upper}
     return {
-        "kind": f"run of {run.method}",
-        "episodes": run.returns.size,
-        "seed": run.seed,
+        "kind": f"run of {record.method}",
+        "episodes": run.n_episodes,
+        "seed": record.seed,
         "contexts": run.model.n_contexts,
         "mean_return": float(run.returns.mean()),
-        "return_in_the_last_tenth": run.return_at_the_end,
+        "return_in_the_last_tenth": run.trailing_return(),
         **bounds,
         "seconds": run.seconds,
         "model": repr(run.model),
