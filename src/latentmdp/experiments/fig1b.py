@@ -45,13 +45,12 @@ Arms = dict[tuple[float, int], Curves]
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per separation, horizon and seed."""
-    sizes = QUICK if quick else PAPER
-    horizons = (10, 20) if quick else HORIZONS
-    deltas = (0.4, 0.8) if quick else DELTAS
+    sizes = {"samples": SAMPLES, **(QUICK if quick else PAPER)}
+    deltas, horizons = ((0.4, 0.8), (10, 20)) if quick else (DELTAS, HORIZONS)
     return [
         Setting(
             f"fig1b/delta={delta}/H={horizon}/{seed}",
-            {"delta": delta, "horizon": horizon, "seed": seed, "samples": SAMPLES, **sizes},
+            {"delta": delta, "horizon": horizon, "seed": seed, **sizes},
         )
         for delta in deltas
         for horizon in horizons

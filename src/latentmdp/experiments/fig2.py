@@ -33,12 +33,8 @@ from latentmdp.trajectories import Trajectories
 __all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]
 
 PAPER = {
-    "contexts": 3,
-    "states": 7,
-    "actions": 2,
-    "short_episodes": 1_000_000,
-    "short_horizon": 4,
-    "long_episodes": 5_000,
+    **{"contexts": 3, "states": 7, "actions": 2},
+    **{"short_episodes": 1_000_000, "short_horizon": 4, "long_episodes": 5_000},
 }
 QUICK = {**PAPER, "states": 4, "short_episodes": 60_000, "long_episodes": 600}
 DELTAS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -125,29 +121,13 @@ def _error(method: Callable[[Data], LatentMDP], data: Data) -> float:
             return float("nan")
 
 
-def _paper(data: Data) -> LatentMDP:
-    return recover(data.psr, data.long, variant="paper", rng=0).model
-
-
-def _practical(data: Data) -> LatentMDP:
-    return recover(data.psr, data.long, rng=0).model
-
-
 def _refined(data: Data) -> LatentMDP:
     learner = SpectralPSR(rank=data.psr.rank, balanced=True, refinements=2)
     return recover(learner.fit(data.short), data.long, rng=0).model
 
 
-def _initialize(data: Data) -> LatentMDP:
-    return initialize(data.short, data.long, data.model.n_contexts, rng=0).model
-
-
-def _embedding(data: Data) -> LatentMDP:
-    return TrajectoryKMeans(data.model.n_contexts).fit(data.long, rng=0).model
-
-
-def _subspace(data: Data) -> LatentMDP:
-    return SubspaceClustering(data.model.n_contexts).fit(data.long, rng=0).model
+def _clustered(data: Data, method: type[SubspaceClustering | TrajectoryKMeans]) -> LatentMDP:
+    return method(data.model.n_contexts).fit(data.long, rng=0).model
 
 
 def _from_truth(data: Data) -> LatentMDP:
@@ -162,12 +142,12 @@ def _known_labels(data: Data) -> LatentMDP:
 
 
 METHODS: dict[str, Callable[[Data], LatentMDP]] = {
-    PAPER_METHOD: _paper,
-    "PSR-clustering (practical)": _practical,
+    PAPER_METHOD: lambda d: recover(d.psr, d.long, variant="paper", rng=0).model,
+    "PSR-clustering (practical)": lambda d: recover(d.psr, d.long, rng=0).model,
     "PSR-clustering (refined)": _refined,
-    "initialize": _initialize,
-    "trajectory k-means": _embedding,
-    "subspace clustering": _subspace,
+    "initialize": lambda d: initialize(d.short, d.long, d.model.n_contexts, rng=0).model,
+    "trajectory k-means": lambda d: _clustered(d, TrajectoryKMeans),
+    "subspace clustering": lambda d: _clustered(d, SubspaceClustering),
     "EM from the truth": _from_truth,
     "known labels": _known_labels,
 }
@@ -253,10 +233,8 @@ def _claims(points: Points) -> tuple[Claim, ...]:
 def _failures(points: Points) -> Claim:
     """Algorithm 6 works with enough separation and fails without."""
     runs = [p for p in points.values() if p.quantity == PAPER_METHOD]
-    low, high = (
-        [p.failures / p.instances for p in runs if keep(p.delta)]
-        for keep in (FAILS_BELOW.__gt__, SUCCEEDS_FROM.__le__)
-    )
+    low = [p.failures / p.instances for p in runs if p.delta < FAILS_BELOW]
+    high = [p.failures / p.instances for p in runs if p.delta >= SUCCEEDS_FROM]
     paper = f"PSR-clustering fails when delta < {FAILS_BELOW:g}, due to the small singular value."
     above = f"{np.mean(high):.0%} of the runs with delta >= {SUCCEEDS_FROM:g}"
     if not low:
