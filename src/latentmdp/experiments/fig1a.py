@@ -85,7 +85,7 @@ def _instance(setting: Setting) -> LatentMDP:
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
     """Average over seeds, draw, and judge the paper's three statements."""
-    arms = {str(key[0]): curves for key, curves in group_curves(table, ["arm"]).items()}
+    arms = {arm: curves for (arm,), curves in group_curves(table, ["arm"]).items()}
     first = arms["revealed"]
     description = (
         f"L-UCRL with Q-MDP on {first.error.shape[0]} random instances with "

@@ -82,10 +82,10 @@ class Data(NamedTuple):
 def work(setting: Setting) -> Columns:
     """Every quantity of the figure; a method that reports its failure has the value NaN."""
     data = _simulated(setting)
-    M = setting["contexts"]
+    M, true, episodes = setting["contexts"], data.long.contexts, np.arange(len(data.long))
     exact = SpectralPSR(rank=M).from_model(data.model.replace(horizon=setting["short_horizon"]))
     values = {
-        "belief": _belief_error(data.model, data.long),
+        "belief": float(1.0 - posterior(data.model, data.long)[episodes, true].mean()),
         "singular value": float(exact.singular_values[:, M - 1].mean()),
         "ratio": float(data.psr.singular_value_ratios().min()),
         **{name: _error(method, data) for name, method in METHODS.items()},
@@ -104,12 +104,6 @@ def _simulated(setting: Setting) -> Data:
     short = simulate(model, UniformPolicy(), setting["short_episodes"], rng=seeds[1])
     long = simulate(longer, UniformPolicy(), setting["long_episodes"], rng=seeds[2])
     return Data(longer, short, long, SpectralPSR(rank=setting["contexts"]).fit(short))
-
-
-def _belief_error(model: LatentMDP, logs: Trajectories) -> float:
-    """1 - b(true context) at the end of an episode, under the true model, averaged."""
-    assert logs.contexts is not None
-    return float(1.0 - posterior(model, logs)[np.arange(len(logs)), logs.contexts].mean())
 
 
 def _error(method: Callable[[Data], LatentMDP], data: Data) -> float:

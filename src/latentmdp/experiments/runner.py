@@ -51,12 +51,8 @@ Work = Callable[["Setting"], Columns]
 class Setting:
     """One run of an experiment.
 
-    Attributes
-    ----------
-    id
-        Its name, stable across versions: `fig1a/revealed/3`.
-    values
-        Everything the run depends on: plain numbers and strings.
+    Its `id` is stable across versions: `fig1a/revealed/3`. Its `values`, plain numbers and strings,
+    are everything that the run depends on.
     """
 
     id: str
@@ -89,15 +85,12 @@ class Design(Protocol):
 
     def sweep(self, quick: bool = False, seeds: int | None = None) -> list[Setting]:
         """Every setting of the experiment."""
-        ...
 
     def work(self, setting: Setting) -> Columns:
         """The run of one setting."""
-        ...
 
     def analyse(self, table: pa.Table, quick: bool) -> Findings:
         """What all runs show."""
-        ...
 
 
 def designs() -> dict[str, Design]:

@@ -21,7 +21,6 @@ from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas, legend
 from latentmdp.simulation import simulate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -55,9 +54,7 @@ _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 
 def _names(model: LatentMDP) -> list[str]:
     """The names of the contexts, or their numbers."""
-    if model.context_names is not None:
-        return list(model.context_names)
-    return [f"context {m}" for m in range(model.n_contexts)]
+    return list(model.context_names or (f"context {m}" for m in range(model.n_contexts)))
 
 
 class Difference(NamedTuple):
@@ -109,29 +106,22 @@ def _differences_figure(model: LatentMDP) -> Figure:
     rows = -(-len(maps) // columns)
     height = min(8.0, rows * max(2.0, 0.75 + 0.24 * min(model.n_states, 24)))
     figure, axes = canvas(height, rows, columns)
+    S, A, slant = model.n_states, model.n_actions, 0 if model.action_names is None else 60
+    places, labels = _ticks(S, model.state_names)
     for k, (panel, (name, distances)) in enumerate(zip(axes, maps.items())):
-        _draw(panel, distances, model, first_column=k % columns == 0)
+        colours = np.broadcast_to(_BLUE, (S, A, 4)).copy()
+        colours[..., 3] = np.clip(distances / 2.0, 0.0, 1.0)
+        panel.imshow(colours, aspect="auto", interpolation="none")
+        if S * A <= _MOST_NUMBERS:
+            for (s, a), value in np.ndenumerate(distances):
+                panel.text(a, s, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=INK)
+        panel.set_xticks(*_ticks(A, model.action_names), rotation=slant, fontsize=9)
+        panel.set_yticks(places, labels if k % columns == 0 else [""] * len(places), fontsize=9)
+        panel.set(xlabel="action", ylabel="state" if k % columns == 0 else "")
         panel.set_title(name.replace(" / ", "\nvs "), fontsize=9.5)
     for panel in axes[len(maps) :]:
         panel.set_axis_off()
     return figure
-
-
-def _draw(axes: Axes, distances: Floats, model: LatentMDP, first_column: bool) -> None:
-    colours = np.broadcast_to(_BLUE, (*distances.shape, 4)).copy()
-    colours[..., 3] = np.clip(distances / 2.0, 0.0, 1.0)
-    axes.imshow(colours, aspect="auto", interpolation="none")
-    S, A = distances.shape
-    if S * A <= _MOST_NUMBERS:
-        for (s, a), value in np.ndenumerate(distances):
-            axes.text(a, s, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=INK)
-    slant = 0 if model.action_names is None else 60
-    axes.set_xticks(*_ticks(A, model.action_names), rotation=slant, fontsize=9)
-    axes.set_xlabel("action")
-    places, labels = _ticks(S, model.state_names)
-    axes.set_yticks(places, labels if first_column else [""] * len(places), fontsize=9)
-    if first_column:
-        axes.set_ylabel("state")
 
 
 def _ticks(size: int, names: tuple[str, ...] | None) -> tuple[list[int], list[str]]:
@@ -151,16 +141,10 @@ def difference_picture(model: LatentMDP, what: str) -> Picture:
 
 
 class Assignment(NamedTuple):
-    """How surely episodes belong to their most likely context.
+    """How surely episodes belong to their most likely context, and how many to each (M,).
 
-    Attributes
-    ----------
-    share_sure
-        Share of episodes whose most likely context has a probability of at least 0.95.
-    expected_accuracy
-        Mean probability of the most likely context.
-    sizes
-        Expected number of episodes in each context.
+    `share_sure` of them have one with a probability of at least 0.95; the mean probability of the
+    most likely one is the `expected_accuracy` of the labels.
     """
 
     share_sure: float

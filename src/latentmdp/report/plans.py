@@ -33,15 +33,7 @@ _PLAN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class PlannerResult:
-    """What one planner did.
-
-    Attributes
-    ----------
-    plan, value
-        None where the planner refused the model, or its policy cannot be evaluated.
-    problem
-        Why not.
-    """
+    """What one planner did; `problem` says why there is no plan, or no value of its policy."""
 
     name: str
     plan: Plan | None
