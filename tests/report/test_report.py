@@ -11,11 +11,11 @@ from latentmdp.errors import FormatError
 from latentmdp.report.contexts import difference_maps, growth
 from latentmdp.report.page import Section, Table, render
 from latentmdp.report.records import (
+    Record,
     curves_section,
     filled,
     group_records,
     read,
-    record_of,
     runs_section,
     trailing,
 )
@@ -92,7 +92,7 @@ def test_runs_that_differ_in_seed_and_world_are_one_curve(learned):
     world = small_world()
     other = lm.learn(world, 3, episodes=60, explore=30, bonus=0.5, rng=0)
     run = lm.LUCRL().run(world, 20, rng=0)
-    records = [record_of(str(k), r) for k, r in enumerate([*learned, other, run])]
+    records = [Record(str(k), r) for k, r in enumerate([*learned, other, run])]
     groups = group_records(records)
     assert [[r.name for r in members] for members in groups.values()] == [["0", "1"], ["2"], ["3"]]
 
@@ -127,7 +127,7 @@ def test_the_belief_in_the_true_context_is_a_martingale_upwards():
 
 def test_the_return_at_the_end_is_that_of_the_last_tenth(learned):
     """In the table, and as the last point of the curve."""
-    records = [record_of(str(k), run) for k, run in enumerate(learned)]
+    records = [Record(str(k), run) for k, run in enumerate(learned)]
     groups = {"g": records}
     ends = [run.returns[-6:].mean() for run in learned]  # 60 episodes
     (table,) = runs_section(groups).tables
@@ -148,7 +148,7 @@ def test_unvisited_rows_become_uniform():
 
 def test_every_figure_has_axes_and_a_caption(learned):
     world = small_world()
-    groups = group_records([record_of(str(k), r) for k, r in enumerate(learned)])
+    groups = group_records([Record(str(k), r) for k, r in enumerate(learned)])
     first = learned[0]
     pictures = [
         *curves_section(groups, {"random": 1.0}).pictures,
@@ -165,7 +165,7 @@ def test_every_figure_has_axes_and_a_caption(learned):
 
 def test_a_curve_is_held_against_what_can_be_earned(learned):
     """Not against a bound that no policy reaches."""
-    groups = group_records([record_of(str(k), r) for k, r in enumerate(learned)])
+    groups = group_records([Record(str(k), r) for k, r in enumerate(learned)])
     lines = {"context known (bound)": 3.0, "the best plan": 2.0, "random actions": 1.0}
     caption = curves_section(groups, lines).pictures[0].caption
     assert "near the line of: the best plan." in caption

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-__all__ = ["listed", "plural"]
+__all__ = ["listed", "or_dash", "plural"]
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
@@ -14,3 +14,8 @@ def listed(parts: Sequence[str]) -> str:
     """The parts as one reads them: "a, b and c"."""
     *first, last = parts or [""]
     return " and ".join([", ".join(first), last] if first else [last])
+
+
+def or_dash(value: float | None, form: str = "") -> str:
+    """A number in a table, in this format; a dash where there is none."""
+    return "-" if value is None else format(value, form)

@@ -1,35 +1,17 @@
 """The typer application: one entry per command."""
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from latentmdp.cli.commands import (
-    compare,
-    convert,
-    demo,
-    diagnose,
-    evaluate,
-    fit,
-    info,
-    learn,
-    lucrl,
-    make,
-    plan,
-    report,
-    reproduce,
-    simulate,
-    solve,
-)
-from latentmdp.cli.commands import list as listing
-
 __all__ = ["COMMANDS", "app"]
 
-_MODULES = (
-    *(demo, make, listing, info, diagnose, simulate, fit, plan),
-    *(compare, learn, lucrl, solve, evaluate, reproduce, report, convert),
+_NAMES = (
+    *("demo", "make", "list", "info", "diagnose", "simulate", "fit", "plan"),
+    *("compare", "learn", "lucrl", "solve", "evaluate", "reproduce", "report", "convert"),
 )
-COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+COMMANDS = {name: import_module(f"latentmdp.cli.commands.{name}") for name in _NAMES}
 """Commands in the order help shows them, each the name of a module, and the modules."""
 
 TAKES_MORE_OPTIONS = {"make", "plan"}

@@ -57,9 +57,7 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
     if name in PLANNERS:
         return planner(name).plan(model).policy
     if Path(name).is_file():
-        from latentmdp.policies import Policy
-
-        return lm.io.load_as(Policy, name, "a policy")
+        return lm.io.load_as(lm.policies.Policy, name, "a policy")
     if Path(name).suffix:
         raise typer.BadParameter(f"there is no file {name!r} with a policy")
     known = ", ".join(["uniform", *PLANNERS])
@@ -68,9 +66,7 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
 
 def _instances() -> dict[str, str]:
     """Names for `latentmdp make`."""
-    from latentmdp.instances import list_instances
-
-    return {entry.name: entry.summary for entry in list_instances()}
+    return {entry.name: entry.summary for entry in lm.instances.list_instances()}
 
 
 def _planners() -> dict[str, str]:
@@ -84,17 +80,14 @@ def _planners() -> dict[str, str]:
 
 def _learners() -> dict[str, str]:
     """Ways to learn, from logs or by acting: commands first, then what only Python reaches."""
-    from latentmdp.estimation import SubspaceClustering, TrajectoryKMeans
-    from latentmdp.online import PosteriorSampling
-
     commands = {"learn": lm.learn, "lucrl": lm.LUCRL, "solve": lm.solve, "fit": lm.initialize}
     others: Iterable[Any] = (
         lm.EM,
         lm.SpectralPSR,
         lm.recover,
-        SubspaceClustering,
-        TrajectoryKMeans,
-        PosteriorSampling,
+        lm.estimation.SubspaceClustering,
+        lm.estimation.TrajectoryKMeans,
+        lm.online.PosteriorSampling,
         lm.deterministic.explore,
     )
     found = {**commands, **{thing.__name__: thing for thing in others}}
@@ -103,9 +96,8 @@ def _learners() -> dict[str, str]:
 
 def _experiments() -> dict[str, str]:
     """Names for `latentmdp reproduce`."""
-    from latentmdp.experiments.runner import designs
-
-    return {name: _summary(module) for name, module in designs().items()}
+    designs = lm.experiments.runner.designs()
+    return {name: _summary(module) for name, module in designs.items()}
 
 
 def _summary(thing: Any) -> str:

@@ -130,15 +130,9 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(body, eval_str=True)
         _, *parameters = own.parameters.values()
-        for name, (annotation, default) in shared.items():
-            parameters.append(
-                inspect.Parameter(
-                    name,
-                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=default,
-                    annotation=annotation,
-                )
-            )
+        for name, (kind, default) in shared.items():
+            place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            parameters.append(inspect.Parameter(name, place, default=default, annotation=kind))
 
         @functools.wraps(body)
         def run(as_json: bool, quiet: bool, debug: bool, **given: Any) -> None:
@@ -184,11 +178,10 @@ def mean_return(logs: lm.Trajectories) -> float:
 def check_target(path: Path | None, owner: type | None = None) -> None:
     """Refuse a path where nothing, or no object of this type, can be saved: before long work."""
     if path is not None:
-        from latentmdp import io
         from latentmdp._util.storage import require_writable
 
         if owner is not None:
-            io.check_target(owner, path)
+            lm.io.check_target(owner, path)
         require_writable(path)
 
 

@@ -7,8 +7,9 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,9 +17,6 @@ import typer
 from latentmdp.errors import LatentMDPError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.progress import Progress
     from rich.table import Table
 
 __all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "Screen", "session"]
@@ -65,8 +63,10 @@ class Screen:
         self,
         title: str,
         header: Sequence[str],
-        rows: Sequence[Sequence[str]],
+        rows: Iterable[Sequence[str]],
         words: Sequence[str] = (),
+        *,
+        show_header: bool = True,
     ) -> None:
         """Print a table; columns are aligned right, but for the first and those of `words`."""
         if self.talks:
@@ -74,36 +74,39 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            table = Table(title=title, title_justify="left")
+            table = Table(title=title, title_justify="left", show_header=show_header)
             for i, name in enumerate(header):
                 left = i == 0 or name in words
-                table.add_column(name, justify="left" if left else "right", no_wrap=i == 0)
+                table.add_column(
+                    name, justify="left" if left else "right", no_wrap=show_header and i == 0
+                )
             for row in rows:
                 table.add_row(*map(escape, row))
             Console().print(table)
 
-    def facts(self, title: str, facts: dict[str, str]) -> None:
+    def facts(self, title: str, facts: Mapping[str, str]) -> None:
         """Print names and what they are."""
-        if self.talks:
-            from rich.console import Console
-            from rich.markup import escape
-            from rich.table import Table
-
-            table = Table(title=title, title_justify="left", show_header=False)
-            for name, fact in facts.items():
-                table.add_row(name, escape(fact))
-            Console().print(table)
+        self.table(title, ("name", "fact"), facts.items(), words=("fact",), show_header=False)
 
     @contextmanager
-    def progress(self) -> Iterator[Progress]:
-        """A progress display on stderr, shown only to people at a terminal."""
+    def progress(self, doing: str = "", total: int | None = None) -> Iterator[Callable[..., None]]:
+        """Show what is being done, on stderr, to people at a terminal.
+
+        Gives a function that moves the bar on, by 1 or as far as it is told, and can say what is
+        done next; without a `total` there is nothing to move, and work is only seen to go on.
+        """
         from rich.console import Console
         from rich.progress import Progress
 
         console = Console(stderr=True)
         off = not (self.talks and console.is_terminal)
         with Progress(console=console, transient=True, disable=off) as progress:
-            yield progress
+            task = progress.add_task(doing, total=total)
+
+            def move(by: int = 1, doing: str | None = None) -> None:
+                progress.update(task, advance=by, description=doing)
+
+            yield move
 
     @contextmanager
     def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
@@ -129,11 +132,13 @@ class Screen:
 
 
 def _plain(value: Any) -> Any:
-    """The value with null for what JSON cannot hold: NaN and infinities."""
+    """The value as JSON can hold it: null for NaN and infinities, text for a path."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -166,7 +171,9 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
         screen = Screen(as_json, quiet)
         yield screen
     except KeyboardInterrupt:
-        typer.secho(f"interrupted{_way_on(screen)}", err=True)
+        kept = None if screen is None else screen.checkpoint
+        on = f"; the same command goes on from {kept}" if kept and kept.is_file() else ""
+        typer.secho(f"interrupted{on}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         # The reader of a pipe has gone; keep the interpreter from complaining as it flushes.
@@ -174,26 +181,14 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
         raise typer.Exit(FAILED) from None
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
-    except (LatentMDPError, ValueError, TypeError, OSError) as error:
-        if debug:
-            raise
-        typer.secho(f"error: {_reason(error)}", err=True, fg="red")
-        raise typer.Exit(BAD_INPUT) from None
     except Exception as error:
         if debug:
             raise
-        told = f"{type(error).__name__}: {error} (--debug shows where)"
-        typer.secho(f"error: unexpected {told}", err=True, fg="red")
-        raise typer.Exit(FAILED) from None
-
-
-def _way_on(screen: Screen | None) -> str:
-    if screen is None or screen.checkpoint is None or not screen.checkpoint.is_file():
-        return ""
-    return f"; the same command goes on from {screen.checkpoint}"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+        foreseen = isinstance(error, LatentMDPError | ValueError | TypeError | OSError)
+        told = str(error)
+        if not foreseen:
+            told = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        elif isinstance(error, OSError) and error.filename:
+            told = f"{error.filename}: {error.strerror}"
+        typer.secho(f"error: {told}", err=True, fg="red")
+        raise typer.Exit(BAD_INPUT if foreseen else FAILED) from None

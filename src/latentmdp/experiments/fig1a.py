@@ -34,20 +34,12 @@ ARMS = {
     "random": "inferred, random start",
 }
 PAPER = {
-    "contexts": 7,
-    "states": 15,
-    "actions": 3,
-    "horizon": 30,
-    "episodes": 50_000,
-    "reference": 100_000,
+    **{"contexts": 7, "states": 15, "actions": 3, "horizon": 30},
+    **{"episodes": 50_000, "reference": 100_000},
 }
 QUICK = {
-    "contexts": 3,
-    "states": 6,
-    "actions": 2,
-    "horizon": 20,
-    "episodes": 2_000,
-    "reference": 4_000,
+    **{"contexts": 3, "states": 6, "actions": 2, "horizon": 20},
+    **{"episodes": 2_000, "reference": 4_000},
 }
 SAMPLES = 10
 """Labelled samples per (m, s, a) of the good start, and weight of a row of the random one."""
@@ -75,15 +67,11 @@ def work(setting: Setting) -> Columns:
     if setting["arm"] == "revealed":
         learner = LUCRL(contexts="revealed")
     elif setting["arm"] == "good":
-        learner = LUCRL(
-            contexts="inferred", start=labelled_samples(model, setting["samples"], seed)
-        )
+        samples = labelled_samples(model, setting["samples"], seed)
+        learner = LUCRL(contexts="inferred", start=samples)
     else:
-        learner = LUCRL(
-            contexts="inferred",
-            start=unrelated_model(model, seed),
-            prior_count=float(setting["samples"]),
-        )
+        start, weight = unrelated_model(model, seed), float(setting["samples"])
+        learner = LUCRL(contexts="inferred", start=start, prior_count=weight)
     run = learner.run(model, setting["episodes"], rng=seed)
     return curves_of_run(run, model, setting["reference"], seed)
 
@@ -91,19 +79,13 @@ def work(setting: Setting) -> Columns:
 def _instance(setting: Setting) -> LatentMDP:
     """Sparse rows and few rewards: "set to be 0 for most state-action pairs" [kwon2021]."""
     sizes = {name: setting[name] for name in ("contexts", "states", "actions", "horizon")}
-    return make(
-        "random",
-        rng=setting["seed"],
-        concentration=0.3,
-        reward_density=4 / 45,
-        reward_low=0.5,
-        **sizes,
-    )
+    sparse = {"concentration": 0.3, "reward_density": 4 / 45, "reward_low": 0.5}
+    return make("random", rng=setting["seed"], **sparse, **sizes)
 
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
     """Average over seeds, draw, and judge the paper's three statements."""
-    arms = {str(key[0]): curves for key, curves in group_curves(table, ["arm"]).items()}
+    arms = {arm: curves for (arm,), curves in group_curves(table, ["arm"]).items()}
     first = arms["revealed"]
     description = (
         f"L-UCRL with Q-MDP on {first.error.shape[0]} random instances with "
@@ -125,10 +107,9 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
 
 
 def _claims(revealed: Curves, good: Curves, random: Curves) -> tuple[Claim, ...]:
-    (told, told_se), (well, well_se), (poor, poor_se) = (
-        final(curves.share) for curves in (revealed, good, random)
-    )
-    errors = [final(curves.error)[0] for curves in (revealed, good, random)]
+    arms = (revealed, good, random)
+    (told, told_se), (well, well_se), (poor, poor_se) = (final(curves.share) for curves in arms)
+    errors = [final(curves.error)[0] for curves in arms]
     gap, gap_se = final(revealed.share - random.share)
     return (
         Claim(

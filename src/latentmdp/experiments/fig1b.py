@@ -7,8 +7,8 @@ full.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,18 +40,15 @@ OPTIMAL = 0.95
 STYLES = (":", "--", "-")
 """By horizon, from short to long; the colour tells delta."""
 
-Arms = dict[tuple[float, int], Curves]
-
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per separation, horizon and seed."""
-    sizes = QUICK if quick else PAPER
-    horizons = (10, 20) if quick else HORIZONS
-    deltas = (0.4, 0.8) if quick else DELTAS
+    sizes = {"samples": SAMPLES, **(QUICK if quick else PAPER)}
+    deltas, horizons = ((0.4, 0.8), (10, 20)) if quick else (DELTAS, HORIZONS)
     return [
         Setting(
             f"fig1b/delta={delta}/H={horizon}/{seed}",
-            {"delta": delta, "horizon": horizon, "seed": seed, "samples": SAMPLES, **sizes},
+            {"delta": delta, "horizon": horizon, "seed": seed, **sizes},
         )
         for delta in deltas
         for horizon in horizons
@@ -74,10 +71,7 @@ def work(setting: Setting) -> Columns:
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
     """Average over seeds, draw, and judge the paper's statements."""
-    arms: Arms = {
-        (float(str(delta)), int(str(horizon))): curves
-        for (delta, horizon), curves in group_curves(table, ["delta", "horizon"]).items()
-    }
+    arms = group_curves(table, ["delta", "horizon"])
     first = next(iter(arms.values()))
     description = (
         f"L-UCRL with Q-MDP and inferred contexts on {first.error.shape[0]} instances for each "
@@ -86,22 +80,19 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
         "(m, s, a). Contexts share their rewards and differ by delta to 2 delta in every row of T."
         + (SMALL if quick else "")
     )
+    deltas, horizons = (sorted({arm[axis] for arm in arms}) for axis in (0, 1))
+    styles = STYLES[-len(horizons) :]
+    looks = [(deltas.index(delta), styles[horizons.index(horizon)]) for delta, horizon in arms]
     names = {f"delta={delta:g}, H={horizon}": arms[delta, horizon] for delta, horizon in arms}
     return Findings(
         title="Figure 1b: separation and horizon",
         description=description,
-        panels=curve_panels(names, _looks(arms)),
+        panels=curve_panels(names, looks),
         claims=_claims(arms),
     )
 
 
-def _looks(arms: Arms) -> list[tuple[int, str]]:
-    deltas, horizons = (sorted({arm[axis] for arm in arms}) for axis in (0, 1))
-    styles = STYLES[-len(horizons) :]
-    return [(deltas.index(delta), styles[horizons.index(horizon)]) for delta, horizon in arms]
-
-
-def _claims(arms: Arms) -> tuple[Claim, ...]:
+def _claims(arms: dict[tuple[Any, ...], Curves]) -> tuple[Claim, ...]:
     error = {arm: final(curves.error)[0] for arm, curves in arms.items()}
     share = {arm: final(curves.share)[0] for arm, curves in arms.items()}
     worst = min(share, key=lambda arm: share[arm])
@@ -117,9 +108,12 @@ def _claims(arms: Arms) -> tuple[Claim, ...]:
     )
 
 
-def _falls(paper: str, error: dict[tuple[float, int], float], axis: int) -> Claim:
+def _falls(paper: str, error: dict[tuple[Any, ...], float], axis: int) -> Claim:
     """Whether the final error falls along one axis, for every value of the other."""
-    chains = list(_chains(error, axis))
+    chains = [
+        [error[arm] for arm in sorted(error) if arm[1 - axis] == other]
+        for other in sorted({arm[1 - axis] for arm in error})
+    ]
     steps = [a > b for chain in chains for a, b in pairwise(chain)]
     text = "; ".join(" > ".join(f"{e:.0f}" for e in chain) for chain in chains)
     return Claim(
@@ -127,11 +121,6 @@ def _falls(paper: str, error: dict[tuple[float, int], float], axis: int) -> Clai
         f"the final error fell in {sum(steps)} of {len(steps)} comparisons ({text}).",
         all(steps),
     )
-
-
-def _chains(error: dict[tuple[float, int], float], axis: int) -> Iterator[list[float]]:
-    for other in sorted({arm[1 - axis] for arm in error}):
-        yield [error[arm] for arm in sorted(error) if arm[1 - axis] == other]
 
 
 if __name__ == "__main__":

@@ -33,12 +33,8 @@ from latentmdp.trajectories import Trajectories
 __all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]
 
 PAPER = {
-    "contexts": 3,
-    "states": 7,
-    "actions": 2,
-    "short_episodes": 1_000_000,
-    "short_horizon": 4,
-    "long_episodes": 5_000,
+    **{"contexts": 3, "states": 7, "actions": 2},
+    **{"short_episodes": 1_000_000, "short_horizon": 4, "long_episodes": 5_000},
 }
 QUICK = {**PAPER, "states": 4, "short_episodes": 60_000, "long_episodes": 600}
 DELTAS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
@@ -86,10 +82,10 @@ class Data(NamedTuple):
 def work(setting: Setting) -> Columns:
     """Every quantity of the figure; a method that reports its failure has the value NaN."""
     data = _simulated(setting)
-    M = setting["contexts"]
+    M, true, episodes = setting["contexts"], data.long.contexts, np.arange(len(data.long))
     exact = SpectralPSR(rank=M).from_model(data.model.replace(horizon=setting["short_horizon"]))
     values = {
-        "belief": _belief_error(data.model, data.long),
+        "belief": float(1.0 - posterior(data.model, data.long)[episodes, true].mean()),
         "singular value": float(exact.singular_values[:, M - 1].mean()),
         "ratio": float(data.psr.singular_value_ratios().min()),
         **{name: _error(method, data) for name, method in METHODS.items()},
@@ -110,12 +106,6 @@ def _simulated(setting: Setting) -> Data:
     return Data(longer, short, long, SpectralPSR(rank=setting["contexts"]).fit(short))
 
 
-def _belief_error(model: LatentMDP, logs: Trajectories) -> float:
-    """1 - b(true context) at the end of an episode, under the true model, averaged."""
-    assert logs.contexts is not None
-    return float(1.0 - posterior(model, logs)[np.arange(len(logs)), logs.contexts].mean())
-
-
 def _error(method: Callable[[Data], LatentMDP], data: Data) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -125,29 +115,13 @@ def _error(method: Callable[[Data], LatentMDP], data: Data) -> float:
             return float("nan")
 
 
-def _paper(data: Data) -> LatentMDP:
-    return recover(data.psr, data.long, variant="paper", rng=0).model
-
-
-def _practical(data: Data) -> LatentMDP:
-    return recover(data.psr, data.long, rng=0).model
-
-
 def _refined(data: Data) -> LatentMDP:
     learner = SpectralPSR(rank=data.psr.rank, balanced=True, refinements=2)
     return recover(learner.fit(data.short), data.long, rng=0).model
 
 
-def _initialize(data: Data) -> LatentMDP:
-    return initialize(data.short, data.long, data.model.n_contexts, rng=0).model
-
-
-def _embedding(data: Data) -> LatentMDP:
-    return TrajectoryKMeans(data.model.n_contexts).fit(data.long, rng=0).model
-
-
-def _subspace(data: Data) -> LatentMDP:
-    return SubspaceClustering(data.model.n_contexts).fit(data.long, rng=0).model
+def _clustered(data: Data, method: type[SubspaceClustering | TrajectoryKMeans]) -> LatentMDP:
+    return method(data.model.n_contexts).fit(data.long, rng=0).model
 
 
 def _from_truth(data: Data) -> LatentMDP:
@@ -162,12 +136,12 @@ def _known_labels(data: Data) -> LatentMDP:
 
 
 METHODS: dict[str, Callable[[Data], LatentMDP]] = {
-    PAPER_METHOD: _paper,
-    "PSR-clustering (practical)": _practical,
+    PAPER_METHOD: lambda d: recover(d.psr, d.long, variant="paper", rng=0).model,
+    "PSR-clustering (practical)": lambda d: recover(d.psr, d.long, rng=0).model,
     "PSR-clustering (refined)": _refined,
-    "initialize": _initialize,
-    "trajectory k-means": _embedding,
-    "subspace clustering": _subspace,
+    "initialize": lambda d: initialize(d.short, d.long, d.model.n_contexts, rng=0).model,
+    "trajectory k-means": lambda d: _clustered(d, TrajectoryKMeans),
+    "subspace clustering": lambda d: _clustered(d, SubspaceClustering),
     "EM from the truth": _from_truth,
     "known labels": _known_labels,
 }
@@ -253,10 +227,8 @@ def _claims(points: Points) -> tuple[Claim, ...]:
 def _failures(points: Points) -> Claim:
     """Algorithm 6 works with enough separation and fails without."""
     runs = [p for p in points.values() if p.quantity == PAPER_METHOD]
-    low, high = (
-        [p.failures / p.instances for p in runs if keep(p.delta)]
-        for keep in (FAILS_BELOW.__gt__, SUCCEEDS_FROM.__le__)
-    )
+    low = [p.failures / p.instances for p in runs if p.delta < FAILS_BELOW]
+    high = [p.failures / p.instances for p in runs if p.delta >= SUCCEEDS_FROM]
     paper = f"PSR-clustering fails when delta < {FAILS_BELOW:g}, due to the small singular value."
     above = f"{np.mean(high):.0%} of the runs with delta >= {SUCCEEDS_FROM:g}"
     if not low:

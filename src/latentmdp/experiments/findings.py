@@ -87,16 +87,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over shared axes.
+    """Curves over shared axes, which show `x` and `y`, and a caption that says what to see in them.
 
-    Attributes
-    ----------
-    caption
-        What is drawn and what to see in it.
-    x, y
-        What the axes show, with units.
-    log
-        The axes with a logarithmic scale: "", "x", "y" or "xy".
+    The axes named in `log` ("", "x", "y" or "xy") have a logarithmic scale.
     """
 
     title: str
@@ -158,8 +151,7 @@ def draw_panel(axes: Axes, panel: Panel, colours: Sequence[str], ink: str) -> No
         (_points if line.style == "o" else _curve)(axes, line, colour)
     axes.set_xscale("log" if "x" in panel.log else "linear")
     axes.set_yscale("log" if "y" in panel.log else "linear")
-    axes.set_xlabel(panel.x)
-    axes.set_ylabel(panel.y)
+    axes.set(xlabel=panel.x, ylabel=panel.y)
 
 
 def _curve(axes: Axes, line: Line, colour: str) -> None:

@@ -48,11 +48,7 @@ __all__ = [
     "work",
 ]
 
-ARMS = {
-    "exploration": "Algorithm 5",
-    "blind": "blind search",
-    "lucrl": "L-UCRL, random start",
-}
+ARMS = {"exploration": "Algorithm 5", "blind": "blind search", "lucrl": "L-UCRL, random start"}
 SIZES = (
     *((2, 2), (3, 2), (2, 4), (4, 2), (3, 3), (2, 6)),
     *((5, 2), (3, 4), (4, 3), (3, 6), (5, 3), (4, 4)),
@@ -186,11 +182,8 @@ def medians(runs: Runs) -> list[tuple[int, float, float, float, bool]]:
     rows = []
     for n, M in sorted(set(zip(runs.sequences.tolist(), runs.contexts.tolist()))):
         same = (runs.sequences == n) & (runs.contexts == M)
-        episodes = runs.episodes[same]
-        half = bool(runs.censored[same].mean() >= 0.5)
-        rows.append(
-            (n, float(np.median(episodes)), float(episodes.min()), float(episodes.max()), half)
-        )
+        middle, low, high = (float(f(runs.episodes[same])) for f in (np.median, np.min, np.max))
+        rows.append((n, middle, low, high, bool(runs.censored[same].mean() >= 0.5)))
     return rows
 
 

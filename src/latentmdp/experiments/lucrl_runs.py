@@ -8,6 +8,7 @@ a few numbers of episodes; Figures 1a and 1b average them over seeds and draw tw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,7 @@ class Curves:
         return np.asarray(self.returns / self.reference)
 
 
-def group_curves(table: pa.Table, columns: Sequence[str]) -> dict[tuple[object, ...], Curves]:
+def group_curves(table: pa.Table, columns: Sequence[str]) -> dict[tuple[Any, ...], Curves]:
     """The curves of every combination of values in some columns, in order of appearance."""
     keys = list(dict.fromkeys(zip(*(table[name].to_pylist() for name in columns))))
     found = {}

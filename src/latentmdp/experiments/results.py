@@ -123,17 +123,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a folder holds.
-
-    Attributes
-    ----------
-    name
-        Of the experiment: "fig1a", "lower_bound", ...
-    quick
-        Whether it is the small version.
-    version
-        Of the library that wrote it.
-    """
+    """What a folder holds; `version` is that of the library that wrote it."""
 
     name: str
     quick: bool

@@ -51,12 +51,8 @@ Work = Callable[["Setting"], Columns]
 class Setting:
     """One run of an experiment.
 
-    Attributes
-    ----------
-    id
-        Its name, stable across versions: `fig1a/revealed/3`.
-    values
-        Everything the run depends on: plain numbers and strings.
+    Its `id` is stable across versions: `fig1a/revealed/3`. Its `values`, plain numbers and strings,
+    are everything that the run depends on.
     """
 
     id: str
@@ -89,15 +85,12 @@ class Design(Protocol):
 
     def sweep(self, quick: bool = False, seeds: int | None = None) -> list[Setting]:
         """Every setting of the experiment."""
-        ...
 
     def work(self, setting: Setting) -> Columns:
         """The run of one setting."""
-        ...
 
     def analyse(self, table: pa.Table, quick: bool) -> Findings:
         """What all runs show."""
-        ...
 
 
 def designs() -> dict[str, Design]:
@@ -147,12 +140,14 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     require_writable(folder / MANIFEST)
     settings = design.sweep(quick, seeds)
-    table = run_sweep(
-        settings, design.work, folder / "runs", jobs, progress=progress, executor=executor
-    )
+    runs = folder / "runs"
+    table = run_sweep(settings, design.work, runs, jobs, progress=progress, executor=executor)
     findings = design.analyse(table, quick)
-    runs = tuple(_finished(folder / "runs", setting) for setting in settings)
-    return _write(Experiment(own, quick, findings, runs), folder, table)
+    finished = tuple(
+        FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs / s.file_name).seconds)
+        for s in settings
+    )
+    return _write(Experiment(own, quick, findings, finished), folder, table)
 
 
 def run_sweep(
@@ -173,47 +168,41 @@ def run_sweep(
     ids = [setting.id for setting in settings]
     if len(set(ids)) < len(ids):
         raise ValueError("settings must have distinct ids")
+    from rich.console import Console
+    from rich.progress import Progress
+
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    with one_writer(place):
-        _run_missing(settings, work, place, jobs, progress, executor)
-    return pa.concat_tables([_read(place, setting) for setting in settings])
-
-
-def _run_missing(
-    settings: Sequence[Setting],
-    work: Work,
-    place: Path,
-    jobs: int | None,
-    progress: bool,
-    executor: Executor | None,
-) -> None:
-    missing = [s for s in settings if not (place / s.file_name).exists()]
-    with _ticker(len(settings), len(settings) - len(missing), progress) as tick:
+    silent = not progress
+    bar = Progress(console=Console(quiet=silent), disable=silent)
+    with one_writer(place), bar:
+        missing = [s for s in settings if not (place / s.file_name).exists()]
+        done = len(settings) - len(missing)
+        task = bar.add_task("runs", total=len(settings), completed=done)
         workers = min(thread_count(jobs), len(missing))
         if executor is None and workers <= 1:
             for setting in missing:
                 _run_one(work, setting, str(place))
-                tick()
+                bar.advance(task)
         elif missing:
             with _pool(workers) if executor is None else nullcontext(executor) as pool:
                 futures = [pool.submit(_run_one, work, s, str(place)) for s in missing]
                 try:
                     for future in as_completed(futures):
                         future.result()
-                        tick()
+                        bar.advance(task)
                 except BaseException:
                     for future in futures:
                         future.cancel()
                     raise
+    return pa.concat_tables([_read(place, setting) for setting in settings])
 
 
 def _run_one(work: Work, setting: Setting, folder: str) -> None:
     began = time.perf_counter()
     columns = work(setting)
     seconds = time.perf_counter() - began
-    path = Path(folder) / setting.file_name
-    write_result(path, setting.id, setting.values, columns, seconds)
+    write_result(Path(folder) / setting.file_name, setting.id, setting.values, columns, seconds)
 
 
 def _read(folder: Path, setting: Setting) -> pa.Table:
@@ -240,18 +229,6 @@ def _pool(workers: int) -> Iterator[Executor]:
             os.environ[name] = before
 
 
-@contextmanager
-def _ticker(total: int, done: int, shown: bool) -> Iterator[Callable[[], None]]:
-    if not shown:
-        yield lambda: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("runs", total=total, completed=done)
-        yield lambda: bar.advance(task)
-
-
 def _write(experiment: Experiment, folder: Path, table: pa.Table) -> Outputs:
     name, findings = experiment.name, experiment.findings
     figures = tuple(folder / f"{name}.{suffix}" for suffix in ("svg", "png"))
@@ -265,11 +242,6 @@ def _write(experiment: Experiment, folder: Path, table: pa.Table) -> Outputs:
         stream.write(_page(experiment).encode())
     write_experiment(folder, experiment)
     return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
-
-
-def _finished(folder: Path, setting: Setting) -> FinishedRun:
-    seconds = read_result(folder / setting.file_name).seconds
-    return FinishedRun(setting.id, dict(setting.values), setting.file_name, seconds)
 
 
 def _page(experiment: Experiment) -> str:

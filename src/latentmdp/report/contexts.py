@@ -6,6 +6,7 @@ and reward, at most 2. The belief b(m) along an episode is that of a filter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,6 @@ from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas, legend
 from latentmdp.simulation import simulate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -54,9 +54,7 @@ _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 
 def _names(model: LatentMDP) -> list[str]:
     """The names of the contexts, or their numbers."""
-    if model.context_names is not None:
-        return list(model.context_names)
-    return [f"context {m}" for m in range(model.n_contexts)]
+    return list(model.context_names or (f"context {m}" for m in range(model.n_contexts)))
 
 
 class Difference(NamedTuple):
@@ -70,40 +68,35 @@ class Difference(NamedTuple):
 
 def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
     """The state-action pairs that separate some two contexts most, farthest first."""
-    M, S, A = model.n_contexts, model.n_states, model.n_actions
-    P = model.observation_probs().reshape(M, S * A, -1)
-    farthest = np.zeros(S * A)
-    who = np.zeros((S * A, 2), dtype=np.int64)
-    for m in range(M):
-        for n in range(m + 1, M):
-            distance = np.abs(P[m] - P[n]).sum(axis=1)
-            better = distance > farthest
-            farthest[better] = distance[better]
-            who[better] = m, n
-    order = np.argsort(-farthest, kind="stable")[:count]
+    farthest = np.zeros((model.n_states, model.n_actions))
+    who = np.zeros((*farthest.shape, 2), dtype=np.int64)
+    for m, n, distance in _distances(model):
+        better = distance > farthest
+        farthest[better] = distance[better]
+        who[better] = m, n
+    order = np.argsort(-farthest, axis=None, kind="stable")[:count]
     return [
-        Difference(int(k) // A, int(k) % A, (int(who[k, 0]), int(who[k, 1])), float(farthest[k]))
-        for k in order
-        if farthest[k] > 0.0
+        Difference(int(s), int(a), (int(who[s, a, 0]), int(who[s, a, 1])), float(farthest[s, a]))
+        for s, a in zip(*np.unravel_index(order, farthest.shape))
+        if farthest[s, a] > 0.0
     ]
+
+
+def _distances(model: LatentMDP) -> Iterator[tuple[int, int, Floats]]:
+    """Every two contexts with their distances (S, A)."""
+    P = model.observation_probs().reshape(model.n_contexts, model.n_states, model.n_actions, -1)
+    for m, n in combinations(range(model.n_contexts), 2):
+        yield m, n, np.abs(P[m] - P[n]).sum(axis=-1)
 
 
 def difference_maps(model: LatentMDP) -> dict[str, Floats]:
     """Distances (S, A) by name: of each pair of contexts, or nearest and farthest pair if many."""
-    P = model.observation_probs()
     names = _names(model)
-    pairs = list(combinations(range(model.n_contexts), 2))
+    pairs = list(_distances(model))
     if len(pairs) <= _MOST_PAIRS:
-        return {
-            f"{names[m]} / {names[n]}": np.abs(P[m] - P[n]).sum(axis=(-2, -1)) for m, n in pairs
-        }
-    nearest = np.full((model.n_states, model.n_actions), np.inf)
-    farthest = np.zeros_like(nearest)
-    for m, n in pairs:
-        distance = np.abs(P[m] - P[n]).sum(axis=(-2, -1))
-        np.minimum(nearest, distance, out=nearest)
-        np.maximum(farthest, distance, out=farthest)
-    return {"nearest pair": nearest, "farthest pair": farthest}
+        return {f"{names[m]} / {names[n]}": distances for m, n, distances in pairs}
+    every = np.stack([distances for _, _, distances in pairs])
+    return {"nearest pair": every.min(axis=0), "farthest pair": every.max(axis=0)}
 
 
 def _differences_figure(model: LatentMDP) -> Figure:
@@ -113,38 +106,27 @@ def _differences_figure(model: LatentMDP) -> Figure:
     rows = -(-len(maps) // columns)
     height = min(8.0, rows * max(2.0, 0.75 + 0.24 * min(model.n_states, 24)))
     figure, axes = canvas(height, rows, columns)
+    S, A, slant = model.n_states, model.n_actions, 0 if model.action_names is None else 60
+    places, labels = _ticks(S, model.state_names)
     for k, (panel, (name, distances)) in enumerate(zip(axes, maps.items())):
-        _draw(panel, distances, model, first_column=k % columns == 0)
+        colours = np.broadcast_to(_BLUE, (S, A, 4)).copy()
+        colours[..., 3] = np.clip(distances / 2.0, 0.0, 1.0)
+        panel.imshow(colours, aspect="auto", interpolation="none")
+        if S * A <= _MOST_NUMBERS:
+            for (s, a), value in np.ndenumerate(distances):
+                panel.text(a, s, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=INK)
+        panel.set_xticks(*_ticks(A, model.action_names), rotation=slant, fontsize=9)
+        panel.set_yticks(places, labels if k % columns == 0 else [""] * len(places), fontsize=9)
+        panel.set(xlabel="action", ylabel="state" if k % columns == 0 else "")
         panel.set_title(name.replace(" / ", "\nvs "), fontsize=9.5)
     for panel in axes[len(maps) :]:
         panel.set_axis_off()
     return figure
 
 
-def _draw(axes: Axes, distances: Floats, model: LatentMDP, first_column: bool) -> None:
-    colours = np.broadcast_to(_BLUE, (*distances.shape, 4)).copy()
-    colours[..., 3] = np.clip(distances / 2.0, 0.0, 1.0)
-    axes.imshow(colours, aspect="auto", interpolation="none")
-    S, A = distances.shape
-    if S * A <= _MOST_NUMBERS:
-        for (s, a), value in np.ndenumerate(distances):
-            axes.text(a, s, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=INK)
-    _ticks(axes, "x", A, model.action_names)
-    _ticks(axes, "y", S, model.state_names if first_column else None, shown=first_column)
-    axes.set_xlabel("action")
-    if first_column:
-        axes.set_ylabel("state")
-
-
-def _ticks(
-    axes: Axes, which: str, size: int, names: tuple[str, ...] | None, shown: bool = True
-) -> None:
-    every = -(-size // _MOST_TICKS)
-    places = list(range(0, size, every))
-    labels = [(names[i] if names is not None else str(i)) if shown else "" for i in places]
-    set_ticks = axes.set_xticks if which == "x" else axes.set_yticks
-    slanted = which == "x" and names is not None
-    set_ticks(places, labels, rotation=60 if slanted else 0, fontsize=9)
+def _ticks(size: int, names: tuple[str, ...] | None) -> tuple[list[int], list[str]]:
+    places = list(range(0, size, -(-size // _MOST_TICKS)))
+    return places, [str(i) if names is None else names[i] for i in places]
 
 
 def difference_picture(model: LatentMDP, what: str) -> Picture:
@@ -159,16 +141,10 @@ def difference_picture(model: LatentMDP, what: str) -> Picture:
 
 
 class Assignment(NamedTuple):
-    """How surely episodes belong to their most likely context.
+    """How surely episodes belong to their most likely context, and how many to each (M,).
 
-    Attributes
-    ----------
-    share_sure
-        Share of episodes whose most likely context has a probability of at least 0.95.
-    expected_accuracy
-        Mean probability of the most likely context.
-    sizes
-        Expected number of episodes in each context.
+    `share_sure` of them have one with a probability of at least 0.95; the mean probability of the
+    most likely one is the `expected_accuracy` of the labels.
     """
 
     share_sure: float
@@ -188,10 +164,15 @@ def assignment(responsibilities: Floats, counts: Integers | None = None) -> Assi
 
 
 class BeliefPath(NamedTuple):
-    """Beliefs (T + 1, M) along one episode, and which context was the true one."""
+    """Beliefs (T + 1, M) along one episode, which context was the true one, and their names."""
 
     beliefs: Floats
     true: int
+    names: list[str]
+
+    def label(self, m: int) -> str:
+        """The name of a context, and whether it is the true one."""
+        return f"{self.names[m]} (true)" if m == self.true else self.names[m]
 
 
 def belief_pictures(
@@ -199,24 +180,22 @@ def belief_pictures(
 ) -> list[Picture]:
     """Bars, and a path in the triangle for three contexts, over one episode."""
     episode = _typical_path(world, policy, believed, seed)
-    names = _names(world if world.n_contexts == believed.n_contexts else believed)
-    true = names[episode.true]
+    true, belief = episode.names[episode.true], episode.beliefs[:, episode.true]
     pictures = [
         Picture(
             "Belief along one episode",
-            _bars_figure(episode, names),
+            _bars_figure(episode),
             "The median of 101 episodes by how fast the truth shows. Each bar divides one unit "
             "of probability among the contexts; the strong colour at the bottom is the true one, "
-            f"{true}, which the agent is never told. It ends at "
-            f"{episode.beliefs[-1, episode.true]:.2f}, from {episode.beliefs[0, episode.true]:.2f}"
-            " before the first step.",
+            f"{true}, which the agent is never told. It ends at {belief[-1]:.2f}, from "
+            f"{belief[0]:.2f} before the first step.",
         )
     ]
     if believed.n_contexts == 3:
         pictures.append(
             Picture(
                 "The same belief in the triangle",
-                _simplex_figure(episode, names),
+                _simplex_figure(episode),
                 "A corner means certainty of one context, the centre ignorance. The dots are the "
                 f"steps of the episode; they should walk to the corner of {true}.",
             )
@@ -224,26 +203,15 @@ def belief_pictures(
     return pictures
 
 
-def _smoothing(model: LatentMDP) -> float:
-    return min(_SMOOTHING, 0.1 / (model.n_states * model.n_rewards))
-
-
-def _matching(world: LatentMDP, believed: LatentMDP) -> Integers:
-    """Which context of `believed` stands for each of the world's."""
-    return np.asarray(linear_sum_assignment(world.distances(believed))[1], dtype=np.int64)
-
-
 def _beliefs(
-    world: LatentMDP,
-    policy: Policy | HistoryPolicy,
-    believed: LatentMDP,
-    episodes: int,
-    seed: int,
+    world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, episodes: int, seed: int
 ) -> tuple[Floats, Integers]:
     """Beliefs (N, H + 1, M) of a filter on `believed`, and the true contexts in its labels."""
     logs = simulate(world, policy, episodes, rng=seed)
-    along = posterior(believed, logs.without_contexts(), _smoothing(believed), along=True)
-    true = _matching(world, believed)[np.asarray(logs.contexts)]
+    smoothing = min(_SMOOTHING, 0.1 / (believed.n_states * believed.n_rewards))
+    along = posterior(believed, logs.without_contexts(), smoothing, along=True)
+    standing_for = linear_sum_assignment(world.distances(believed))[1]
+    true = np.asarray(standing_for, dtype=np.int64)[np.asarray(logs.contexts)]
     return along.reshape(episodes, -1, believed.n_contexts), true
 
 
@@ -257,43 +225,36 @@ def _typical_path(
     along, true = _beliefs(world, policy, believed, _CHOICE, seed)
     speed = np.take_along_axis(along, true[:, None, None], axis=2).mean(axis=(1, 2))
     typical = int(np.argsort(speed, kind="stable")[_CHOICE // 2])
-    return BeliefPath(along[typical], int(true[typical]))
+    names = _names(world if world.n_contexts == believed.n_contexts else believed)
+    return BeliefPath(along[typical], int(true[typical]), names)
 
 
 def growth(
-    world: LatentMDP,
-    policy: Policy | HistoryPolicy,
-    believed: LatentMDP,
-    episodes: int,
-    seed: int,
+    world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, episodes: int, seed: int
 ) -> Floats:
     """Belief in the true context after 0, 1, ..., H steps of many episodes, (N, H + 1)."""
     along, true = _beliefs(world, policy, believed, episodes, seed)
     return np.asarray(np.take_along_axis(along, true[:, None, None], axis=2)[..., 0])
 
 
-def _bars_figure(episode: BeliefPath, names: list[str]) -> Figure:
+def _bars_figure(episode: BeliefPath) -> Figure:
     """One bar per step, divided among the contexts by their probabilities."""
     figure, (axes,) = canvas()
-    steps = np.arange(len(episode.beliefs))
-    order = [episode.true, *(m for m in range(len(names)) if m != episode.true)]
+    steps, contexts = np.arange(len(episode.beliefs)), range(len(episode.names))
     below = np.zeros(len(steps))
-    for rank, m in enumerate(order):
+    for rank, m in enumerate(sorted(contexts, key=lambda m: m != episode.true)):
         share = episode.beliefs[:, m]
-        label = f"{names[m]} (true)" if m == episode.true else names[m]
-        fade = 1.0 if m == episode.true else 0.45
-        colour = COLOURS[rank % len(COLOURS)]
+        fade, colour = 1.0 if m == episode.true else 0.45, COLOURS[rank % len(COLOURS)]
+        label = episode.label(m)
         axes.bar(steps, share, bottom=below, width=0.86, color=colour, alpha=fade, label=label)
         below = below + share
-    axes.set_xlabel("steps taken in the episode")
-    axes.set_ylabel("probability")
     axes.locator_params(axis="x", integer=True)
-    axes.set_ylim(0.0, 1.0)
-    legend(figure, columns=2 if len(names) < 7 else 3)
+    axes.set(xlabel="steps taken in the episode", ylabel="probability", ylim=(0.0, 1.0))
+    legend(figure, columns=2 if len(contexts) < 7 else 3)
     return figure
 
 
-def _simplex_figure(episode: BeliefPath, names: list[str]) -> Figure:
+def _simplex_figure(episode: BeliefPath) -> Figure:
     """The path of a belief over three contexts, from the prior to the end of the episode."""
     figure, (axes,) = canvas(4.0)
     axes.plot(*_CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
@@ -305,10 +266,9 @@ def _simplex_figure(episode: BeliefPath, names: list[str]) -> Figure:
         x, y = path[step]
         axes.scatter(x, y, color=colour, s=60, zorder=4, label=f"{name} step")
     for m, (x, y) in enumerate(_CORNERS):
-        name = f"{names[m]} (true)" if m == episode.true else names[m]
         above = y > 0.0
         axes.annotate(
-            name,
+            episode.label(m),
             (x, y),
             xytext=(0, 6 if above else -6),
             textcoords="offset points",
@@ -333,9 +293,8 @@ def growth_figure(curves: dict[str, Floats]) -> Figure:
         dash = "--" if i else "-"
         axes.plot(steps, values.mean(axis=0), color=COLOURS[i], linestyle=dash, label=name)
         axes.fill_between(steps, low, high, color=COLOURS[i], alpha=0.15, linewidth=0)
-    axes.set_xlabel("steps taken in the episode")
-    axes.set_ylabel("belief in the true context")
     axes.locator_params(axis="x", integer=True)
+    axes.set(xlabel="steps taken in the episode", ylabel="belief in the true context")
     axes.set_ylim(0.0, 1.02)
     legend(figure, columns=1)
     return figure

@@ -17,22 +17,25 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latentmdp._util.arrays import Floats
-from latentmdp._util.words import plural
+from latentmdp._util.words import or_dash, plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_pictures, difference_picture, growth, growth_figure
-from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, write_page
-from latentmdp.report.plans import bounds_picture, certificate
-from latentmdp.report.records import (
-    Record,
-    curves_section,
-    record_of,
-    runs_section,
-    settings_tables,
+from latentmdp.report.page import (
+    COLOURS,
+    MUTED,
+    Picture,
+    Section,
+    Table,
+    canvas,
+    legend,
+    write_page,
 )
+from latentmdp.report.plans import bounds_picture, certificate
+from latentmdp.report.records import Record, curves_section, runs_section, settings_tables
 from latentmdp.report.report import assumption_table
 from latentmdp.theory import separation
 
@@ -68,30 +71,18 @@ class Sizes:
         return 3 + self.seeds
 
 
-_SEPARATED = {
-    "contexts": 3,
-    "states": 7,
-    "actions": 2,
-    "horizon": 20,
-    "delta": 0.8,
-    "rewards": "own",
-}
+_SEPARATED: dict[str, Any] = {"contexts": 3, "actions": 2, "delta": 0.8, "rewards": "own"}
+_LARGE = {**_SEPARATED, "states": 7, "horizon": 20}
+_SMALL = {**_SEPARATED, "states": 5, "horizon": 12}
 INSTANCES = {
     "visitor": Sizes({}, contexts=5, episodes=20_000, seeds=2, plan_seconds=3.0),
-    "separated": Sizes(_SEPARATED, contexts="auto", episodes=800, seeds=3, plan_seconds=3.0),
+    "separated": Sizes(_LARGE, contexts="auto", episodes=800, seeds=3, plan_seconds=3.0),
 }
 """What `latentmdp demo` plays."""
 
 QUICK = {
-    "visitor": Sizes({}, contexts=5, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000),
-    "separated": Sizes(
-        {**_SEPARATED, "states": 5, "horizon": 12},
-        contexts=3,
-        episodes=150,
-        seeds=2,
-        plan_seconds=0.5,
-        value_episodes=2_000,
-    ),
+    "visitor": Sizes({}, 5, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000),
+    "separated": Sizes(_SMALL, 3, episodes=150, seeds=2, plan_seconds=0.5, value_episodes=2_000),
 }
 """A small version, in seconds."""
 
@@ -133,14 +124,9 @@ class Demonstration:
     growth: dict[str, Floats]
 
     @property
-    def found(self) -> LatentMDP:
-        """The model that the first run learned."""
-        return self.runs[0].model
-
-    @property
     def records(self) -> list[Record]:
         """The runs as a report lists them."""
-        return [record_of(f"{self.name}-{k}", run) for k, run in enumerate(self.runs)]
+        return [Record(f"{self.name}-{k}", run) for k, run in enumerate(self.runs)]
 
     @property
     def learned_mean(self) -> float:
@@ -152,7 +138,8 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
     """Play one instance; `report` is called with what is done next."""
     report(f"{name}: planning with the true model")
     model = make(name, rng=seed, **sizes.arguments)
-    plan = HSVI(gap=0.01, time_limit=sizes.plan_seconds).plan(model)
+    planner = HSVI(gap=0.01, time_limit=sizes.plan_seconds)
+    plan = planner.plan(model)
     informed = QMDP().plan(model).upper
     assert informed is not None, "Q-MDP always gives its informed bound"
     report(f"{name}: the best policy without memory")
@@ -160,7 +147,6 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
     runs = []
     for k in range(sizes.seeds):
         report(f"{name}: learning from nothing, {sizes.episodes:,} episodes, run {k + 1}")
-        planner = HSVI(gap=0.01, time_limit=sizes.plan_seconds)
         runs.append(learn(model, sizes.contexts, sizes.episodes, rng=seed + k, planner=planner))
     report(f"{name}: watching beliefs and counting returns")
 
@@ -194,15 +180,7 @@ def _growth(
     return curves
 
 
-HEADER = (
-    "instance",
-    "random",
-    "no memory",
-    "learned",
-    "best plan",
-    "upper bound",
-    "informed",
-)
+HEADER = ("instance", "random", "no memory", "learned", "best plan", "upper bound", "informed")
 """Columns of the table of values."""
 
 _LEAD = (
@@ -222,10 +200,13 @@ _HIDDEN = {
 
 def write_demo(path: str | os.PathLike[str], demos: Sequence[Demonstration]) -> None:
     """Write the page."""
-    page = [_overview(demos)]
-    for demo in demos:
-        page += _sections(demo)
-    page.append(_settings(demos))
+    groups = {demo.name: demo.records for demo in demos}
+    tables = [*runs_section(groups, "instance").tables, *settings_tables(groups)]
+    page = [
+        _overview(demos),
+        *(section for demo in demos for section in _sections(demo)),
+        Section("Runs, settings and timing", "", tables),
+    ]
     write_page(path, "Latent MDPs: acting well when the context is hidden", _LEAD, page)
 
 
@@ -233,16 +214,16 @@ def values_row(demo: Demonstration) -> tuple[str, ...]:
     """The row of an instance under `HEADER`."""
     return (
         demo.name,
-        _shown(demo.random),
-        _shown(demo.memoryless),
+        _with_error(demo.random),
+        _with_error(demo.memoryless),
         _several(demo.learned),
-        _shown(demo.best),
-        "-" if demo.plan.upper is None else f"{demo.plan.upper:.3f}",
+        _with_error(demo.best),
+        or_dash(demo.plan.upper, ".3f"),
         f"{demo.informed:.3f}",
     )
 
 
-def _shown(value: Value) -> str:
+def _with_error(value: Value) -> str:
     return f"{value.mean:.3f}" + ("" if value.exact else f" ± {value.stderr:.3f}")
 
 
@@ -279,28 +260,22 @@ def _values_figure(demos: Sequence[Demonstration]) -> Figure:
     figure, (axes,) = canvas(3.0)
     labels = ("random", "no memory", "learned", "best plan")
     colours = (MUTED, COLOURS[1], COLOURS[0], COLOURS[2])
+    earned = [(d.random.mean, d.memoryless.mean, d.learned_mean, d.best.mean) for d in demos]
     for i, (label, colour) in enumerate(zip(labels, colours)):
-        earned = [(d.random.mean, d.memoryless.mean, d.learned_mean, d.best.mean) for d in demos]
         values = [row[i] / d.informed for row, d in zip(earned, demos)]
         places = [k + 0.2 * (i - 1.5) for k in range(len(demos))]
         axes.bar(places, values, width=0.18, color=colour)
         for place, value in zip(places, values):
             # A label that the line at 1 would strike through stands above it.
-            height = 1.0 if 0.88 < value < 1.0 else value
+            top = (place, 1.0 if 0.88 < value < 1.0 else value)
             axes.annotate(
-                f"{value:.2f}",
-                (place, height),
-                xytext=(0, 2),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8.5,
+                f"{value:.2f}", top, (0, 2), textcoords="offset points", ha="center", fontsize=8.5
             )
         axes.scatter([], [], color=colour, marker="s", label=label)
     axes.axhline(1.0, color=MUTED, linestyle="--", linewidth=1.0)
     axes.set_xticks(range(len(demos)), [d.name for d in demos])
-    axes.set_ylim(0.0, 1.12)
-    axes.set_ylabel("share of value, context known")
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
+    axes.set(ylim=(0.0, 1.12), ylabel="share of value, context known")
+    legend(figure, columns=4)
     return figure
 
 
@@ -349,10 +324,10 @@ def _inferring(d: Demonstration, name: str) -> Section:
             f"starts at the prior and should climb towards 1. At the end of an episode, {said}.",
         )
     ]
-    learned = d.found.n_contexts == d.model.n_contexts
-    first = d.records[0]
-    policy, believed = (first.policy, d.found) if learned else (d.plan.policy, d.model)
-    pictures += belief_pictures(d.model, policy, believed, seed=first.seed or 0)
+    first = d.runs[0]
+    learned = first.model.n_contexts == d.model.n_contexts
+    policy, believed = (first.policy, first.model) if learned else (d.plan.policy, d.model)
+    pictures += belief_pictures(d.model, policy, believed, seed=first.settings.get("seed") or 0)
     whose = "learned" if learned else "true"
     return Section(
         f"{name}: how the context shows within an episode",
@@ -363,9 +338,8 @@ def _inferring(d: Demonstration, name: str) -> Section:
 
 def _certificates(d: Demonstration, name: str) -> Section:
     plans = {"true model": d.plan}
-    learned = d.records[0].plan
-    if learned is not None:
-        plans["learned model (first run)"] = learned
+    if d.runs[0].plan is not None:
+        plans["learned model (first run)"] = d.runs[0].plan
     return Section(
         f"{name}: how good the plan is",
         "A planner's certificate holds in the model it was given: for the learned model it is a "
@@ -373,9 +347,3 @@ def _certificates(d: Demonstration, name: str) -> Section:
         [certificate(plans)],
         [bounds_picture(plans)],
     )
-
-
-def _settings(demos: Sequence[Demonstration]) -> Section:
-    groups = {d.name: d.records for d in demos}
-    runs = runs_section(groups, "instance")
-    return Section("Runs, settings and timing", "", [*runs.tables, *settings_tables(groups)])

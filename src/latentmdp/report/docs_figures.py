@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,22 +28,27 @@ BLUE, ORANGE, GREY = "#0072b2", "#e69f00", "#8c8c8c"
 DELTAS = (0.2, 0.4, 0.8, 1.6)
 
 
+def _canvas(width: float = 5.5, height: float = 3.6) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _separated(delta: float, horizon: int) -> LatentMDP:
+    sizes = {"contexts": 3, "states": 7, "horizon": horizon}
+    return make("separated", 0, delta=delta, rewards="shared", **sizes)
+
+
 def belief_figure() -> Figure:
     """Mean belief in the true context along an episode, for several separations."""
-    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _canvas()
     for shade, delta in zip((0.25, 0.5, 0.75, 1.0), DELTAS):
-        model = make(
-            "separated", 0, contexts=3, states=7, delta=delta, horizon=60, rewards="shared"
-        )
+        model = _separated(delta, 60)
         logs = simulate(model, UniformPolicy(), 2000, rng=0)
         beliefs = posterior(model, logs, along=True).reshape(len(logs), -1, 3)
         true = beliefs[np.arange(len(logs)), :, logs.contexts].mean(axis=0)
         axes.plot(true, color=BLUE, alpha=shade, label=f"delta = {delta}")
-    axes.set_xlabel("step within the episode")
-    axes.set_ylabel("mean belief in the true context")
-    axes.set_title("The further apart the contexts, the sooner one shows")
-    axes.set_ylim(0.0, 1.0)
+    axes.set(xlabel="step within the episode", ylabel="mean belief in the true context")
+    axes.set(title="The further apart the contexts, the sooner one shows", ylim=(0.0, 1.0))
     axes.legend(frameon=False)
     return figure
 
@@ -55,16 +59,14 @@ def external_view_figure(contexts: int = 5, actions: int = 3) -> Figure:
     right = [int(np.argmax(model.transitions[0, t, :, t + 1])) for t in range(contexts - 1)]
     right.append(int(np.argmax(model.mean_rewards()[0, contexts - 1])))
     wrong = np.random.default_rng(0).integers(actions, size=(30, contexts)).tolist()
-    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _canvas()
     for k, sequence in enumerate(w for w in wrong if w != right):
         label = "wrong sequences, on top of each other" if k == 0 else None
         axes.plot(_afloat(model, sequence), color=GREY, linewidth=4, alpha=0.3, label=label)
     axes.plot(_afloat(model, right), "--", color=BLUE, label="the right one, until its reward")
     axes.set_xticks(range(contexts), ["start", *(f"stage {t}" for t in range(1, contexts))])
-    axes.set_ylabel("share of episodes still afloat")
+    axes.set(ylabel="share of episodes still afloat", ylim=(0.0, 1.05))
     axes.set_title(f"What one sees from outside, M = {contexts}")
-    axes.set_ylim(0.0, 1.05)
     axes.legend(frameon=False)
     return figure
 
@@ -80,8 +82,7 @@ def _afloat(model: LatentMDP, sequence: list[int]) -> list[float]:
 def action_tree_figure(actions: int = 3, depth: int = 2) -> Figure:
     """One big state of the amplified instance: a tree of states that makes A^depth actions."""
     model = make("lower-bound", 0, contexts=2, actions=actions, variant="amplified", depth=depth)
-    figure = Figure(figsize=(5.5, 3.0), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _canvas(5.5, 3.0)
     places, node = {}, 0
     for level in range(depth):
         for i in range(actions**level):
@@ -111,8 +112,7 @@ def graph_figure() -> Figure:
     """The graph that Algorithm 5 finds on a small deterministic LMDP."""
     model = make("deterministic", 3, contexts=3, states=4, actions=2, horizon=3, variation=0.4)
     found = explore(model, 3, rng=0)
-    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _canvas(6.5, 4.2)
     places = _layers(found)
     for edge in found.graph.edges:
         (x, y), (u, v) = places[edge.source], places[edge.target]
@@ -124,9 +124,7 @@ def graph_figure() -> Figure:
         axes.text(*places[n], str(node.state), ha="center", va="center", color="white", fontsize=8)
     for size, colour in enumerate((BLUE, ORANGE, "#d55e00")):
         axes.scatter([], [], color=colour, label=f"{size} distinguishing observations")
-    axes.set_xlabel("level (steps from the start)")
-    axes.set_yticks([])
-    axes.set_xticks(range(found.horizon + 1))
+    axes.set(xlabel="level (steps from the start)", xticks=range(found.horizon + 1), yticks=[])
     axes.set_title(f"Nodes (C, s) found in {found.episodes} episodes; numbers are states")
     figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     return figure
@@ -149,55 +147,36 @@ def connectivity_figure() -> Figure:
     alpha = float(connectivity(model)[0])
     strongest = model.transitions[0].max(axis=1)
     edges = np.maximum(strongest, strongest.T)
-    figure = Figure(figsize=(5.0, 5.0), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _canvas(5.0, 5.0)
     angles = np.linspace(0.0, 2.0 * np.pi, len(edges), endpoint=False)
     x, y = np.cos(angles), np.sin(angles)
     for s in range(len(edges)):
         for n in range(s):
             strong = edges[s, n] >= alpha
-            axes.plot(
-                x[[s, n]],
-                y[[s, n]],
-                color=BLUE if strong else GREY,
-                linewidth=4.0 * edges[s, n],
-                alpha=1.0 if strong else 0.3,
-                zorder=1,
-            )
-    _states(axes, x, y)
-    axes.set_title(f"Edges of at least alpha_3 = {alpha:.2f} connect G_m")
-    return figure
-
-
-def _states(axes: Axes, x: Any, y: Any) -> None:
+            colour, fade = (BLUE, 1.0) if strong else (GREY, 0.3)
+            width = 4.0 * edges[s, n]
+            ends = x[[s, n]], y[[s, n]]
+            axes.plot(*ends, color=colour, linewidth=width, alpha=fade, zorder=1)
     axes.scatter(x, y, s=220, color="black", zorder=2)
     for s, place in enumerate(zip(x, y)):
         axes.text(*place, str(s), ha="center", va="center", color="white", fontsize=9)
     axes.set_axis_off()
+    axes.set_title(f"Edges of at least alpha_3 = {alpha:.2f} connect G_m")
+    return figure
 
 
 def theory_figure() -> Figure:
     """The horizon that Theorem 3.4 asks for, and the one that is needed, over delta."""
-    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
-    axes = figure.subplots()
-    asked, half, nearly_all = [], [], []
-    for delta in DELTAS:
-        model = make(
-            "separated", 0, contexts=3, states=7, delta=delta, horizon=30, rewards="shared"
-        )
-        asked.append(inference_horizon(delta, 7, 1e6))
-        found = revelation(model, episodes=1000, rng=0)
-        half.append(found.quantiles[0])
-        nearly_all.append(found.quantiles[2])
+    figure, axes = _canvas()
+    asked = [inference_horizon(delta, 7, 1e6) for delta in DELTAS]
+    found = [revelation(_separated(delta, 30), episodes=1000, rng=0) for delta in DELTAS]
+    half, _, nearly_all = zip(*(each.quantiles for each in found))
     axes.plot(DELTAS, asked, "o-", color=GREY, label="Theorem 3.4 with C = 1")
     axes.plot(DELTAS, nearly_all, "o-", color=ORANGE, label="0.99 posterior in 99% of episodes")
     axes.plot(DELTAS, half, "o-", color=BLUE, label="0.99 posterior in half of them")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log", xlabel="separation delta", ylabel="steps")
     axes.set_xticks(DELTAS, [str(delta) for delta in DELTAS])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel("separation delta")
-    axes.set_ylabel("steps")
     axes.set_title("How long an episode must be to reveal its context")
     axes.legend(frameon=False)
     return figure
@@ -217,11 +196,10 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 def write_pictures(folder: Path) -> list[Path]:
     """Draw every picture into a folder, as SVG."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, draw in PICTURES.items():
-        write_figure(draw(), folder / f"{name}.svg")
-        written.append(folder / f"{name}.svg")
-    return written
+    paths = {folder / f"{name}.svg": draw for name, draw in PICTURES.items()}
+    for path, draw in paths.items():
+        write_figure(draw(), path)
+    return list(paths)
 
 
 if __name__ == "__main__":

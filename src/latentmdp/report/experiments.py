@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from latentmdp._util.words import plural
-from latentmdp.experiments.findings import Claim, Panel, draw_panel
+from latentmdp.experiments.findings import Panel, draw_panel
 from latentmdp.experiments.results import Experiment
 from latentmdp.report.page import COLOURS, INK, MUTED, Picture, Section, Table, canvas, legend
 from latentmdp.report.records import settings_table
@@ -23,26 +23,21 @@ _LINE_HEIGHT = 0.2
 _FEW = 12
 """Values of a setting that are listed before the rest is only counted."""
 
-Experiments = Mapping[str, Experiment]
-
 
 def experiment_section(name: str, experiment: Experiment) -> Section:
     """The claims of the paper beside what was measured, and the figure, a panel at a time."""
     findings = experiment.findings
+    verdicts = [claim.held for claim in findings.claims]
+    held, judged = verdicts.count(True), len(verdicts) - verdicts.count(None)
     claims = Table(
         "What the paper claims, and what was measured",
         ("verdict", "the paper", "measured here"),
         [(c.verdict, c.paper, c.measured) for c in findings.claims],
-        _count(findings.claims),
+        f"{held} of {plural(judged, 'claim')} held, judged by the numbers of these runs alone.",
         words=("the paper", "measured here"),
     )
     pictures = [Picture(p.title, _panel_figure(p), p.caption) for p in findings.panels]
     return Section(f"{findings.title} ({name})", findings.description, [claims], pictures)
-
-
-def _count(claims: Sequence[Claim]) -> str:
-    held, judged = (sum(c.held in kept for c in claims) for kept in ((True,), (True, False)))
-    return f"{held} of {plural(judged, 'claim')} held, judged by the numbers of these runs alone."
 
 
 def _panel_figure(panel: Panel) -> Figure:
@@ -62,11 +57,10 @@ def experiment_settings(name: str, experiment: Experiment) -> Table:
         for key, value in run.values.items():
             if value not in found.setdefault(key, []):
                 found[key].append(value)
-    rows = [("runs", str(len(experiment.runs))), ("latentmdp", experiment.version)]
-    rows += [(key, _range(listed)) for key, listed in found.items()]
+    ranges = {key: _range(listed) for key, listed in found.items()}
     return settings_table(
         name,
-        rows,
+        {"runs": len(experiment.runs), "latentmdp": experiment.version, **ranges},
         "Several values: there are runs for each. A seed fixes the instance and every random "
         "choice of a run.",
     )
@@ -81,7 +75,7 @@ def _range(listed: Sequence[Any]) -> str:
     return shown + (f", ... ({len(listed)} of them)" if len(listed) > _FEW else "")
 
 
-def timing_table(experiments: Experiments) -> Table:
+def timing_table(experiments: Mapping[str, Experiment]) -> Table:
     """Seconds of the runs of each experiment."""
     rows = []
     for name, experiment in experiments.items():

@@ -8,6 +8,7 @@ sets for light, dark and print.
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -49,14 +50,10 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 11.0,
     "axes.titlesize": 11.0,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
+    **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
 }
 _WIDTH = 5.2
 
@@ -89,8 +86,8 @@ def inline_svg(figure: Figure, key: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{key}-', text)
     text = re.sub(r'(href="#|url\(#)', rf"\g<1>{key}-", text)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    for size in ("width", "height"):
+        text = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", text, count=1)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable}, {colour})")
     return text
@@ -139,11 +136,11 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    numbers = {id(p): i for i, p in enumerate(p for s in sections for p in s.pictures)}
+    numbers = itertools.count()
 
     def svg(picture: Picture) -> Markup:
         # Drawn by matplotlib, which escapes its texts: safe to stand in the page as it is.
-        return Markup(inline_svg(picture.figure, f"f{numbers[id(picture)]}"))
+        return Markup(inline_svg(picture.figure, f"f{next(numbers)}"))
 
     return environment.get_template("report.html.j2").render(
         title=title, lead=lead, sections=sections, svg=svg, version=__version__
@@ -154,6 +151,6 @@ def write_page(
     path: str | os.PathLike[str], title: str, lead: str, sections: Sequence[Section]
 ) -> None:
     """Write the page, all or nothing."""
-    text = render(title, lead, sections)
+    text = render(title, lead, sections).encode()
     with atomic_write(path) as stream:
-        stream.write(text.encode())
+        stream.write(text)

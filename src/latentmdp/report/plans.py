@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from latentmdp._util.random import RNGLike
+from latentmdp._util.words import or_dash
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import HSVI, Plan, Planner, Value, evaluate
@@ -32,15 +33,7 @@ _PLAN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class PlannerResult:
-    """What one planner did.
-
-    Attributes
-    ----------
-    plan, value
-        None where the planner refused the model, or its policy cannot be evaluated.
-    problem
-        Why not.
-    """
+    """What one planner did; `problem` says why there is no plan, or no value of its policy."""
 
     name: str
     plan: Plan | None
@@ -70,9 +63,9 @@ def certificate(plans: Mapping[str, Plan]) -> Table:
     rows = [
         (
             name,
-            "-" if plan.lower is None else f"{plan.lower:.4f}",
-            "-" if plan.upper is None else f"{plan.upper:.4f}",
-            "-" if plan.gap is None else f"{plan.gap:.2%}",
+            or_dash(plan.lower, ".4f"),
+            or_dash(plan.upper, ".4f"),
+            or_dash(plan.gap, ".2%"),
             f"{plan.seconds:.2f}",
             "reached what was asked" if plan.converged else plan.message or "stopped at a limit",
         )
@@ -110,8 +103,7 @@ def bounds_figure(histories: Mapping[str, Sequence[tuple[float, float, float]]])
             axes.fill_between(
                 seconds, lower, upper, color=colour, alpha=0.15, step="post", linewidth=0
             )
-    axes.set_xlabel("seconds")
-    axes.set_ylabel("value per episode")
+    axes.set(xlabel="seconds", ylabel="value per episode")
     if axes.get_legend_handles_labels()[0]:
         legend(figure)
     return figure

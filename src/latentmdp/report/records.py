@@ -18,14 +18,13 @@ import numpy as np
 
 from latentmdp import io
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.words import or_dash
 from latentmdp.errors import FormatError
 from latentmdp.experiments.results import Experiment, read_experiment
 from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.online import Run
-from latentmdp.planning import Plan
-from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, legend
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ __all__ = [
     "filled",
     "group_records",
     "read",
-    "record_of",
     "runs_section",
     "settings_table",
     "settings_tables",
@@ -55,47 +53,32 @@ _DASHES = ("--", ":", "-.", (0, (1, 3)))
 
 _METHODS = {"Refit": "learn", "PSRStart": "learn, spectral start"}
 """Learners whose command or function has another name."""
-ErrorCurve = tuple[Integers, Floats]
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A run.
-
-    Attributes
-    ----------
-    name, method
-        Of the file, and of the learner.
-    error
-        (episodes, model errors); NaN where unknown.
-    plan
-        The final plan with its bounds, where the learner made one.
-    settings, seed
-        What was run, and the seed as it was given; None if it was not a number.
-    seconds
-        Of the whole run; None where it was not recorded.
-    """
+    """A run and its name, that of its file."""
 
     name: str
-    method: str
-    returns: Floats
-    error: ErrorCurve
-    model: LatentMDP
-    policy: Policy | HistoryPolicy
-    plan: Plan | None
-    settings: dict[str, Any]
-    seed: int | None
-    seconds: float | None
+    run: Run
 
     @property
-    def return_at_the_end(self) -> float:
-        """Mean return of the last tenth of the episodes."""
-        return float(self.returns[-last_tenth(self.returns.size) :].mean())
+    def method(self) -> str:
+        """The learner, and which contexts it assumes."""
+        settings = self.run.settings
+        learner = settings.get("learner", "")
+        method = _METHODS.get(learner, learner)
+        return f"{method}, contexts {settings['contexts']}" if "contexts" in settings else method
+
+    @property
+    def seed(self) -> int | None:
+        """The seed as it was given; None if it was not a number."""
+        return self.run.settings.get("seed")
 
     @property
     def shared_settings(self) -> dict[str, Any]:
         """The settings but for the seed and the world."""
-        return {name: v for name, v in self.settings.items() if name not in _NOT_SHARED}
+        return {name: v for name, v in self.run.settings.items() if name not in _NOT_SHARED}
 
 
 Groups = Mapping[str, Sequence[Record]]
@@ -108,31 +91,12 @@ def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentM
         return read_experiment(source)
     found = io.load(source)
     if isinstance(found, Run):
-        return record_of(source.stem, found)
+        return Record(source.stem, found)
     if isinstance(found, LatentMDP | Solved):
         return found
     raise FormatError(
         f"{source} holds {type(found).__name__}: a report needs runs, outcomes of `learn` or "
         "`solve`, folders of experiments, or models"
-    )
-
-
-def record_of(name: str, run: Run) -> Record:
-    """The record of a run of any learner."""
-    settings = run.settings
-    learner = settings.get("learner", "")
-    method = _METHODS.get(learner, learner)
-    return Record(
-        name=name,
-        method=f"{method}, contexts {settings['contexts']}" if "contexts" in settings else method,
-        returns=run.returns,
-        error=run.error_curve,
-        model=run.model,
-        policy=run.policy,
-        plan=run.plan,
-        settings=settings,
-        seed=settings.get("seed"),
-        seconds=run.seconds,
     )
 
 
@@ -174,19 +138,18 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
         (
             r.name,
             name,
-            str(r.returns.size),
-            "-" if r.seed is None else str(r.seed),
-            f"{r.return_at_the_end:.4g}",
-            f"{r.returns.mean():.4g}",
-            "-" if r.seconds is None else f"{r.seconds:.1f}",
+            str(r.run.n_episodes),
+            or_dash(r.seed),
+            f"{r.run.trailing_return():.4g}",
+            f"{r.run.returns.mean():.4g}",
+            f"{r.run.seconds:.1f}",
         )
         for name, records in groups.items()
         for r in records
     ]
-    header = ("run", grouped_by, "episodes", "seed", "return at the end", "mean return", "seconds")
     table = Table(
         "Runs",
-        header,
+        ("run", grouped_by, "episodes", "seed", "return at the end", "mean return", "seconds"),
         rows,
         "Returns are per episode; at the end: over the last tenth of the episodes. The seed fixes "
         "every random choice of a run.",
@@ -195,13 +158,10 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
     return Section("Runs and seeds", "", [table])
 
 
-def settings_table(
-    name: str, settings: Mapping[str, Any] | Sequence[tuple[str, str]], caption: str = ""
-) -> Table:
+def settings_table(name: str, settings: Mapping[str, Any], caption: str = "") -> Table:
     """Settings by name and value."""
-    rows = settings.items() if isinstance(settings, Mapping) else settings
-    shown = [(key, str(value)) for key, value in rows]
-    return Table(f"Settings: {name}", ("setting", "value"), shown, caption, words=("value",))
+    rows = [(key, str(value)) for key, value in settings.items()]
+    return Table(f"Settings: {name}", ("setting", "value"), rows, caption, words=("value",))
 
 
 def settings_tables(groups: Groups) -> list[Table]:
@@ -211,6 +171,7 @@ def settings_tables(groups: Groups) -> list[Table]:
 
 def curves_section(groups: Groups, references: Mapping[str, float] | None = None) -> Section:
     """Return and, where the truth was known, model error over episodes."""
+    references = references or {}
     spread = (
         " The band is one standard deviation over runs."
         if any(len(records) > 1 for records in groups.values())
@@ -219,18 +180,18 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
     pictures = [
         Picture(
             "Return over episodes",
-            _returns_figure({n: [r.returns for r in rs] for n, rs in groups.items()}, references),
+            _returns_figure(groups, references),
             "Each point is the mean return of the episodes before it, a tenth of the run; the last "
             "point is the return at the end. It should climb and flatten"
-            f"{_goal(references or {})}.{spread}",
+            f"{_goal(references)}.{spread}",
         )
     ]
-    errors = {n: [r.error for r in rs] for n, rs in groups.items()}
-    if any(np.isfinite(values).any() for curves in errors.values() for _, values in curves):
+    runs = [record.run for records in groups.values() for record in records]
+    if any(np.isfinite(run.error_curve.values).any() for run in runs):
         pictures.append(
             Picture(
                 "Model error over episodes",
-                _error_figure(errors),
+                _error_figure(groups),
                 "Sum over contexts, states and actions of the L1 distance between the estimated "
                 "and the true distribution of what follows, up to relabelling. It should fall; "
                 "episodes at which the number of contexts was wrong have no error and are left "
@@ -254,34 +215,32 @@ def trailing(returns: Floats, window: int) -> Floats:
     return np.asarray((sums[last] - sums[first]) / (last - first))
 
 
-def _returns_figure(
-    groups: Mapping[str, Sequence[Floats]], references: Mapping[str, float] | None
-) -> Figure:
+def _returns_figure(groups: Groups, references: Mapping[str, float]) -> Figure:
     """Trailing mean return of groups of runs, beside horizontal lines to compare with."""
     figure, (axes,) = canvas()
-    for i, (name, runs) in enumerate(groups.items()):
-        episodes = min(run.size for run in runs)
+    for i, (name, records) in enumerate(groups.items()):
+        episodes = min(r.run.n_episodes for r in records)
         window = last_tenth(episodes)
-        curves = np.stack([trailing(run[:episodes], window) for run in runs])
+        curves = np.stack([trailing(r.run.returns[:episodes], window) for r in records])
         # The first few means are of hardly any episodes: noise that would set the scale.
-        shown = np.unique(np.linspace(window // 2, episodes - 1, _POINTS).astype(int))
-        _band(axes, shown + 1, curves[:, shown], COLOURS[i % len(COLOURS)], name)
-    for (name, value), dash in zip((references or {}).items(), _DASHES):
+        drawn = np.unique(np.linspace(window // 2, episodes - 1, _POINTS).astype(int))
+        _band(axes, drawn + 1, curves[:, drawn], COLOURS[i % len(COLOURS)], name)
+    for (name, value), dash in zip(references.items(), _DASHES):
         axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
     axes.locator_params(axis="x", nbins=6)
-    axes.set_xlabel("episodes played")
-    axes.set_ylabel("mean return per episode")
+    axes.set(xlabel="episodes played", ylabel="mean return per episode")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     legend(figure)
     return figure
 
 
-def _error_figure(groups: Mapping[str, Sequence[ErrorCurve]]) -> Figure:
+def _error_figure(groups: Groups) -> Figure:
     """Model error at milestones; a group whose errors are all unknown is left out."""
     figure, (axes,) = canvas()
-    for i, (name, curves) in enumerate(groups.items()):
-        points = min((episodes for episodes, _ in curves), key=len)
-        errors = np.stack([values[: len(points)] for _, values in curves])
+    for i, (name, records) in enumerate(groups.items()):
+        curves = [r.run.error_curve for r in records]
+        points = min((curve.episodes for curve in curves), key=len)
+        errors = np.stack([curve.values[: len(points)] for curve in curves])
         known = np.isfinite(errors).any(axis=0) & (points > 0)
         if known.any():
             colour = COLOURS[i % len(COLOURS)]
@@ -289,8 +248,7 @@ def _error_figure(groups: Mapping[str, Sequence[ErrorCurve]]) -> Figure:
     low, high = axes.dataLim.intervalx
     if low > 0.0 and high > _WIDE * low:
         axes.set_xscale("log")
-    axes.set_xlabel("episodes played")
-    axes.set_ylabel("model error (sum of L1 distances)")
+    axes.set(xlabel="episodes played", ylabel="model error (sum of L1 distances)")
     axes.set_ylim(bottom=0.0)
     legend(figure)
     return figure

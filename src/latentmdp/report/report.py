@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from latentmdp._util.storage import require_writable
-from latentmdp._util.words import listed, plural
+from latentmdp._util.words import listed, or_dash, plural
 from latentmdp.experiments.results import Experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
@@ -56,7 +56,6 @@ def write_report(
     if not paths:
         raise ValueError("paths must name at least one run or model")
     require_writable(out)
-    require_writable(out)
     began = time.perf_counter()
     found = {str(path): read(path) for path in paths}
     records = [item for item in found.values() if isinstance(item, Record)]
@@ -95,7 +94,7 @@ def _runs(groups: dict[str, list[Record]], truth: LatentMDP | None) -> Iterator[
     for name, members in groups.items():
         r = members[0]
         which = f"What was learned: {name}" + (f", run {r.name}" if len(members) > 1 else "")
-        yield model_section(which, filled(r.model), r.policy, r.plan, truth)
+        yield model_section(which, filled(r.run.model), r.run.policy, r.run.plan, truth)
 
 
 def _solved(name: str, solved: Solved, truth: LatentMDP | None) -> Iterator[Section]:
@@ -155,15 +154,11 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
 
 
 def _timing(records: Sequence[Record], solved: Mapping[str, Solved], own: float) -> Table:
-    rows = [
-        (
-            r.name,
-            "-" if r.seconds is None else f"{r.seconds:.2f}",
-            f"{r.returns.size / r.seconds:.3g}" if r.seconds else "-",
-            "-" if r.plan is None else f"{r.plan.seconds:.2f}",
-        )
-        for r in records
-    ]
+    rows = []
+    for r in records:
+        rate = r.run.n_episodes / r.run.seconds if r.run.seconds else None
+        planning = or_dash(None if r.run.plan is None else r.run.plan.seconds, ".2f")
+        rows.append((r.name, f"{r.run.seconds:.2f}", or_dash(rate, ".3g"), planning))
     for name, outcome in solved.items():
         rows.append((name, f"{outcome.seconds:.2f}", "-", f"{outcome.plan.seconds:.2f}"))
     rows.append(("this report", f"{own:.2f}", "-", "-"))

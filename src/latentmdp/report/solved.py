@@ -32,10 +32,13 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
 def _estimates_table(solved: Solved, true: float | None) -> Table:
     logged, value = solved.logged, solved.value
     first = f"first {plural(logged.steps, 'step')}"
+    confidence = solved.settings.get("confidence")
+    known = isinstance(confidence, float)
+    interval = f"with confidence {confidence:.0%}" if known else "with confidence, between"
     rows = [
         ("contexts found", str(solved.model.n_contexts)),
         ("the policy will earn", f"{value.mean:.4g} per episode"),
-        (_interval(solved), f"{value.low:.4g} to {value.high:.4g}"),
+        (interval, f"{value.low:.4g} to {value.high:.4g}"),
         ("optimism bias taken off", f"{solved.optimism_bias:.3g}"),
     ]
     if logged.steps:
@@ -61,12 +64,6 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
     )
 
 
-def _interval(solved: Solved) -> str:
-    confidence = solved.settings.get("confidence")
-    known = isinstance(confidence, float)
-    return f"with confidence {confidence:.0%}" if known else "with confidence, between"
-
-
 def _pictures(solved: Solved, true: float | None) -> list[Picture]:
     found = [
         Picture(
@@ -81,23 +78,22 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
             "the policy long enough for an estimate without the model.",
         )
     ]
-    if solved.logged.steps:
+    steps, horizon = solved.logged.steps, solved.model.horizon
+    if steps:
+        reach = (
+            f"the logs reach the end of the episode, {plural(steps, 'step')}"
+            if steps == horizon
+            else f"after step {steps} of {horizon} too few are left for an estimate"
+        )
         found.append(
             Picture(
                 "How far the logs reach",
                 _effective_figure(solved),
                 "Effective number of logged episodes that still agree with the policy after each "
-                f"step. It falls as the episode goes on; {_reach(solved)}.",
+                f"step. It falls as the episode goes on; {reach}.",
             )
         )
     return found
-
-
-def _reach(solved: Solved) -> str:
-    steps, horizon = solved.logged.steps, solved.model.horizon
-    if steps == horizon:
-        return f"the logs reach the end of the episode, {plural(steps, 'step')}"
-    return f"after step {steps} of {horizon} too few are left for an estimate"
 
 
 def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
@@ -121,8 +117,7 @@ def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
         legend(figure)
     axes.set_yticks([-place for place in range(len(rows))], [row[0] for row in rows])
     axes.set_ylim(-len(rows) + 0.5, 0.5)
-    axes.set_xlabel("sum of rewards per episode")
-    axes.set_ylabel("what is estimated")
+    axes.set(xlabel="sum of rewards per episode", ylabel="what is estimated")
     return figure
 
 
@@ -135,6 +130,5 @@ def _effective_figure(solved: Solved) -> Figure:
     axes.yaxis.set_major_formatter(LogFormatter())
     axes.yaxis.set_minor_formatter(LogFormatter())
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("steps of the episode")
-    axes.set_ylabel("effective episodes")
+    axes.set(xlabel="steps of the episode", ylabel="effective episodes")
     return figure

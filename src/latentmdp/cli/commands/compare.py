@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from latentmdp._util.words import or_dash
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import PLANNERS, planner, takes
 from latentmdp.cli.screen import Screen
@@ -36,53 +37,28 @@ def command(
     from latentmdp.report.plans import try_planner
 
     options.check_plot(plot)
-    names = [name.strip() for name in methods.split(",")]
-    limit = {} if time_limit is None else {"time_limit": time_limit}
-    planners = {n: planner(n, **(limit if _limited(n) else {})) for n in names}
+    planners = {}
+    for name in map(str.strip, methods.split(",")):
+        limited = time_limit is not None and name in PLANNERS and takes(name, "time_limit")
+        planners[name] = planner(name, **({"time_limit": time_limit} if limited else {}))
     world = options.load_model(model)
     found: list[PlannerResult] = []
-    with screen.progress() as progress:
-        task = progress.add_task("", total=len(planners))
+    with screen.progress(total=len(planners)) as move:
         for name, chosen in planners.items():
-            progress.update(task, description=f"planning with {name}")
+            move(0, f"planning with {name}")
             try:
                 found.append(try_planner(name, chosen, world, episodes, seed))
             except KeyboardInterrupt:
                 break
-            progress.advance(task)
+            move()
     options.draw_bounds({r.name: r.plan.history for r in found if r.plan is not None}, plot)
-    screen.result(model=str(model), seed=seed, plans=[_as_dict(r) for r in found])
-    _show(screen, str(model), found)
-
-
-def _limited(method: str) -> bool:
-    return method in PLANNERS and takes(method, "time_limit")
-
-
-def _as_dict(result: "PlannerResult") -> dict[str, Any]:
-    plan, value = result.plan, result.value
-    return {
-        "method": result.name,
-        "value": None if value is None else value.mean,
-        "stderr": None if value is None else value.stderr,
-        "exact": None if value is None else value.exact,
-        "lower": None if plan is None else plan.lower,
-        "upper": None if plan is None else plan.upper,
-        "gap": None if plan is None else plan.gap,
-        "seconds": None if plan is None else plan.seconds,
-        "guarantee": None if plan is None else plan.guarantee,
-        "converged": None if plan is None else plan.converged,
-        "message": result.problem or (plan.message if plan is not None else ""),
-    }
-
-
-def _show(screen: Screen, title: str, found: list["PlannerResult"]) -> None:
+    screen.result(model=model, seed=seed, plans=[_as_dict(r) for r in found])
     header = ("planner", "value", "lower", "upper", "gap", "seconds", "rho1, rho2")
-    screen.table(title, header, [_row(r) for r in found])
+    screen.table(str(model), header, [_row(r) for r in found])
     if any(PLANNERS[r.name][0] == "Memoryless" for r in found):
         screen.say(
             "the upper bounds of branch-and-bound, mip and cadp are over memoryless policies; "
-            "the others are over all policies.",
+            "the others are over all policies."
         )
     screen.say("the policy is worth at least rho1 V* - rho2.")
     for result in found:
@@ -90,15 +66,25 @@ def _show(screen: Screen, title: str, found: list["PlannerResult"]) -> None:
             screen.say(result.problem, f"{result.name}:")
 
 
+def _as_dict(result: "PlannerResult") -> dict[str, Any]:
+    plan = result.plan
+    proved = ("lower", "upper", "gap", "seconds", "guarantee", "converged")
+    return {
+        "method": result.name,
+        "value": getattr(result.value, "mean", None),
+        **{name: getattr(result.value, name, None) for name in ("stderr", "exact")},
+        **{name: getattr(plan, name, None) for name in proved},
+        "message": result.problem or (plan.message if plan is not None else ""),
+    }
+
+
 def _row(result: "PlannerResult") -> tuple[str, ...]:
     facts = _as_dict(result)
-    value, guarantee = result.value, facts["guarantee"]
+    guarantee, sure = facts["guarantee"], result.value is None or result.value.exact
     forms = {"lower": ".5g", "upper": ".5g", "gap": ".2%", "seconds": ".2f"}
     return (
         result.name,
-        "-"
-        if value is None
-        else f"{value.mean:.5g}" + ("" if value.exact else f" ± {value.stderr:.1g}"),
-        *("-" if facts[k] is None else format(facts[k], form) for k, form in forms.items()),
+        or_dash(facts["value"], ".5g") + ("" if sure else f" ± {facts['stderr']:.1g}"),
+        *(or_dash(facts[name], form) for name, form in forms.items()),
         "-" if guarantee is None else "{:.3g}, {:.2g}".format(*guarantee),
     )

@@ -31,10 +31,8 @@ def command(
     options.check_target(target)
     found = lm.load(file)
     if discounted:
-        from latentmdp.io import export
-
-        export(found, target, discounted=True)
+        lm.io.export(found, target, discounted=True)
     else:
         lm.save(found, target)
-    screen.result(file=str(file), target=str(target), kind=type(found).__name__)
+    screen.result(file=file, target=target, kind=type(found).__name__)
     screen.say(f"{type(found).__name__} from {file} to {target}")

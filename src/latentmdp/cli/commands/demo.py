@@ -32,34 +32,22 @@ def command(
 
     Example: `latentmdp demo --out out`
     """
-    from latentmdp.report.demo import (
-        HEADER,
-        INSTANCES,
-        QUICK,
-        demonstrate,
-        values_row,
-        write_demo,
-    )
+    from latentmdp.report.demo import HEADER, INSTANCES, QUICK, demonstrate, values_row, write_demo
 
     out.mkdir(parents=True, exist_ok=True)
     options.check_target(out / PAGE)
     instances = QUICK if quick else INSTANCES
-    demos = []
-    with screen.progress() as progress:
-        task = progress.add_task("", total=1 + sum(sizes.steps for sizes in instances.values()))
-
-        def report(doing: str) -> None:
-            progress.update(task, description=doing)
-            progress.advance(task)
-
-        for name, sizes in instances.items():
-            demos.append(demonstrate(name, sizes, seed, report))
-        report("drawing")
+    with screen.progress(total=1 + sum(sizes.steps for sizes in instances.values())) as move:
+        demos = [
+            demonstrate(name, sizes, seed, lambda doing: move(1, doing))
+            for name, sizes in instances.items()
+        ]
+        move(1, "drawing")
         write_demo(out / PAGE, demos)
     for d in demos:
         for k, run in enumerate(d.runs):
             options.save(run, out / f"{d.name}-{k}.npz")
-    screen.result(page=str(out / PAGE), seed=seed, instances={d.name: _as_dict(d) for d in demos})
+    screen.result(page=out / PAGE, seed=seed, instances={d.name: _as_dict(d) for d in demos})
     for d in demos:
         screen.say(repr(d.model), d.name)
     screen.table(

@@ -35,8 +35,7 @@ def command(
     Example: `latentmdp diagnose m.npz --requirements`
     """
     found = lm.load(file)
-    with screen.progress() as progress:
-        progress.add_task("measuring", total=None)
+    with screen.progress("measuring"):
         if isinstance(found, lm.LatentMDP):
             diagnosis: Any = lm.diagnose(
                 found,
@@ -51,7 +50,7 @@ def command(
         else:
             raise typer.BadParameter(f"{file} holds {type(found).__name__}")
     rows = diagnosis.rows()
-    screen.result(file=str(file), seed=seed, rows=[list(row) for row in rows], **_fields(diagnosis))
+    screen.result(file=file, seed=seed, rows=rows, **_fields(diagnosis))
     screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))
 
 

@@ -28,18 +28,10 @@ def command(
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
     """
     world = options.load_model(model)
-    with screen.progress() as progress:
-        progress.add_task(f"evaluating {policy}", total=None)
-        value = lm.evaluate(
-            world, find_policy(policy, world), episodes=episodes, rng=seed, method=method
-        )
-    screen.result(
-        model=str(model),
-        policy=policy,
-        seed=seed,
-        mean=value.mean,
-        stderr=value.stderr,
-        exact=value.exact,
-    )
+    with screen.progress(f"evaluating {policy}"):
+        acting = find_policy(policy, world)
+        value = lm.evaluate(world, acting, episodes=episodes, rng=seed, method=method)
+    facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
+    screen.result(model=model, policy=policy, seed=seed, **facts)
     spread = "exact" if value.exact else f"± {value.stderr:.2g} (standard error)"
     screen.say(f"earns {value.mean:.6g} per episode, {spread}", policy)

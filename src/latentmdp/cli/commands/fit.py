@@ -32,12 +32,14 @@ def command(
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
+    from latentmdp.report.contexts import assignment, largest_differences
+
     options.check_target(out, lm.LatentMDP)
     number = options.contexts_of(contexts)
     data = options.load_logs(logs)
-    with warnings.catch_warnings(record=True) as caught, screen.progress() as progress:
+    doing = f"fitting {plural(len(data), 'episode')}"
+    with warnings.catch_warnings(record=True) as caught, screen.progress(doing):
         warnings.simplefilter("always")
-        progress.add_task(f"fitting {plural(len(data), 'episode')}", total=None)
         fit = lm.initialize(
             None,
             data,
@@ -47,26 +49,13 @@ def command(
             rng=seed,
         )
     options.save(fit.model, out)
-    _show(screen, logs, data, fit, [str(w.message) for w in caught], out, seed)
-
-
-def _show(
-    screen: Screen,
-    path: Path,
-    data: "lm.Trajectories",
-    fit: "lm.Fit",
-    messages: list[str],
-    out: Path | None,
-    seed: int,
-) -> None:
-    from latentmdp.report.contexts import assignment, largest_differences
-
+    messages = [str(warning.message) for warning in caught]
     sure = assignment(fit.responsibilities, data.counts)
     differences = largest_differences(fit.model) if fit.model.n_contexts > 1 else []
     screen.result(
-        logs=str(path),
+        logs=logs,
         seed=seed,
-        out=None if out is None else str(out),
+        out=out,
         contexts=fit.model.n_contexts,
         weights=fit.model.weights.tolist(),
         log_likelihood=fit.log_likelihood,
@@ -81,18 +70,14 @@ def _show(
         [str(m), f"{w:.1%}", f"{size:.1f}"]
         for m, (w, size) in enumerate(zip(fit.model.weights, sure.sizes))
     ]
-    screen.table(f"contexts in {path}", ["context", "weight", "episodes (expected)"], rows)
+    screen.table(f"contexts in {logs}", ["context", "weight", "episodes (expected)"], rows)
     if differences:
+        title = "what separates them: L1 distance of what follows, at most 2"
         rows = [
-            [f"state {d.state}, action {d.action}", f"{d.contexts[0]} and {d.contexts[1]}",
-             f"{d.distance:.3f}"]
-            for d in differences
-        ]  # fmt: skip
-        screen.table(
-            "what separates them: L1 distance of what follows, at most 2",
-            ["where", "contexts", "distance"],
-            rows,
-        )
+            [f"state {s}, action {a}", f"{m} and {n}", f"{distance:.3f}"]
+            for s, a, (m, n), distance in differences
+        ]
+        screen.table(title, ["where", "contexts", "distance"], rows)
     screen.say(
         f"{sure.share_sure:.1%} of episodes belong to one context with probability 0.95 or more; "
         f"expected accuracy of the labels {sure.expected_accuracy:.1%}",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
-
-if TYPE_CHECKING:
-    from latentmdp.offline import Solved
-    from latentmdp.report.records import Record
 
 __all__ = ["command"]
 
@@ -25,7 +21,7 @@ def command(screen: Screen, file: options.File) -> None:
     Example: `latentmdp info m.npz`
     """
     facts = _facts(lm.load(file))
-    screen.result(file=str(file), **facts)
+    screen.result(file=file, **facts)
     shown = {name.replace("_", " "): _shown(fact) for name, fact in facts.items()}
     for name in _RANGES & facts.keys():
         shown[name.replace("_", " ")] = " to ".join(map(_shown, facts[name]))
@@ -33,19 +29,14 @@ def command(screen: Screen, file: options.File) -> None:
 
 
 def _facts(found: Any) -> dict[str, Any]:
-    """Facts of a model or of logs; what else there is needs more of the library to be told."""
     if isinstance(found, lm.LatentMDP):
         return _model_facts(found)
     if isinstance(found, lm.Trajectories):
         return _log_facts(found)
-    from latentmdp.offline import Solved
-    from latentmdp.online import Run
-    from latentmdp.report.records import record_of
-
-    if isinstance(found, Solved):
+    if isinstance(found, lm.offline.Solved):
         return _solved_facts(found)
-    if isinstance(found, Run):
-        return _run_facts(record_of("", found))
+    if isinstance(found, lm.Run):
+        return _run_facts(found)
     return {"kind": type(found).__name__, "summary": repr(found)}
 
 
@@ -91,22 +82,25 @@ def _log_facts(logs: lm.Trajectories) -> dict[str, Any]:
     return facts
 
 
-def _run_facts(run: Record) -> dict[str, Any]:
+def _run_facts(run: lm.Run) -> dict[str, Any]:
+    from latentmdp.report.records import Record
+
+    record = Record("", run)
     bounds = {} if run.plan is None else {"lower": run.plan.lower, "upper": run.plan.upper}
     return {
-        "kind": f"run of {run.method}",
-        "episodes": run.returns.size,
-        "seed": run.seed,
+        "kind": f"run of {record.method}",
+        "episodes": run.n_episodes,
+        "seed": record.seed,
         "contexts": run.model.n_contexts,
         "mean_return": float(run.returns.mean()),
-        "return_in_the_last_tenth": run.return_at_the_end,
+        "return_in_the_last_tenth": run.trailing_return(),
         **bounds,
         "seconds": run.seconds,
         "model": repr(run.model),
     }
 
 
-def _solved_facts(solved: Solved) -> dict[str, Any]:
+def _solved_facts(solved: lm.offline.Solved) -> dict[str, Any]:
     return {
         "kind": "outcome of solve",
         "contexts": solved.model.n_contexts,

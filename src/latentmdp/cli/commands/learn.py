@@ -36,9 +36,7 @@ def command(
 
     Example: `latentmdp learn m.npz --episodes 3000 --out policy.npz`
     """
-    from latentmdp.online import Run
-
-    options.outcome_targets(Run, out, model_out, run_out)
+    options.outcome_targets(lm.Run, out, model_out, run_out)
     options.check_target(checkpoint)
     world = options.load_model(model)
     screen.checkpoint = checkpoint
@@ -57,15 +55,15 @@ def command(
     reference = lm.evaluate(world, informed.policy, episodes=20_000, rng=seed).mean
     trailing = learned.trailing_return()
     screen.result(
-        model=str(model),
+        model=model,
         episodes=episodes,
         seed=seed,
         contexts=learned.model.n_contexts,
         trailing_return=trailing,
         mean_return=float(learned.returns.mean()),
         qmdp_on_truth=reference,
-        lower=None if learned.plan is None else learned.plan.lower,
-        upper=None if learned.plan is None else learned.plan.upper,
+        lower=getattr(learned.plan, "lower", None),
+        upper=getattr(learned.plan, "upper", None),
         seconds=learned.seconds,
     )
     rows = [
@@ -77,9 +75,8 @@ def command(
         ]
         for p in learned.phases
     ]
-    screen.table(
-        f"learning in {model}", ["episodes", "contexts", "model error", "mean return"], rows
-    )
+    header = ["episodes", "contexts", "model error", "mean return"]
+    screen.table(f"learning in {model}", header, rows)
     screen.say(
         f"{trailing:.4g} per episode in the last tenth; Q-MDP on the true model earns "
         f"{reference:.4g}",

@@ -32,8 +32,7 @@ def command(
         ),
     ] = None,
     start: Annotated[
-        Path | None,
-        typer.Option("--start", help="What is known: a model, or logs with contexts."),
+        Path | None, typer.Option("--start", help="What is known: a model, or logs with contexts.")
     ] = None,
     checkpoint: options.Checkpoint = None,
     out: Annotated[
@@ -45,9 +44,7 @@ def command(
 
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
     """
-    from latentmdp.online import Run
-
-    options.check_target(out, Run)
+    options.check_target(out, lm.Run)
     options.check_target(checkpoint)
     world = options.load_model(model)
     known = None if start is None else lm.load(start)
@@ -58,12 +55,12 @@ def command(
     trailing = run.trailing_return()
     error = float(run.error_curve.values[-1])
     screen.result(
-        model=str(model),
+        model=model,
         episodes=episodes,
         seed=seed,
         trailing_return=trailing,
         optimistic_value=run.optimistic_value,
         model_error=error,
-        out=None if out is None else str(out),
+        out=out,
     )
     screen.say(f"{trailing:.4g} per episode in the last tenth, model error {error:.3g}")

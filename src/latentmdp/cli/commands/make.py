@@ -14,9 +14,7 @@ __all__ = ["command"]
 
 
 def _names(incomplete: str) -> list[str]:
-    from latentmdp.instances import list_instances
-
-    return [entry.name for entry in list_instances() if entry.name.startswith(incomplete)]
+    return options.completed(*(entry.name for entry in lm.instances.list_instances()))(incomplete)
 
 
 @options.command()
@@ -47,29 +45,18 @@ def command(
     options.check_target(out, lm.LatentMDP)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
-    screen.result(
-        instance=name, arguments=arguments, seed=seed, out=None if out is None else str(out)
-    )
+    screen.result(instance=name, arguments=arguments, seed=seed, out=out)
     screen.say(f"{model!r}" + ("" if out is None else f" saved to {out}"))
 
 
 def _list(screen: Screen) -> None:
-    from latentmdp.instances import list_instances
-
-    entries = list_instances()
-    screen.result(
-        instances=[
-            {
-                "name": entry.name,
-                "summary": entry.summary,
-                "arguments": {k: _plain(v) for k, v in entry.arguments.items()},
-            }
-            for entry in entries
-        ]
-    )
-    for entry in entries:
-        given = (f"--{k.replace('_', '-')} {_plain(v)}" for k, v in entry.arguments.items())
+    found = []
+    for entry in lm.instances.list_instances():
+        arguments = {name: _plain(value) for name, value in entry.arguments.items()}
+        found.append({"name": entry.name, "summary": entry.summary, "arguments": arguments})
+        given = (f"--{name.replace('_', '-')} {value}" for name, value in arguments.items())
         screen.say(f"{entry.summary}\n    {'  '.join(given)}", entry.name)
+    screen.result(instances=found)
 
 
 def _plain(value: object) -> object:

@@ -1,6 +1,5 @@
 """`latentmdp plan`: find a policy for a model, with the bounds the planner can prove."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -42,7 +41,23 @@ def command(
     plan = _watched(screen, method, chosen, options.load_model(model))
     options.save(plan.policy, out)
     options.draw_bounds({method: plan.history}, plot)
-    _report(screen, model, method, plan, out)
+    names = ("lower", "upper", "gap", "guarantee", "converged")
+    facts = {
+        "method": method,
+        **{name: getattr(plan, name) for name in names},
+        "iterations": plan.n_iter,
+        "seconds": plan.seconds,
+        "message": plan.message,
+    }
+    screen.result(model=model, out=out, **facts)
+    unknown = "not computed (see: latentmdp evaluate)"
+    shown = {
+        k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
+        for k, v in facts.items()
+    }
+    if plan.guarantee is not None:
+        shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)
+    screen.facts(f"plan for {model}", shown)
 
 
 def _watched(screen: Screen, method: str, chosen: Any, world: "lm.LatentMDP") -> "lm.Plan":
@@ -52,29 +67,5 @@ def _watched(screen: Screen, method: str, chosen: Any, world: "lm.LatentMDP") ->
     if takes(method, "on_progress"):
         with screen.closing_bounds(f"planning with {method}") as show:
             return replace(chosen, on_progress=show).plan(world)
-    with screen.progress() as progress:
-        progress.add_task(f"planning with {method}", total=None)
+    with screen.progress(f"planning with {method}"):
         return chosen.plan(world)
-
-
-def _report(screen: Screen, model: Path, method: str, plan: "lm.Plan", out: Path | None) -> None:
-    facts = {
-        "method": method,
-        "lower": plan.lower,
-        "upper": plan.upper,
-        "gap": plan.gap,
-        "guarantee": plan.guarantee,
-        "converged": plan.converged,
-        "iterations": plan.n_iter,
-        "seconds": plan.seconds,
-        "message": plan.message,
-    }
-    screen.result(model=str(model), out=None if out is None else str(out), **facts)
-    unknown = "not computed (see: latentmdp evaluate)"
-    shown = {
-        k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
-        for k, v in facts.items()
-    }
-    if plan.guarantee is not None:
-        shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)
-    screen.facts(f"plan for {model}", shown)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -30,16 +31,11 @@ def command(
 
     Example: `latentmdp reproduce fig1a --quick`
     """
-    from latentmdp.experiments import reproduce
-
-    found = reproduce(name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks)
-    screen.result(
-        folder=str(found.folder),
-        figures=[str(path) for path in found.figures],
-        numbers=str(found.numbers),
-        page=str(found.page),
-        claims=[{"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims],
-    )
+    run = lm.experiments.reproduce
+    found = run(name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks)
+    names = ("folder", "figures", "numbers", "page")
+    claims = [{"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims]
+    screen.result(**{name: getattr(found, name) for name in names}, claims=claims)
     for claim in found.claims:
         screen.say(f"{claim.paper} {claim.measured}", f"{claim.verdict}:")
     screen.say(f"See {found.page}")

@@ -36,25 +36,18 @@ def command(
     acting = find_policy(policy, world)
     shard = max(1, SHARD_STEPS // world.horizon)
     parts, total = [], 0.0
-    with screen.progress() as progress:
-        task = progress.add_task("simulating", total=episodes)
+    with screen.progress("simulating", total=episodes) as move:
         for first in range(0, episodes, shard):
             size = min(shard, episodes - first)
             parts.append(lm.simulate(world, acting, size, rng=seed, first_episode=first))
             total += float(parts[-1].returns().sum())
-            progress.advance(task, size)
+            move(size)
     logs = lm.Trajectories.concat(parts)
     if hide_contexts:
         logs = logs.without_contexts()
     lm.save(logs, out)
     mean = total / episodes
-    screen.result(
-        model=str(model),
-        policy=policy,
-        episodes=episodes,
-        seed=seed,
-        mean_return=mean,
-        out=str(out),
-    )
+    given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
+    screen.result(**given, mean_return=mean, out=out)
     kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
     screen.say(f"{logs!r}, {kind} {mean:.4g}, saved to {out}")

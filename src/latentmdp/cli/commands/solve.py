@@ -31,14 +31,12 @@ def command(
 
     Example: `latentmdp solve logs.parquet --out policy.npz`
     """
-    from latentmdp.offline import Solved
-
-    options.outcome_targets(Solved, out, model_out, run_out)
+    options.outcome_targets(lm.offline.Solved, out, model_out, run_out)
     number = options.contexts_of(contexts)
     data = options.load_logs(logs)
-    with warnings.catch_warnings(), screen.progress() as progress:
+    doing = f"solving from {plural(len(data), 'episode')}"
+    with warnings.catch_warnings(), screen.progress(doing):
         warnings.simplefilter("ignore")
-        progress.add_task(f"solving from {plural(len(data), 'episode')}", total=None)
         solved = lm.solve(
             data,
             number,
@@ -49,7 +47,7 @@ def command(
     options.save_outcome(solved, out, model_out, run_out)
     logged_return = options.mean_return(data)
     screen.result(
-        logs=str(logs),
+        logs=logs,
         seed=seed,
         contexts=solved.model.n_contexts,
         value=solved.value._asdict(),
