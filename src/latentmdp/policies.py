@@ -113,15 +113,6 @@ class UniformPolicy(Fielded, Policy):
             np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
         )
 
-    def to_fields(self) -> dict[str, Any]:
-        """There are none."""
-        return {}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The policy."""
-        return cls(**fields)
-
     def __repr__(self) -> str:
         return "UniformPolicy()"
 
@@ -148,8 +139,7 @@ class MarkovPolicy(Fielded, Policy):
             self.actions, self.probabilities = arrays.frozen(flat.reshape(layers.shape)), None
         elif (array.dtype.kind == "f" and array.ndim == 2) or array.ndim == 3:
             rows = arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
-            tolerance = arrays.row_tolerance(array)
-            rows = arrays.distributions("actions", rows, ("time", "state"), tolerance=tolerance)
+            rows = arrays.distributions("actions", rows, ("time", "state"), given=array)
             self.actions, self.probabilities = None, arrays.frozen(rows)
         else:
             raise ValueError(
@@ -267,7 +257,7 @@ class AlphaVectorPolicy(Fielded, Policy):
         """
         self = cls.__new__(cls)
         check_smoothing(model, smoothing)
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing = model, float(smoothing)
         self.n_layers = lanes.shape[1]
         groups = self.n_layers * model.n_states
         self.actions, self.offsets = _one_vector_per_action(groups, model.n_actions)
@@ -317,21 +307,6 @@ class AlphaVectorPolicy(Fielded, Policy):
         base = _labelled_acting(self.n_layers, self.vectors, self.actions, self.offsets)
         table, prior, initial = self._tables
         return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
-
-    def to_fields(self) -> dict[str, Any]:
-        """The arguments of `AlphaVectorPolicy` by name: what a file holds."""
-        return {
-            "vectors": self.vectors,
-            "actions": self.actions,
-            "offsets": self.offsets,
-            "model": self.model,
-            "smoothing": float(self.smoothing),
-        }
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The policy with these fields, validated."""
-        return cls(**fields)
 
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import float_field
-from latentmdp._util.random import RNGLike, as_generator, philox_key
+from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
 from latentmdp._util.results import Result
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
@@ -303,7 +303,7 @@ def solve(
             "bootstrap": bootstrap,
             "max_contexts": max_contexts,
             "reward_model": reward_model,
-            "seed": int(rng) if isinstance(rng, int | np.integer) else None,
+            "seed": given_seed(rng),
         },
     )
 
