@@ -253,7 +253,10 @@ class LatentMDP(Fielded):
 
     def distances(self, other: LatentMDP) -> Floats:
         """sum_{s,a} ||P_m - P'_n||_1 for every pair of contexts (m of self, n of other)."""
-        _require_same_space(self, other)
+        for name in ("n_states", "n_actions", "reward_values"):
+            one, two = np.asarray(getattr(self, name)), np.asarray(getattr(other, name))
+            if not np.array_equal(one, two):
+                raise ValueError(f"the models differ in {name}: {one.tolist()} and {two.tolist()}")
         mine, theirs = self.observation_probs(), other.observation_probs()
         return np.stack([np.abs(one - theirs).sum(axis=(1, 2, 3, 4)) for one in mine])
 
@@ -334,11 +337,3 @@ _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in 
 def require_model(value: object) -> None:
     """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
     arrays.require_instance("model", value, LatentMDP)
-
-
-def _require_same_space(first: LatentMDP, second: LatentMDP) -> None:
-    """Raise unless both models share states, actions and reward values."""
-    for name in ("n_states", "n_actions", "reward_values"):
-        one, two = np.asarray(getattr(first, name)), np.asarray(getattr(second, name))
-        if not np.array_equal(one, two):
-            raise ValueError(f"the models differ in {name}: {one.tolist()} and {two.tolist()}")

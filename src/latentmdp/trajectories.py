@@ -166,15 +166,9 @@ class Trajectories(Fielded):
     def _fill(self, fields: dict[str, Any], n_states: int | None, n_actions: int | None) -> None:
         """Store the fields; a size that is not declared is what the data show."""
         arrays.store(self, fields)
-        for name, declared, seen in (
-            ("n_states", n_states, self.states),
-            ("n_actions", n_actions, self.actions),
-        ):
-            self.__dict__[name] = (
-                int(seen.max(initial=0)) + 1
-                if declared is None
-                else arrays.positive_integer(name, declared)
-            )
+        for name, declared in (("states", n_states), ("actions", n_actions)):
+            size = int(fields[name].max(initial=0)) + 1 if declared is None else declared
+            self.__dict__[f"n_{name}"] = arrays.positive_integer(f"n_{name}", size)
 
     @classmethod
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
@@ -369,7 +363,7 @@ class Trajectories(Fielded):
             raise ValueError("concat needs at least one batch")
         for i, batch in enumerate(batches):
             arrays.require_instance(f"batch {i}", batch, Trajectories)
-            if not arrays.same(batches[0].reward_values, batch.reward_values):
+            if not arrays.same_content(batches[0].reward_values, batch.reward_values):
                 raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
             if (batch.contexts is None) != (batches[0].contexts is None):
                 raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")

@@ -19,7 +19,7 @@ __all__ = [
     "frozen",
     "normalised",
     "positive_integer",
-    "same",
+    "require_instance",
     "same_content",
     "store",
     "to_array",
@@ -173,13 +173,6 @@ def store(owner: object, fields: Mapping[str, Any]) -> None:
     """Fill the fields of an immutable object; arrays become read-only."""
     for name, value in fields.items():
         owner.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
-
-
-def same(first: Any, second: Any) -> bool:
-    """Whether two fields are equal arrays, or equal values of one type."""
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second) if type(first) is type(second) else False
 
 
 def same_content(first: Any, second: Any) -> bool:

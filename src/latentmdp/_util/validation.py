@@ -16,6 +16,7 @@ __all__ = [
     "require_choice",
     "reward_values",
     "rewards",
+    "shaped",
     "transitions",
     "weights",
 ]
@@ -99,15 +100,16 @@ def initial(value: ArrayLike | None, M: int, S: int, allow_unvisited: bool) -> F
 def weights(value: ArrayLike | None, M: int) -> Floats:
     if value is None:
         return np.full(M, 1.0 / M)
-    checked = _shaped("weights", value, (M,))
+    checked = shaped("weights", value, (M,))
     return arrays.distributions("weights", checked, (), given=value)
 
 
 def bonus(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats | None:
-    return None if value is None else _shaped(name, value, shape)
+    return None if value is None else shaped(name, value, shape)
 
 
-def _shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:
+def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Finite numbers of this shape."""
     array = arrays.as_floats(name, value)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")

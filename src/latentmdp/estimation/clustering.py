@@ -109,12 +109,12 @@ def profiles(logs: Trajectories) -> Profiles:
     cells, column = np.unique(codes, return_inverse=True)
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]
     shape = (len(logs), cells.size)
-    halves = [
+    first, second = (
         sp.csr_matrix((np.ones(chosen.sum()), (episode[chosen], column[chosen])), shape=shape)
         for chosen in (~late, late)
-    ]
+    )
     _, row = np.unique(cells // logs.n_states, return_inverse=True)
-    return Profiles((halves[0], halves[1]), row)
+    return Profiles((first, second), row)
 
 
 class SubspaceClustering(ClusterThenEM):

@@ -126,7 +126,7 @@ class EM:
 
     def __post_init__(self) -> None:
         for name in ("n_contexts", "restarts", "max_iter"):
-            self._set(name, arrays.positive_integer(name, getattr(self, name)))
+            object.__setattr__(self, name, arrays.positive_integer(name, getattr(self, name)))
         given, of_rewards = self.pseudo_counts, self.reward_pseudo_counts
         word = isinstance(given, str)
         if (word and given != "auto") or not (word or 0.0 <= float(given) < np.inf):
@@ -140,10 +140,8 @@ class EM:
         if not self.tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}")
         if self.weights is not None:
-            self._set("weights", validation.weights(self.weights, self.n_contexts))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+            weights = validation.weights(self.weights, self.n_contexts)
+            object.__setattr__(self, "weights", weights)
 
     def __repr__(self) -> str:
         """The settings that differ from the defaults."""
