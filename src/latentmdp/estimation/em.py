@@ -406,7 +406,7 @@ def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Te
     shared = em.shared_rewards or reward_values.size == 1
     word = em.initial if isinstance(em.initial, str) else None
     learned = em.initial is None or word in ("shared", "own")
-    if word and not learned:
+    if word is not None and not learned:
         raise ValueError(f'initial must be "shared", "own" or probabilities, got {word!r}')
     structure = Structure(
         em.n_contexts,
