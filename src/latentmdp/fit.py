@@ -84,9 +84,8 @@ class ContextSelection(Result):
         """The criteria as plain text, one candidate per line."""
         lines = ["contexts  held-out gain      BIC - best      ICL - best"]
         for k, M in enumerate(self.candidates):
-            gain = (
-                f"{self.held_out_gain[k]:9.1f} ± {self.held_out_error[k]:<6.1f}" if k else " " * 18
-            )
+            pair = f"{self.held_out_gain[k]:9.1f} ± {self.held_out_error[k]:<6.1f}"
+            gain = pair if k else " " * 18
             bic, icl = self.bic[k] - self.bic.min(), self.icl[k] - self.icl.min()
             lines.append(f"{M:8d} {gain} {bic:14.1f}  {icl:14.1f}")
         return "\n".join([*lines, self.statement])
@@ -101,9 +100,7 @@ class ContextSelection(Result):
 
     def to_fields(self) -> dict[str, Any]:
         """Every attribute by name but the models, which files leave out."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        found.pop("models")
-        return found
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
 
     @classmethod
     def from_fields(cls, found: dict[str, Any]) -> Self:

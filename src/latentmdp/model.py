@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
+from latentmdp._util.fields import Fielded
 from latentmdp.errors import ModelError
 
 __all__ = ["LatentMDP", "RewardModel", "require_model"]
@@ -33,7 +34,7 @@ RewardModel = Literal["state-action", "transition"]
 """Whether a reward depends on (s, a), or on (s, a, s')."""
 
 
-class LatentMDP:
+class LatentMDP(Fielded):
     """A finite mixture of MDPs over shared states and actions; immutable and validated once.
 
     Parameters
@@ -101,7 +102,7 @@ class LatentMDP:
             T = validation.transitions(transitions, allow_unvisited)
             M, S, A, _ = T.shape
             values = validation.reward_values(reward_values)
-            fields = {
+            fields: dict[str, Any] = {
                 "transitions": T,
                 "reward_probs": validation.rewards(rewards, values, T, allow_unvisited),
                 "reward_values": values,
@@ -109,8 +110,6 @@ class LatentMDP:
                 "weights": validation.weights(weights, M),
                 "bonus": validation.bonus("bonus", bonus, (M, S, A)),
                 "initial_bonus": validation.bonus("initial_bonus", initial_bonus, (M,)),
-            }
-            scalars = {
                 "horizon": arrays.positive_integer("horizon", horizon),
                 "discount": validation.discount(discount),
                 "context_names": validation.names("context_names", context_names, M),
@@ -121,7 +120,6 @@ class LatentMDP:
         except ValueError as error:
             raise ModelError(str(error)) from None
         arrays.store(self, fields)
-        arrays.store(self, scalars)
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -130,15 +128,13 @@ class LatentMDP:
         Learners need it: rows of an optimistic model may sum to less than one.
         """
         self = cls.__new__(cls)
-        self.__dict__.update({name: like.__dict__[name] for name in _FIELDS})
-        arrays.store(self, fields)
+        arrays.store(self, {**like.__getstate__(), **fields})
         return self
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, *value: object) -> None:
         raise AttributeError(f"a LatentMDP is immutable: use replace({name}=...) for a new one")
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("a LatentMDP is immutable")
+    __delattr__ = __setattr__
 
     @property
     def n_contexts(self) -> int:
@@ -230,15 +226,13 @@ class LatentMDP:
             raise ValueError(f"contexts {index.tolist()} have total weight zero")
         names = self.context_names
         return self.replace(
-            **{
-                "transitions": self.transitions[index],
-                "rewards": self.reward_probs[index],
-                "initial": self.initial[index],
-                "weights": weights if index.size == M else weights / total,
-                "bonus": None if self.bonus is None else self.bonus[index],
-                "initial_bonus": None if self.initial_bonus is None else self.initial_bonus[index],
-                "context_names": None if names is None else [names[i] for i in index],
-            }
+            transitions=self.transitions[index],
+            rewards=self.reward_probs[index],
+            initial=self.initial[index],
+            weights=weights if index.size == M else weights / total,
+            bonus=None if self.bonus is None else self.bonus[index],
+            initial_bonus=None if self.initial_bonus is None else self.initial_bonus[index],
+            context_names=None if names is None else [names[i] for i in index],
         )
 
     def mixture(self) -> LatentMDP:
@@ -252,27 +246,23 @@ class LatentMDP:
             rewards = np.einsum("m,msanz->sanz", w, self.observation_probs())
         bonus, first = self.bonus, self.initial_bonus
         return self.replace(
-            **{
-                "transitions": arrays.normalised(np.einsum("m,msan->san", w, self.transitions))[
-                    None
-                ],
-                "rewards": arrays.normalised(rewards)[None],
-                "initial": arrays.normalised(w @ self.initial)[None],
-                "weights": [1.0],
-                "bonus": None if bonus is None else np.einsum("m,msa->sa", w, bonus)[None],
-                "initial_bonus": None if first is None else [float(w @ first)],
-                "context_names": None,
-            }
+            transitions=arrays.normalised(np.einsum("m,msan->san", w, self.transitions))[None],
+            rewards=arrays.normalised(rewards)[None],
+            initial=arrays.normalised(w @ self.initial)[None],
+            weights=[1.0],
+            bonus=None if bonus is None else np.einsum("m,msa->sa", w, bonus)[None],
+            initial_bonus=None if first is None else [float(w @ first)],
+            context_names=None,
         )
 
     def distances(self, other: LatentMDP) -> Floats:
         """sum_{s,a} ||P_m - P'_n||_1 for every pair of contexts (m of self, n of other)."""
-        _require_same_space(self, other)
+        for name in ("n_states", "n_actions", "reward_values"):
+            one, two = np.asarray(getattr(self, name)), np.asarray(getattr(other, name))
+            if not np.array_equal(one, two):
+                raise ValueError(f"the models differ in {name}: {one.tolist()} and {two.tolist()}")
         mine, theirs = self.observation_probs(), other.observation_probs()
-        cost = np.empty((self.n_contexts, other.n_contexts))
-        for m in range(self.n_contexts):
-            cost[m] = np.abs(mine[m] - theirs).sum(axis=(1, 2, 3, 4))
-        return cost
+        return np.stack([np.abs(one - theirs).sum(axis=(1, 2, 3, 4)) for one in mine])
 
     def align(self, to: LatentMDP) -> LatentMDP:
         """Reorder the contexts so that they match those of `to` as closely as possible.
@@ -293,15 +283,14 @@ class LatentMDP:
         unknown = set(changes) - set(_CONSTRUCTOR_ARGUMENTS)
         if unknown:
             raise TypeError(f"replace() got an unknown argument {sorted(unknown)[0]!r}")
-        current = {name: self.__dict__[name] for name in _FIELDS}
+        current = self.__getstate__()
         current["rewards"] = current.pop("reward_probs")
         return type(self)(**{**current, **changes})
 
     def fingerprint(self) -> str:
         """A hexadecimal digest of every field: equal models have equal fingerprints."""
         digest = hashlib.sha256()
-        for name in _FIELDS:
-            value = self.__dict__[name]
+        for name, value in self.__getstate__().items():
             if isinstance(value, np.ndarray):
                 digest.update(f"{name}{value.shape}".encode() + value.tobytes())
             else:
@@ -326,14 +315,6 @@ class LatentMDP:
             )
         others = {name: value for name, value in fields.items() if name != "reward_probs"}
         return cls(rewards=rewards, **others)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LatentMDP):
-            return NotImplemented
-        return all(arrays.same(self.__dict__[name], other.__dict__[name]) for name in _FIELDS)
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint())
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in _FIELDS}
@@ -360,17 +341,3 @@ _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in 
 def require_model(value: object) -> None:
     """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
     arrays.require_instance("model", value, LatentMDP)
-
-
-def _require_same_space(first: LatentMDP, second: LatentMDP) -> None:
-    """Raise unless both models share states, actions and reward values."""
-    for name in ("n_states", "n_actions"):
-        if getattr(first, name) != getattr(second, name):
-            raise ValueError(
-                f"the models differ in {name}: {getattr(first, name)} and {getattr(second, name)}"
-            )
-    if not np.array_equal(first.reward_values, second.reward_values):
-        raise ValueError(
-            "the models differ in reward_values: "
-            f"{first.reward_values.tolist()} and {second.reward_values.tolist()}"
-        )

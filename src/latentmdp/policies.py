@@ -51,22 +51,18 @@ class Sized(Protocol):
     @property
     def n_states(self) -> int:
         """S."""
-        ...
 
     @property
     def n_actions(self) -> int:
         """A."""
-        ...
 
     @property
     def n_rewards(self) -> int:
         """Z."""
-        ...
 
     @property
     def horizon(self) -> int:
         """H."""
-        ...
 
 
 class Policy:
@@ -116,15 +112,6 @@ class UniformPolicy(Fielded, Policy):
         """See `Policy.acting`."""
         return _stochastic_acting(self.action_probabilities(world))
 
-    def to_fields(self) -> dict[str, Any]:
-        """There are none."""
-        return {}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The policy."""
-        return cls(**fields)
-
     def __repr__(self) -> str:
         return "UniformPolicy()"
 
@@ -151,8 +138,7 @@ class MarkovPolicy(Fielded, Policy):
             self.actions, self.probabilities = arrays.frozen(flat.reshape(layers.shape)), None
         elif (array.dtype.kind == "f" and array.ndim == 2) or array.ndim == 3:
             rows = arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
-            tolerance = arrays.row_tolerance(array)
-            rows = arrays.distributions("actions", rows, ("time", "state"), tolerance=tolerance)
+            rows = arrays.distributions("actions", rows, ("time", "state"), given=array)
             self.actions, self.probabilities = None, arrays.frozen(rows)
         else:
             raise ValueError(
@@ -171,10 +157,8 @@ class MarkovPolicy(Fielded, Policy):
         _require_fit(self.n_layers, self.n_states, world)
         A = world.n_actions
         if self.probabilities is not None:
-            if self.probabilities.shape[-1] != A:
-                raise ValueError(
-                    f"the policy has {self.probabilities.shape[-1]} actions, the model {A}"
-                )
+            if (own := self.probabilities.shape[-1]) != A:
+                raise ValueError(f"the policy has {own} actions, the model {A}")
             return self.probabilities
         assert self.actions is not None
         _require_actions(self.actions, A)
@@ -186,8 +170,8 @@ class MarkovPolicy(Fielded, Policy):
         if self.actions is None:
             return _stochastic_acting(probabilities)
         labels = self.actions.ravel()
-        offsets = np.arange(labels.size + 1, dtype=np.int64)
-        return _labelled_acting(self.n_layers, np.zeros((labels.size, 1)), labels, offsets)
+        vectors, offsets = np.zeros((labels.size, 1)), np.arange(labels.size + 1, dtype=np.int64)
+        return _acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
 
     def to_fields(self) -> dict[str, Any]:
         """`actions`, or `probabilities` of a stochastic policy; the other is None."""
@@ -270,7 +254,7 @@ class AlphaVectorPolicy(Fielded, Policy):
         """
         self = cls.__new__(cls)
         check_smoothing(model, smoothing)
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing = model, float(smoothing)
         self.n_layers = lanes.shape[1]
         groups = self.n_layers * model.n_states
         self.actions, self.offsets = _one_vector_per_action(groups, model.n_actions)
@@ -316,25 +300,17 @@ class AlphaVectorPolicy(Fielded, Policy):
             mine, theirs = getattr(self.model, name), getattr(world, name)
             if mine != theirs:
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
-        filters = bool((np.diff(self.offsets) > 1).any())
-        base = _labelled_acting(self.n_layers, self.vectors, self.actions, self.offsets)
         table, prior, initial = self._tables
-        return base._replace(filters=filters, likelihood=table, prior=prior, initial=initial)
-
-    def to_fields(self) -> dict[str, Any]:
-        """The arguments of `AlphaVectorPolicy` by name: what a file holds."""
-        return {
-            "vectors": self.vectors,
-            "actions": self.actions,
-            "offsets": self.offsets,
-            "model": self.model,
-            "smoothing": float(self.smoothing),
-        }
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The policy with these fields, validated."""
-        return cls(**fields)
+        return _acting(
+            self.n_layers,
+            filters=bool((np.diff(self.offsets) > 1).any()),
+            vectors=self.vectors,
+            labels=self.actions,
+            offsets=self.offsets,
+            likelihood=table,
+            prior=prior,
+            initial=initial,
+        )
 
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
@@ -353,34 +329,29 @@ def _stochastic_acting(probabilities: Floats) -> Acting:
     from latentmdp._kernels.alias import alias_tables
 
     threshold, alias = alias_tables(probabilities)
-    blank = _labelled_acting(
-        len(probabilities), np.zeros((1, 1)), np.zeros(1, np.int32), np.arange(2)
+    return _acting(
+        len(probabilities), stochastic=True, action_threshold=threshold, action_alias=alias
     )
-    return blank._replace(stochastic=True, action_threshold=threshold, action_alias=alias)
 
 
-def _labelled_acting(
-    n_layers: int,
-    vectors: Floats,
-    labels: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-) -> Acting:
-    """Labelled vectors grouped by (t, s), which need no belief unless that is filled in."""
+def _acting(n_layers: int, **given: Any) -> Acting:
+    """The arrays of a policy as kernels read them; what is not given is not needed."""
     from latentmdp._kernels.rollout import Acting
 
-    return Acting(
+    blank = Acting(
         stochastic=False,
         filters=False,
         n_layers=n_layers,
         action_threshold=np.zeros((1, 1)),
         action_alias=np.zeros((1, 1), np.int32),
-        vectors=vectors,
-        labels=labels,
-        offsets=offsets,
+        vectors=np.zeros((1, 1)),
+        labels=np.zeros(1, np.int32),
+        offsets=np.arange(2),
         likelihood=np.zeros((1, 1)),
         prior=np.ones(1),
         initial=np.ones((1, 1)),
     )
+    return blank._replace(**given)
 
 
 @lru_cache(maxsize=64)
@@ -406,7 +377,7 @@ def _require_fit(n_layers: int, n_states: int, world: Sized) -> None:
 def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:
     """Raise unless every label is an action, naming the largest."""
     if int(labels.max()) >= n_actions:
-        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(labels)), labels.shape))
+        where = arrays.first_index(labels == labels.max())
         raise ValueError(
             f"actions{list(where)} is {labels[where]}: must be below n_actions={n_actions}"
         )

@@ -126,12 +126,11 @@ class BatchSession:
         self._require_time_left()
         if self._actions is None:
             actions = np.empty(self.individuals, np.int32)
-            n_states = self.model.n_states
             if self._acting is None:
                 self._decide(actions)
             else:
-                args = (self._acting, n_states, self.t, self._key)
-                decide(*args, self._beliefs, self._states, actions)
+                where = (self._acting, self.model.n_states, self.t, self._key)
+                decide(*where, self._beliefs, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
 
@@ -198,11 +197,8 @@ class Session:
 
         `action` is the one taken in between, where it was not the one `act` gave.
         """
-        self._batch.observe(
-            [state],
-            None if reward is None else [reward],
-            None if action is None else [action],
-        )
+        rewards = None if reward is None else [reward]
+        self._batch.observe([state], rewards, None if action is None else [action])
 
     def act(self) -> int:
         """The action to take now."""

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.fields import Fielded
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
@@ -79,8 +80,7 @@ class History(NamedTuple):
             )
         try:
             row = arrays.as_floats("probabilities", answer)
-            tolerance = arrays.row_tolerance(answer)
-            return arrays.distributions("probabilities", row, (), tolerance=tolerance)
+            return arrays.distributions("probabilities", row, (), given=answer)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 
@@ -95,7 +95,7 @@ class Steps(NamedTuple):
     next_state: Indices
 
 
-class Trajectories:
+class Trajectories(Fielded):
     """A batch of episodes; immutable.
 
     Parameters
@@ -138,23 +138,37 @@ class Trajectories:
         n_actions: int | None = None,
         reward_values: ArrayLike | None = None,
     ) -> None:
-        fields = _flat_fields(
-            reward_values,
-            states=states,
-            actions=actions,
-            rewards=rewards,
-            offsets=offsets,
-            contexts=contexts,
-            counts=counts,
-        )
+        given: dict[str, tuple[Any, type[np.integer[Any]]]] = {
+            "states": (states, np.int32),
+            "actions": (actions, np.int32),
+            "rewards": (rewards, np.int32),
+            "offsets": (offsets, np.int64),
+            "contexts": (contexts, np.int32),
+            "counts": (counts, np.int64),
+        }
+        try:
+            fields: dict[str, Any] = {
+                name: None
+                if value is None and name in ("contexts", "counts")
+                else arrays.as_integers(name, value, dtype)
+                for name, (value, dtype) in given.items()
+            }
+            fields["reward_values"] = (
+                None if reward_values is None else validation.reward_values(reward_values)
+            )
+            _check_layout(fields)
+        except ValueError as error:
+            raise TrajectoryError(str(error)) from None
         self._fill(fields, n_states, n_actions)
         if n_states is not None or n_actions is not None or reward_values is not None:
             self.require_sizes(self.n_states, self.n_actions, self.n_rewards)
 
     def _fill(self, fields: dict[str, Any], n_states: int | None, n_actions: int | None) -> None:
+        """Store the fields; a size that is not declared is what the data show."""
         arrays.store(self, fields)
-        self.__dict__["n_states"] = _size("n_states", n_states, self.states)
-        self.__dict__["n_actions"] = _size("n_actions", n_actions, self.actions)
+        for name, declared in (("states", n_states), ("actions", n_actions)):
+            size = int(fields[name].max(initial=0)) + 1 if declared is None else declared
+            self.__dict__[f"n_{name}"] = arrays.positive_integer(f"n_{name}", size)
 
     @classmethod
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
@@ -173,7 +187,15 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of equal length L from arrays (N, L+1), (N, L) and (N, L)."""
-        return cls(*_flat_arrays(states, actions, rewards), contexts, **sizes)
+        named = {"states": states, "actions": actions, "rewards": rewards}
+        s, a, r = (arrays.to_array(name, value) for name, value in named.items())
+        if a.ndim != 2 or r.shape != a.shape or s.shape != (a.shape[0], a.shape[1] + 1):
+            raise TrajectoryError(
+                "states, actions and rewards must have shapes (N, L+1), (N, L) and (N, L), got "
+                f"{s.shape}, {a.shape} and {r.shape}"
+            )
+        offsets = np.arange(a.shape[0] + 1, dtype=np.int64) * a.shape[1]
+        return cls(s.ravel(), a.ravel(), r.ravel(), offsets, contexts, **sizes)
 
     @classmethod
     def from_lists(
@@ -185,7 +207,20 @@ class Trajectories:
         **sizes: Any,
     ) -> Trajectories:
         """Episodes of any length from one list per episode; states are one longer than actions."""
-        return cls(*_flat_lists(states, actions, rewards), contexts, **sizes)
+        if not len(states) == len(actions) == len(rewards):
+            raise TrajectoryError(
+                "states, actions and rewards must hold as many episodes, got "
+                f"{len(states)}, {len(actions)} and {len(rewards)}"
+            )
+        for i, (s, a, r) in enumerate(zip(states, actions, rewards)):
+            if len(s) != len(a) + 1 or len(r) != len(a):
+                raise TrajectoryError(
+                    f"episode {i} has {len(s)} states, {len(a)} actions and {len(r)} rewards: "
+                    "L actions need L rewards and L+1 states"
+                )
+        offsets = np.cumsum([0, *map(len, actions)], dtype=np.int64)
+        flat = [[x for part in parts for x in part] for parts in (states, actions, rewards)]
+        return cls(flat[0], flat[1], flat[2], offsets, contexts, **sizes)
 
     @classmethod
     def from_table(cls, table: Mapping[str, ArrayLike], **sizes: Any) -> Trajectories:
@@ -231,7 +266,7 @@ class Trajectories:
         """Z: the number of reward values, or one more than the largest index in the data."""
         if self.reward_values is not None:
             return self.reward_values.size
-        return int(self.rewards.max()) + 1 if self.rewards.size else 1
+        return int(self.rewards.max(initial=0)) + 1
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -261,11 +296,19 @@ class Trajectories:
                 raise IndexError(f"episode {key} of {len(self)}")
             return self._episode(int(key) % len(self))
         if isinstance(key, slice) and key.step in (None, 1):
-            return self._with(**self._cut(*key.indices(len(self))[:2]))
+            first, last, _ = key.indices(len(self))
+            last = max(first, last)
+            start, stop = int(self.offsets[first]), int(self.offsets[last])
+            return self._taken(
+                slice(start + first, stop + last),
+                slice(start, stop),
+                self.offsets[first : last + 1] - start,
+                slice(first, last),
+            )
         index = np.arange(len(self))[key]
         if index.ndim != 1:
             raise IndexError(f"episodes are taken by a number, slice, mask or 1-d index, got {key}")
-        return self._with(**self._gathered(index))
+        return self._gathered(index)
 
     def _episode(self, i: int) -> Episode:
         start, stop = int(self.offsets[i]), int(self.offsets[i + 1])
@@ -277,35 +320,25 @@ class Trajectories:
             context,
         )
 
-    def _cut(self, first: int, last: int) -> dict[str, Any]:
-        """Episodes first .. last - 1, as views."""
-        last = max(first, last)
-        start, stop = int(self.offsets[first]), int(self.offsets[last])
-        return {
-            "states": self.states[start + first : stop + last],
-            "actions": self.actions[start:stop],
-            "rewards": self.rewards[start:stop],
-            "offsets": self.offsets[first : last + 1] - start,
-            "contexts": None if self.contexts is None else self.contexts[first:last],
-            "counts": None if self.counts is None else self.counts[first:last],
-        }
-
-    def _gathered(self, index: Integers) -> dict[str, Any]:
+    def _gathered(self, index: Integers) -> Trajectories:
         """The episodes of an index array, in its order."""
         lengths = self.lengths[index]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        shift = np.repeat(self.offsets[index] - offsets[:-1], lengths)
-        steps = np.arange(offsets[-1]) + shift
+        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[index] - offsets[:-1], lengths)
         first_state = self.offsets[index] + index - offsets[:-1] - np.arange(index.size)
         places = np.arange(offsets[-1] + index.size) + np.repeat(first_state, lengths + 1)
-        return {
-            "states": self.states[places],
-            "actions": self.actions[steps],
-            "rewards": self.rewards[steps],
-            "offsets": offsets,
-            "contexts": None if self.contexts is None else self.contexts[index],
-            "counts": None if self.counts is None else self.counts[index],
-        }
+        return self._taken(places, steps, offsets, index)
+
+    def _taken(self, states: Any, steps: Any, offsets: Integers, episodes: Any) -> Trajectories:
+        """Some states and steps with their new offsets, and what is known of their episodes."""
+        return self._with(
+            states=self.states[states],
+            actions=self.actions[steps],
+            rewards=self.rewards[steps],
+            offsets=offsets,
+            contexts=None if self.contexts is None else self.contexts[episodes],
+            counts=None if self.counts is None else self.counts[episodes],
+        )
 
     def _with(self, **fields: Any) -> Trajectories:
         kept = {name: self.__dict__[name] for name in _ARRAYS}
@@ -326,9 +359,28 @@ class Trajectories:
     def concat(cls, parts: Iterable[Trajectories]) -> Trajectories:
         """Join batches; sizes grow to the largest, reward values must agree."""
         batches = list(parts)
+        if not batches:
+            raise ValueError("concat needs at least one batch")
         for i, batch in enumerate(batches):
             arrays.require_instance(f"batch {i}", batch, Trajectories)
-        return cls._trusted(**_joined(batches))
+            if not arrays.same_content(batches[0].reward_values, batch.reward_values):
+                raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
+            if (batch.contexts is None) != (batches[0].contexts is None):
+                raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")
+        shifts = np.cumsum([0, *(b.n_steps for b in batches)])
+        offsets = [b.offsets[:-1] + shift for b, shift in zip(batches, shifts)]
+        weighted = any(b.counts is not None for b in batches)
+        contexts = [b.contexts for b in batches if b.contexts is not None]
+        return cls._trusted(
+            *sizes_of(batches)[:2],
+            states=np.concatenate([b.states for b in batches]),
+            actions=np.concatenate([b.actions for b in batches]),
+            rewards=np.concatenate([b.rewards for b in batches]),
+            offsets=np.concatenate([*offsets, shifts[-1:]]),
+            contexts=np.concatenate(contexts) if contexts else None,
+            counts=np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
+            reward_values=batches[0].reward_values,
+        )
 
     def steps(self) -> Steps:
         """All steps of all episodes, one by one."""
@@ -379,9 +431,7 @@ class Trajectories:
             self.states, self.actions, self.rewards, self.offsets, labels
         )
         counts = np.bincount(inverse, weights=self.multiplicities(), minlength=first.size)
-        merged = self._gathered(first)
-        merged["counts"] = np.rint(counts).astype(np.int64)
-        return self._with(**merged), inverse
+        return self._gathered(first)._with(counts=np.rint(counts).astype(np.int64)), inverse
 
     def as_arrays(self) -> tuple[Indices, Indices, Indices]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
@@ -413,13 +463,12 @@ class Trajectories:
         """Raise `TrajectoryError` unless every index fits the model, naming episode and step."""
         self.require_sizes(model.n_states, model.n_actions, model.n_rewards)
         contexts, M = self.contexts, model.n_contexts
-        if contexts is not None and contexts.size:
+        if contexts is not None and (contexts >= M).any():
             worst = int(np.argmax(contexts >= M))
-            if contexts[worst] >= M:
-                raise TrajectoryError(
-                    f"episode {worst}: context {contexts[worst]} is not below the model's "
-                    f"n_contexts={M}"
-                )
+            raise TrajectoryError(
+                f"episode {worst}: context {contexts[worst]} is not below the model's "
+                f"n_contexts={M}"
+            )
         known = self.reward_values
         if known is not None and not np.array_equal(known, model.reward_values):
             raise TrajectoryError(
@@ -431,7 +480,7 @@ class Trajectories:
         """Raise `TrajectoryError` unless every index is below its size, naming episode and step."""
         bounds = (("state", n_states), ("action", n_actions), ("reward index", n_rewards))
         for (what, limit), array in zip(bounds, (self.states, self.actions, self.rewards)):
-            if array.size and int(array.max()) >= limit:
+            if array.max(initial=-1) >= limit:
                 place = int(np.argmax(array >= limit))
                 starts = self.offsets + (np.arange(len(self) + 1) if what == "state" else 0)
                 episode = int(np.searchsorted(starts, place, side="right")) - 1
@@ -448,30 +497,13 @@ class Trajectories:
             digest.update(name.encode() + (b"" if array is None else array.tobytes()))
         return digest.hexdigest()
 
-    def to_fields(self) -> dict[str, Any]:
-        """The arguments of `Trajectories` by name, None where not given: what a file holds."""
-        return {name: self.__dict__[name] for name in (*_ARRAYS, "n_states", "n_actions")}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The episodes with these fields, validated."""
-        return cls(**fields)
-
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, *value: object) -> None:
         raise AttributeError("Trajectories are immutable")
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("Trajectories are immutable")
+    __delattr__ = __setattr__
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays.store(self, state)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Trajectories):
-            return NotImplemented
-        return (self.n_states, self.n_actions) == (other.n_states, other.n_actions) and all(
-            arrays.same(self.__dict__[name], other.__dict__[name]) for name in _ARRAYS
-        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -580,38 +612,6 @@ def _weighted_cells(
     return cells, (column[episode] for column in each.T)
 
 
-_Flat = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.int64]]
-"""States, actions, rewards and offsets."""
-
-_DTYPES: dict[str, type[np.integer[Any]]] = {
-    "states": np.int32,
-    "actions": np.int32,
-    "rewards": np.int32,
-    "offsets": np.int64,
-    "contexts": np.int32,
-    "counts": np.int64,
-}
-_OPTIONAL = ("contexts", "counts")
-
-
-def _flat_fields(reward_values: ArrayLike | None, **given: Any) -> dict[str, Any]:
-    """Copies of the arguments of `Trajectories`, of the right types and sizes."""
-    try:
-        fields: dict[str, Any] = {
-            name: None
-            if name in _OPTIONAL and given[name] is None
-            else arrays.as_integers(name, given[name], dtype)
-            for name, dtype in _DTYPES.items()
-        }
-        fields["reward_values"] = (
-            None if reward_values is None else validation.reward_values(reward_values)
-        )
-        _check_layout(fields)
-    except ValueError as error:
-        raise TrajectoryError(str(error)) from None
-    return fields
-
-
 def _check_layout(fields: dict[str, Any]) -> None:
     offsets = fields["offsets"]
     if offsets.size == 0 or offsets[0] != 0:
@@ -629,75 +629,3 @@ def _check_layout(fields: dict[str, Any]) -> None:
                 f"{name} has {array.size} entries, but offsets describe {N} episodes with "
                 f"{total} steps, which need {size}"
             )
-
-
-def _flat_arrays(states: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> _Flat:
-    """The layout of episodes of equal length L, from (N, L+1), (N, L) and (N, L)."""
-    named = {"states": states, "actions": actions, "rewards": rewards}
-    s, a, r = (arrays.to_array(name, value) for name, value in named.items())
-    if a.ndim != 2 or r.shape != a.shape or s.shape != (a.shape[0], a.shape[1] + 1):
-        raise TrajectoryError(
-            "states, actions and rewards must have shapes (N, L+1), (N, L) and (N, L), got "
-            f"{s.shape}, {a.shape} and {r.shape}"
-        )
-    offsets = np.arange(a.shape[0] + 1, dtype=np.int64) * a.shape[1]
-    return s.ravel(), a.ravel(), r.ravel(), offsets
-
-
-def _flat_lists(
-    states: Sequence[Sequence[int]],
-    actions: Sequence[Sequence[int]],
-    rewards: Sequence[Sequence[int]],
-) -> _Flat:
-    """The layout of episodes of any length, from one list per episode."""
-    if not len(states) == len(actions) == len(rewards):
-        raise TrajectoryError(
-            "states, actions and rewards must hold as many episodes, got "
-            f"{len(states)}, {len(actions)} and {len(rewards)}"
-        )
-    for i, (s, a, r) in enumerate(zip(states, actions, rewards)):
-        if len(s) != len(a) + 1 or len(r) != len(a):
-            raise TrajectoryError(
-                f"episode {i} has {len(s)} states, {len(a)} actions and {len(r)} rewards: "
-                "L actions need L rewards and L+1 states"
-            )
-    offsets = np.cumsum([0, *map(len, actions)], dtype=np.int64)
-    return _chained(states), _chained(actions), _chained(rewards), offsets
-
-
-def _chained(parts: Sequence[Sequence[int]]) -> NDArray[Any]:
-    flat = [x for part in parts for x in part]
-    return np.asarray(flat if flat else np.zeros(0, dtype=np.int32))
-
-
-def _size(name: str, declared: int | None, array: NDArray[np.int32]) -> int:
-    """A declared size of the space, or what the data show."""
-    seen = int(array.max()) + 1 if array.size else 1
-    return seen if declared is None else arrays.positive_integer(name, declared)
-
-
-def _joined(batches: list[Trajectories]) -> dict[str, Any]:
-    """All fields and sizes of one batch after the other, which must agree in their values."""
-    if not batches:
-        raise ValueError("concat needs at least one batch")
-    values = batches[0].reward_values
-    for i, batch in enumerate(batches):
-        if not arrays.same(values, batch.reward_values):
-            raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
-        if (batch.contexts is None) != (batches[0].contexts is None):
-            raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")
-    shifts = np.cumsum([0, *(b.n_steps for b in batches)])
-    offsets = [b.offsets[:-1] + shift for b, shift in zip(batches, shifts)]
-    weighted = any(b.counts is not None for b in batches)
-    contexts = [b.contexts for b in batches if b.contexts is not None]
-    return {
-        "n_states": max(b.n_states for b in batches),
-        "n_actions": max(b.n_actions for b in batches),
-        "states": np.concatenate([b.states for b in batches]),
-        "actions": np.concatenate([b.actions for b in batches]),
-        "rewards": np.concatenate([b.rewards for b in batches]),
-        "offsets": np.concatenate([*offsets, shifts[-1:]]),
-        "contexts": np.concatenate(contexts) if contexts else None,
-        "counts": np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
-        "reward_values": values,
-    }

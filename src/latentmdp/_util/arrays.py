@@ -1,7 +1,6 @@
 """Validation of array arguments: bad input becomes an error that names the culprit."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,8 @@ __all__ = [
     "frozen",
     "normalised",
     "positive_integer",
-    "row_tolerance",
-    "same",
+    "require_instance",
     "same_content",
-    "same_fields",
     "store",
     "to_array",
 ]
@@ -112,21 +109,13 @@ def positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
-def row_tolerance(value: ArrayLike) -> float:
-    """How far rows of `value` may be from summing to one: more where it has less precision."""
-    array = np.asarray(value)
-    if array.dtype.kind != "f" or array.ndim == 0:
-        return ROW_TOLERANCE
-    return max(ROW_TOLERANCE, max(4, array.shape[-1]) * float(np.finfo(array.dtype).eps))
-
-
 def distributions(
     name: str,
     array: Floats,
     axes: Sequence[str],
     *,
-    optional: NDArray[np.bool_] | None = None,
-    tolerance: float = ROW_TOLERANCE,
+    optional: Flags | None = None,
+    given: ArrayLike = (),
 ) -> Floats:
     """Check that every last-axis row of `array` is a distribution, and renormalise it in place.
 
@@ -136,23 +125,28 @@ def distributions(
         How the array and its leading axes are called in an error message.
     optional
         Rows that may also be all zero (a row never visited), as a mask over the leading axes.
-    tolerance
-        How far a row may be from summing to one.
+    given
+        What the user gave: with less precision a row may be further from summing to one.
 
     Notes
     -----
     Rows within rounding of one are left as they are, so that a second pass changes nothing and
     a saved array is read back bit for bit.
     """
-    if (array < 0).any() or (array > 1 + tolerance).any():
-        where = first_index((array < 0) | (array > 1 + tolerance))
+    value = np.asarray(given)
+    tolerance = ROW_TOLERANCE
+    if value.dtype.kind == "f" and value.ndim:
+        rounding = max(4, value.shape[-1]) * float(np.finfo(value.dtype).eps)
+        tolerance = max(tolerance, rounding)
+    outside = (array < 0) | (array > 1 + tolerance)
+    if outside.any():
+        where = first_index(outside)
         raise ValueError(f"{name}{list(where)} is {array[where]:.12g}: probabilities lie in [0, 1]")
     sums = array.sum(axis=-1)
     off = np.abs(sums - 1.0)
     wrong = off > tolerance
     if optional is not None:
-        empty = optional & (sums == 0.0)
-        wrong &= ~empty
+        wrong &= ~(optional & (sums == 0.0))
     if wrong.any():
         where = first_index(wrong)
         place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where))
@@ -170,7 +164,7 @@ def distributions(
     return array
 
 
-def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+def first_index(mask: Flags) -> tuple[int, ...]:
     """Index of the first True entry in C order."""
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
 
@@ -179,25 +173,6 @@ def store(owner: object, fields: Mapping[str, Any]) -> None:
     """Fill the fields of an immutable object; arrays become read-only."""
     for name, value in fields.items():
         owner.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
-
-
-def same(first: Any, second: Any) -> bool:
-    """Whether two fields are equal arrays, or equal values of one type."""
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
-    return bool(first == second) if type(first) is type(second) else False
-
-
-def same_fields(first: Any, second: Any) -> bool:
-    """Whether two dataclasses of one type have equal fields, NaN equal to NaN.
-
-    Fields that are not compared, such as wall-clock times, are left out.
-    """
-    return type(first) is type(second) and all(
-        same_content(getattr(first, field.name), getattr(second, field.name))
-        for field in fields(first)
-        if field.compare
-    )
 
 
 def same_content(first: Any, second: Any) -> bool:

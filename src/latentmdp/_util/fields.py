@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -25,13 +26,13 @@ class Fielded:
     """Base of classes whose objects are equal where their types and all their fields are."""
 
     def to_fields(self) -> dict[str, Any]:
-        """The fields by name; None for one that is left out."""
-        raise NotImplementedError
+        """The fields by name, by default the arguments of the class; None for one left out."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The object with these fields; raises where they do not fit."""
-        raise NotImplementedError
+        """The object with these fields, by default as arguments; raises where they do not fit."""
+        return cls(**fields)
 
     def fingerprint(self) -> str:
         """A hexadecimal digest of the type and every field: equal objects have equal ones."""

@@ -1,8 +1,7 @@
 """Episodes as a long table, one row per step: the form in which logs come and go.
 
-Columns `episode`, `t`, `state`, `action`, `reward` and `next_state`, and optionally `context` and
-`count`, which are the same in every row of an episode. Rows may come in any order: they are sorted
-by (episode, t). An episode of no steps has no row, so a table cannot hold it.
+`Trajectories.from_table` says what the columns are; `context` and `count`, where given, are the
+same in every row of an episode.
 """
 
 from __future__ import annotations
@@ -34,33 +33,24 @@ def columns_to_fields(
 ) -> dict[str, Any]:
     """The arguments of `Trajectories` that a long table describes.
 
-    Parameters
-    ----------
-    table
-        A mapping from column names to arrays of equal length (a dict or a data frame). Episodes
-        may be called by integers or strings; they are kept in sorted order.
-    n_states, n_actions, reward_values
-        Sizes of the space, as in `Trajectories`. Without `reward_values`, they become the sorted
-        set of the rewards seen, or (0, 1) where only those are seen.
-    rewards_are_indices : bool
-        The column `reward` holds indices, and their values are unknown.
+    See `Trajectories.from_table`; with `rewards_are_indices` the column `reward` holds indices, and
+    their values are unknown.
 
     Raises
     ------
     TrajectoryError
         Naming the column, or the episode and the step.
     """
-    columns = _read_columns(table)
-    rows = _sorted_rows(columns)
-    states = rows.integers("state")
-    following = rows.integers("next_state")
+    rows = _sorted_rows(_read_columns(table))
+    states, following = rows.integers("state"), rows.integers("next_state")
     rows.require_linked(states, following)
+    ends = rows.offsets[1:]
     if rewards_are_indices:
         rewards, values = rows.integers("reward"), None
     else:
         rewards, values = _reward_indices(rows, reward_values)
     return {
-        "states": _with_last_states(states, following, rows.offsets),
+        "states": np.insert(states, ends, following[ends - 1]),
         "actions": rows.integers("action"),
         "rewards": rewards,
         "offsets": rows.offsets,
@@ -184,21 +174,15 @@ def _sorted_rows(columns: dict[str, NDArray[Any]]) -> _Rows:
         same = episode[order][1:] == episode[order][:-1]
     first = np.flatnonzero(np.concatenate([[True], ~same]))[: episode.size]
     offsets = np.concatenate([first, [episode.size]]).astype(np.int64)
-    rows = _Rows(columns, offsets, columns["episode"][first])
-    _require_counted(rows)
-    return rows
-
-
-def _require_counted(rows: _Rows) -> None:
-    """Raise unless t counts 0, 1, 2, ... within each episode."""
-    t = rows.columns["t"]
-    expected = np.arange(t.size) - np.repeat(rows.offsets[:-1], np.diff(rows.offsets))
+    rows, t = _Rows(columns, offsets, columns["episode"][first]), columns["t"]
+    expected = np.arange(t.size) - np.repeat(offsets[:-1], np.diff(offsets))
     wrong = t != expected
     if wrong.any():
         row = int(np.argmax(wrong))
         repeated = expected[row] > 0 and t[row] == t[row - 1]
         why = "occurs twice" if repeated else f"but step {expected[row]} is missing"
         raise TrajectoryError(f"{rows.place(row)}: t is {t[row]}, {why}; t must count 0, 1, 2, ...")
+    return rows
 
 
 def _reward_indices(
@@ -206,7 +190,8 @@ def _reward_indices(
 ) -> tuple[Integers, NDArray[np.float64]]:
     rewards = rows.columns["reward"].astype(np.float64)
     if reward_values is None:
-        seen = _distinct(rewards)
+        seen = np.unique(rewards)
+        seen = np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
         return np.searchsorted(seen, rewards), seen
     values = validation.reward_values(reward_values)
     order = np.argsort(values)
@@ -215,18 +200,3 @@ def _reward_indices(
         values[order][nearest] != rewards, "reward", f"not one of the values {values.tolist()}"
     )
     return order[nearest], values
-
-
-def _distinct(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sorted distinct rewards, or 0 and 1 where those are all there is."""
-    seen = np.unique(rewards)
-    return np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
-
-
-def _with_last_states(states: Integers, following: Integers, offsets: Integers) -> Integers:
-    """Interleave the states of all rows with the final state of each episode."""
-    lengths = np.diff(offsets)
-    out = np.empty(states.size + lengths.size, dtype=np.int64)
-    out[np.arange(states.size) + np.repeat(np.arange(lengths.size), lengths)] = states
-    out[offsets[1:] + np.arange(lengths.size)] = following[offsets[1:] - 1]
-    return out

@@ -24,18 +24,14 @@ def philox_key(rng: RNGLike) -> int:
     """
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(0, 2**64, dtype=np.uint64))
-    sequence = rng if isinstance(rng, np.random.SeedSequence) else _seed_sequence(rng)
+    seed = _checked_seed(rng)
+    sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
 def given_seed(rng: RNGLike) -> int | None:
     """The seed as the user gave it, for the record; None where `rng` is not a number."""
     return int(rng) if isinstance(rng, int | np.integer) else None
-
-
-def _seed_sequence(rng: RNGLike) -> np.random.SeedSequence:
-    seed = _checked_seed(rng)
-    return seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
 
 
 def _checked_seed(rng: RNGLike) -> int | np.random.SeedSequence | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from html import escape
-from typing import Any
+from typing import Any, cast
 
-from latentmdp._util.arrays import same_fields
+from latentmdp._util.arrays import same_content
 
 __all__ = ["Result", "html_table"]
 
@@ -23,7 +24,10 @@ class Result:
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if type(self) is type(other) else NotImplemented
+        if type(self) is not type(other):
+            return NotImplemented
+        compared = [field.name for field in fields(cast(Any, self)) if field.compare]
+        return all(same_content(getattr(self, name), getattr(other, name)) for name in compared)
 
     def facts(self) -> Iterable[tuple[str, Any]]:
         """(name, value) of what a reader wants to know first; None is left out."""
@@ -34,15 +38,7 @@ class Result:
 
 
 def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """A table of two columns, names and values, as HTML; a value that is None is left out.
-
-    Parameters
-    ----------
-    title
-        The caption.
-    rows
-        (name, value); a value is shown by `str`.
-    """
+    """A captioned table of (name, value) as HTML; a value is shown by `str`, None is left out."""
     shown = "".join(
         f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>"
         for name, value in rows

@@ -16,9 +16,12 @@ __all__ = [
     "require_choice",
     "reward_values",
     "rewards",
+    "shaped",
     "transitions",
     "weights",
 ]
+
+_AXES = ("context", "state", "action")
 
 
 def require_choice(name: str, value: object, known: Sequence[str]) -> None:
@@ -34,13 +37,7 @@ def transitions(value: ArrayLike, allow_unvisited: bool) -> Floats:
     if T.size == 0:
         raise ValueError(f"transitions must not be empty, got shape {T.shape}")
     optional = np.full(T.shape[:-1], True) if allow_unvisited else None
-    return arrays.distributions(
-        "transitions",
-        T,
-        ("context", "state", "action"),
-        optional=optional,
-        tolerance=arrays.row_tolerance(value),
-    )
+    return arrays.distributions("transitions", T, _AXES, optional=optional, given=value)
 
 
 def reward_values(value: ArrayLike) -> Floats:
@@ -56,7 +53,6 @@ def rewards(value: ArrayLike, values: Floats, T: Floats, allow_unvisited: bool) 
     R = arrays.as_floats("rewards", value)
     M, S, A, _ = T.shape
     Z = values.size
-    axes = ("context", "state", "action")
     unvisited = np.full((M, S, A), True) if allow_unvisited else None
     if R.shape == (M, S, A):
         if values.tolist() != [0.0, 1.0]:
@@ -64,26 +60,19 @@ def rewards(value: ArrayLike, values: Floats, T: Floats, allow_unvisited: bool) 
                 "rewards of shape (M, S, A) are Bernoulli means and need reward_values (0, 1), got "
                 f"{values.tolist()}; give probabilities of shape (M, S, A, {Z}) instead"
             )
-        if (R < 0).any() or (R > 1).any():
-            where = arrays.first_index((R < 0) | (R > 1))
+        outside = (R < 0) | (R > 1)
+        if outside.any():
+            where = arrays.first_index(outside)
             raise ValueError(
                 f"rewards{list(where)} is {R[where]:.12g}: a Bernoulli mean is in [0, 1]; give "
                 "other rewards as probabilities over reward_values, shape (M, S, A, Z)"
             )
         return np.stack([1.0 - R, R], axis=-1)
     if R.shape == (M, S, A, Z):
-        return arrays.distributions(
-            "rewards", R, axes, optional=unvisited, tolerance=arrays.row_tolerance(value)
-        )
+        return arrays.distributions("rewards", R, _AXES, optional=unvisited, given=value)
     if R.shape == (M, S, A, S, Z):
-        impossible = T == 0.0
-        return arrays.distributions(
-            "rewards",
-            R,
-            (*axes, "next state"),
-            optional=impossible,
-            tolerance=arrays.row_tolerance(value),
-        )
+        axes = (*_AXES, "next state")
+        return arrays.distributions("rewards", R, axes, optional=T == 0.0, given=value)
     raise ValueError(
         f"rewards must have shape {(M, S, A)}, {(M, S, A, Z)} or {(M, S, A, S, Z)} to fit "
         f"transitions {T.shape} and {Z} reward values, got {R.shape}"
@@ -105,27 +94,26 @@ def initial(value: ArrayLike | None, M: int, S: int, allow_unvisited: bool) -> F
     if nu.shape != (M, S):
         raise ValueError(f"initial must have shape {(S,)} or {(M, S)}, got {nu.shape}")
     optional = np.full(M, True) if allow_unvisited else None
-    return arrays.distributions(
-        "initial", nu, ("context",), optional=optional, tolerance=arrays.row_tolerance(value)
-    )
+    return arrays.distributions("initial", nu, ("context",), optional=optional, given=value)
 
 
 def weights(value: ArrayLike | None, M: int) -> Floats:
     if value is None:
         return np.full(M, 1.0 / M)
-    weights = arrays.as_floats("weights", value)
-    if weights.shape != (M,):
-        raise ValueError(f"weights must have shape {(M,)}, got {weights.shape}")
-    return arrays.distributions("weights", weights, (), tolerance=arrays.row_tolerance(value))
+    checked = shaped("weights", value, (M,))
+    return arrays.distributions("weights", checked, (), given=value)
 
 
 def bonus(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats | None:
-    if value is None:
-        return None
-    bonus = arrays.as_floats(name, value)
-    if bonus.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {bonus.shape}")
-    return bonus
+    return None if value is None else shaped(name, value, shape)
+
+
+def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Finite numbers of this shape."""
+    array = arrays.as_floats(name, value)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    return array
 
 
 def discount(value: float) -> float:

@@ -81,7 +81,7 @@ class ClusterThenEM:
         self.em = EM(self.n_contexts) if em is None else em
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
-        """Labels of the trajectories before EM."""
+        """Labels of the trajectories before EM; -1 for one that begins without."""
         raise NotImplementedError
 
     def fit(self, logs: Trajectories, *, rng: RNGLike = None) -> Fit:
@@ -93,8 +93,7 @@ class ClusterThenEM:
 class Profiles(NamedTuple):
     """Counts of the transitions x = (s, a, s') that occur, per episode and half of it.
 
-    `halves` are two (N, X) matrices, and `row` (X,) numbers the (s, a) of each transition that
-    occurs.
+    `halves` are two (N, X) matrices, and `row` (X,) numbers the (s, a) of each transition.
     """
 
     halves: tuple[sp.csr_matrix, sp.csr_matrix]
@@ -110,19 +109,16 @@ def profiles(logs: Trajectories) -> Profiles:
     cells, column = np.unique(codes, return_inverse=True)
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]
     shape = (len(logs), cells.size)
-    halves = [
+    first, second = (
         sp.csr_matrix((np.ones(chosen.sum()), (episode[chosen], column[chosen])), shape=shape)
         for chosen in (~late, late)
-    ]
+    )
     _, row = np.unique(cells // logs.n_states, return_inverse=True)
-    return Profiles((halves[0], halves[1]), row)
+    return Profiles((first, second), row)
 
 
 class SubspaceClustering(ClusterThenEM):
-    """The pipeline of Kausik, Tan and Tewari, with the interface of `EM`.
-
-    Parameters are those of `ClusterThenEM`.
-    """
+    """The pipeline of Kausik, Tan and Tewari; parameters are those of `ClusterThenEM`."""
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
@@ -139,14 +135,6 @@ class SubspaceClustering(ClusterThenEM):
         labels = np.full(len(logs), -1, dtype=np.int64)
         labels[chosen] = _spectral_clusters(distances, known, self.n_contexts, generator)
         return labels
-
-    def fit(self, logs: Trajectories, *, rng: RNGLike = None) -> Fit:
-        """Cluster, then EM from the clusters; the rest begins without a label."""
-        generator = as_generator(rng)
-        labels = self.cluster(logs, generator)
-        shares = np.zeros((len(logs), self.n_contexts))
-        shares[labels >= 0, labels[labels >= 0]] = 1.0
-        return self.em.fit(logs, start=shares, rng=generator)
 
 
 def _distances(seen: Profiles, rank: int) -> tuple[Floats, Flags]:
@@ -197,10 +185,7 @@ def _spectral_clusters(
 
 
 class TrajectoryKMeans(ClusterThenEM):
-    """k-means on embedded trajectories and likelihood reassignment, with the interface of `EM`.
-
-    Parameters are those of `ClusterThenEM`.
-    """
+    """k-means and likelihood reassignment; parameters are those of `ClusterThenEM`."""
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM."""

@@ -31,12 +31,12 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays
+from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.engines.threads import Team
@@ -126,7 +126,7 @@ class EM:
 
     def __post_init__(self) -> None:
         for name in ("n_contexts", "restarts", "max_iter"):
-            self._set(name, arrays.positive_integer(name, getattr(self, name)))
+            object.__setattr__(self, name, arrays.positive_integer(name, getattr(self, name)))
         given, of_rewards = self.pseudo_counts, self.reward_pseudo_counts
         word = isinstance(given, str)
         if (word and given != "auto") or not (word or 0.0 <= float(given) < np.inf):
@@ -136,17 +136,12 @@ class EM:
                 "reward_pseudo_counts must not be negative, and goes with a number as "
                 f"pseudo_counts; got {of_rewards!r} with pseudo_counts={given!r}"
             )
-        if self.reward_model not in ("state-action", "transition"):
-            raise ValueError(
-                f'reward_model must be "state-action" or "transition", got {self.reward_model!r}'
-            )
+        validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
         if not self.tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}")
         if self.weights is not None:
-            self._set("weights", _known_weights(self.weights, self.n_contexts))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+            weights = validation.weights(self.weights, self.n_contexts)
+            object.__setattr__(self, "weights", weights)
 
     def __repr__(self) -> str:
         """The settings that differ from the defaults."""
@@ -174,7 +169,7 @@ class EM:
         start
             None takes `restarts` starts, from pair moments and at random; "pairs" or "random" only
             those. Otherwise the start itself: a model, a fit, responsibilities (N, M) or labels
-            (N,) of all episodes; or a list of such starts.
+            (N,) of all episodes, -1 for none; or a list of such starts.
 
         Raises
         ------
@@ -217,9 +212,8 @@ class EM:
         """The strengths given, or those to begin with."""
         if self.pseudo_counts == "auto":
             return _FIRST_PSEUDO_COUNTS
-        of_rewards = self.reward_pseudo_counts
-        of_rewards = self.pseudo_counts if of_rewards is None else of_rewards
-        return PseudoCounts(float(self.pseudo_counts), float(of_rewards))
+        given, of_rewards = float(self.pseudo_counts), self.reward_pseudo_counts
+        return PseudoCounts(given, given if of_rewards is None else float(of_rewards))
 
     def _settled(
         self, likelihood: MixtureLikelihood, best: Ascent, rng: np.random.Generator
@@ -275,7 +269,10 @@ class EM:
                 yield from self._starts(problem, one, rng)
         elif isinstance(start, LatentMDP | Fit):
             (model,) = _models(start)
-            self._require_contexts("the start", model.n_contexts)
+            if model.n_contexts != self.n_contexts:
+                raise ValueError(
+                    f"the start has {model.n_contexts} contexts, n_contexts is {self.n_contexts}"
+                )
             for part in problem.logs:
                 part.validate(model)
             yield parameters_from_model(likelihood, model)
@@ -284,22 +281,18 @@ class EM:
             counts = likelihood.episodes.shared_out(problem.logs, shares)
             yield _m_step(likelihood, counts)
 
-    def _shares(self, given: NDArray[np.generic], episodes: int) -> Floats:
+    def _shares(self, given: NDArray[Any], episodes: int) -> Floats:
         """p(m | episode) as the caller gives it, by labels or by responsibilities."""
         N, M = episodes, self.n_contexts
         if given.ndim == 1 and given.dtype.kind in "iu":
-            self._require_contexts("labels", int(given.max(initial=0)) + 1, at_most=True)
-            given = np.eye(M)[given]
+            if (number := int(given.max(initial=0)) + 1) > M:
+                raise ValueError(f"labels has {number} contexts, n_contexts is {M}")
+            given = np.eye(M)[np.maximum(given, 0)] * (given >= 0)[:, None]
         if given.shape != (N, M):
             raise ValueError(
                 f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
             )
         return given.astype(np.float64)
-
-    def _require_contexts(self, what: str, number: int, at_most: bool = False) -> None:
-        M = self.n_contexts
-        if number > M or (number < M and not at_most):
-            raise ValueError(f"{what} has {number} contexts, n_contexts is {M}")
 
 
 class Ascent(NamedTuple):
@@ -411,12 +404,16 @@ def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Te
     S, A = max(x.n_states for x in known), max(x.n_actions for x in known)
     sizes = (S, A, reward_values.size)
     shared = em.shared_rewards or reward_values.size == 1
+    word = em.initial if isinstance(em.initial, str) else None
+    learned = em.initial is None or word in ("shared", "own")
+    if word is not None and not learned:
+        raise ValueError(f'initial must be "shared", "own" or probabilities, got {word!r}')
     structure = Structure(
         em.n_contexts,
         reward_model=em.reward_model,
-        shared_initial=em.initial is None or _is_word(em.initial, "shared"),
+        shared_initial=em.initial is None or word == "shared",
         weights=None if em.weights is None else np.asarray(em.weights),
-        initial=_known_initial(em.initial, em.n_contexts, S),
+        initial=None if learned else validation.initial(em.initial, em.n_contexts, S, False),
     )
     episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
     return _Problem(
@@ -425,11 +422,6 @@ def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Te
         reward_values,
         SharedRewards(logs, sizes, em.reward_model) if shared else None,
     )
-
-
-def _is_word(value: object, *words: str) -> bool:
-    """Whether `value`, which may be an array, is one of these words."""
-    return isinstance(value, str) and value in words
 
 
 def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
@@ -441,41 +433,9 @@ def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
 
 def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     """The models among the starts."""
-    found: list[LatentMDP] = []
-    for one in start if _is_list(start) else [start]:
-        if isinstance(one, LatentMDP | Fit):
-            found.append(one.model if isinstance(one, Fit) else one)
-    return found
-
-
-def _known_weights(weights: ArrayLike, n_contexts: int) -> Floats:
-    """Check weights that the caller knows."""
-    values = arrays.as_floats("weights", weights)
-    if values.shape != (n_contexts,) or values.min() < 0.0 or abs(values.sum() - 1.0) > 1e-9:
-        raise ValueError(
-            f"weights must be {n_contexts} probabilities that sum to one, got {values.tolist()}"
-        )
-    return values
-
-
-def _known_initial(
-    initial: ArrayLike | Literal["shared", "own"] | None, n_contexts: int, n_states: int
-) -> Floats | None:
-    """Initial distributions (M, S) that the caller knows, or None where they are to be learned."""
-    if initial is None or _is_word(initial, "shared", "own"):
-        return None
-    if isinstance(initial, str):
-        raise ValueError(f'initial must be "shared", "own" or probabilities, got {initial!r}')
-    values = arrays.as_floats("initial", initial)
-    if values.shape not in ((n_states,), (n_contexts, n_states)):
-        raise ValueError(
-            f"initial must have shape ({n_states},) or ({n_contexts}, {n_states}), "
-            f"got {values.shape}"
-        )
-    rows = np.broadcast_to(values, (n_contexts, n_states))
-    if rows.min() < 0.0 or np.abs(rows.sum(axis=1) - 1.0).max() > 1e-9:
-        raise ValueError("initial must hold probabilities that sum to one")
-    return np.ascontiguousarray(rows)
+    given: Sequence[Start] = start if _is_list(start) else [cast(Start, start)]
+    models = [one.model if isinstance(one, Fit) else one for one in given]
+    return [one for one in models if isinstance(one, LatentMDP)]
 
 
 def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
@@ -499,15 +459,8 @@ def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
     given = likelihood.structure.initial
     if given is not None and (given.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
         raise TrajectoryError("initial gives probability 0 to a state in which episodes start")
-    yield from _unvisited(episodes)
-
-
-def _unvisited(episodes: Episodes) -> Iterator[str]:
-    """Name the (state, action) that no episode visits."""
     S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
-    visited = np.zeros(S * A, dtype=np.bool_)
-    visited[episodes.cells // (S * Z)] = True
-    missing = np.flatnonzero(~visited)
+    missing = np.setdiff1d(np.arange(S * A), episodes.cells // (S * Z))
     if missing.size:
         some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"

@@ -18,6 +18,7 @@ as well, so that the pass visits each common prefix once. The loops are in `_ker
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers, require_instance
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
 from latentmdp.trajectories import Trajectories, first_state_counts, occurring_cells, sizes_of
@@ -87,7 +88,6 @@ class Episodes:
 
     Parameters
     ----------
-    logs : sequence of Trajectories
     use_rewards : bool
         Whether rewards are part of a cell.
     sizes : None or (S, A, Z)
@@ -173,14 +173,14 @@ class Episodes:
         total = np.zeros(self.cells.size)
         for group in self.groups:
             weights = np.repeat(group.counts, np.diff(group.offsets))
-            total += np.bincount(group.cells, weights=weights, minlength=self.cells.size)
+            total += np.bincount(group.cells, weights, self.cells.size)
         return total
 
     def first_counts(self) -> Floats:
         """How often each state comes first."""
         total = np.zeros(self.n_states)
         for group in self.groups:
-            total += np.bincount(group.first, weights=group.counts, minlength=self.n_states)
+            total += np.bincount(group.first, group.counts, self.n_states)
         return total
 
     def pair_counts(self) -> Floats:
@@ -280,16 +280,13 @@ class Episodes:
             if parted.size or every < 2:
                 break
         kept = parted if parted.size else np.arange(number)
-        return [self._fold([s[:, k].astype(np.float64) for s in shares]) for k in kept]
-
-    def _fold(self, held: list[Floats]) -> tuple[Episodes, Episodes]:
-        rest = [g.counts - out for g, out in zip(self.groups, held)]
-        return self._counted(rest), self._counted(held)
+        folds = [[s[:, k].astype(np.float64) for s in shares] for k in kept]
+        rest = [[g.counts - out for g, out in zip(self.groups, held)] for held in folds]
+        return [(self._counted(one), self._counted(held)) for one, held in zip(rest, folds)]
 
     def _counted(self, counts: Sequence[Floats]) -> Episodes:
         """The same episodes with other multiplicities, one array per group."""
-        other = object.__new__(Episodes)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.groups = [replace(group, counts=c) for group, c in zip(self.groups, counts)]
         return other
 
@@ -302,12 +299,12 @@ def checked_logs(
     Raises
     ------
     TrajectoryError
-        There is no episode, none has `minimum` steps, or the logs disagree on reward values.
+        There is no episode, none has `minimum` steps, the logs disagree on reward values, or the
+        states are so many that no machine holds their table of transitions.
     """
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     for i, part in enumerate(parts):
-        if not isinstance(part, Trajectories):
-            raise TypeError(f"logs[{i}] must be Trajectories, got {type(part).__name__}")
+        require_instance(f"logs[{i}]", part, Trajectories)
     parts = [part.without_contexts() for part in parts if len(part)]
     if not parts:
         raise TrajectoryError("the logs hold no episode")
@@ -317,7 +314,14 @@ def checked_logs(
             raise TrajectoryError(
                 f"the logs differ in reward_values: {known[0].tolist()} and {values.tolist()}"
             )
-    _check_size(parts)
+    S, A, _ = sizes_of(parts)
+    if S * S * A > _LARGEST_TABLE:
+        occur = np.unique(np.concatenate([np.unique(part.states) for part in parts])).size
+        raise TrajectoryError(
+            f"states are numbered up to {S - 1} and {occur} of them occur: a table of transitions "
+            f"would have {S * S * A:.1e} entries for each context; number states 0, 1, 2, ... "
+            "without gaps"
+        )
     if known and max(part.n_rewards for part in parts) > known[0].size:
         raise TrajectoryError(
             f"a log without reward_values has reward indices beyond {known[0].tolist()}"
@@ -328,18 +332,6 @@ def checked_logs(
             f"every episode is too short: the longest has {longest} steps, {minimum} are needed"
         )
     return parts
-
-
-def _check_size(parts: Sequence[Trajectories]) -> None:
-    """Refuse numbers of states whose table of transitions no machine holds."""
-    S, A, _ = sizes_of(parts)
-    if S * S * A > _LARGEST_TABLE:
-        occur = np.unique(np.concatenate([np.unique(part.states) for part in parts])).size
-        raise TrajectoryError(
-            f"states are numbered up to {S - 1} and {occur} of them occur: a table of transitions "
-            f"would have {S * S * A:.1e} entries for each context; number states 0, 1, 2, ... "
-            "without gaps"
-        )
 
 
 def _numbered(parts: Sequence[NDArray[Any]]) -> tuple[Integers, list[Indices]]:

@@ -18,6 +18,7 @@ from typing import Literal
 
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
@@ -78,8 +79,7 @@ def initialize(
     Fit
         With the responsibilities of the long episodes.
     """
-    if method not in ("likelihood", "psr"):
-        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+    require_choice("method", method, ("likelihood", "psr"))
     require_reward_model(reward_model)
     if n_contexts == "auto":
         arrays.positive_integer("max_contexts", max_contexts)
@@ -93,7 +93,7 @@ def initialize(
         n_contexts = 1
     final = final_states(logs)
     logs = [continued(part, final) for part in logs]
-    generator, report = as_generator(rng), _say if progress else _keep_quiet
+    generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
     rewards = settle_rewards(
         logs, few, reward_model, shared_rewards, generator, threads=threads, report=report
@@ -144,7 +144,3 @@ def _say(message: str) -> None:
     from rich.console import Console
 
     Console(stderr=True).print(f"initialize: {message}", highlight=False)
-
-
-def _keep_quiet(_: str) -> None:
-    pass

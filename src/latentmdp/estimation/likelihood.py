@@ -23,6 +23,7 @@ states, with the rewards of all transitions together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -142,8 +143,7 @@ class MixtureLikelihood:
 
     def with_pseudo_counts(self, pseudo_counts: PseudoCounts) -> MixtureLikelihood:
         """The same likelihood with another prior."""
-        other = object.__new__(MixtureLikelihood)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.pseudo_counts = pseudo_counts
         return other
 

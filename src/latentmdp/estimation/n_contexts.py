@@ -37,11 +37,7 @@ from latentmdp.estimation.likelihood import (
     reward_values_of,
 )
 from latentmdp.estimation.pseudo_counts import Fold, HeldOut
-from latentmdp.estimation.reward_model import (
-    RewardStructure,
-    require_reward_model,
-    settle_rewards,
-)
+from latentmdp.estimation.reward_model import RewardStructure, require_reward_model, settle_rewards
 from latentmdp.estimation.starts import MAX_CELLS, PairMoments
 from latentmdp.fit import ContextSelection, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
@@ -103,10 +99,6 @@ def choose_contexts(
 
     Parameters
     ----------
-    logs
-        All episodes.
-    max_contexts
-        The largest number tried.
     reward_model, shared_rewards
         What rewards depend on, and whether all contexts share them; "auto" decides by BIC.
     assigned
@@ -128,15 +120,8 @@ def choose_contexts(
     require_reward_model(reward_model)
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     generator = as_generator(rng)
-    rewards = settle_rewards(
-        parts,
-        FEW_CONTEXTS,
-        reward_model,
-        shared_rewards,
-        generator,
-        threads=threads,
-        report=report,
-    )
+    asked = (FEW_CONTEXTS, reward_model, shared_rewards)
+    rewards = settle_rewards(parts, *asked, generator, threads=threads, report=report)
     with Team(threads) as team:
         judged = parts if assigned is None else [assigned]
         search = _ContextSearch(parts, judged, rewards, generator, team)
@@ -198,7 +183,9 @@ class _ContextSearch:
         full = MixtureLikelihood(self.episodes, structure, pseudo_counts, self.team)
         point = _fitted(full, full.mixed(point))
         model = model_from_parameters(full, point, reward_values_of(self.logs), self.shared)
-        entropy = _entropy(shares_of(model, self.judged))
+        shares = shares_of(model, self.judged)
+        shares = shares[shares > 0.0]
+        entropy = -float(shares @ np.log(shares))
         log_likelihood = full.log_likelihood(point)
         self.found.append(_Candidate(scores, log_likelihood, full.n_parameters, entropy, model))
 
@@ -242,11 +229,6 @@ def _fitted(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
 def _clear(gain: float, error: float) -> bool:
     """A gain that neither chance nor the choice of the pseudo-counts explains."""
     return gain > max(_STANDARD_ERRORS * error, _LEAST_GAIN)
-
-
-def _entropy(shares: Floats) -> float:
-    positive = shares[shares > 0.0]
-    return -float(positive @ np.log(positive))
 
 
 def _selection(search: _ContextSearch, gains: Floats, errors: Floats) -> ContextSelection:

@@ -61,7 +61,8 @@ class HeldOut:
     def __call__(self, exponents: Exponents) -> float:
         """The log-likelihood of all episodes left out."""
         if exponents not in self.scores:
-            nearest = min(self.fits, key=lambda e: _distance(e, exponents), default=None)
+            near = {e: np.abs(np.subtract(e, exponents)).sum() for e in self.fits}
+            nearest = min(near, key=lambda e: near[e], default=None)
             starts = [f.start for f in self.folds] if nearest is None else self.fits[nearest]
             fits, total = [], 0.0
             for fold, start in zip(self.folds, starts):
@@ -82,18 +83,14 @@ class HeldOut:
         if len(self.folds[0].train.rows) > 1:
             for axis in (_REWARDS, _TRANSITIONS):
                 for step in (2.0, 1.0, 0.5):
-                    best = self._climbed(best, axis, step)
+                    while (better := self._better(best, axis, step)) != best:
+                        best = better
         return _strengths(best), self.fits[best]
-
-    def _climbed(self, exponents: Exponents, axis: tuple[int, int], step: float) -> Exponents:
-        """Steps along an axis for as long as they gain."""
-        while (better := self._better(exponents, axis, step)) != exponents:
-            exponents = better
-        return exponents
 
     def _better(self, exponents: Exponents, axis: tuple[int, int], step: float) -> Exponents:
         """The best of this point and its two neighbours along an axis."""
-        neighbours = [_moved(exponents, axis, step), _moved(exponents, axis, -step)]
+        (x, y), dx, dy = exponents, axis[0] * step, axis[1] * step
+        neighbours = [(x + dx, y + dy), (x - dx, y - dy)]
         inside = [e for e in neighbours if min(e) >= _LOWEST and max(e) <= _HIGHEST]
         return max((exponents, *inside), key=self)
 
@@ -101,16 +98,10 @@ class HeldOut:
 def choose_pseudo_counts(
     likelihood: MixtureLikelihood, start: Parameters, rng: np.random.Generator, climb: Climb
 ) -> PseudoCounts:
-    """The best strengths by cross-validation.
+    """The best strengths by cross-validation of all episodes.
 
-    Parameters
-    ----------
-    likelihood
-        All episodes.
-    start
-        An estimate on all episodes: folds are fitted from it, so that they find the same contexts.
-    climb
-        Fits a fold.
+    Folds are fitted by `climb` from `start`, an estimate on all episodes, so that they find the
+    same contexts.
     """
     number = 2 if likelihood.episodes.n_episodes >= _MANY_EPISODES else 5
     structure, given, team = likelihood.structure, likelihood.pseudo_counts, likelihood.team
@@ -123,11 +114,3 @@ def choose_pseudo_counts(
 
 def _strengths(exponents: Exponents) -> PseudoCounts:
     return PseudoCounts(*(float(_RATIO**e) for e in exponents))
-
-
-def _moved(exponents: Exponents, axis: tuple[int, int], step: float) -> Exponents:
-    return exponents[0] + axis[0] * step, exponents[1] + axis[1] * step
-
-
-def _distance(one: Exponents, other: Exponents) -> float:
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])

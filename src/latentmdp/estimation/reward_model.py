@@ -23,19 +23,13 @@ from typing import Literal
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.estimation.em import EM
 from latentmdp.fit import without_fit_warnings
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories, occurring_cells, sizes_of
 
-__all__ = [
-    "RewardStructure",
-    "preferred_reward_model",
-    "require_reward_model",
-    "settle_rewards",
-]
-
-_KNOWN = ("state-action", "transition", "auto")
+__all__ = ["RewardStructure", "preferred_reward_model", "require_reward_model", "settle_rewards"]
 
 _QUICK_STARTS, _QUICK_PSEUDO_COUNTS, _QUICK_TOLERANCE = 2, 1.0, 0.1
 """Settings of the fits that only decide between structures. Their gains are compared with a price
@@ -52,9 +46,7 @@ class RewardStructure:
 
 def require_reward_model(given: str) -> None:
     """Refuse what is neither a reward model nor "auto"."""
-    if given not in _KNOWN:
-        known = " or ".join(f'"{name}"' for name in _KNOWN)
-        raise ValueError(f"reward_model must be {known}, got {given!r}")
+    require_choice("reward_model", given, ("state-action", "transition", "auto"))
 
 
 def preferred_reward_model(
@@ -96,12 +88,7 @@ def settle_rewards(
 ) -> RewardStructure:
     """Settle what was left open about the rewards; what is given stays.
 
-    Parameters
-    ----------
-    n_contexts
-        M of the fits that decide.
-    report
-        Called with a line for every decision.
+    `n_contexts` is M of the fits that decide; `report` is called with a line for every decision.
     """
     quick = partial(
         EM,

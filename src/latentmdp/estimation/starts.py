@@ -76,15 +76,14 @@ def own_starts(
     if kind not in (None, "pairs", "random"):
         raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
     if likelihood.structure.n_contexts == 1:
-        return [_pooled(likelihood)]
-    if kind == "random":
-        return [_random_start(likelihood, rng) for _ in range(number)]
+        pooled = likelihood.pooled_first[:, None]
+        return [ExpectedCounts(likelihood.cell_counts[:, None], pooled)]
+    wanted = {"pairs": number, "random": 0, None: (number + 1) // 2}[kind]
+    found = _pair_starts(likelihood, wanted, rng) if wanted else []
     if kind == "pairs":
-        found = _pair_starts(likelihood, number, rng)
         if not found:
             raise ValueError(f'start="pairs" needs at most {MAX_CELLS} distinct transitions')
         return found
-    found = _pair_starts(likelihood, (number + 1) // 2, rng)
     return found + [_random_start(likelihood, rng) for _ in range(number - len(found))]
 
 
@@ -121,11 +120,6 @@ def _tilted(likelihood: MixtureLikelihood, factors: Floats, weights: Floats) -> 
         likelihood.cell_counts[:, None] * factors * weights,
         likelihood.pooled_first[:, None] * weights * likelihood.episodes.n_episodes,
     )
-
-
-def _pooled(likelihood: MixtureLikelihood) -> ExpectedCounts:
-    """The counts of all episodes, as one context."""
-    return ExpectedCounts(likelihood.cell_counts[:, None], likelihood.pooled_first[:, None])
 
 
 class ContextPoints(NamedTuple):

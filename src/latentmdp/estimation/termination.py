@@ -46,12 +46,11 @@ def continued(logs: Trajectories, final: Flags) -> Trajectories:
     More would tell nothing new. The actions take turns, so that all are seen as early as can be.
     0 joins the reward values if it is not among them.
     """
-    values = logs.reward_values
     if not final.any() or len(logs) == 0:
         return logs
+    known = values = logs.reward_values
     rewards, nothing = logs.rewards, 0
-    if values is not None:
-        known = values
+    if known is not None:
         values = np.union1d(known, [0.0])
         rewards = np.searchsorted(values, known).astype(np.int32)[rewards]
         nothing = int(np.flatnonzero(values == 0.0)[0])
@@ -60,19 +59,15 @@ def continued(logs: Trajectories, final: Flags) -> Trajectories:
     more = np.where(final[last], left, 0)
     ends = np.repeat(logs.offsets[1:], more)
     turns = np.arange(more.sum()) % logs.n_actions
-    return Trajectories(
-        np.insert(
+    return logs._with(
+        states=np.insert(
             logs.states,
             np.repeat(logs.offsets[1:] + np.arange(1, len(logs) + 1), more),
             np.repeat(last, more),
         ),
-        np.insert(logs.actions, ends, turns),
-        np.insert(rewards, ends, nothing),
-        np.concatenate([[0], np.cumsum(logs.lengths + more)]),
-        logs.contexts,
-        logs.counts,
-        n_states=logs.n_states,
-        n_actions=logs.n_actions,
+        actions=np.insert(logs.actions, ends, turns),
+        rewards=np.insert(rewards, ends, nothing),
+        offsets=np.concatenate([[0], np.cumsum(logs.lengths + more)]),
         reward_values=values,
     )
 
@@ -85,17 +80,8 @@ def cut_short(logs: Trajectories, lengths: Integers) -> Trajectories:
     kept = step < np.repeat(lengths, logs.lengths)
     first = np.repeat(logs.offsets[:-1] + np.arange(len(logs)), logs.lengths + 1)
     seen = np.arange(logs.states.size) - first <= np.repeat(lengths, logs.lengths + 1)
-    return Trajectories(
-        logs.states[seen],
-        logs.actions[kept],
-        logs.rewards[kept],
-        np.concatenate([[0], np.cumsum(np.minimum(lengths, logs.lengths))]),
-        logs.contexts,
-        logs.counts,
-        n_states=logs.n_states,
-        n_actions=logs.n_actions,
-        reward_values=logs.reward_values,
-    )
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, logs.lengths))])
+    return logs._taken(seen, kept, offsets, slice(None))
 
 
 def forbidding(model: LatentMDP, logs: Trajectories) -> LatentMDP:

@@ -13,15 +13,13 @@ The optimism bias is the mean of d_b; their spread measures how uncertain the va
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy import stats
 
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp.engines.threads import run_blocks
 from latentmdp.estimation import EM, cut_short, forbidding
-from latentmdp.fit import Fit, FitWarning
+from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import Interval
 from latentmdp.planning import Planner, evaluate
@@ -77,8 +75,7 @@ def bootstrap_differences(
         planned = planner.plan(forbidding(refitted, drawn)).policy
         return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with without_fit_warnings():
         return np.array(run_blocks(difference, [(b, b + 1) for b in range(repeats)], None))
 
 

@@ -22,10 +22,10 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
+from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import float_field
-from latentmdp._util.random import RNGLike, as_generator, philox_key
+from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
 from latentmdp._util.results import Result
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
@@ -67,20 +67,9 @@ class SolveWarning(UserWarning):
 class SolveSettings(TypedDict, total=False):
     """What `solve` was asked, as plain values.
 
-    Attributes
-    ----------
-    episodes
-        Number of logged episodes.
-    n_contexts
-        M, or "auto".
-    planner
-        The planner, as its `repr`.
-    behaviour
-        "given", or "estimated" from the logs.
-    confidence, bootstrap, max_contexts, reward_model
-        As given to `solve`.
-    seed
-        The seed given as `rng`; None if it was a generator, or nothing.
+    `episodes` is the number of logged episodes, `planner` its `repr`, `behaviour` "given", or
+    "estimated" from the logs, and `seed` None if `rng` was a generator, or nothing; the others are
+    as given.
     """
 
     episodes: int
@@ -303,7 +292,7 @@ def solve(
             "bootstrap": bootstrap,
             "max_contexts": max_contexts,
             "reward_model": reward_model,
-            "seed": int(rng) if isinstance(rng, int | np.integer) else None,
+            "seed": given_seed(rng),
         },
     )
 
@@ -347,11 +336,7 @@ def _value_in_model(
 
 
 def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:
-    rows: Any = arrays.as_floats("behaviour", behaviour)
-    if rows.shape != (logs.n_states, logs.n_actions):
-        raise ValueError(
-            f"behaviour must have shape {(logs.n_states, logs.n_actions)}, got {rows.shape}"
-        )
+    rows = validation.shaped("behaviour", behaviour, (logs.n_states, logs.n_actions))
     rows = arrays.distributions("behaviour", rows, ("state",))
     impossible = tried_pairs(logs) & (rows == 0.0)
     if impossible.any():
