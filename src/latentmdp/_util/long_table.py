@@ -53,14 +53,14 @@ def columns_to_fields(
     columns = _read_columns(table)
     rows = _sorted_rows(columns)
     states = rows.integers("state")
-    following = rows.integers("next_state")
-    rows.require_linked(states, following)
+    next_states = rows.integers("next_state")
+    rows.require_linked(states, next_states)
     if rewards_are_indices:
         rewards, values = rows.integers("reward"), None
     else:
         rewards, values = _reward_indices(rows, reward_values)
     return {
-        "states": _with_last_states(states, following, rows.offsets),
+        "states": _with_last_states(states, next_states, rows.offsets),
         "actions": rows.integers("action"),
         "rewards": rewards,
         "offsets": rows.offsets,
@@ -110,15 +110,15 @@ class _Rows:
         self.refuse(values != expected, column, "but another value earlier in the episode")
         return first
 
-    def require_linked(self, states: Integers, following: Integers) -> None:
+    def require_linked(self, states: Integers, next_states: Integers) -> None:
         """Within an episode the next state of one row is the state of the row after it."""
         inside = np.ones(states.size, dtype=bool)
         inside[self.offsets[:-1]] = False
-        broken = inside[1:] & (following[:-1] != states[1:])
+        broken = inside[1:] & (next_states[:-1] != states[1:])
         if broken.any():
             row = int(np.argmax(broken))
             raise TrajectoryError(
-                f"{self.place(row)}: next_state is {following[row]}, but the state of the "
+                f"{self.place(row)}: next_state is {next_states[row]}, but the state of the "
                 f"following step is {states[row + 1]}"
             )
 
@@ -223,10 +223,10 @@ def _distinct(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
 
 
-def _with_last_states(states: Integers, following: Integers, offsets: Integers) -> Integers:
+def _with_last_states(states: Integers, next_states: Integers, offsets: Integers) -> Integers:
     """Interleave the states of all rows with the final state of each episode."""
     lengths = np.diff(offsets)
     out = np.empty(states.size + lengths.size, dtype=np.int64)
     out[np.arange(states.size) + np.repeat(np.arange(lengths.size), lengths)] = states
-    out[offsets[1:] + np.arange(lengths.size)] = following[offsets[1:] - 1]
+    out[offsets[1:] + np.arange(lengths.size)] = next_states[offsets[1:] - 1]
     return out

@@ -1,6 +1,6 @@
-"""Pipelines that cluster whole trajectories and refine the clusters by EM.
+"""Published methods that cluster whole trajectories and refine the clusters by EM.
 
-Published methods, for comparison, with the interface of `EM`.
+For comparison, with the interface of `EM`.
 
 `SubspaceClustering` [kausik2023]:
 
@@ -119,7 +119,7 @@ def profiles(logs: Trajectories) -> Profiles:
 
 
 class SubspaceClustering(ClusterThenEM):
-    """The pipeline of Kausik, Tan and Tewari, with the interface of `EM`.
+    """The method of Kausik, Tan and Tewari, with the interface of `EM`.
 
     Parameters are those of `ClusterThenEM`.
     """
