@@ -253,8 +253,8 @@ class CountingLearning(Learning[Batch]):
             cost = self.empirical.distances(truth)
             self._errors[place] = cost[linear_sum_assignment(cost)].sum()
 
-    def count(self, played: Episode, weights: Floats, inferred: Floats) -> None:
-        """Add an episode to the counts of context m with weight weights[m], and to the record.
+    def count(self, played: Episode, belief: Floats, inferred: Floats) -> None:
+        """Add an episode to the counts of context m with weight belief[m], and to the record.
 
         `inferred` (M,) is what the learner's own filter believed in the end.
         """
@@ -263,13 +263,13 @@ class CountingLearning(Learning[Batch]):
         empirical, length, k = self.empirical, played.actions.size, self.done
         states, actions, rewards = (part.astype(np.int64) for part in played[:3])
         steps = (states, actions, rewards, length)
-        absorb_episode(empirical.estimate, empirical.optimistic, weights, *steps)
+        absorb_episode(empirical.estimate, empirical.optimistic, belief, *steps)
         self.returns[k] = discounted_return(
             rewards, length, empirical.estimate.reward_values, self.space.discount
         )
         if played.context is not None:
             self.contexts[k] = played.context
-            if played.context < weights.size:
+            if played.context < belief.size:
                 self.beliefs[k] = inferred[played.context]
         self.done = k + 1
         self.note_error()
