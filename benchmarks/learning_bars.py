@@ -1,6 +1,6 @@
 """Returns of `learn` and values of `solve`, as shares of what they are asked to reach.
 
-    python benchmarks/pipeline_bars.py [FIRST] [COUNT]
+    python benchmarks/learn_bars.py [FIRST] [COUNT]
 
 Instances FIRST, FIRST + 1, ... of `separated` with M=7, S=15, A=3, H=30; settings are the defaults.
 `learn` has neither an initialisation nor hindsight, and its exploration counts. It is told M, once

@@ -12,6 +12,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from words import words
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -75,6 +76,34 @@ def test_the_reference_has_every_public_name():
             if inspect.isclass(thing) or inspect.isfunction(thing):
                 own = thing.__module__.startswith("latentmdp.")
                 assert not own or thing.__module__ in modules, f"{name} of {package.__name__}"
+
+
+def word_table():
+    """(word, meaning, places) of every row of the table of public words."""
+    text = (ROOT / "docs" / "notation.md").read_text().partition("\n## Every public word\n")[2]
+    for line in text.partition("\n## ")[0].splitlines():
+        if line.startswith("| `"):
+            word, meaning, places = line.strip("| ").split(" | ")
+            yield word.strip("`"), meaning, re.findall(r"`([^`]+)`", places)
+
+
+def test_every_public_word_has_one_meaning():
+    found, told = words(), list(word_table())
+    listed = [word for word, _, _ in told]
+    assert sorted(set(found) - set(listed)) == [], "no row in docs/notation.md"
+    assert sorted(set(listed) - set(found)) == [], "a row for a word that does not occur"
+    assert listed == sorted(set(listed)), "each word once, in alphabetical order"
+    for word, meaning, places in told:
+        assert meaning.endswith("."), word
+        assert places, word
+        assert set(places) <= set(found[word]), f"{word} does not occur at all of {places}"
+
+
+def test_options_of_commands_are_among_the_words():
+    found = words()
+    assert "latentmdp plan --time-limit" in found["time_limit"]
+    assert "latentmdp convert FILE" in found["file"]
+    assert not {"help", "version", "-q"} & {w for w in found if any("--" in p for p in found[w])}
 
 
 def test_every_page_is_in_the_navigation():

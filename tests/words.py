@@ -3,26 +3,94 @@
     python tests/words.py
 
 lists each with the places it occurs in. `docs/notation.md` says what each means, once; the test of
-the documents holds the two against each other.
+the documents holds the two against each other. An option is the word of the parameter it sets:
+`--time-limit` counts as `time_limit`.
+
+Public is what stands in `__all__` of the package or of one of its modules, what an instance can be
+made with, and every class that a public signature or field names.
 """
 
 import dataclasses
+import dis
+import importlib
 import inspect
+import pkgutil
+import re
+import sys
 from collections import defaultdict
+from functools import cached_property
 
 import latentmdp as lm
 
 
+def _classes():
+    """Every class of the package that a signature may name, by name."""
+    found = {}
+    for module in pkgutil.walk_packages(lm.__path__, "latentmdp."):
+        parts = module.name.split(".")
+        if parts[1] != "cli" and not any(part.startswith("_") for part in parts):
+            home = importlib.import_module(module.name)
+            owned = (t for t in vars(home).values() if getattr(t, "__module__", "") == module.name)
+            found |= {t.__name__: t for t in owned if inspect.isclass(t) and t.__name__[0] != "_"}
+    return found
+
+
+def _named(thing, classes):
+    """The classes of the package that the signatures and fields of a thing name."""
+    here = vars(sys.modules[thing.__module__])
+    for word in sorted(
+        {w for text in _annotations(thing) for w in re.findall(r"(?<![.\w])\w+", text)}
+    ):
+        named = here.get(word, classes.get(word))
+        if inspect.isclass(named) and classes.get(named.__name__) is named:
+            yield named.__name__, named
+
+
 def public_things():
     """(where, object) for everything that a user may call or hold."""
+    homes, classes = (lm, *(getattr(lm, name) for name in lm._MODULES)), _classes()
+    waiting = [
+        (name, getattr(home, name))
+        for home in homes
+        for name in getattr(home, "__all__", ())
+        if not inspect.ismodule(getattr(home, name))
+    ]
+    waiting += [(f"make {i.name}", i.build) for i in lm.instances.list_instances()]
     seen = set()
-    for home in (lm, *(getattr(lm, name) for name in lm._MODULES)):
-        for name in home.__all__:
-            thing = getattr(home, name)
-            if inspect.ismodule(thing) or id(thing) in seen:
-                continue
-            seen.add(id(thing))
-            yield name, thing
+    while waiting:
+        name, thing = waiting.pop(0)
+        if id(thing) in seen or not hasattr(thing, "__module__") or not callable(thing):
+            continue
+        seen.add(id(thing))
+        yield name, thing
+        waiting += _named(thing, classes)
+
+
+def _functions(thing):
+    """A function itself; the constructor and the public methods of a class, with their names."""
+    if not inspect.isclass(thing):
+        yield None, thing
+        return
+    for base in _bases(thing):
+        for name, value in vars(base).items():
+            function = getattr(value, "__func__", value)
+            if isinstance(value, property | cached_property):
+                function = getattr(value, "fget", None) or value.func
+            if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+                yield name, function
+
+
+def _bases(thing):
+    return [base for base in thing.__mro__ if base.__module__.startswith("latentmdp")]
+
+
+def _annotations(thing):
+    """What the signatures and fields of a thing name, as text."""
+    for _, function in _functions(thing):
+        yield from (str(a) for a in getattr(function, "__annotations__", {}).values())
+    if inspect.isclass(thing):
+        for base in _bases(thing):
+            yield from (str(a) for a in vars(base).get("__annotations__", {}).values())
 
 
 def _parameters(function):
@@ -35,15 +103,16 @@ def _parameters(function):
 
 
 def _fields(thing):
-    """What a result holds: fields of dataclasses and named tuples, and properties."""
-    names = [field.name for field in dataclasses.fields(thing)] if _is_dataclass(thing) else []
+    """What a result holds: declared fields, properties, and what its constructor sets."""
+    names = [f.name for f in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
     names += list(getattr(thing, "_fields", ()))
-    kinds = (property, lm.policies.cached_property)
-    return names + [name for name, value in vars(thing).items() if isinstance(value, kinds)]
-
-
-def _is_dataclass(thing):
-    return dataclasses.is_dataclass(thing)
+    for base in _bases(thing):
+        names += list(vars(base).get("__annotations__", {}))
+        stored = dis.get_instructions(vars(base).get("__init__", _fields))
+        names += [i.argval for i in stored if i.opname == "STORE_ATTR"]
+        kinds = (property, cached_property)
+        names += [name for name, value in vars(base).items() if isinstance(value, kinds)]
+    return names
 
 
 def _of_class(name, thing):
@@ -53,9 +122,8 @@ def _of_class(name, thing):
         yield word, name
     for word in _fields(thing):
         yield word, f"{name}.{word}"
-    for method, value in vars(thing).items():
-        function = getattr(value, "__func__", value)
-        if inspect.isfunction(function) and not method.startswith("_"):
+    for method, function in _functions(thing):
+        if method != "__init__":
             for word in _parameters(function):
                 yield word, f"{name}.{method}"
 
@@ -67,8 +135,10 @@ def _options():
 
     for name, command in get_command(app).commands.items():
         for parameter in command.params:
-            for option in parameter.opts:
-                yield option.removeprefix("--"), f"latentmdp {name} {option}"
+            long = [option for option in parameter.opts if not re.fullmatch("-.", option)]
+            for option in long:
+                place = f"latentmdp {name} {option if option[0] == '-' else option.upper()}"
+                yield option.removeprefix("--").replace("-", "_"), place
 
 
 def words():
@@ -84,9 +154,9 @@ def words():
                 found[word].append(place)
     for word, place in _options():
         found[word].append(place)
-    return found
+    return {word: list(dict.fromkeys(places)) for word, places in found.items()}
 
 
 if __name__ == "__main__":
     for word, places in sorted(words().items()):
-        print(f"{word:28} {len(places):3}  {', '.join(places[:6])}")
+        print(f"{word:28} {len(places):3}  {', '.join(places)}")

@@ -338,6 +338,6 @@ _FIELDS = tuple(LatentMDP.__annotations__)
 _CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in _FIELDS)
 
 
-def require_model(value: object) -> None:
-    """Raise `TypeError` unless `value` is a model, as where arguments are swapped."""
-    arrays.require_instance("model", value, LatentMDP)
+def require_model(obj: object) -> None:
+    """Raise `TypeError` unless `obj` is a model, as where arguments are swapped."""
+    arrays.require_instance("model", obj, LatentMDP)

@@ -98,7 +98,7 @@ def play(
         contexts if len(contexts) == len(played) else None,
         n_states=world.space.n_states,
         n_actions=world.space.n_actions,
-        reward_values=world.space.rewards,
+        reward_values=world.space.reward_array,
     )
 
 
@@ -131,7 +131,7 @@ def _rolled_out(
         rewards=rewards.ravel(),
         offsets=np.arange(episodes + 1, dtype=np.int64) * horizon,
         contexts=contexts,
-        reward_values=world.space.rewards,
+        reward_values=world.space.reward_array,
     )
 
 

@@ -84,7 +84,7 @@ class Space:
         return len(self.reward_values)
 
     @property
-    def rewards(self) -> Floats:
+    def reward_array(self) -> Floats:
         """The reward values as an array."""
         return np.asarray(self.reward_values)
 
@@ -96,10 +96,10 @@ class Space:
     @property
     def largest_return(self) -> float:
         """`steps` times the span: H for rewards in {0, 1}."""
-        return self.steps * self.reward_span
+        return self.discounted_steps * self.reward_span
 
     @property
-    def steps(self) -> float:
+    def discounted_steps(self) -> float:
         """1 + discount + ... + discount^{H-1}."""
         return float((self.discount ** np.arange(self.horizon)).sum())
 
@@ -319,21 +319,21 @@ class GymnasiumWorld(_SteppedWorld):
 
 
 Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[Any]]]]
-"""start(rng) -> (first state, step); step(action) -> (next state, reward[, terminated])."""
+"""simulator(rng) -> (first state, step); step(action) -> (next state, reward[, terminated])."""
 
 
 class CallableWorld(_SteppedWorld):
     """A simulator given as a function; made by `from_callable`."""
 
     def __init__(
-        self, start: Simulator, space: Space, knows_contexts: bool, open_rewards: bool
+        self, simulator: Simulator, space: Space, knows_contexts: bool, open_rewards: bool
     ) -> None:
         super().__init__(space, open_rewards)
-        self.start, self.knows_contexts = start, knows_contexts
+        self.simulator, self.knows_contexts = simulator, knows_contexts
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
-        state, self._step = self.start(np.random.default_rng((key, episode)))
+        state, self._step = self.simulator(np.random.default_rng((key, episode)))
         return self._started(int(state))
 
     def step(self, action: int) -> Transition:
@@ -349,12 +349,12 @@ class CallableWorld(_SteppedWorld):
 
     def fingerprint(self) -> str:
         """Which function this is, as far as its name tells."""
-        name = getattr(self.start, "__qualname__", type(self.start).__qualname__)
-        return f"{getattr(self.start, '__module__', '')}.{name} {self.space}"
+        name = getattr(self.simulator, "__qualname__", type(self.simulator).__qualname__)
+        return f"{getattr(self.simulator, '__module__', '')}.{name} {self.space}"
 
 
 def from_callable(
-    start: Simulator,
+    simulator: Simulator,
     *,
     n_states: int,
     n_actions: int,
@@ -367,8 +367,8 @@ def from_callable(
 
     Parameters
     ----------
-    start
-        `start(rng)` draws what is hidden and returns the first state and a function `step`;
+    simulator
+        `simulator(rng)` draws what is hidden and returns the first state and a function `step`;
         `step(action)` returns the next state, the reward and, if it likes, whether the state
         reached is final. Whatever it draws, it draws from `rng`.
     n_contexts
@@ -382,7 +382,7 @@ def from_callable(
         arrays.positive_integer("horizon", horizon),
         _discount(discount),
     )
-    return CallableWorld(start, space, n_contexts is not None, open_rewards=False)
+    return CallableWorld(simulator, space, n_contexts is not None, open_rewards=False)
 
 
 def adapt(

@@ -1,4 +1,4 @@
-"""Published pipelines find well separated contexts, and EM improves on them."""
+"""Published methods find well separated contexts, and EM improves on them."""
 
 import numpy as np
 import pytest
@@ -19,9 +19,9 @@ def logs() -> lm.Trajectories:
 
 @pytest.mark.parametrize("peer", [SubspaceClustering, TrajectoryKMeans])
 def test_separated_contexts_are_found(peer: type, logs: lm.Trajectories) -> None:
-    pipeline = peer(3, em=lm.EM(3, pseudo_counts=1.0))
-    before = lm.clustering_accuracy(logs.contexts, pipeline.cluster(logs, rng=0))
-    fit = pipeline.fit(logs.without_contexts(), rng=0)
+    method = peer(3, em=lm.EM(3, pseudo_counts=1.0))
+    before = lm.clustering_accuracy(logs.contexts, method.cluster(logs, rng=0))
+    fit = method.fit(logs.without_contexts(), rng=0)
     assert before > 0.9
     assert lm.clustering_accuracy(logs.contexts, fit.labels) > 0.98
     assert fit.converged
@@ -42,9 +42,9 @@ def test_only_some_of_many_trajectories_are_clustered(
     monkeypatch: pytest.MonkeyPatch, logs: lm.Trajectories
 ) -> None:
     monkeypatch.setattr("latentmdp.estimation.clustering._MOST", 200)
-    pipeline = SubspaceClustering(3, em=lm.EM(3, pseudo_counts=1.0))
-    assert np.count_nonzero(pipeline.cluster(logs, rng=0) >= 0) == 200
-    assert lm.clustering_accuracy(logs.contexts, pipeline.fit(logs, rng=0).labels) > 0.98
+    method = SubspaceClustering(3, em=lm.EM(3, pseudo_counts=1.0))
+    assert np.count_nonzero(method.cluster(logs, rng=0) >= 0) == 200
+    assert lm.clustering_accuracy(logs.contexts, method.fit(logs, rng=0).labels) > 0.98
 
 
 def test_episodes_without_common_rows_are_refused(logs: lm.Trajectories) -> None:

@@ -62,17 +62,21 @@ def test_l_ucrl_goes_on_from_its_checkpoint(learned, tmp_path) -> None:
 
 @pytest.mark.filterwarnings("ignore:recovery is unreliable")
 def test_l_ucrl_is_told_what_rewards_depend_on() -> None:
-    for form, by_next_state in (("auto", False), ("state-action", False), ("transition", True)):
+    for asked, counted in (
+        ("auto", "state-action"),
+        ("state-action", "state-action"),
+        ("transition", "transition"),
+    ):
         found = lm.learn(
-            world(), 2, 2_000, rng=0, method="psr", planner=lm.QMDP(), reward_model=form
+            world(), 2, 2_000, rng=0, method="psr", planner=lm.QMDP(), reward_model=asked
         )
-        assert (found.model.reward_model == "transition") == by_next_state
+        assert found.model.reward_model == counted
 
 
 @pytest.mark.filterwarnings("ignore:recovery is unreliable")
 def test_it_learns_in_a_gymnasium_environment() -> None:
     env = lm.envs.LatentMDPEnv(world())
-    start = PSRStart(2, short=1_200, long=300, planner=lm.QMDP())
+    start = PSRStart(2, short_episodes=1_200, long_episodes=300, planner=lm.QMDP())
     found = start.run(env, 1_600, rng=0)
     assert found.logs.lengths.tolist() == [3] * 1_200 + [30] * 300
     assert lm.model_error(world(), found.fit.model, per_cell=True) < 0.4
@@ -83,13 +87,13 @@ def test_it_learns_in_a_gymnasium_environment() -> None:
     [
         ({"n_contexts": "auto"}, "needs a known n_contexts"),
         ({"method": "spectral"}, "method must be"),
-        ({"episodes": 1}, "short must be at least 1"),
+        ({"episodes": 1}, "short_episodes must be at least 1"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         lm.learn(world(), **{"n_contexts": 2, "episodes": 100, "method": "psr", **settings})
     with pytest.raises(ValueError, match="leave no episode for L-UCRL"):
-        PSRStart(2, short=60, long=40).run(world(), 100)
+        PSRStart(2, short_episodes=60, long_episodes=40).run(world(), 100)
     with pytest.raises(ValueError, match="needs episodes of 3 steps"):
         PSRStart(2).run(world().replace(horizon=2), 100)

@@ -103,10 +103,10 @@ def _write_belief(belief, out):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def cell(s, a, following, z, sizes):
+def cell(s, a, n, z, sizes):
     """Row of the transition (s, a, s', z) in a packed table; `sizes` is (S, A, Z)."""
     S, A, Z = sizes
-    return ((np.int64(s) * A + a) * S + following) * Z + z
+    return ((np.int64(s) * A + a) * S + n) * Z + z
 
 
 @njit(cache=True, nogil=True)

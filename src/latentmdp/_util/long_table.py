@@ -42,15 +42,15 @@ def columns_to_fields(
         Naming the column, or the episode and the step.
     """
     rows = _sorted_rows(_read_columns(table))
-    states, following = rows.integers("state"), rows.integers("next_state")
-    rows.require_linked(states, following)
+    states, next_states = rows.integers("state"), rows.integers("next_state")
+    rows.require_linked(states, next_states)
     ends = rows.offsets[1:]
     if rewards_are_indices:
         rewards, values = rows.integers("reward"), None
     else:
         rewards, values = _reward_indices(rows, reward_values)
     return {
-        "states": np.insert(states, ends, following[ends - 1]),
+        "states": np.insert(states, ends, next_states[ends - 1]),
         "actions": rows.integers("action"),
         "rewards": rewards,
         "offsets": rows.offsets,
@@ -100,15 +100,15 @@ class _Rows:
         self.refuse(values != expected, column, "but another value earlier in the episode")
         return first
 
-    def require_linked(self, states: Integers, following: Integers) -> None:
+    def require_linked(self, states: Integers, next_states: Integers) -> None:
         """Within an episode the next state of one row is the state of the row after it."""
         inside = np.ones(states.size, dtype=bool)
         inside[self.offsets[:-1]] = False
-        broken = inside[1:] & (following[:-1] != states[1:])
+        broken = inside[1:] & (next_states[:-1] != states[1:])
         if broken.any():
             row = int(np.argmax(broken))
             raise TrajectoryError(
-                f"{self.place(row)}: next_state is {following[row]}, but the state of the "
+                f"{self.place(row)}: next_state is {next_states[row]}, but the state of the "
                 f"following step is {states[row + 1]}"
             )
 

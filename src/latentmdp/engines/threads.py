@@ -59,12 +59,12 @@ class Team:
     """
 
     def __init__(self, threads: int | None) -> None:
-        self.size = thread_count(threads)
+        self.threads = thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        if self.size > 1:
-            self._pool = ThreadPoolExecutor(self.size)
+        if self.threads > 1:
+            self._pool = ThreadPoolExecutor(self.threads)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,6 +1,6 @@
-"""Pipelines that cluster whole trajectories and refine the clusters by EM.
+"""Published methods that cluster whole trajectories and refine the clusters by EM.
 
-Published methods, for comparison, with the interface of `EM`.
+For comparison, with the interface of `EM`.
 
 `SubspaceClustering` [kausik2023]:
 
@@ -118,7 +118,7 @@ def profiles(logs: Trajectories) -> Profiles:
 
 
 class SubspaceClustering(ClusterThenEM):
-    """The pipeline of Kausik, Tan and Tewari; parameters are those of `ClusterThenEM`."""
+    """The method of Kausik, Tan and Tewari; parameters are those of `ClusterThenEM`."""
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""

@@ -253,24 +253,24 @@ class CountingLearning(Learning[Batch]):
             cost = self.empirical.distances(truth)
             self._errors[place] = cost[linear_sum_assignment(cost)].sum()
 
-    def count(self, episode: Episode, weights: Floats, inferred: Floats) -> None:
-        """Add an episode to the counts of context m with weight weights[m], and to the record.
+    def count(self, played: Episode, belief: Floats, inferred: Floats) -> None:
+        """Add an episode to the counts of context m with weight belief[m], and to the record.
 
         `inferred` (M,) is what the learner's own filter believed in the end.
         """
         from latentmdp._kernels.lucrl import absorb_episode, discounted_return
 
-        empirical, length, k = self.empirical, episode.actions.size, self.done
-        states, actions, rewards = (part.astype(np.int64) for part in episode[:3])
+        empirical, length, k = self.empirical, played.actions.size, self.done
+        states, actions, rewards = (part.astype(np.int64) for part in played[:3])
         steps = (states, actions, rewards, length)
-        absorb_episode(empirical.estimate, empirical.optimistic, weights, *steps)
+        absorb_episode(empirical.estimate, empirical.optimistic, belief, *steps)
         self.returns[k] = discounted_return(
             rewards, length, empirical.estimate.reward_values, self.space.discount
         )
-        if episode.context is not None:
-            self.contexts[k] = episode.context
-            if episode.context < weights.size:
-                self.beliefs[k] = inferred[episode.context]
+        if played.context is not None:
+            self.contexts[k] = played.context
+            if played.context < belief.size:
+                self.beliefs[k] = inferred[played.context]
         self.done = k + 1
         self.note_error()
 
@@ -302,9 +302,9 @@ class CountingLearning(Learning[Batch]):
         refresh(self.empirical.estimate)
 
     def counted(
-        self, policy: Policy | HistoryPolicy, value: float, settings: dict[str, Any]
+        self, policy: Policy | HistoryPolicy, optimistic_value: float, settings: dict[str, Any]
     ) -> Run:
-        """The result of a run, with its policy and what that promises in the learner's model."""
+        """The result of a run, with its policy and what that is worth in the learner's model."""
         return Run(
             returns=self.returns,
             beliefs=self.beliefs,
@@ -314,7 +314,7 @@ class CountingLearning(Learning[Batch]):
             policy=policy,
             settings=settings,
             counts=self.empirical.counts(),
-            optimistic_value=value,
+            optimistic_value=optimistic_value,
             seconds=self.seconds(),
         )
 

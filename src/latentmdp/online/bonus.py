@@ -110,7 +110,7 @@ class Bonus:
             space.largest_return,
             self.scale * row,
             self.scale * c.initial,
-            space.steps * min(*space.reward_values, 0.0),
+            space.discounted_steps * min(*space.reward_values, 0.0),
             self.adaptive,
         )
 

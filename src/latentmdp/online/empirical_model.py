@@ -93,7 +93,7 @@ class Counts(Result):
             weights=weights,
             horizon=space.horizon,
             discount=space.discount,
-            reward_values=space.rewards,
+            reward_values=space.reward_array,
             allow_unvisited=True,
         )
 
@@ -203,7 +203,7 @@ class EmpiricalModel:
             sizes=(S, A, Z),
             transition_rewards=counts.reward_model == "transition",
             start=start,
-            reward_values=space.rewards,
+            reward_values=space.reward_array,
             smoothing=float(smoothing),
             transition_counts=_packed(counts.transitions, (S * A, S, M)),
             reward_counts=_packed(counts.rewards, (-1, Z, M)),

@@ -107,7 +107,7 @@ class _Sampling(CountingLearning[Episode]):
             weights=self.empirical.weights(),
             horizon=space.horizon,
             discount=space.discount,
-            reward_values=space.rewards,
+            reward_values=space.reward_array,
         )
 
     def play(self, most: int) -> Episode:

@@ -45,7 +45,7 @@ class PSRStart(Learner):
     ----------
     n_contexts
         M.
-    short, long
+    short_episodes, long_episodes
         n_0 and n_1; half and a twentieth of the episodes by default.
     repeats, variant
         Of the recovery, see `latentmdp.spectral.recover`.
@@ -63,8 +63,8 @@ class PSRStart(Learner):
     """
 
     n_contexts: int
-    short: int | None = None
-    long: int | None = None
+    short_episodes: int | None = None
+    long_episodes: int | None = None
     repeats: int = 3
     variant: str = "practical"
     reward_model: RewardModel = "state-action"
@@ -76,11 +76,14 @@ class PSRStart(Learner):
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`."""
-        n_0 = arrays.positive_integer("short", episodes // 2 if self.short is None else self.short)
-        n_1 = arrays.positive_integer("long", episodes // 20 if self.long is None else self.long)
+        n_0 = episodes // 2 if self.short_episodes is None else self.short_episodes
+        n_1 = episodes // 20 if self.long_episodes is None else self.long_episodes
+        arrays.positive_integer("short_episodes", n_0)
+        arrays.positive_integer("long_episodes", n_1)
         if n_0 + n_1 >= episodes:
             raise ValueError(
-                f"short={n_0} and long={n_1} leave no episode for L-UCRL: episodes is {episodes}"
+                f"short_episodes={n_0} and long_episodes={n_1} leave no episode for "
+                f"L-UCRL: episodes is {episodes}"
             )
         if world.space.horizon < _WINDOW:
             raise ValueError(f"a PSR needs episodes of {_WINDOW} steps, got {world.space.horizon}")
@@ -88,7 +91,14 @@ class PSRStart(Learner):
 
     def settings(self) -> dict[str, Any]:
         """See `Learner`."""
-        names = ("n_contexts", "short", "long", "repeats", "variant", "reward_model")
+        names = (
+            "n_contexts",
+            "short_episodes",
+            "long_episodes",
+            "repeats",
+            "variant",
+            "reward_model",
+        )
         lucrl = LUCRL() if self.lucrl is None else self.lucrl
         return {
             "method": "psr",

@@ -362,7 +362,7 @@ class _Refitting(Learning[Trajectories]):
                 initial=nu,
                 weights=w,
                 horizon=self.space.horizon,
-                reward_values=self.space.rewards,
+                reward_values=self.space.reward_array,
             )
             sizes = (self._model.n_states, self._model.n_actions)
             if sizes != (self.space.n_states, self.space.n_actions):
@@ -420,5 +420,5 @@ def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -
         offsets,
         n_states=space.n_states,
         n_actions=space.n_actions,
-        reward_values=space.rewards,
+        reward_values=space.reward_array,
     )

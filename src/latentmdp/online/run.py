@@ -98,7 +98,7 @@ class Run(Result):
     counts
         The final belief-weighted counts, of learners that count.
     optimistic_value
-        What the last plan promised in the optimistic model: its upper bound where it has one.
+        What the last plan is worth in the optimistic model: its upper bound where it has one.
     plan
         The certificate of `policy` in `model`.
     fit

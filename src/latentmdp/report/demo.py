@@ -342,8 +342,8 @@ def _certificates(d: Demonstration, name: str) -> Section:
         plans["learned model (first run)"] = d.runs[0].plan
     return Section(
         f"{name}: how good the plan is",
-        "A planner's certificate holds in the model it was given: for the learned model it is a "
-        "promise, and the table at the top says what the policy earned in truth.",
+        "A planner's certificate holds in the model it was given: for the learned model it "
+        "says what the policy would earn there; the table at the top says what it earned in truth.",
         [certificate(plans)],
         [bounds_picture(plans)],
     )

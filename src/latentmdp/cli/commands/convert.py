@@ -16,7 +16,7 @@ __all__ = ["command"]
 def command(
     screen: Screen,
     file: options.File,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Where to; by its suffix.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to; by its suffix.")],
     discounted: Annotated[
         bool,
         typer.Option("--discounted", help="For .pomdp and .pomdpx: without end, without time."),
@@ -28,11 +28,11 @@ def command(
 
     Example: `latentmdp convert m.npz m.pomdpx`
     """
-    options.check_target(target)
+    options.check_target(out)
     found = lm.load(file)
     if discounted:
-        lm.io.export(found, target, discounted=True)
+        lm.io.export(found, out, discounted=True)
     else:
-        lm.save(found, target)
-    screen.result(file=file, target=target, kind=type(found).__name__)
-    screen.say(f"{type(found).__name__} from {file} to {target}")
+        lm.save(found, out)
+    screen.result(file=file, target=out, kind=type(found).__name__)
+    screen.say(f"{type(found).__name__} from {file} to {out}")
