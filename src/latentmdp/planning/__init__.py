@@ -3,11 +3,9 @@
 from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
 from latentmdp.planning.choice import acting_policy, acting_smoothing, certified_plan
 from latentmdp.planning.evaluation import (
-    Controller,
     TooManyHistoriesError,
     Value,
     action_table,
-    as_controller,
     evaluate,
 )
 from latentmdp.planning.exact import Exact, TooManyBeliefsError
@@ -20,7 +18,6 @@ __all__ = [
     "HSVI",
     "PBVI",
     "QMDP",
-    "Controller",
     "CrossedBoundsError",
     "Exact",
     "Memoryless",
@@ -32,7 +29,6 @@ __all__ = [
     "acting_policy",
     "acting_smoothing",
     "action_table",
-    "as_controller",
     "certified_plan",
     "evaluate",
     "q_values",
