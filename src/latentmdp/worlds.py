@@ -84,6 +84,11 @@ class Space:
         return len(self.reward_values)
 
     @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """M, S, A and Z."""
+        return self.n_contexts, self.n_states, self.n_actions, self.n_rewards
+
+    @property
     def rewards(self) -> Floats:
         """The reward values as an array."""
         return np.asarray(self.reward_values)
@@ -105,14 +110,13 @@ class Space:
 
     def uniform_model(self) -> LatentMDP:
         """A model of these sizes that knows nothing: every outcome equally likely."""
-        M, S, A, Z = self.n_contexts, self.n_states, self.n_actions, self.n_rewards
-        return LatentMDP(
-            np.full((M, S, A, S), 1.0 / S),
-            np.full((M, S, A, Z), 1.0 / Z),
-            horizon=self.horizon,
-            discount=self.discount,
-            reward_values=self.reward_values,
-        )
+        M, S, A, Z = self.sizes
+        return self.model_of(np.full((M, S, A, S), 1.0 / S), np.full((M, S, A, Z), 1.0 / Z))
+
+    def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
+        """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""
+        own = {"horizon": self.horizon, "discount": self.discount, "reward_values": self.rewards}
+        return LatentMDP(transitions, rewards, **{**own, **others})
 
     def require_fit(self, name: str, other: LatentMDP) -> None:
         """Raise unless a model has the same contexts, states, actions and rewards."""

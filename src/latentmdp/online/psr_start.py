@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import philox_key
 from latentmdp.fit import Fit
 from latentmdp.model import RewardModel
-from latentmdp.online.base import Learner, Learning
+from latentmdp.online.base import RECORDS, Learner, Learning
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.run import Curve, Phase, Run
 from latentmdp.planning import Planner, certified_plan
@@ -100,11 +99,13 @@ class PSRStart(Learner):
 class _FromPSR(Learning[Any]):
     """One run: two batches of random episodes, then the rounds of L-UCRL."""
 
+    learner: PSRStart
+
     def __init__(
         self, learner: PSRStart, world: World, episodes: int, key: int, sizes: tuple[int, int]
     ) -> None:
-        super().__init__(world, world.space, episodes, key)
-        self.learner, self.sizes = learner, sizes
+        super().__init__(learner, world, world.space, episodes, key)
+        self.sizes = sizes
         self.parts: list[Trajectories] = []
         self.fit: Fit | None = None
         self._lucrl: Learning[Any] | None = None
@@ -120,7 +121,6 @@ class _FromPSR(Learning[Any]):
             self._lucrl.plan()
 
     def next_stop(self) -> int:
-        """See `Learning`."""
         inner = self._lucrl
         return self.explored if inner is None else self.explored + inner.next_stop()
 
@@ -129,9 +129,8 @@ class _FromPSR(Learning[Any]):
         if self._lucrl is not None:
             return self._lucrl.play(most)
         long = bool(self.parts)
-        steps = self.space.horizon if long else _WINDOW
+        number, steps = self.sizes[long], self.space.horizon if long else _WINDOW
         chance = philox_key(self.key)
-        number = self.sizes[long]
         return play(self.world, UniformPolicy(), number, chance, self.done, horizon=steps)
 
     def absorb(self, batch: Any) -> None:
@@ -140,12 +139,8 @@ class _FromPSR(Learning[Any]):
             self._lucrl.absorb(batch)
             self._take_over()
             return
-        now = slice(self.done, self.done + len(batch))
-        self.returns[now] = batch.returns(self.space.discount)
-        if batch.contexts is not None:
-            self.contexts[now] = batch.contexts
+        self.record(batch)
         self.parts.append(batch.without_contexts())
-        self.done += len(batch)
         if len(self.parts) == len(self.sizes):
             self._recover()
 
@@ -169,7 +164,7 @@ class _FromPSR(Learning[Any]):
     def _take_over(self) -> None:
         """Copy the record of L-UCRL behind that of the exploration."""
         assert self._lucrl is not None
-        for name in ("returns", "beliefs", "contexts"):
+        for name in RECORDS:
             getattr(self, name)[self.explored :] = getattr(self._lucrl, name)
         self.done = self.explored + self._lucrl.done
 
@@ -179,7 +174,6 @@ class _FromPSR(Learning[Any]):
         return {"explored": np.array(self._lucrl is not None), **inner}
 
     def restore(self, saved: Arrays) -> None:
-        """See `Learning`."""
         if bool(saved["explored"]):
             while self._lucrl is None:
                 self.absorb(self.play(self.explored))
@@ -219,10 +213,8 @@ class _FromPSR(Learning[Any]):
     def _phases(self, run: Run) -> list[Phase]:
         """L-UCRL between the points at which its error is known, the first by the start's."""
         assert self.fit is not None
-        truth, M, likelihood = self.world.model, self.learner.n_contexts, self.fit.log_likelihood
-        error = float("nan")
-        if truth is not None and truth.n_contexts == M:
-            error = metrics.model_error(truth, self.fit.model)
+        M, likelihood = self.learner.n_contexts, self.fit.log_likelihood
+        error = self.model_error(self.fit.model)
         phases, done = [], 0
         for stop, after in zip(run.error_curve.episodes.tolist(), run.error_curve.values.tolist()):
             earned = float(run.returns[done:stop].mean())
