@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
+from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Episode
@@ -73,10 +73,6 @@ class Space:
             model.horizon,
             model.discount,
         )
-
-    def with_contexts(self, n_contexts: int) -> Space:
-        """The same space with another number of contexts."""
-        return replace(self, n_contexts=n_contexts)
 
     @property
     def n_rewards(self) -> int:
@@ -239,8 +235,8 @@ class _SteppedWorld(World):
         Whether rewards that `space` does not name join it when they are first met.
     """
 
-    def __init__(self, space: Space, open_rewards: bool = False) -> None:
-        self.space, self._open = space, open_rewards
+    def __init__(self, space: Space, knows_contexts: bool, open_rewards: bool = False) -> None:
+        self.space, self.knows_contexts, self._open = space, knows_contexts, open_rewards
         self._index = {value: z for z, value in enumerate(space.reward_values)}
         self._state, self._over = 0, False
 
@@ -289,8 +285,8 @@ class GymnasiumWorld(_SteppedWorld):
         knows_contexts: bool,
         open_rewards: bool,
     ) -> None:
-        super().__init__(space, open_rewards)
-        self.env, self.model, self.knows_contexts = env, model, knows_contexts
+        super().__init__(space, knows_contexts, open_rewards)
+        self.env, self.model = env, model
         self._first_state = int(env.observation_space.start)
         self._first_action = int(env.action_space.start)
         self._context: int | None = None
@@ -329,11 +325,9 @@ Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[
 class CallableWorld(_SteppedWorld):
     """A simulator given as a function; made by `from_callable`."""
 
-    def __init__(
-        self, start: Simulator, space: Space, knows_contexts: bool, open_rewards: bool
-    ) -> None:
-        super().__init__(space, open_rewards)
-        self.start, self.knows_contexts = start, knows_contexts
+    def __init__(self, start: Simulator, space: Space, knows_contexts: bool) -> None:
+        super().__init__(space, knows_contexts)
+        self.start = start
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
@@ -384,9 +378,9 @@ def from_callable(
         arrays.positive_integer("n_actions", n_actions),
         _with_zero(reward_values),
         arrays.positive_integer("horizon", horizon),
-        _discount(discount),
+        validation.discount(discount),
     )
-    return CallableWorld(start, space, n_contexts is not None, open_rewards=False)
+    return CallableWorld(start, space, n_contexts is not None)
 
 
 def adapt(
@@ -427,7 +421,9 @@ def adapt(
     H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
     if H is None:
         raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
-    values = _told_rewards(base) if reward_values is None else reward_values
+    values = getattr(base, "reward_values", None) if reward_values is None else reward_values
+    if values is None:
+        values = table_rewards(getattr(base, "envs", [base]))
     if values is None and not open_rewards:
         raise ValueError(
             "reward_values: the environment does not tell which rewards occur, give "
@@ -439,9 +435,12 @@ def adapt(
         int(env.action_space.n),
         _with_zero(() if values is None else values),
         arrays.positive_integer("horizon", H),
-        _discount(discount),
+        validation.discount(discount),
     )
-    return GymnasiumWorld(env, space, _true_model(base, space), M is not None, open_rewards)
+    truth = getattr(base, "model", None)
+    if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
+        truth = None
+    return GymnasiumWorld(env, space, truth, M is not None, open_rewards)
 
 
 def _time_limit(env: Any) -> int | None:
@@ -455,29 +454,9 @@ def _time_limit(env: Any) -> int | None:
     return limit
 
 
-def _told_rewards(base: Any) -> ArrayLike | None:
-    """The rewards that an environment, or the table of each of its parts, names."""
-    given: ArrayLike | None = getattr(base, "reward_values", None)
-    return table_rewards(getattr(base, "envs", [base])) if given is None else given
-
-
 def _with_zero(given: ArrayLike) -> tuple[float, ...]:
     values = arrays.as_floats("reward_values", given).ravel().tolist()
     return tuple(values) if 0.0 in values else tuple(sorted([*values, 0.0]))
-
-
-def _discount(discount: float) -> float:
-    if not 0.0 < discount <= 1.0:
-        raise ValueError(f"discount must lie in (0, 1], got {discount}")
-    return float(discount)
-
-
-def _true_model(base: Any, space: Space) -> LatentMDP | None:
-    """The true model, where the environment is a latent MDP."""
-    model = getattr(base, "model", None)
-    if isinstance(model, LatentMDP) and tuple(model.reward_values.tolist()) == space.reward_values:
-        return model
-    return None
 
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]

@@ -36,7 +36,7 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ class LUCRL(Learner):
                 raise ValueError(
                     f"n_contexts={assumed}, but the world reveals {space.n_contexts} contexts"
                 )
-            space = space.with_contexts(assumed)
+            space = replace(space, n_contexts=assumed)
         return space
 
     def _growth(self) -> float:

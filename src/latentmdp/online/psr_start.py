@@ -10,7 +10,9 @@ Repetitions of the clustering and a majority vote raise its probability of succe
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -186,39 +188,28 @@ class _FromPSR(Learning[Any]):
         run = self._lucrl.result(settings)
         planner = self.learner.planner
         plan = certified_plan(run.model) if planner is None else planner.plan(run.model)
-        curve = run.error_curve
+        curve = Curve(self.explored + run.error_curve.episodes, run.error_curve.values)
         return dataclasses.replace(
             run,
             returns=self.returns,
             beliefs=self.beliefs,
             contexts=self.contexts,
-            error_curve=Curve(self.explored + curve.episodes, curve.values),
+            error_curve=curve,
             policy=plan.policy,
             plan=plan,
             fit=self.fit,
-            phases=(*self._exploration(), *self._phases(run)),
+            phases=tuple(self._phases(curve)),
             logs=Trajectories.concat(self.parts),
             seconds=self.seconds(),
         )
 
-    def _exploration(self) -> list[Phase]:
-        unknown = float("nan")
-        phases, first = [], 0
-        for part in self.parts:
-            earned = float(part.returns(self.space.discount).mean())
-            phases.append(Phase(first, len(part), 0, unknown, unknown, earned))
-            first += len(part)
-        return phases
-
-    def _phases(self, run: Run) -> list[Phase]:
-        """L-UCRL between the points at which its error is known, the first by the start's."""
+    def _phases(self, curve: Curve) -> Iterator[Phase]:
+        """The random batches, then L-UCRL between the points at which its error is known."""
         assert self.fit is not None
-        M, likelihood = self.learner.n_contexts, self.fit.log_likelihood
-        error = self.model_error(self.fit.model)
-        phases, done = [], 0
-        for stop, after in zip(run.error_curve.episodes.tolist(), run.error_curve.values.tolist()):
-            earned = float(run.returns[done:stop].mean())
-            first = self.explored + done
-            phases.append(Phase(first, stop - done, M, likelihood, error, earned))
-            done, error = stop, after
-        return phases
+        unknown, M, likelihood = float("nan"), self.learner.n_contexts, self.fit.log_likelihood
+        errors = [unknown, unknown, self.model_error(self.fit.model), *curve.values.tolist()]
+        stops = [0, self.sizes[0], self.explored, *curve.episodes.tolist()]
+        for (first, stop), error in zip(pairwise(stops), errors):
+            known = (M, likelihood) if first >= self.explored else (0, unknown)
+            earned = float(self.returns[first:stop].mean())
+            yield Phase(first, stop - first, *known, error, earned)

@@ -182,9 +182,7 @@ class Run(Result):
         """The rate of Theorem 3.3 after each episode."""
         space = self.space
         return regret_bound(
-            space.n_contexts,
-            space.n_states,
-            space.n_actions,
+            *space.sizes[:3],
             space.horizon,
             np.arange(1, self.n_episodes + 1),
             failure_probability,
