@@ -116,13 +116,11 @@ class Space:
 
     def require_fit(self, name: str, other: LatentMDP) -> None:
         """Raise unless a model has the same contexts, states, actions and rewards."""
-        for field in ("n_contexts", "n_states", "n_actions", "n_rewards"):
-            mine, theirs = getattr(self, field), getattr(other, field)
+        given = Space.of(other)
+        for field in ("n_contexts", "n_states", "n_actions", "n_rewards", "reward_values"):
+            mine, theirs = getattr(self, field), getattr(given, field)
             if mine != theirs:
                 raise ValueError(f"{name} has {field}={theirs}, the world {mine}")
-        values = tuple(other.reward_values.tolist())
-        if values != self.reward_values:
-            raise ValueError(f"{name} has reward_values {values}, the world {self.reward_values}")
 
 
 class Transition(NamedTuple):
@@ -171,6 +169,8 @@ class World(ABC):
 class ModelWorld(World):
     """A latent MDP, step by step."""
 
+    model: LatentMDP
+
     def __init__(self, model: LatentMDP) -> None:
         self.model = model
         self.space = Space.of(model)
@@ -200,7 +200,6 @@ class ModelWorld(World):
 
     def fingerprint(self) -> str:
         """See `World`."""
-        assert self.model is not None
         return self.model.fingerprint()
 
 
@@ -499,15 +498,12 @@ class Agent(Protocol):
 
     def begin(self, episode: int, state: int) -> None:
         """See the number of an episode and its first state."""
-        ...
 
     def act(self, t: int) -> int | None:
         """The action at time t; None to leave the episode."""
-        ...
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        ...
 
 
 def play_episode(

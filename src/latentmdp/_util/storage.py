@@ -1,16 +1,13 @@
 """Named arrays on disk: written whole or not at all, by one writer at a time, and read with care.
 
-Writing. `atomic_write` writes beside the destination and moves the file into place, so a reader
-never sees half of one. `require_writable` tells before long work whether a file can be written.
-`one_writer` holds the lock of a path: that of `run.npz` is `run.npz.lock`, created so that only one
-process can; it names the process and its machine. It goes when the writer is done, also by an
-error. A writer that was killed leaves it behind: the next one on the same machine sees that the
-process is gone and takes over. On another machine nobody can tell, and the message says which file
-to remove.
+Locks. That of `run.npz` is `run.npz.lock`, created so that only one process can; it names the
+process and its machine. It goes when the writer is done, also by an error. A writer that was killed
+leaves it behind: the next one on the same machine sees that the process is gone and takes over. On
+another machine nobody can tell, and the message says which file to remove.
 
-Archives. `write_archive` writes arrays to a .npz file, one member each, and `header`, a JSON text.
-`read_archive` reads it member by member: names, compression and declared sizes are checked first,
-then each array's own header, and only then its bytes. No pickle is read or written.
+Archives. A .npz file has a member for each array, and `header`, a JSON text. It is read member by
+member: names, compression and declared sizes are checked first, then each array's own header, and
+only then its bytes. No pickle is read or written.
 
 Limits. A small file can declare, or decompress to, far more than the memory there is:
 `check_memory` refuses what is out of proportion. What is written here stays within the limits,

@@ -153,7 +153,13 @@ class Explorer:
         edges: list[Edge] = []
         for n, node in enumerate(search.nodes):
             for a, children in enumerate(node.children):
-                edges += self._edges(n, a, children, masses)
+                seen, visits = node.seen[a], sum(node.seen[a].values())
+                total = sum(masses[search.nodes[child].c] for child in children.values())
+                for outcome, child in children.items():
+                    share = seen[outcome] / visits
+                    spread = math.sqrt(share * (1.0 - share) / visits)
+                    p = masses[search.nodes[child].c] / total
+                    edges.append(Edge(n, a, child, *outcome, p, share, spread, visits))
         weights = {n: masses[search.nodes[n].c] for n in search.roots.values()}
         if self.random_start:
             weights = {n: float(self.starts[s]) for s, n in search.roots.items()}
@@ -167,20 +173,6 @@ class Explorer:
             horizon=self.horizon,
             discount=self.world.space.discount,
         )
-
-    def _edges(
-        self, n: int, a: int, children: dict[Outcome, int], masses: Sequence[float]
-    ) -> list[Edge]:
-        nodes, seen = self.search.nodes, self.search.nodes[n].seen[a]
-        visits = sum(seen.values())
-        total = sum(masses[nodes[child].c] for child in children.values())
-        edges = []
-        for outcome, child in children.items():
-            share = seen[outcome] / visits
-            spread = math.sqrt(share * (1.0 - share) / visits)
-            p = masses[nodes[child].c] / total
-            edges.append(Edge(n, a, child, *outcome, p, share, spread, visits))
-        return edges
 
 
 class _Walk:

@@ -32,13 +32,13 @@ from latentmdp._util.random import RNGLike, given_seed, philox_key
 from latentmdp._util.storage import one_writer, require_writable
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
-from latentmdp.online.run import Curve, Run
+from latentmdp.online.run import RECORDS, Curve, Run
 from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import Space, Transition, World, as_world
 
-__all__ = ["RECORDS", "CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones"]
+__all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones"]
 
 Batch = TypeVar("Batch")
 """What `play` hands to `absorb`: an episode, or several."""
@@ -229,9 +229,6 @@ class Learning(ABC, Generic[Batch]):
         if truth is None or model is None or truth.n_contexts != model.n_contexts:
             return float("nan")
         return metrics.model_error(truth, model)
-
-
-RECORDS = ("returns", "beliefs", "contexts")
 
 
 class CountingLearning(Learning[Batch]):

@@ -231,11 +231,8 @@ class EmpiricalModel:
         M, S, A, Z = self.space.sizes
         e = self.estimate
         shape = (S, A, S, Z, M) if e.transition_rewards else (S, A, Z, M)
-        return Counts(
-            _unpacked(e.transition_counts, (S, A, S, M)),
-            _unpacked(e.reward_counts, shape),
-            _unpacked(e.initial_counts, (S, M)),
-        )
+        packed = (e.transition_counts, e.reward_counts, e.initial_counts)
+        return Counts(*map(_unpacked, packed, ((S, A, S, M), shape, (S, M))))
 
     def set_counts(self, counts: Counts) -> None:
         """Replace the counts and derive everything from them again."""

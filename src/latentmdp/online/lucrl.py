@@ -325,7 +325,5 @@ def _digest(start: LatentMDP | Trajectories | Fit | None) -> str | None:
     """What tells one start from another."""
     if start is None:
         return None
-    if isinstance(start, Trajectories):
-        return start.fingerprint()
-    model = getattr(start, "model", start)
-    return model.fingerprint() if isinstance(model, LatentMDP) else repr(start)
+    source = getattr(start, "model", start)
+    return source.fingerprint() if isinstance(source, LatentMDP | Trajectories) else repr(start)

@@ -52,13 +52,7 @@ class PosteriorSampling(Learner):
 
     def _as_lucrl(self) -> LUCRL:
         """The learner whose arguments and start this one shares."""
-        return LUCRL(
-            planner=self.planner,
-            contexts=self.contexts,
-            start=self.start,
-            prior_count=self.prior_count,
-            bonus=None,
-        )
+        return LUCRL(self.planner, self.contexts, self.start, self.prior_count, bonus=None)
 
     def begin(self, world: World, episodes: int, key: int) -> CountingLearning[Episode]:
         """See `Learner`."""

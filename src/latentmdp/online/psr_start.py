@@ -22,9 +22,9 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import philox_key
 from latentmdp.fit import Fit
 from latentmdp.model import RewardModel
-from latentmdp.online.base import RECORDS, Learner, Learning
+from latentmdp.online.base import Learner, Learning
 from latentmdp.online.lucrl import LUCRL
-from latentmdp.online.run import Curve, Phase, Run
+from latentmdp.online.run import RECORDS, Curve, Phase, Run
 from latentmdp.planning import Planner, certified_plan
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play

@@ -23,7 +23,13 @@ from latentmdp.theory import Diagnosis, diagnose, regret_bound
 from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import Space
 
-__all__ = ["Curve", "Phase", "Regret", "Run", "phase_rows", "phases_of"]
+__all__ = ["RECORDS", "Curve", "Phase", "Regret", "Run", "phase_rows", "phases_of"]
+
+RECORDS = ("returns", "beliefs", "contexts")
+"""Fields of a run with one entry per episode."""
+
+_PLAIN = (*RECORDS, "model", "settings", "optimistic_value", "plan", "fit", "logs", "seconds")
+"""Fields of a run that a file holds as they are."""
 
 
 class Curve(NamedTuple):
@@ -193,21 +199,12 @@ class Run(Result):
         """Everything as named arrays, plain values and parts."""
         own_plan = self.plan is not None and self.plan.policy is self.policy
         return {
-            "returns": self.returns,
-            "beliefs": self.beliefs,
-            "contexts": self.contexts,
+            **{name: getattr(self, name) for name in _PLAIN},
             "curve_episodes": self.error_curve.episodes,
             "curve_errors": self.error_curve.values,
-            "model": self.model,
             "policy": None if own_plan else self.policy,
-            "settings": self.settings,
             **({} if self.counts is None else self.counts.arrays("count_")),
-            "optimistic_value": self.optimistic_value,
-            "plan": self.plan,
-            "fit": self.fit,
             "phases": phase_rows(self.phases),
-            "logs": self.logs,
-            "seconds": self.seconds,
         }
 
     @classmethod
