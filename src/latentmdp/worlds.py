@@ -226,13 +226,7 @@ def chances_of(model: LatentMDP) -> Chances:
 
 
 class _SteppedWorld(World):
-    """What worlds share that only tell a reward by its value, and may end an episode.
-
-    Parameters
-    ----------
-    open_rewards
-        Whether rewards that `space` does not name join it when they are first met.
-    """
+    """What worlds share that only tell a reward by its value, and may end an episode."""
 
     def __init__(self, space: Space, knows_contexts: bool, open_rewards: bool = False) -> None:
         self.space, self.knows_contexts, self._open = space, knows_contexts, open_rewards

@@ -77,13 +77,7 @@ class ContradictionError(Exception):
 
 
 class ClassSizes:
-    """Bounds low <= |K(C)| <= high for every set C, by its number.
-
-    Parameters
-    ----------
-    n_contexts
-        M, the bound of any class whose superclass is not known.
-    """
+    """Bounds low <= |K(C)| <= high for every set C, by its number; high is M at first."""
 
     def __init__(self, n_contexts: int) -> None:
         self.n_contexts = n_contexts

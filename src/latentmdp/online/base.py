@@ -210,10 +210,6 @@ class Learning(ABC, Generic[Batch]):
                 self.restore(saved.arrays)
             self._earlier = saved.seconds
 
-    def trailing_return(self) -> float:
-        """Mean return of the last tenth of the episodes so far."""
-        return float(self.returns[self.done - max(1, self.done // 10) : self.done].mean())
-
     def record(self, batch: Trajectories) -> slice:
         """Note what episodes earned, and their contexts if known; their places in the record."""
         now = slice(self.done, self.done + len(batch))
@@ -232,13 +228,7 @@ class Learning(ABC, Generic[Batch]):
 
 
 class CountingLearning(Learning[Batch]):
-    """A run of a learner that adds episodes up in belief-weighted counts.
-
-    Attributes
-    ----------
-    empirical
-        The counts, and what they stand for.
-    """
+    """A run of a learner that adds episodes up in the belief-weighted counts of `empirical`."""
 
     def __init__(
         self, learner: Learner, world: World, empirical: EmpiricalModel, episodes: int, key: int
@@ -397,7 +387,9 @@ def _bar(learning: Learning[Any], shown: bool) -> Iterator[Callable[[], None]]:
         task = bar.add_task("", total=learning.episodes, status="", completed=learning.done)
 
         def tick() -> None:
-            told = (learning.status(), f"trailing return {learning.trailing_return():.4g}")
+            played = learning.returns[: learning.done]
+            trailing = played[-metrics.last_tenth(played.size) :].mean()
+            told = (learning.status(), f"trailing return {trailing:.4g}")
             status = ", ".join(word for word in told if word)
             bar.update(task, completed=learning.done, status=status)
 

@@ -29,8 +29,6 @@ __all__ = ["PosteriorSampling"]
 class PosteriorSampling(Learner):
     """Sample a model, plan in it, act; then sample the episode's context and count it there.
 
-    Acting and the posterior of the context use the sampled model's own filter.
-
     Parameters
     ----------
     planner, contexts, start, prior_count
