@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
+from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Episode
@@ -74,14 +74,15 @@ class Space:
             model.discount,
         )
 
-    def with_contexts(self, n_contexts: int) -> Space:
-        """The same space with another number of contexts."""
-        return replace(self, n_contexts=n_contexts)
-
     @property
     def n_rewards(self) -> int:
         """Z."""
         return len(self.reward_values)
+
+    @property
+    def dimensions(self) -> tuple[int, int, int, int]:
+        """M, S, A and Z."""
+        return self.n_contexts, self.n_states, self.n_actions, self.n_rewards
 
     @property
     def reward_array(self) -> Floats:
@@ -105,24 +106,25 @@ class Space:
 
     def uniform_model(self) -> LatentMDP:
         """A model of these sizes that knows nothing: every outcome equally likely."""
-        M, S, A, Z = self.n_contexts, self.n_states, self.n_actions, self.n_rewards
-        return LatentMDP(
-            np.full((M, S, A, S), 1.0 / S),
-            np.full((M, S, A, Z), 1.0 / Z),
-            horizon=self.horizon,
-            discount=self.discount,
-            reward_values=self.reward_values,
-        )
+        M, S, A, Z = self.dimensions
+        return self.model_of(np.full((M, S, A, S), 1.0 / S), np.full((M, S, A, Z), 1.0 / Z))
+
+    def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
+        """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""
+        own = {
+            "horizon": self.horizon,
+            "discount": self.discount,
+            "reward_values": self.reward_array,
+        }
+        return LatentMDP(transitions, rewards, **{**own, **others})
 
     def require_fit(self, name: str, other: LatentMDP) -> None:
         """Raise unless a model has the same contexts, states, actions and rewards."""
-        for field in ("n_contexts", "n_states", "n_actions", "n_rewards"):
-            mine, theirs = getattr(self, field), getattr(other, field)
+        given = Space.of(other)
+        for field in ("n_contexts", "n_states", "n_actions", "n_rewards", "reward_values"):
+            mine, theirs = getattr(self, field), getattr(given, field)
             if mine != theirs:
                 raise ValueError(f"{name} has {field}={theirs}, the world {mine}")
-        values = tuple(other.reward_values.tolist())
-        if values != self.reward_values:
-            raise ValueError(f"{name} has reward_values {values}, the world {self.reward_values}")
 
 
 class Transition(NamedTuple):
@@ -171,6 +173,8 @@ class World(ABC):
 class ModelWorld(World):
     """A latent MDP, step by step."""
 
+    model: LatentMDP
+
     def __init__(self, model: LatentMDP) -> None:
         self.model = model
         self.space = Space.of(model)
@@ -200,7 +204,6 @@ class ModelWorld(World):
 
     def fingerprint(self) -> str:
         """See `World`."""
-        assert self.model is not None
         return self.model.fingerprint()
 
 
@@ -227,16 +230,10 @@ def chances_of(model: LatentMDP) -> Chances:
 
 
 class _SteppedWorld(World):
-    """What worlds share that only tell a reward by its value, and may end an episode.
+    """What worlds share that only tell a reward by its value, and may end an episode."""
 
-    Parameters
-    ----------
-    open_rewards
-        Whether rewards that `space` does not name join it when they are first met.
-    """
-
-    def __init__(self, space: Space, open_rewards: bool = False) -> None:
-        self.space, self._open = space, open_rewards
+    def __init__(self, space: Space, knows_contexts: bool, open_rewards: bool = False) -> None:
+        self.space, self.knows_contexts, self._open = space, knows_contexts, open_rewards
         self._index = {value: z for z, value in enumerate(space.reward_values)}
         self._state, self._over = 0, False
 
@@ -285,8 +282,8 @@ class GymnasiumWorld(_SteppedWorld):
         knows_contexts: bool,
         open_rewards: bool,
     ) -> None:
-        super().__init__(space, open_rewards)
-        self.env, self.model, self.knows_contexts = env, model, knows_contexts
+        super().__init__(space, knows_contexts, open_rewards)
+        self.env, self.model = env, model
         self._first_state = int(env.observation_space.start)
         self._first_action = int(env.action_space.start)
         self._context: int | None = None
@@ -325,11 +322,9 @@ Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[
 class CallableWorld(_SteppedWorld):
     """A simulator given as a function; made by `from_callable`."""
 
-    def __init__(
-        self, simulator: Simulator, space: Space, knows_contexts: bool, open_rewards: bool
-    ) -> None:
-        super().__init__(space, open_rewards)
-        self.simulator, self.knows_contexts = simulator, knows_contexts
+    def __init__(self, simulator: Simulator, space: Space, knows_contexts: bool) -> None:
+        super().__init__(space, knows_contexts)
+        self.simulator = simulator
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
@@ -380,9 +375,9 @@ def from_callable(
         arrays.positive_integer("n_actions", n_actions),
         _with_zero(reward_values),
         arrays.positive_integer("horizon", horizon),
-        _discount(discount),
+        validation.discount(discount),
     )
-    return CallableWorld(simulator, space, n_contexts is not None, open_rewards=False)
+    return CallableWorld(simulator, space, n_contexts is not None)
 
 
 def adapt(
@@ -423,7 +418,9 @@ def adapt(
     H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
     if H is None:
         raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
-    values = _told_rewards(base) if reward_values is None else reward_values
+    values = getattr(base, "reward_values", None) if reward_values is None else reward_values
+    if values is None:
+        values = table_rewards(getattr(base, "envs", [base]))
     if values is None and not open_rewards:
         raise ValueError(
             "reward_values: the environment does not tell which rewards occur, give "
@@ -435,9 +432,12 @@ def adapt(
         int(env.action_space.n),
         _with_zero(() if values is None else values),
         arrays.positive_integer("horizon", H),
-        _discount(discount),
+        validation.discount(discount),
     )
-    return GymnasiumWorld(env, space, _true_model(base, space), M is not None, open_rewards)
+    truth = getattr(base, "model", None)
+    if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
+        truth = None
+    return GymnasiumWorld(env, space, truth, M is not None, open_rewards)
 
 
 def _time_limit(env: Any) -> int | None:
@@ -451,29 +451,9 @@ def _time_limit(env: Any) -> int | None:
     return limit
 
 
-def _told_rewards(base: Any) -> ArrayLike | None:
-    """The rewards that an environment, or the table of each of its parts, names."""
-    given: ArrayLike | None = getattr(base, "reward_values", None)
-    return table_rewards(getattr(base, "envs", [base])) if given is None else given
-
-
 def _with_zero(given: ArrayLike) -> tuple[float, ...]:
     values = arrays.as_floats("reward_values", given).ravel().tolist()
     return tuple(values) if 0.0 in values else tuple(sorted([*values, 0.0]))
-
-
-def _discount(discount: float) -> float:
-    if not 0.0 < discount <= 1.0:
-        raise ValueError(f"discount must lie in (0, 1], got {discount}")
-    return float(discount)
-
-
-def _true_model(base: Any, space: Space) -> LatentMDP | None:
-    """The true model, where the environment is a latent MDP."""
-    model = getattr(base, "model", None)
-    if isinstance(model, LatentMDP) and tuple(model.reward_values.tolist()) == space.reward_values:
-        return model
-    return None
 
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
@@ -516,15 +496,12 @@ class Agent(Protocol):
 
     def begin(self, episode: int, state: int) -> None:
         """See the number of an episode and its first state."""
-        ...
 
     def act(self, t: int) -> int | None:
         """The action at time t; None to leave the episode."""
-        ...
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        ...
 
 
 def play_episode(

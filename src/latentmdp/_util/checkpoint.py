@@ -1,11 +1,9 @@
 """Checkpoints of runs: everything a run needs to go on as if it had never stopped.
 
-A checkpoint is an archive of `latentmdp._util.storage`, written beside its final place and moved
-there once it is whole, so a run killed at any moment leaves the previous checkpoint or the new one.
-It names the run it belongs to: learner, world, seed and number of episodes; and it carries a digest
-of these and of its arrays. One of another run, or one whose contents are not those that were
-written, is refused. Beside them it holds the wall-clock seconds the run has taken, which no
-comparison looks at.
+A checkpoint is an archive of `latentmdp._util.storage`: a run killed at any moment leaves the
+previous one or the new one. It names the run it belongs to (learner, world, seed and number of
+episodes) and carries a digest of that and of its arrays; one of another run, or with other contents
+than were written, is refused. No comparison looks at the wall-clock seconds it holds.
 """
 
 from __future__ import annotations
@@ -69,10 +67,7 @@ def read_checkpoint(
     ------
     CheckpointError
         If it is damaged, or was written by a run with other settings; the message says which.
-    OSError
-        If no checkpoint can be written there: the run is told before it starts.
     """
-    storage.require_writable(path)
     if not Path(path).exists():
         return None
     with open(path, "rb") as stream, whole(path):

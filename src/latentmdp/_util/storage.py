@@ -1,16 +1,13 @@
 """Named arrays on disk: written whole or not at all, by one writer at a time, and read with care.
 
-Writing. `atomic_write` writes beside the destination and moves the file into place, so a reader
-never sees half of one. `require_writable` tells before long work whether a file can be written.
-`one_writer` holds the lock of a path: that of `run.npz` is `run.npz.lock`, created so that only one
-process can; it names the process and its machine. It goes when the writer is done, also by an
-error. A writer that was killed leaves it behind: the next one on the same machine sees that the
-process is gone and takes over. On another machine nobody can tell, and the message says which file
-to remove.
+Locks. That of `run.npz` is `run.npz.lock`, created so that only one process can; it names the
+process and its machine. It goes when the writer is done, also by an error. A writer that was killed
+leaves it behind: the next one on the same machine sees that the process is gone and takes over. On
+another machine nobody can tell, and the message says which file to remove.
 
-Archives. `write_archive` writes arrays to a .npz file, one member each, and `header`, a JSON text.
-`read_archive` reads it member by member: names, compression and declared sizes are checked first,
-then each array's own header, and only then its bytes. No pickle is read or written.
+Archives. A .npz file has a member for each array, and `header`, a JSON text. It is read member by
+member: names, compression and declared sizes are checked first, then each array's own header, and
+only then its bytes. No pickle is read or written.
 
 Limits. A small file can declare, or decompress to, far more than the memory there is:
 `check_memory` refuses what is out of proportion. What is written here stays within the limits,
@@ -28,8 +25,10 @@ import secrets
 import socket
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, NoReturn
@@ -215,8 +214,10 @@ def _take_over(lock: Path) -> None:
         age = time.time() - lock.stat().st_mtime
     except FileNotFoundError:
         return
-    if not _abandoned(lock, text, age):
-        raise LockedError(f"{lock} is held by {_holder(text)}; remove it if that one is gone")
+    found = _named_holder(text)
+    if not (age > _YOUNG if found is None else _abandoned(lock, **found)):
+        who = "another writer" if found is None else f"process {found['pid']} on {found['host']}"
+        raise LockedError(f"{lock} is held by {who}; remove it if that one is gone")
     # Renamed first: of two that find the same abandoned lock, one must not remove the other's.
     aside = lock.with_name(f".{lock.name}.{secrets.token_hex(6)}.tmp")
     try:
@@ -229,28 +230,18 @@ def _take_over(lock: Path) -> None:
         os.rename(aside, lock)
 
 
-def _abandoned(lock: Path, text: str, age: float) -> bool:
-    found = _named_holder(text)
-    if found is None:
-        return age > _YOUNG
-    if found["host"] != socket.gethostname():
+def _abandoned(lock: Path, pid: int, host: str) -> bool:
+    if host != socket.gethostname():
         return False
-    if found["pid"] == os.getpid():
-        return str(lock) not in _held
-    return not _alive(found["pid"])
+    return str(lock) not in _held if pid == os.getpid() else not _alive(pid)
 
 
 def _named_holder(text: str) -> dict[str, Any] | None:
     with suppress(ValueError):
         found = json.loads(text)
         if isinstance(found, dict) and isinstance(found.get("pid"), int) and "host" in found:
-            return found
+            return {"pid": found["pid"], "host": found["host"]}
     return None
-
-
-def _holder(text: str) -> str:
-    found = _named_holder(text)
-    return "another writer" if found is None else f"process {found['pid']} on {found['host']}"
 
 
 def _alive(pid: int) -> bool:
@@ -440,11 +431,8 @@ def _refuse_constant(name: str) -> NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise FormatError(f"key {key!r} occurs twice")
-            seen.add(key)
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise FormatError(f"key {key!r} occurs twice")
     return found
 
 
@@ -465,22 +453,13 @@ def as_seconds(value: Any) -> float:
     return found
 
 
-def as_integer(value: Any, name: str) -> int:
-    """The field `name` as an integer."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise FormatError(f"field {name!r} must be an integer, got {type(value).__name__}")
+def _plain(value: Any, name: str, *, kind: type, words: str) -> Any:
+    """The field `name`, which must be of this very type: True is no integer."""
+    if type(value) is not kind:
+        raise FormatError(f"field {name!r} must be {words}, got {type(value).__name__}")
     return value
 
 
-def as_flag(value: Any, name: str) -> bool:
-    """The field `name` as true or false."""
-    if not isinstance(value, bool):
-        raise FormatError(f"field {name!r} must be true or false, got {type(value).__name__}")
-    return value
-
-
-def as_text(value: Any, name: str) -> str:
-    """The field `name` as a string."""
-    if not isinstance(value, str):
-        raise FormatError(f"field {name!r} must be a string, got {type(value).__name__}")
-    return value
+as_integer = partial(_plain, kind=int, words="an integer")
+as_flag = partial(_plain, kind=bool, words="true or false")
+as_text = partial(_plain, kind=str, words="a string")

@@ -138,11 +138,17 @@ def explore(
         raise ValueError(f"min_weight must lie in (0, 1], got {min_weight}")
     if repeats not in ("union", "paper"):
         repeats = arrays.positive_integer("repeats", repeats)
-    place = _world(world, horizon)
+    if horizon is not None:
+        arrays.positive_integer("horizon", horizon)
+    # An environment need not name its rewards beforehand.
+    ready = isinstance(world, World | LatentMDP) or not hasattr(world, "reset")
+    place = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)
     H = place.space.horizon if horizon is None else horizon
     weight = 1.0 / M if min_weight is None else min_weight
     explorer = Explorer(place, H, philox_key(rng), M, weight, failure_probability, repeats)
-    explorer.random_start = _starts_at_random(place) if random_start is None else random_start
+    explorer.random_start = bool(random_start)
+    if random_start is None and isinstance(place, ModelWorld):
+        explorer.random_start = bool(((place.model.initial > 0.0).sum(axis=1) > 1).any())
     while True:
         try:
             explorer.find_starts()
@@ -157,22 +163,6 @@ def explore(
             explorer.random_start = True
             explorer.restart()
     return _result(explorer, weights.exact, explorer.graph(weights.masses))
-
-
-def _world(world: Any, horizon: int | None) -> World:
-    """The world to explore; an environment need not name its rewards beforehand."""
-    if horizon is not None:
-        arrays.positive_integer("horizon", horizon)
-    if isinstance(world, World | LatentMDP) or not hasattr(world, "reset"):
-        return as_world(world)
-    return adapt(world, horizon=horizon, open_rewards=True)
-
-
-def _starts_at_random(world: World) -> bool:
-    """Whether the first state of a model is random given the context."""
-    if not isinstance(world, ModelWorld) or world.model is None:
-        return False
-    return bool(((world.model.initial > 0.0).sum(axis=1) > 1).any())
 
 
 def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:

@@ -102,7 +102,8 @@ class Explorer:
         if not self.starts:
             needed = self.needed_tries(self.M)
             while self.episodes < needed:
-                state = self._begin()
+                state = self.world.begin(self.key, self.episodes)  # only to see its first state
+                self.episodes += 1
                 self.starts[state] = self.starts.get(state, 0) + 1
                 if len(self.starts) == self.M and self.episodes >= self.confirmations:
                     break
@@ -120,30 +121,21 @@ class Explorer:
         while any(self.search.nodes[n].distance < FAR for n in self.search.roots.values()):
             self.play()
 
-    def _begin(self) -> int:
-        """Begin an episode only to see its first state."""
-        self.episodes += 1
-        return self.world.begin(self.key, self.episodes - 1)
-
     def play(self) -> None:
         """Play one episode by the search's plan and record what it shows."""
-        walk = _Walk(self)
+        walk, search = _Walk(self), self.search
         self.episodes += 1
         play_episode(self.world, walk, self.key, self.episodes - 1, self.horizon)
-        self._learn(walk.plan, walk.steps, walk.classes)
-
-    def _learn(self, plan: dict[Any, Any], steps: list[Any], classes: set[int]) -> None:
-        search = self.search
-        for c in classes:
+        for c in walk.classes:
             search.hits[c] += 1
-        for n, a, outcome in steps:
+        for n, a, outcome in walk.steps:
             if not search.record(n, a, outcome):
                 raise SurpriseError
         known = len(search.nodes)
-        search.settle([*(n for n, _ in plan), *(n for n, _, _ in steps)])
+        search.settle([*(n for n, _ in walk.plan), *(n for n, _, _ in walk.steps)])
         if search.undecided is not None and len(search.nodes) > known:
             raise SurpriseError  # a new outcome after all seemed explored
-        for c in {search.nodes[n].c for n, _ in plan}:
+        for c in {search.nodes[n].c for n, _ in walk.plan}:
             if search.hits[c] == 0 and search.tried[c] > _NEVER_AGAIN / self.weight:
                 raise ExplorationError(
                     f"observations that occurred once did not occur again in {search.tried[c]} "
@@ -161,7 +153,13 @@ class Explorer:
         edges: list[Edge] = []
         for n, node in enumerate(search.nodes):
             for a, children in enumerate(node.children):
-                edges += self._edges(n, a, children, masses)
+                seen, visits = node.seen[a], sum(node.seen[a].values())
+                total = sum(masses[search.nodes[child].c] for child in children.values())
+                for outcome, child in children.items():
+                    share = seen[outcome] / visits
+                    spread = math.sqrt(share * (1.0 - share) / visits)
+                    p = masses[search.nodes[child].c] / total
+                    edges.append(Edge(n, a, child, *outcome, p, share, spread, visits))
         weights = {n: masses[search.nodes[n].c] for n in search.roots.values()}
         if self.random_start:
             weights = {n: float(self.starts[s]) for s, n in search.roots.items()}
@@ -175,20 +173,6 @@ class Explorer:
             horizon=self.horizon,
             discount=self.world.space.discount,
         )
-
-    def _edges(
-        self, n: int, a: int, children: dict[Outcome, int], masses: Sequence[float]
-    ) -> list[Edge]:
-        nodes, seen = self.search.nodes, self.search.nodes[n].seen[a]
-        visits = sum(seen.values())
-        total = sum(masses[nodes[child].c] for child in children.values())
-        edges = []
-        for outcome, child in children.items():
-            share = seen[outcome] / visits
-            spread = math.sqrt(share * (1.0 - share) / visits)
-            p = masses[nodes[child].c] / total
-            edges.append(Edge(n, a, child, *outcome, p, share, spread, visits))
-        return edges
 
 
 class _Walk:
@@ -227,8 +211,8 @@ class _Walk:
     def observe(self, action: int, transition: Transition) -> None:
         """Follow the graph, as far as it is known."""
         search, node = self.search, self.search.nodes[self._node]
-        self.steps.append((self._node, action, self._outcome(transition)))
-        outcome = self.steps[-1][2]
+        outcome = self._outcome(transition)
+        self.steps.append((self._node, action, outcome))
         if self._once.setdefault((node.state, action), outcome) != outcome:
             raise ExplorationError(
                 "the environment is not deterministic: within one episode the same action in "
@@ -288,7 +272,11 @@ def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> ClassWe
 def _identify(explorer: Explorer) -> None:
     """Find |K(C)| for each C by testing the multiples of 1/M against each other."""
     search, sizes = explorer.search, explorer.search.sizes
-    sizes.close(_whole_classes(explorer))
+    # The classes that all contexts belong to.
+    whole = [search.nodes[n].c for n in search.roots.values()]
+    if not explorer.random_start and len(explorer.starts) > 1:
+        whole = [search.number(frozenset())]
+    sizes.close(whole)
     while True:
         for c in _classes(explorer):
             if sizes.low[c] < sizes.high[c]:
@@ -347,11 +335,3 @@ def _measure(explorer: Explorer, accuracy: float) -> None:
 
 def _classes(explorer: Explorer) -> list[int]:
     return sorted({node.c for node in explorer.search.nodes})
-
-
-def _whole_classes(explorer: Explorer) -> list[int]:
-    """The classes that all contexts belong to."""
-    search = explorer.search
-    if explorer.random_start or len(explorer.starts) == 1:
-        return [search.nodes[n].c for n in search.roots.values()]
-    return [search.number(frozenset())]

@@ -209,7 +209,9 @@ class GraphPolicy(Fielded):
 def plan_graph(graph: Graph) -> tuple[GraphPolicy, float, float]:
     """The optimal policy, its value, and the standard deviation of its return."""
     H, N = graph.horizon, len(graph.nodes)
-    by_action = _by_action(graph)
+    by_action: list[dict[int, list[Edge]]] = [{} for _ in graph.nodes]
+    for edge in graph.edges:
+        by_action[edge.source].setdefault(edge.action, []).append(edge)
     first, second = np.zeros((H + 1, N)), np.zeros((H + 1, N))
     actions = np.full((H, N), -1, np.int32)
     for t in range(H - 1, -1, -1):
@@ -224,8 +226,7 @@ def plan_graph(graph: Graph) -> tuple[GraphPolicy, float, float]:
                     actions[t, n] = a
     value = math.fsum(p * first[0, n] for n, p in graph.starts.items())
     square = math.fsum(p * second[0, n] for n, p in graph.starts.items())
-    actions.flags.writeable = False
-    return GraphPolicy(graph, actions), value, math.sqrt(max(0.0, square - value**2))
+    return GraphPolicy(graph, frozen(actions)), value, math.sqrt(max(0.0, square - value**2))
 
 
 def _as_row(observation: tuple[Any, ...]) -> tuple[int, ...]:
@@ -235,13 +236,6 @@ def _as_row(observation: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _as_observation(row: list[int]) -> tuple[Any, ...]:
     return ("init", row[2]) if row[0] < 0 else tuple(row)
-
-
-def _by_action(graph: Graph) -> list[dict[int, list[Edge]]]:
-    grouped: list[dict[int, list[Edge]]] = [{} for _ in graph.nodes]
-    for edge in graph.edges:
-        grouped[edge.source].setdefault(edge.action, []).append(edge)
-    return grouped
 
 
 def _moments(

@@ -62,37 +62,22 @@ class ExplorationError(LatentMDPError):
         action: int | None,
         outcomes: dict[Any, int],
     ) -> None:
-        self.observations = observations
-        self.state = state
-        self.action = action
+        self.observations, self.state, self.action = observations, state, action
         self.outcomes = dict(outcomes)
         seen = ", ".join(f"{outcome} x{count}" for outcome, count in self.outcomes.items())
-        place = f"state {state}, action {action}, given C = {_listed(observations)}"
+        given = ", ".join(sorted(map(str, observations)))
+        place = f"state {state}, action {action}, given C = {{{given}}}"
         if state is None:
             place = "the start of the episode"
         super().__init__(f"{reason} (at {place}: outcomes {seen or 'none'})")
 
 
-def _listed(observations: frozenset[Any]) -> str:
-    return "{" + ", ".join(sorted(map(str, observations))) + "}"
-
-
 class ContradictionError(Exception):
     """The bounds of the class with this number exclude each other."""
 
-    def __init__(self, c: int) -> None:
-        super().__init__(c)
-        self.c = c
-
 
 class ClassSizes:
-    """Bounds low <= |K(C)| <= high for every set C, by its number.
-
-    Parameters
-    ----------
-    n_contexts
-        M, the bound of any class whose superclass is not known.
-    """
+    """Bounds low <= |K(C)| <= high for every set C, by its number; high is M at first."""
 
     def __init__(self, n_contexts: int) -> None:
         self.n_contexts = n_contexts
@@ -173,18 +158,6 @@ class ClassSizes:
 
 class SearchNode:
     """(C, s) and what is known of its actions."""
-
-    __slots__ = (
-        "c",
-        "children",
-        "distance",
-        "level",
-        "needed",
-        "parents",
-        "seen",
-        "state",
-        "tries",
-    )
 
     def __init__(self, c: int, state: int, level: int, n_actions: int) -> None:
         self.c, self.state, self.level = c, state, level
@@ -316,17 +289,14 @@ class Search:
         fresh = outcome not in node.seen[a]
         settled_alone = fresh and len(node.seen[a]) == 1 and bool(node.children[a])
         node.seen[a][outcome] = node.seen[a].get(outcome, 0) + 1
-        known = self.facts.setdefault((self.sets[node.c], node.state, a), set())
-        known.add(outcome)
+        self.facts.setdefault((self.sets[node.c], node.state, a), set()).add(outcome)
         if len(node.seen[a]) > 1 and fresh:
             self._split(node, a)
         return not settled_alone
 
     def _split(self, node: SearchNode, a: int) -> None:
-        base = self.sets[node.c]
-        parts = [
-            self.number(base | {(node.state, a, *outcome)}) for outcome in sorted(node.seen[a])
-        ]
+        base, seen = self.sets[node.c], sorted(node.seen[a])
+        parts = [self.number(base | {(node.state, a, *outcome)}) for outcome in seen]
         try:
             self.sizes.split(node.c, (node.state, a), parts)
         except ContradictionError:

@@ -98,13 +98,8 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
             f"{self._name(a, model.action_names)} -> "
             f"{self._name(self._state, model.state_names)}, reward {reward:g}"
         )
-        return (
-            np.int64(self._state),
-            reward,
-            False,
-            over,
-            {"context": self._context} if over else {},
-        )
+        info = {"context": self._context} if over else {}
+        return np.int64(self._state), reward, False, over, info
 
     def render(self) -> str | None:
         """What happened in the last step, as text."""

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
+from latentmdp._util import arrays, validation
 
 __all__ = ["MixtureEnv"]
 
@@ -52,11 +51,7 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
                     )
         self.envs = list(envs)
         self.n_contexts = len(self.envs)
-        uniform = np.full(len(self.envs), 1.0 / len(self.envs))
-        given = uniform if weights is None else arrays.as_floats("weights", weights)
-        if given.shape != (self.n_contexts,):
-            raise ValueError(f"weights must have {self.n_contexts} entries, got {given.shape}")
-        self.weights = arrays.distributions("weights", given[None], ())[0]
+        self.weights = validation.weights(weights, self.n_contexts)
         self.horizon = None if horizon is None else arrays.positive_integer("horizon", horizon)
         self.observation_space = envs[0].observation_space
         self.action_space = envs[0].action_space

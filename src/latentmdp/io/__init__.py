@@ -18,13 +18,4 @@ from latentmdp._util.storage import LockedError
 from latentmdp.io.files import check_target, export, load, load_as, save
 from latentmdp.io.kinds import Kind, register
 
-__all__ = [
-    "Kind",
-    "LockedError",
-    "check_target",
-    "export",
-    "load",
-    "load_as",
-    "register",
-    "save",
-]
+__all__ = ["Kind", "LockedError", "check_target", "export", "load", "load_as", "register", "save"]

@@ -62,17 +62,12 @@ def check_target(owner: type, path: PathLike) -> None:
 
 
 def load(path: PathLike) -> Any:
-    """Read what `save` wrote, or a foreign Parquet table with the columns of logs.
+    """An object equal to what was saved, or the logs in a foreign Parquet table with their columns.
 
     Parameters
     ----------
     path
         A .npz, .json or .parquet file, or a .pomdp or .pomdpx file that `save` wrote.
-
-    Returns
-    -------
-    object
-        Equal to what was saved.
 
     Raises
     ------

@@ -21,15 +21,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
+from latentmdp._util.validation import require_choice
 from latentmdp._version import __version__
+from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
+from latentmdp.fit import ContextSelection, Fit
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
 from latentmdp.trajectories import Trajectories
@@ -52,26 +55,10 @@ __all__ = [
 
 FORMAT = "latentmdp"
 
-FieldType = (
-    Literal[
-        "array of floats",
-        "array of integers",
-        "array of flags",
-        "integer",
-        "number",
-        "number or NaN",
-        "seconds",
-        "flag",
-        "text",
-        "object",
-        "list of integers",
-        "list of numbers",
-        "list of texts",
-    ]
-    | tuple[str, ...]
-)
-"""What a field must be; a tuple names the kinds of an object. A "number" is finite, a "number or
-NaN" and those of a "list of numbers" may be infinite too, an "object" is any JSON object."""
+FieldType = str | tuple[str, ...]
+"""What a field must be: one of the words in `_CHECKS`, or the kinds that an object may have. A
+"number" is finite, a "number or NaN" and those of a "list of numbers" may be infinite too, an
+"object" is any JSON object."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +67,19 @@ class Kind:
 
     Parameters
     ----------
-    name : str
-        What the file calls it.
-    class_name : str
-        What Python calls it; with it a kind is found before its class is imported.
-    owner : callable
+    name, class_name
+        What the file and Python call it; a kind is found by the latter before its class is
+        imported.
+    owner
         Gives the class, which has `to_fields` and `from_fields`; imports it when first called.
-    fields : mapping
-        What each field must be.
-    optional : set
-        Fields that may be missing.
-    suffixes : tuple
+    fields, optional
+        What each field must be, and those that may be missing.
+    suffixes
         The formats it may be saved in.
-    columns : mapping
+    columns
         Fields, one-dimensional arrays of one length, that are columns of a Parquet table, and what
         these are called there.
-    schema : int
+    schema
         Version of this layout; a file with a higher one is refused.
     """
 
@@ -125,6 +109,9 @@ def register(kind: Kind) -> None:
     """Make `save` and `load` know a kind."""
     if kind.name in _KINDS:
         raise ValueError(f"a kind named {kind.name!r} is registered already")
+    for name, wanted in kind.fields.items():
+        if isinstance(wanted, str):
+            require_choice(f"field {name!r}", wanted, tuple(_CHECKS))
     _KINDS[kind.name] = kind
 
 
@@ -181,11 +168,8 @@ def check_header(header: object) -> Kind:
 
 def signed_header(document: Document) -> dict[str, Any]:
     """The header of a file that holds this document."""
-    return {
-        **header_of(document.kind),
-        "values": document.values,
-        "digest": _digest(document),
-    }
+    digest = _digest(document)
+    return {**header_of(document.kind), "values": document.values, "digest": digest}
 
 
 def document_of(header: dict[str, Any], arrays: Arrays) -> Document:
@@ -201,11 +185,8 @@ def document_of(header: dict[str, Any], arrays: Arrays) -> Document:
 
 def _digest(document: Document) -> str:
     """Of the kind and all fields but times."""
-    lasting = {
-        name: value
-        for name, value in document.values.items()
-        if name.rpartition(".")[2] != "seconds"
-    }
+    values = document.values.items()
+    lasting = {name: value for name, value in values if name.rpartition(".")[2] != "seconds"}
     told = [document.kind.name, document.kind.schema, lasting]
     return storage.digest_of(document.arrays, json.dumps(told, sort_keys=True))
 
@@ -316,18 +297,6 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
 # ----------------------------------------------------------------------------------- the registry
 
 
-def _fit() -> type:
-    from latentmdp.fit import Fit
-
-    return Fit
-
-
-def _context_selection() -> type:
-    from latentmdp.fit import ContextSelection
-
-    return ContextSelection
-
-
 def _planning() -> ModuleType:
     from latentmdp import planning
 
@@ -338,12 +307,6 @@ def _spectral() -> ModuleType:
     from latentmdp import spectral
 
     return spectral
-
-
-def _deterministic() -> ModuleType:
-    from latentmdp import deterministic
-
-    return deterministic
 
 
 def _offline() -> ModuleType:
@@ -362,13 +325,13 @@ def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
     return dict.fromkeys(names, wanted)
 
 
-_FLOATS: FieldType = "array of floats"
-_INTEGERS: FieldType = "array of integers"
-_MODEL: FieldType = ("model",)
-_POLICY: FieldType = ("alpha-vector-policy", "markov-policy", "uniform-policy")
+_FLOATS, _INTEGERS = "array of floats", "array of integers"
+_MODEL = ("model",)
+_POLICY = ("alpha-vector-policy", "markov-policy", "uniform-policy")
 
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
+_COUNTS = ("count_transitions", "count_rewards", "count_initial")
 
 for _kind in (
     Kind(
@@ -436,7 +399,7 @@ for _kind in (
     Kind(
         "fit",
         "Fit",
-        _fit,
+        lambda: Fit,
         {
             "model": _MODEL,
             **_each(_FLOATS, "responsibilities", "history"),
@@ -452,7 +415,7 @@ for _kind in (
     Kind(
         "context-selection",
         "ContextSelection",
-        _context_selection,
+        lambda: ContextSelection,
         {
             "n_contexts": "integer",
             "candidates": "list of integers",
@@ -479,7 +442,7 @@ for _kind in (
     Kind(
         "graph",
         "Graph",
-        lambda: _deterministic().Graph,
+        lambda: Graph,
         {
             **_each(_INTEGERS, "node_states", "node_levels", "observations"),
             **_each(_INTEGERS, "observation_offsets", "edges", "edge_visits", "start_nodes"),
@@ -491,13 +454,13 @@ for _kind in (
     Kind(
         "graph-policy",
         "GraphPolicy",
-        lambda: _deterministic().GraphPolicy,
+        lambda: GraphPolicy,
         {"graph": ("graph",), "actions": _INTEGERS},
     ),
     Kind(
         "exploration",
         "Exploration",
-        lambda: _deterministic().Exploration,
+        lambda: Exploration,
         {
             "policy": ("graph-policy",),
             **_each("number", "value", "stderr", "failure_probability"),
@@ -530,7 +493,7 @@ for _kind in (
         {
             **_each(_FLOATS, "returns", "beliefs", "curve_errors", "phases"),
             **_each(_INTEGERS, "contexts", "curve_episodes"),
-            **_each(_FLOATS, "count_transitions", "count_rewards", "count_initial"),
+            **_each(_FLOATS, *_COUNTS),
             "model": _MODEL,
             "policy": _POLICY,
             "settings": "object",
@@ -540,9 +503,7 @@ for _kind in (
             "logs": ("trajectories",),
             "seconds": "seconds",
         },
-        optional=frozenset(
-            {"count_transitions", "count_rewards", "count_initial", "policy", "plan", "fit", "logs"}
-        ),
+        optional=frozenset({*_COUNTS, "policy", "plan", "fit", "logs"}),
         suffixes=(".parquet", ".npz"),
         columns={"returns": "return", "beliefs": "belief", "contexts": "context"},
     ),

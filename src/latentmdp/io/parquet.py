@@ -112,24 +112,20 @@ def _column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
         raise FormatError(f"column {name!r} is empty in row {row}")
-    if pa.types.is_dictionary(column.type):
-        return _labels(name, column.combine_chunks())
     kind = column.type
+    values: NDArray[Any]
+    if name == "episode" and pa.types.is_dictionary(kind):
+        # As objects that rows share, however long a label is.
+        column = column.combine_chunks()
+        labels = np.empty(len(column.dictionary), dtype=object)
+        labels[:] = column.dictionary.to_pylist()
+        values = labels[column.indices.to_numpy()]
+        return values
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if not number and not (name == "reward" and pa.types.is_boolean(kind)):
         raise FormatError(f"column {name!r} must hold numbers, got {kind}")
-    values: NDArray[Any] = column.to_numpy()
+    values = column.to_numpy()
     return values
-
-
-def _labels(name: str, column: pa.DictionaryArray) -> NDArray[Any]:
-    """A dictionary column as objects that rows share, however long a label is."""
-    if name != "episode":
-        raise FormatError(f"column {name!r} must hold numbers, got {column.type}")
-    labels = np.empty(len(column.dictionary), dtype=object)
-    labels[:] = column.dictionary.to_pylist()
-    rows: NDArray[Any] = labels[column.indices.to_numpy()]
-    return rows
 
 
 # ------------------------------------------------------------------------------------------- logs
@@ -173,16 +169,12 @@ def _logs(file: pq.ParquetFile, size: int, sizes: dict[str, Any]) -> Trajectorie
 
 def _sizes(header: dict[str, Any]) -> dict[str, Any]:
     """Sizes from our metadata; a foreign file has none and is taken as it is."""
-    for name in ("n_states", "n_actions", "reward_values"):
+    names = ("n_states", "n_actions", "reward_values")
+    for name in names:
         if name not in header:
             raise FormatError(f"the metadata lack {name!r}")
-    values = header["reward_values"]
-    return {
-        "n_states": header["n_states"],
-        "n_actions": header["n_actions"],
-        "reward_values": values,
-        "rewards_are_indices": values is None,
-    }
+    sizes = {name: header[name] for name in names}
+    return {**sizes, "rewards_are_indices": sizes["reward_values"] is None}
 
 
 # --------------------------------------------------------------------------- one row per episode

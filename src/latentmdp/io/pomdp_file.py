@@ -16,14 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from latentmdp.io.solver_files import (
-    Comments,
-    SolverForm,
-    number,
-    read_model,
-    solver_form,
-    write_model,
-)
+from latentmdp.io.solver_files import Comments, number, read_model, solver_form, write_model
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
@@ -33,8 +26,7 @@ _COMMENTS = Comments(opening=b"# ")
 
 def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
     """Write a model, with its horizon or as a discounted problem without end."""
-    form = solver_form(model, discounted=discounted, delay=1)
-    write_model(stream, model, _COMMENTS, _Writer(model, form, discounted).lines())
+    write_model(stream, model, _COMMENTS, _Writer(model, discounted).lines())
 
 
 def read(stream: BinaryIO) -> Any:
@@ -43,8 +35,9 @@ def read(stream: BinaryIO) -> Any:
 
 
 class _Writer:
-    def __init__(self, model: LatentMDP, form: SolverForm, discounted: bool) -> None:
-        self.model, self.form, self.discounted = model, form, discounted
+    def __init__(self, model: LatentMDP, discounted: bool) -> None:
+        self.model, self.discounted = model, discounted
+        self.form = solver_form(model, discounted=discounted, delay=1)
         self.times = 1 if discounted else model.horizon
 
     def lines(self) -> Iterator[str]:

@@ -15,32 +15,20 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
-from latentmdp.io.solver_files import (
-    Comments,
-    SolverForm,
-    number,
-    read_model,
-    solver_form,
-    write_model,
-)
+from latentmdp.io.solver_files import Comments, number, read_model, solver_form, write_model
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
 
 
 _COMMENTS = Comments(
-    opening=b"<!-- ",
-    closing=b" -->",
-    preamble=b'<?xml version="1.0" encoding="ISO-8859-1"?>\n',
+    opening=b"<!-- ", closing=b" -->", preamble=b'<?xml version="1.0" encoding="ISO-8859-1"?>\n'
 )
 
 
 def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
     """Write a model, with its horizon or as a discounted problem without end."""
-    form = solver_form(model, discounted=discounted, delay=0)
-    if discounted and model.initial_bonus is not None:
-        raise FormatError("the discounted form of POMDPX has no place for an initial bonus")
-    write_model(stream, model, _COMMENTS, _document(model, form, discounted))
+    write_model(stream, model, _COMMENTS, _document(model, discounted))
 
 
 def read(stream: BinaryIO) -> Any:
@@ -48,7 +36,10 @@ def read(stream: BinaryIO) -> Any:
     return read_model(stream, _COMMENTS)
 
 
-def _document(model: LatentMDP, form: SolverForm, discounted: bool) -> Iterator[str]:
+def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
+    form = solver_form(model, discounted=discounted, delay=0)
+    if discounted and model.initial_bonus is not None:
+        raise FormatError("the discounted form of POMDPX has no place for an initial bonus")
     yield (
         '<pomdpx version="1.0" id="latentmdp" '
         'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
@@ -59,7 +50,7 @@ def _document(model: LatentMDP, form: SolverForm, discounted: bool) -> Iterator[
     yield from _variables(model, discounted)
     yield from _initial_belief(model, discounted)
     yield from _transitions(model, discounted)
-    yield from _payoffs(model, form, discounted)
+    yield from _payoffs(model, form.payoffs, discounted)
     yield "</pomdpx>\n"
 
 
@@ -126,8 +117,7 @@ def _transitions(model: LatentMDP, discounted: bool) -> Iterator[str]:
     yield "</StateTransitionFunction>\n"
 
 
-def _payoffs(model: LatentMDP, form: SolverForm, discounted: bool) -> Iterator[str]:
-    payoffs = form.payoffs
+def _payoffs(model: LatentMDP, payoffs: Floats, discounted: bool) -> Iterator[str]:
     if not discounted:
         if model.initial_bonus is not None:
             payoffs[0] += model.initial_bonus[:, None, None]

@@ -31,10 +31,8 @@ from latentmdp.model import LatentMDP
 __all__ = ["Comments", "SolverForm", "number", "read_model", "solver_form", "write_model"]
 
 
-_MARK = re.compile(
-    rb"latentmdp carries its model in the next (\d{1,9}) lines; sha256 ([0-9a-f]{64})"
-)
-_BLOCK = 1 << 20
+_TEXT = "latentmdp carries its model in the next {} lines; sha256 {}"
+_MARK = re.compile(_TEXT.format(r"(\d{1,9})", "([0-9a-f]{64})").encode())
 
 
 class Comments(NamedTuple):
@@ -54,8 +52,10 @@ class SolverForm(NamedTuple):
 
 def solver_form(model: LatentMDP, *, discounted: bool, delay: int) -> SolverForm:
     """The model in either form, for a file in which an episode begins at step `delay`."""
-    if model.allow_unvisited and not _complete(model):
-        raise FormatError("a model with rows never visited is no POMDP: fill them first")
+    if model.allow_unvisited:
+        rows = model.observation_probs().sum(axis=(-2, -1))
+        if (rows <= 0.5).any() or (model.initial.sum(axis=1) <= 0.5).any():
+            raise FormatError("a model with rows never visited is no POMDP: fill them first")
     H = model.horizon
     if discounted and model.discount >= 1.0:
         raise FormatError("the discounted form needs a model with a discount below 1")
@@ -63,11 +63,6 @@ def solver_form(model: LatentMDP, *, discounted: bool, delay: int) -> SolverForm
     steps = np.arange(1 if discounted else H)
     scale = (model.discount / discount) ** steps / discount**delay
     return SolverForm(discount, scale[:, None, None, None] * model.planning_rewards())
-
-
-def _complete(model: LatentMDP) -> bool:
-    rows = model.observation_probs().sum(axis=(-2, -1))
-    return bool((rows > 0.5).all() and (model.initial.sum(axis=1) > 0.5).all())
 
 
 def number(value: float) -> str:
@@ -82,8 +77,7 @@ def write_model(
     data = "".join(body).encode("ascii")
     # XML knows no "--" in a comment; in JSON it can only be part of a string.
     lines = json.to_text(model).encode().replace(b"--", b"-\\u002d").splitlines()
-    digest = hashlib.sha256(data).hexdigest()
-    mark = f"latentmdp carries its model in the next {len(lines)} lines; sha256 {digest}"
+    mark = _TEXT.format(len(lines), hashlib.sha256(data).hexdigest())
     stream.write(comments.preamble)
     for line in [mark.encode(), *lines]:
         stream.write(comments.opening + line + comments.closing + b"\n")
@@ -102,7 +96,7 @@ def read_model(stream: BinaryIO, comments: Comments) -> Any:
         text.append(_comment(stream, comments, room))
         room -= len(text[-1])
     digest = hashlib.sha256()
-    while block := stream.read(_BLOCK):
+    while block := stream.read(1 << 20):
         digest.update(block)
     if digest.hexdigest().encode() != mark[2]:
         raise FormatError("changed or truncated since latentmdp wrote it: write it again")

@@ -24,16 +24,18 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays, Floats, Integers
 from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp._util.random import RNGLike, given_seed, philox_key
 from latentmdp._util.storage import one_writer, require_writable
+from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
-from latentmdp.online.run import Curve, Run
+from latentmdp.online.run import RECORDS, Curve, Run
 from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.simulation import PolicyAgent
-from latentmdp.trajectories import Episode
+from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import Space, Transition, World, as_world
 
 __all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones"]
@@ -129,23 +131,23 @@ class Learner(ABC):
 class Learning(ABC, Generic[Batch]):
     """One run in progress: what the learner knows, and the record so far.
 
-    Parameters
+    Attributes
     ----------
     space
         The world's, with the number of contexts that the learner assumes.
     key
         Of all chance in the run.
-
-    Attributes
-    ----------
     done
         Number of episodes played.
     returns, beliefs, contexts
         As in `Run`, filled up to `done`.
     """
 
-    def __init__(self, world: World, space: Space, episodes: int, key: int) -> None:
-        self.world, self.space, self.episodes, self.key = world, space, episodes, key
+    def __init__(
+        self, learner: Learner, world: World, space: Space, episodes: int, key: int
+    ) -> None:
+        self.learner, self.world, self.space = learner, world, space
+        self.episodes, self.key = episodes, key
         self.done = 0
         self.returns = np.full(episodes, np.nan)
         self.beliefs = np.full(episodes, np.nan)
@@ -184,13 +186,8 @@ class Learning(ABC, Generic[Batch]):
 
     def arrays(self) -> Arrays:
         """Everything that a run needs to go on."""
-        k = self.done
-        return {
-            "done": np.array(k),
-            "returns": self.returns[:k],
-            "beliefs": self.beliefs[:k],
-            "contexts": self.contexts[:k],
-        }
+        records = {name: getattr(self, name)[: self.done] for name in RECORDS}
+        return {"done": np.array(self.done), **records, **self.fixed_arrays()}
 
     def fixed_arrays(self) -> Arrays:
         """Those of `arrays` whose shape never changes."""
@@ -202,14 +199,8 @@ class Learning(ABC, Generic[Batch]):
         if not 0 <= k <= self.episodes:
             raise ValueError(f"{k} of {self.episodes} episodes are done")
         self.done = k
-        for record, unknown in (
-            (self.returns, np.nan),
-            (self.beliefs, np.nan),
-            (self.contexts, -1),
-        ):
-            record[k:] = unknown
-        self.returns[:k], self.beliefs[:k] = saved["returns"], saved["beliefs"]
-        self.contexts[:k] = saved["contexts"]
+        for name in RECORDS:
+            getattr(self, name)[:k] = saved[name]
 
     def resume(self, checkpoint: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         """Go on from a checkpoint, if there is one."""
@@ -219,22 +210,30 @@ class Learning(ABC, Generic[Batch]):
                 self.restore(saved.arrays)
             self._earlier = saved.seconds
 
-    def trailing_return(self) -> float:
-        """Mean return of the last tenth of the episodes so far."""
-        return float(self.returns[self.done - max(1, self.done // 10) : self.done].mean())
+    def record(self, batch: Trajectories) -> slice:
+        """Note what episodes earned, and their contexts if known; their places in the record."""
+        now = slice(self.done, self.done + len(batch))
+        self.returns[now] = batch.returns(self.space.discount)
+        if batch.contexts is not None:
+            self.contexts[now] = batch.contexts
+        self.done += len(batch)
+        return now
+
+    def model_error(self, model: LatentMDP | None) -> float:
+        """Of an estimate; NaN where the truth is unknown or has another number of contexts."""
+        truth = self.world.model
+        if truth is None or model is None or truth.n_contexts != model.n_contexts:
+            return float("nan")
+        return metrics.model_error(truth, model)
 
 
 class CountingLearning(Learning[Batch]):
-    """A run of a learner that adds episodes up in belief-weighted counts.
+    """A run of a learner that adds episodes up in the belief-weighted counts of `empirical`."""
 
-    Attributes
-    ----------
-    empirical
-        The counts, and what they stand for.
-    """
-
-    def __init__(self, world: World, empirical: EmpiricalModel, episodes: int, key: int) -> None:
-        super().__init__(world, empirical.space, episodes, key)
+    def __init__(
+        self, learner: Learner, world: World, empirical: EmpiricalModel, episodes: int, key: int
+    ) -> None:
+        super().__init__(learner, world, empirical.space, episodes, key)
         self.empirical = empirical
         self._points = milestones(episodes)
         self._errors = np.full(self._points.size, np.nan)
@@ -274,35 +273,29 @@ class CountingLearning(Learning[Batch]):
         self.done = k + 1
         self.note_error()
 
-    def arrays(self) -> Arrays:
-        """See `Learning`."""
+    def fixed_arrays(self) -> Arrays:
+        """See `Learning`: the very arrays that the run goes on writing to."""
         estimate, optimistic = self.empirical.estimate, self.empirical.optimistic
         return {
-            **super().arrays(),
             "errors": self._errors,
             **{name: getattr(estimate, name) for name in _COUNTS},
             **{name: getattr(optimistic, name) for name in _VALUES},
         }
-
-    def fixed_arrays(self) -> Arrays:
-        """See `Learning`."""
-        records = ("returns", "beliefs", "contexts")
-        return {name: array for name, array in self.arrays().items() if name not in records}
 
     def restore(self, saved: Arrays) -> None:
         """See `Learning`."""
         from latentmdp._kernels.empirical import refresh
 
         super().restore(saved)
-        self._errors[:] = saved["errors"]
-        for name in _COUNTS:
-            getattr(self.empirical.estimate, name)[...] = saved[name]
-        for name in _VALUES:
-            getattr(self.empirical.optimistic, name)[...] = saved[name]
+        for name, array in CountingLearning.fixed_arrays(self).items():
+            array[...] = saved[name]
         refresh(self.empirical.estimate)
 
     def counted(
-        self, policy: Policy | HistoryPolicy, optimistic_value: float, settings: dict[str, Any]
+        self,
+        policy: Policy | HistoryPolicy,
+        optimistic_value: float | None,
+        settings: dict[str, Any],
     ) -> Run:
         """The result of a run, with its policy and what that is worth in the learner's model."""
         return Run(
@@ -314,7 +307,7 @@ class CountingLearning(Learning[Batch]):
             policy=policy,
             settings=settings,
             counts=self.empirical.counts(),
-            optimistic_value=optimistic_value,
+            optimistic_value=float("nan") if optimistic_value is None else float(optimistic_value),
             seconds=self.seconds(),
         )
 
@@ -389,21 +382,18 @@ def _bar(learning: Learning[Any], shown: bool) -> Iterator[Callable[[], None]]:
     if not shown:
         yield lambda: None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[status]}"))
-    with Progress(*columns, TimeRemainingColumn()) as bar:
+    words = progress.TextColumn("{task.fields[status]}")
+    columns = (progress.BarColumn(), progress.MofNCompleteColumn(), words)
+    with progress.Progress(*columns, progress.TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=learning.episodes, status="", completed=learning.done)
 
         def tick() -> None:
-            words = (learning.status(), f"trailing return {learning.trailing_return():.4g}")
-            status = ", ".join(word for word in words if word)
+            played = learning.returns[: learning.done]
+            trailing = played[-metrics.last_tenth(played.size) :].mean()
+            told = (learning.status(), f"trailing return {trailing:.4g}")
+            status = ", ".join(word for word in told if word)
             bar.update(task, completed=learning.done, status=status)
 
         yield tick

@@ -67,16 +67,7 @@ class FixedPolicy(Learner):
 class _Following(CountingLearning[Trajectories]):
     """One run of a fixed policy: nothing depends on what was learned."""
 
-    def __init__(
-        self,
-        learner: FixedPolicy,
-        world: World,
-        empirical: EmpiricalModel,
-        episodes: int,
-        key: int,
-    ) -> None:
-        super().__init__(world, empirical, episodes, key)
-        self.learner = learner
+    learner: FixedPolicy
 
     def plan(self) -> None:
         """There is nothing to plan."""
@@ -87,17 +78,13 @@ class _Following(CountingLearning[Trajectories]):
 
     def absorb(self, batch: Trajectories) -> None:
         """Record them, and count them if their contexts are known."""
-        now = slice(self.done, self.done + len(batch))
-        self.returns[now] = batch.returns(self.space.discount)
+        self.record(batch)
         if batch.contexts is not None:
-            self.contexts[now] = batch.contexts
             seen = Counts.start(batch, self.space, 0.0, "state-action")
             self.empirical.set_counts(self.empirical.counts() + seen)
-        self.done += len(batch)
         self.note_error()
 
     def result(self, settings: dict[str, Any]) -> Run:
-        """See `Learning`."""
         return self.counted(self.learner.policy, self.learner.value, settings)
 
 

@@ -97,9 +97,7 @@ class Bonus:
     def widths(self, space: Space, episodes: int) -> Widths:
         """The numbers the learner uses for a run of K episodes in a space."""
         c = self.constants or confidence_constants(
-            space.n_contexts,
-            space.n_states,
-            space.n_actions,
+            *space.dimensions[:3],
             space.horizon,
             episodes,
             self.failure_probability,

@@ -8,12 +8,12 @@ everything that acting and planning derive from them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, frozen, normalised
+from latentmdp._util.arrays import Arrays, Floats, frozen, normalised
 from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
@@ -47,7 +47,7 @@ class Counts(Result):
     initial: Floats
 
     def __post_init__(self) -> None:
-        for array in (self.transitions, self.rewards, self.initial):
+        for array in self.arrays().values():
             frozen(array)
 
     def facts(self) -> list[tuple[str, Any]]:
@@ -55,11 +55,11 @@ class Counts(Result):
         return [("contexts", len(self.initial)), ("visits", f"{self.visits.sum():.6g}")]
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.transitions + other.transitions,
-            self.rewards + other.rewards,
-            self.initial + other.initial,
-        )
+        return Counts(*map(np.add, self.arrays().values(), other.arrays().values()))
+
+    def arrays(self, prefix: str = "") -> Arrays:
+        """The arrays by name, which `prefix` goes before."""
+        return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}
 
     @property
     def visits(self) -> Floats:
@@ -82,25 +82,15 @@ class Counts(Result):
 
         Weights are the shares N(m) of all episodes, uniform if there are none, unless given.
         """
-        total = self.episodes.sum()
-        if weights is None:
-            uniform = np.full(space.n_contexts, 1.0 / space.n_contexts)
-            weights = self.episodes / total if total > 0.0 else uniform
-        return LatentMDP(
-            normalised(self.transitions),
-            normalised(self.rewards),
-            initial=normalised(self.initial),
-            weights=weights,
-            horizon=space.horizon,
-            discount=space.discount,
-            reward_values=space.reward_array,
-            allow_unvisited=True,
-        )
+        if weights is None and self.episodes.sum() > 0.0:
+            weights = self.episodes / self.episodes.sum()
+        T, R, nu = map(normalised, self.arrays().values())
+        return space.model_of(T, R, initial=nu, weights=weights, allow_unvisited=True)
 
     @classmethod
     def zero(cls, space: Space, reward_model: RewardModel) -> Counts:
         """No visits at all."""
-        M, S, A, Z = space.n_contexts, space.n_states, space.n_actions, space.n_rewards
+        M, S, A, Z = space.dimensions
         rewards = (M, S, A, S, Z) if reward_model == "transition" else (M, S, A, Z)
         return cls(np.zeros((M, S, A, S)), np.zeros(rewards), np.zeros((M, S)))
 
@@ -196,7 +186,7 @@ class EmpiricalModel:
         from latentmdp._kernels.optimism import OptimisticValues
 
         widths = Widths(0.0, 0.0, 0.0, 0.0, False) if widths is None else widths
-        M, S, A, Z = space.n_contexts, space.n_states, space.n_actions, space.n_rewards
+        M, S, A, Z = space.dimensions
         n = A * padded_states(S)
         start = KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM
         estimate = Estimate(
@@ -238,23 +228,20 @@ class EmpiricalModel:
 
     def counts(self) -> Counts:
         """A copy of the counts, context first."""
-        M, S, A, Z = self._sizes
+        M, S, A, Z = self.space.dimensions
         e = self.estimate
         shape = (S, A, S, Z, M) if e.transition_rewards else (S, A, Z, M)
-        return Counts(
-            _unpacked(e.transition_counts, (S, A, S, M)),
-            _unpacked(e.reward_counts, shape),
-            _unpacked(e.initial_counts, (S, M)),
-        )
+        packed = (e.transition_counts, e.reward_counts, e.initial_counts)
+        return Counts(*map(_unpacked, packed, ((S, A, S, M), shape, (S, M))))
 
     def set_counts(self, counts: Counts) -> None:
         """Replace the counts and derive everything from them again."""
         from latentmdp._kernels.empirical import refresh
 
         e = self.estimate
-        e.transition_counts[...] = _packed(counts.transitions, e.transition_counts.shape)
-        e.reward_counts[...] = _packed(counts.rewards, e.reward_counts.shape)
-        e.initial_counts[...] = _packed(counts.initial, e.initial_counts.shape)
+        packed = (e.transition_counts, e.reward_counts, e.initial_counts)
+        for own, given in zip(packed, counts.arrays().values()):
+            own[...] = _packed(given, own.shape)
         refresh(e)
 
     def model(self, weights: Floats | None = None) -> LatentMDP:
@@ -263,7 +250,7 @@ class EmpiricalModel:
 
     def bonus(self) -> Floats:
         """The bonus of the last plan, shape (M, S, A)."""
-        M, S, A, _ = self._sizes
+        M, S, A, _ = self.space.dimensions
         return np.ascontiguousarray(self.optimistic.bonus.reshape(M, A, -1)[..., :S].swapaxes(1, 2))
 
     def weights(self) -> Floats:
@@ -289,11 +276,11 @@ class EmpiricalModel:
         last one that was set (`raise_bonus`), and weights are those that the learner's filter
         starts from.
         """
-        widths, visits = self.widths, counts.visits
+        widths = self.widths
         missing = np.maximum(0.0, 1.0 - counts.episodes)
         radius = np.sqrt(widths.initial / np.maximum(1.0, counts.episodes))
         empirical = counts.model(self.space, self.weights())
-        share = 1.0 / np.maximum(1.0, visits)
+        share = 1.0 / np.maximum(1.0, counts.visits)
         return LatentMDP._trusted(
             empirical,
             transitions=counts.transitions * share[..., None],
@@ -332,11 +319,6 @@ class EmpiricalModel:
         cost = np.empty((M, M))
         distances(self.estimate, truth.packed().reshape(-1, M), cost)
         return cost
-
-    @property
-    def _sizes(self) -> tuple[int, int, int, int]:
-        space = self.space
-        return space.n_contexts, space.n_states, space.n_actions, space.n_rewards
 
 
 def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:

@@ -36,13 +36,13 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
+from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Arrays, Floats
 from latentmdp._util.validation import require_choice
 from latentmdp.fit import Fit
@@ -148,7 +148,7 @@ class LUCRL(Learner):
             )
         known = None
         if self.weights is not None and not isinstance(self.weights, str):
-            known = _known_weights(self.weights, space)
+            known = validation.weights(self.weights, space.n_contexts)
         return EmpiricalModel.begin(
             space,
             counts,
@@ -172,7 +172,7 @@ class LUCRL(Learner):
                 raise ValueError(
                     f"n_contexts={assumed}, but the world reveals {space.n_contexts} contexts"
                 )
-            space = space.with_contexts(assumed)
+            space = replace(space, n_contexts=assumed)
         return space
 
     def _growth(self) -> float:
@@ -216,14 +216,10 @@ class LUCRL(Learner):
 class _LUCRL(CountingLearning[Episode | None]):
     """Algorithm 1, one episode at a time, in the order of the paper."""
 
-    def __init__(
-        self, learner: LUCRL, world: World, empirical: EmpiricalModel, episodes: int, key: int
-    ) -> None:
-        super().__init__(world, empirical, episodes, key)
-        self.learner = learner
-        self._planned: Counts | None = None  # the counts of the last plan
-        self._plan: Plan | None = None
-        self._agent: EstimateAgent | None = None
+    learner: LUCRL
+    _planned: Counts | None = None  # the counts of the last plan
+    _plan: Plan | None = None
+    _agent: EstimateAgent
 
     def plan(self) -> None:
         """Build the optimistic model (Prop. 3.2) and plan in it, if that is due."""
@@ -243,13 +239,11 @@ class _LUCRL(CountingLearning[Episode | None]):
 
     def play(self, most: int) -> Episode | None:
         """Play the policy until the end of the episode."""
-        assert self._agent is not None
         return play_episode(self.world, self._agent, self.key, self.done)
 
     def absorb(self, batch: Episode | None) -> None:
         """Get the belief b-hat over contexts, and add the episode to the counts with it."""
         assert batch is not None
-        assert self._agent is not None
         inferred = self._agent.inferred()
         if self.learner.contexts == "revealed":
             belief = revealed_context(batch.context, self.space.n_contexts)  # Algorithm 2
@@ -257,21 +251,14 @@ class _LUCRL(CountingLearning[Episode | None]):
             belief = inferred  # Algorithm 3
         self.count(batch, belief, inferred)
 
-    def arrays(self) -> Arrays:
+    def fixed_arrays(self) -> Arrays:
         """See `Learning`; the counts of the last plan find it again."""
         planned = self._planned or self.empirical.counts()
-        return {
-            **super().arrays(),
-            "planned_transitions": planned.transitions,
-            "planned_rewards": planned.rewards,
-            "planned_initial": planned.initial,
-        }
+        return {**super().fixed_arrays(), **planned.arrays("planned_")}
 
     def restore(self, saved: Arrays) -> None:
-        """See `Learning`."""
         super().restore(saved)
-        names = ("planned_transitions", "planned_rewards", "planned_initial")
-        self._planned = Counts(*(saved[name] for name in names))
+        self._planned = Counts(*(saved[f"planned_{field.name}"] for field in fields(Counts)))
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
@@ -281,10 +268,9 @@ class _LUCRL(CountingLearning[Episode | None]):
         value = self._plan.upper if self._plan.upper is not None else self._plan.lower
         policy = self._plan.policy
         if isinstance(policy, AlphaVectorPolicy):
-            policy = policy.filtering(
-                self.empirical.acting_model(), self.empirical.estimate.smoothing
-            )
-        return self.counted(policy, float("nan") if value is None else float(value), settings)
+            smoothing = self.empirical.estimate.smoothing
+            policy = policy.filtering(self.empirical.acting_model(), smoothing)
+        return self.counted(policy, value, settings)
 
 
 class _CompiledLUCRL(_LUCRL):
@@ -318,7 +304,6 @@ class _CompiledLUCRL(_LUCRL):
         """The compiled loop has absorbed its episodes."""
 
     def result(self, settings: dict[str, Any]) -> Run:
-        """See `Learning`."""
         self.empirical.optimistic.due[0] = True
         self.empirical.raise_bonus()
         return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
@@ -336,18 +321,9 @@ def revealed_context(context: int | None, n_contexts: int) -> Floats:
     return weights
 
 
-def _known_weights(weights: ArrayLike, space: Space) -> Floats:
-    known = arrays.as_floats("weights", weights)
-    if known.shape != (space.n_contexts,):
-        raise ValueError(f"weights must have shape {(space.n_contexts,)}, got {known.shape}")
-    return arrays.distributions("weights", known[None], ())[0]
-
-
 def _digest(start: LatentMDP | Trajectories | Fit | None) -> str | None:
     """What tells one start from another."""
     if start is None:
         return None
-    if isinstance(start, Trajectories):
-        return start.fingerprint()
-    model = getattr(start, "model", start)
-    return model.fingerprint() if isinstance(model, LatentMDP) else repr(start)
+    source = getattr(start, "model", start)
+    return source.fingerprint() if isinstance(source, LatentMDP | Trajectories) else repr(start)

@@ -16,7 +16,6 @@ from latentmdp._util.arrays import Floats
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
-from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Planner
@@ -29,8 +28,6 @@ __all__ = ["PosteriorSampling"]
 @dataclass(frozen=True, eq=False)
 class PosteriorSampling(Learner):
     """Sample a model, plan in it, act; then sample the episode's context and count it there.
-
-    Acting and the posterior of the context use the sampled model's own filter.
 
     Parameters
     ----------
@@ -53,13 +50,7 @@ class PosteriorSampling(Learner):
 
     def _as_lucrl(self) -> LUCRL:
         """The learner whose arguments and start this one shares."""
-        return LUCRL(
-            planner=self.planner,
-            contexts=self.contexts,
-            start=self.start,
-            prior_count=self.prior_count,
-            bonus=None,
-        )
+        return LUCRL(self.planner, self.contexts, self.start, self.prior_count, bonus=None)
 
     def begin(self, world: World, episodes: int, key: int) -> CountingLearning[Episode]:
         """See `Learner`."""
@@ -74,19 +65,9 @@ class PosteriorSampling(Learner):
 class _Sampling(CountingLearning[Episode]):
     """One run of posterior sampling."""
 
+    learner: PosteriorSampling
     _chance: np.random.Generator
     _agent: EstimateAgent
-
-    def __init__(
-        self,
-        learner: PosteriorSampling,
-        world: World,
-        empirical: EmpiricalModel,
-        episodes: int,
-        key: int,
-    ) -> None:
-        super().__init__(world, empirical, episodes, key)
-        self.learner = learner
 
     def plan(self) -> None:
         """Plan in a model drawn from the posterior."""
@@ -95,20 +76,12 @@ class _Sampling(CountingLearning[Episode]):
         self._agent = EstimateAgent(policy, self.space, self.key, self.empirical, own_filter=True)
 
     def _drawn_model(self) -> LatentMDP:
-        counts, space = self.empirical.counts(), self.space
+        counts = self.empirical.counts()
         T, R, nu = (
             _dirichlet_rows(self._chance, rows + self.learner.prior)
             for rows in (counts.transitions, counts.rewards, counts.initial)
         )
-        return LatentMDP(
-            T,
-            R,
-            initial=nu,
-            weights=self.empirical.weights(),
-            horizon=space.horizon,
-            discount=space.discount,
-            reward_values=space.reward_array,
-        )
+        return self.space.model_of(T, R, initial=nu, weights=self.empirical.weights())
 
     def play(self, most: int) -> Episode:
         """Play its policy."""
@@ -125,7 +98,7 @@ class _Sampling(CountingLearning[Episode]):
         """See `Learning`: a plan for the mean of the counts."""
         plan = self.learner.planner.plan(self.empirical.acting_model())
         value = plan.upper if plan.upper is not None else plan.lower
-        return self.counted(plan.policy, float("nan") if value is None else float(value), settings)
+        return self.counted(plan.policy, value, settings)
 
 
 def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:

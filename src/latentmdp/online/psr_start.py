@@ -10,12 +10,13 @@ Repetitions of the clustering and a majority vote raise its probability of succe
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import philox_key
@@ -23,7 +24,7 @@ from latentmdp.fit import Fit
 from latentmdp.model import RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.lucrl import LUCRL
-from latentmdp.online.run import Curve, Phase, Run
+from latentmdp.online.run import RECORDS, Curve, Phase, Run
 from latentmdp.planning import Planner, certified_plan
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
@@ -110,11 +111,13 @@ class PSRStart(Learner):
 class _FromPSR(Learning[Any]):
     """One run: two batches of random episodes, then the rounds of L-UCRL."""
 
+    learner: PSRStart
+
     def __init__(
         self, learner: PSRStart, world: World, episodes: int, key: int, sizes: tuple[int, int]
     ) -> None:
-        super().__init__(world, world.space, episodes, key)
-        self.learner, self.sizes = learner, sizes
+        super().__init__(learner, world, world.space, episodes, key)
+        self.sizes = sizes
         self.parts: list[Trajectories] = []
         self.fit: Fit | None = None
         self._lucrl: Learning[Any] | None = None
@@ -130,7 +133,6 @@ class _FromPSR(Learning[Any]):
             self._lucrl.plan()
 
     def next_stop(self) -> int:
-        """See `Learning`."""
         inner = self._lucrl
         return self.explored if inner is None else self.explored + inner.next_stop()
 
@@ -139,9 +141,8 @@ class _FromPSR(Learning[Any]):
         if self._lucrl is not None:
             return self._lucrl.play(most)
         long = bool(self.parts)
-        steps = self.space.horizon if long else _WINDOW
+        number, steps = self.sizes[long], self.space.horizon if long else _WINDOW
         chance = philox_key(self.key)
-        number = self.sizes[long]
         return play(self.world, UniformPolicy(), number, chance, self.done, horizon=steps)
 
     def absorb(self, batch: Any) -> None:
@@ -150,12 +151,8 @@ class _FromPSR(Learning[Any]):
             self._lucrl.absorb(batch)
             self._take_over()
             return
-        now = slice(self.done, self.done + len(batch))
-        self.returns[now] = batch.returns(self.space.discount)
-        if batch.contexts is not None:
-            self.contexts[now] = batch.contexts
+        self.record(batch)
         self.parts.append(batch.without_contexts())
-        self.done += len(batch)
         if len(self.parts) == len(self.sizes):
             self._recover()
 
@@ -179,7 +176,7 @@ class _FromPSR(Learning[Any]):
     def _take_over(self) -> None:
         """Copy the record of L-UCRL behind that of the exploration."""
         assert self._lucrl is not None
-        for name in ("returns", "beliefs", "contexts"):
+        for name in RECORDS:
             getattr(self, name)[self.explored :] = getattr(self._lucrl, name)
         self.done = self.explored + self._lucrl.done
 
@@ -189,7 +186,6 @@ class _FromPSR(Learning[Any]):
         return {"explored": np.array(self._lucrl is not None), **inner}
 
     def restore(self, saved: Arrays) -> None:
-        """See `Learning`."""
         if bool(saved["explored"]):
             while self._lucrl is None:
                 self.absorb(self.play(self.explored))
@@ -202,41 +198,28 @@ class _FromPSR(Learning[Any]):
         run = self._lucrl.result(settings)
         planner = self.learner.planner
         plan = certified_plan(run.model) if planner is None else planner.plan(run.model)
-        curve = run.error_curve
+        curve = Curve(self.explored + run.error_curve.episodes, run.error_curve.values)
         return dataclasses.replace(
             run,
             returns=self.returns,
             beliefs=self.beliefs,
             contexts=self.contexts,
-            error_curve=Curve(self.explored + curve.episodes, curve.values),
+            error_curve=curve,
             policy=plan.policy,
             plan=plan,
             fit=self.fit,
-            phases=(*self._exploration(), *self._phases(run)),
+            phases=tuple(self._phases(curve)),
             logs=Trajectories.concat(self.parts),
             seconds=self.seconds(),
         )
 
-    def _exploration(self) -> list[Phase]:
-        unknown = float("nan")
-        phases, first = [], 0
-        for part in self.parts:
-            earned = float(part.returns(self.space.discount).mean())
-            phases.append(Phase(first, len(part), 0, unknown, unknown, earned))
-            first += len(part)
-        return phases
-
-    def _phases(self, run: Run) -> list[Phase]:
-        """L-UCRL between the points at which its error is known, the first by the start's."""
+    def _phases(self, curve: Curve) -> Iterator[Phase]:
+        """The random batches, then L-UCRL between the points at which its error is known."""
         assert self.fit is not None
-        truth, M, likelihood = self.world.model, self.learner.n_contexts, self.fit.log_likelihood
-        error = float("nan")
-        if truth is not None and truth.n_contexts == M:
-            error = metrics.model_error(truth, self.fit.model)
-        phases, done = [], 0
-        for stop, after in zip(run.error_curve.episodes.tolist(), run.error_curve.values.tolist()):
-            earned = float(run.returns[done:stop].mean())
-            first = self.explored + done
-            phases.append(Phase(first, stop - done, M, likelihood, error, earned))
-            done, error = stop, after
-        return phases
+        unknown, M, likelihood = float("nan"), self.learner.n_contexts, self.fit.log_likelihood
+        errors = [unknown, unknown, self.model_error(self.fit.model), *curve.values.tolist()]
+        stops = [0, self.sizes[0], self.explored, *curve.episodes.tolist()]
+        for (first, stop), error in zip(pairwise(stops), errors):
+            known = (M, likelihood) if first >= self.explored else (0, unknown)
+            earned = float(self.returns[first:stop].mean())
+            yield Phase(first, stop - first, *known, error, earned)

@@ -27,7 +27,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
@@ -46,12 +45,12 @@ from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import optimistic_fit
 from latentmdp.online.psr_start import PSRStart
-from latentmdp.online.run import Curve, Phase, Run
+from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
 from latentmdp.planning import Planner, acting_policy, certified_plan
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.trajectories import Trajectories, cell_counts
-from latentmdp.worlds import Space, World
+from latentmdp.worlds import World
 
 __all__ = ["Refit", "Settled", "learn"]
 
@@ -193,10 +192,19 @@ class Settled(NamedTuple):
 class _Refitting(Learning[Trajectories]):
     """One run: all episodes so far, the current fit and what led there."""
 
+    learner: Refit
+
     def __init__(self, learner: Refit, world: World, episodes: int, key: int) -> None:
-        super().__init__(world, world.space, episodes, key)
-        self.learner = learner
-        self.logs = _logs(self.space, [], [], [], [0])
+        super().__init__(learner, world, world.space, episodes, key)
+        self.logs = Trajectories(
+            [],
+            [],
+            [],
+            [0],
+            n_states=self.space.n_states,
+            n_actions=self.space.n_actions,
+            reward_values=self.space.reward_array,
+        )
         self.phases: tuple[Phase, ...] = ()
         self.fit: Fit | None = None
         self._model: LatentMDP | None = None  # of the last fit, which a resumed run does not have
@@ -228,21 +236,17 @@ class _Refitting(Learning[Trajectories]):
 
     def absorb(self, batch: Trajectories) -> None:
         """Add the phase to the history; the contexts go to the record, where nobody looks."""
-        now = slice(self.done, self.done + len(batch))
-        self.returns[now] = batch.returns(self.space.discount)
-        if batch.contexts is not None:
-            self.contexts[now] = batch.contexts
+        now, fit = self.record(batch), self.fit
         phase = Phase(
-            first_episode=self.done,
+            first_episode=now.start,
             episodes=len(batch),
-            n_contexts=0 if self.fit is None else self.fit.model.n_contexts,
-            log_likelihood=float("nan") if self.fit is None else self.fit.log_likelihood,
-            model_error=self._error(),
+            n_contexts=0 if fit is None else fit.model.n_contexts,
+            log_likelihood=float("nan") if fit is None else fit.log_likelihood,
+            model_error=self.model_error(None if fit is None else fit.model),
             mean_return=float(self.returns[now].mean()),
         )
         self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
         self.phases = (*self.phases, phase)
-        self.done += len(batch)
 
     @property
     def unsettled(self) -> bool:
@@ -250,14 +254,10 @@ class _Refitting(Learning[Trajectories]):
         return self._settled is None or self.done >= _DOUBLED * self._settled.episodes
 
     def refit(self) -> Fit:
-        """EM over the whole history with what is settled: the last estimate and fresh starts."""
+        """EM over the whole history with what is settled."""
         assert self._settled is not None
         _, M, reward_model, *strengths = self._settled
-        em = self._em(M, reward_model, *strengths)
-        with without_fit_warnings():
-            fit = em.fit(self.logs, start=_starts(self._model, M), rng=self._chance())
-        self.fit, self._model = fit, fit.model
-        return fit
+        return self._em(M, reward_model, self._chance(), *strengths)
 
     def settle(self) -> Fit:
         """EM over the whole history with nothing taken for granted but what the user said."""
@@ -280,19 +280,16 @@ class _Refitting(Learning[Trajectories]):
                         rng=rng,
                     )
                 M = max(least, chosen.n_contexts)
-            em = self._em(M, reward_model)
-            with without_fit_warnings():
-                fit = em.fit(self.logs, start=_starts(previous, M), rng=rng)
+            fit = self._em(M, reward_model, rng)
             if last or asked != "auto":
                 break
             better = preferred_reward_model(self.logs, fit.responsibilities)
             if better == reward_model:
                 break
-            previous, least, reward_model = fit.model, 1, better
+            least, reward_model = 1, better
         self._settled = Settled(
             self.done, M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
         )
-        self.fit, self._model = fit, fit.model
         return fit
 
     def _chance(self) -> np.random.Generator:
@@ -303,27 +300,27 @@ class _Refitting(Learning[Trajectories]):
         self,
         n_contexts: int,
         reward_model: RewardModel,
+        rng: np.random.Generator,
         pseudo_counts: float | Literal["auto"] = "auto",
         reward_pseudo_counts: float | None = None,
-    ) -> EM:
-        return EM(
+    ) -> Fit:
+        """A fit from the last estimate, where it has as many contexts, and from fresh starts."""
+        em = EM(
             n_contexts,
             restarts=self.learner.restarts,
             pseudo_counts=pseudo_counts,
             reward_pseudo_counts=reward_pseudo_counts,
             reward_model=reward_model,
         )
+        known = self._model is not None and self._model.n_contexts == n_contexts
+        with without_fit_warnings():
+            self.fit = em.fit(self.logs, start=[self._model, None] if known else None, rng=rng)
+        self._model = self.fit.model
+        return self.fit
 
     def _sized(self, model: LatentMDP) -> LatentMDP:
         """The fitted model with the world's horizon and discount."""
         return model.replace(horizon=self.space.horizon, discount=self.space.discount)
-
-    def _error(self) -> float:
-        """Model error of the fit where the truth is known and has as many contexts."""
-        truth = self.world.model
-        if truth is None or self.fit is None or truth.n_contexts != self.fit.model.n_contexts:
-            return float("nan")
-        return metrics.model_error(truth, self.fit.model)
 
     def status(self) -> str:
         """The number of contexts."""
@@ -334,7 +331,7 @@ class _Refitting(Learning[Trajectories]):
         saved = {
             **super().arrays(),
             **{f"log_{name}": getattr(self.logs, name) for name in _LOGS},
-            "phases": np.array(self.phases, dtype=np.float64).reshape(-1, len(Phase._fields)),
+            "phases": phase_rows(self.phases),
         }
         if self._settled is not None:
             episodes, M, reward_model, *strengths = self._settled
@@ -345,27 +342,16 @@ class _Refitting(Learning[Trajectories]):
         return saved
 
     def restore(self, saved: Arrays) -> None:
-        """See `Learning`."""
         super().restore(saved)
-        self.logs = _logs(self.space, *(saved[f"log_{name}"] for name in _LOGS))
+        steps = {name: saved[f"log_{name}"] for name in _LOGS}
+        self.logs = Trajectories(**{**self.logs.to_fields(), **steps})
         if len(self.logs) != self.done:
             raise ValueError(f"there are {len(self.logs)} episodes, and {self.done} are done")
-        self.phases = tuple(
-            Phase(int(first), int(count), int(M), *map(float, rest))
-            for first, count, M, *rest in saved["phases"]
-        )
+        self.phases = phases_of(saved)
         if "model_transitions" in saved:
             T, R, nu, w = (saved[f"model_{name}"] for name in _MODEL)
-            self._model = LatentMDP(
-                T,
-                R,
-                initial=nu,
-                weights=w,
-                horizon=self.space.horizon,
-                reward_values=self.space.reward_array,
-            )
-            sizes = (self._model.n_states, self._model.n_actions)
-            if sizes != (self.space.n_states, self.space.n_actions):
+            self._model = self.space.model_of(T, R, initial=nu, weights=w)
+            if self._model.transitions.shape[1:3] != self.space.dimensions[1:3]:
                 raise ValueError("the model has other sizes than the world")
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
@@ -383,7 +369,7 @@ class _Refitting(Learning[Trajectories]):
         fitted = [phase for phase in self.phases if phase.n_contexts]
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
-            np.array([*(phase.model_error for phase in fitted), self._error()]),
+            np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
         )
         return Run(
             returns=self.returns,
@@ -403,22 +389,3 @@ class _Refitting(Learning[Trajectories]):
 
 _LOGS = ("states", "actions", "rewards", "offsets")
 _MODEL = ("transitions", "reward_probs", "initial", "weights")
-
-
-def _starts(previous: LatentMDP | None, n_contexts: int) -> list[LatentMDP | None] | None:
-    """The previous estimate, where it has as many contexts, and fresh starts."""
-    if previous is None or previous.n_contexts != n_contexts:
-        return None
-    return [previous, None]
-
-
-def _logs(space: Space, states: Any, actions: Any, rewards: Any, offsets: Any) -> Trajectories:
-    return Trajectories(
-        states,
-        actions,
-        rewards,
-        offsets,
-        n_states=space.n_states,
-        n_actions=space.n_actions,
-        reward_values=space.reward_array,
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -23,7 +23,13 @@ from latentmdp.theory import Diagnosis, diagnose, regret_bound
 from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import Space
 
-__all__ = ["Curve", "Phase", "Regret", "Run"]
+__all__ = ["RECORDS", "Curve", "Phase", "Regret", "Run", "phase_rows", "phases_of"]
+
+RECORDS = ("returns", "beliefs", "contexts")
+"""Fields of a run with one entry per episode."""
+
+_PLAIN = (*RECORDS, "model", "settings", "optimistic_value", "plan", "fit", "logs", "seconds")
+"""Fields of a run that a file holds as they are."""
 
 
 class Curve(NamedTuple):
@@ -45,6 +51,17 @@ class Phase(NamedTuple):
     log_likelihood: float
     model_error: float
     mean_return: float
+
+
+def phase_rows(phases: Sequence[Phase]) -> Floats:
+    """One row per phase, one column per field."""
+    return np.array(phases, dtype=np.float64).reshape(-1, len(Phase._fields))
+
+
+def phases_of(fields: Mapping[str, Any]) -> tuple[Phase, ...]:
+    """The phases of the field that `phase_rows` filled."""
+    rows = float_field(fields, "phases", None, len(Phase._fields), finite=False)
+    return tuple(Phase(*map(int, row[:3]), *map(float, row[3:])) for row in rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +188,7 @@ class Run(Result):
         """The rate of Theorem 3.3 after each episode."""
         space = self.space
         return regret_bound(
-            space.n_contexts,
-            space.n_states,
-            space.n_actions,
+            *space.dimensions[:3],
             space.horizon,
             np.arange(1, self.n_episodes + 1),
             failure_probability,
@@ -182,32 +197,14 @@ class Run(Result):
 
     def to_fields(self) -> dict[str, Any]:
         """Everything as named arrays, plain values and parts."""
-        counts = (
-            {}
-            if self.counts is None
-            else {
-                "count_transitions": self.counts.transitions,
-                "count_rewards": self.counts.rewards,
-                "count_initial": self.counts.initial,
-            }
-        )
         own_plan = self.plan is not None and self.plan.policy is self.policy
         return {
-            "returns": self.returns,
-            "beliefs": self.beliefs,
-            "contexts": self.contexts,
+            **{name: getattr(self, name) for name in _PLAIN},
             "curve_episodes": self.error_curve.episodes,
             "curve_errors": self.error_curve.values,
-            "model": self.model,
             "policy": None if own_plan else self.policy,
-            "settings": self.settings,
-            **counts,
-            "optimistic_value": self.optimistic_value,
-            "plan": self.plan,
-            "fit": self.fit,
-            "phases": np.array(self.phases, dtype=np.float64).reshape(-1, len(Phase._fields)),
-            "logs": self.logs,
-            "seconds": self.seconds,
+            **({} if self.counts is None else self.counts.arrays("count_")),
+            "phases": phase_rows(self.phases),
         }
 
     @classmethod
@@ -220,9 +217,7 @@ class Run(Result):
         counts = None
         if "count_transitions" in fields:
             M, S, A = model.n_contexts, model.n_states, model.n_actions
-            outcomes = (
-                (S, model.n_rewards) if model.reward_model == "transition" else (model.n_rewards,)
-            )
+            outcomes = model.reward_probs.shape[3:]
             counts = Counts(
                 float_field(fields, "count_transitions", M, S, A, S),
                 float_field(fields, "count_rewards", M, S, A, *outcomes),
@@ -230,7 +225,6 @@ class Run(Result):
             )
         K = np.size(fields["returns"])
         points = integer_field(fields, "curve_episodes", None)
-        phases = float_field(fields, "phases", None, len(Phase._fields), finite=False)
         return cls(
             returns=float_field(fields, "returns", K, finite=False),
             beliefs=float_field(fields, "beliefs", K, finite=False),
@@ -245,7 +239,7 @@ class Run(Result):
             optimistic_value=fields["optimistic_value"],
             plan=plan,
             fit=fields.get("fit"),
-            phases=tuple(Phase(*map(int, p[:3]), *map(float, p[3:])) for p in phases),
+            phases=phases_of(fields),
             logs=fields.get("logs"),
             seconds=fields["seconds"],
         )
