@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,6 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
     raise typer.BadParameter(f"unknown policy {name!r}; known: {known}, or a policy's file")
 
 
-def _instances() -> dict[str, str]:
-    """Names for `latentmdp make`."""
-    return {entry.name: entry.summary for entry in lm.instances.list_instances()}
-
-
 def _planners() -> dict[str, str]:
     """Names for `--method` and `--policy`."""
     found = {}
@@ -94,22 +89,16 @@ def _learners() -> dict[str, str]:
     return {name: _summary(thing) for name, thing in found.items()}
 
 
-def _experiments() -> dict[str, str]:
-    """Names for `latentmdp reproduce`."""
-    designs = lm.experiments.runner.designs()
-    return {name: _summary(module) for name, module in designs.items()}
-
-
 def _summary(thing: Any) -> str:
     """The first line of a docstring, without the citation."""
     first = (inspect.getdoc(thing) or "").partition("\n")[0]
     return re.sub(r" (of )?\[\w+\d{4}[^\]]*\]", "", first)
 
 
-KINDS = {
-    "instances": _instances,
+KINDS: dict[str, Callable[[], dict[str, str]]] = {
+    "instances": lambda: {e.name: e.summary for e in lm.instances.list_instances()},
     "planners": _planners,
     "learners": _learners,
-    "experiments": _experiments,
+    "experiments": lambda: {n: _summary(m) for n, m in lm.experiments.runner.designs().items()},
 }
 """What `latentmdp list` shows: each gives names and their summaries."""

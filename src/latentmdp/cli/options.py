@@ -98,8 +98,7 @@ TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", min=0.0, help="Seconds a planner may take.")
 ]
 Plot = Annotated[
-    Path | None,
-    typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf)."),
+    Path | None, typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf).")
 ]
 PolicyOut = Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")]
 ModelOut = Annotated[

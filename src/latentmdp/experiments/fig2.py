@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -190,15 +190,15 @@ def summarise(table: pa.Table) -> Points:
     names = ("quantity", "delta", "horizon", "value")
     for *key, value in zip(*(table[name].to_pylist() for name in names)):
         groups.setdefault((key[0], key[1], key[2]), []).append(value)
-    return {key: _point(key, np.array(values)) for key, values in sorted(groups.items())}
-
-
-def _point(key: tuple[str, float, int], values: np.ndarray[Any, Any]) -> Point:
-    kept = values[np.isfinite(values)]
-    mean, low, high = float("nan"), float("nan"), float("nan")
-    if kept.size:
-        mean, low, high = float(kept.mean()), *map(float, np.percentile(kept, (10, 90)))
-    return Point(*key, mean, low, high, values.size, values.size - kept.size)
+    points = {}
+    for place, found in sorted(groups.items()):
+        values = np.array(found)
+        kept = values[np.isfinite(values)]
+        mean, low, high = float("nan"), float("nan"), float("nan")
+        if kept.size:
+            mean, low, high = float(kept.mean()), *map(float, np.percentile(kept, (10, 90)))
+        points[place] = Point(*place, mean, low, high, values.size, values.size - kept.size)
+    return points
 
 
 def _claims(points: Points) -> tuple[Claim, ...]:

@@ -72,12 +72,8 @@ def write_result(
     """Write the result of the setting with this id (`name`) and values, all or nothing."""
     table = pa.table({key: np.asarray(column) for key, column in columns.items()})
     told = {"id": name, "values": dict(setting)}
-    signed = {
-        **told,
-        "version": __version__,
-        "seconds": seconds,
-        "digest": _result_digest(told, table),
-    }
+    digest = _result_digest(told, table)
+    signed = {**told, "version": __version__, "seconds": seconds, "digest": digest}
     with storage.atomic_write(path) as stream:
         described = table.replace_schema_metadata({KEY: json.dumps(signed).encode()})
         pq.write_table(described, stream, write_page_checksum=True)
@@ -185,17 +181,13 @@ def _decode(found: dict[str, Any]) -> Experiment:
         raise FormatError(f"schema {found['schema']!r}, this version reads {SCHEMA}")
     if found["digest"] != _manifest_digest(found):
         raise FormatError("its contents are not those that were written")
+    panels = tuple(map(_panel, _list(found["panels"], "panels")))
+    claims = tuple(map(_claim, _list(found["claims"], "claims")))
     return Experiment(
-        name=storage.as_text(found["name"], "name"),
         quick=storage.as_flag(found["quick"], "quick"),
-        findings=Findings(
-            title=storage.as_text(found["title"], "title"),
-            description=storage.as_text(found["description"], "description"),
-            panels=tuple(_panel(fields) for fields in _list(found["panels"], "panels")),
-            claims=tuple(_claim(fields) for fields in _list(found["claims"], "claims")),
-        ),
-        runs=tuple(_run(fields) for fields in _list(found["runs"], "runs")),
-        version=storage.as_text(found["version"], "version"),
+        findings=Findings(panels=panels, claims=claims, **_texts(found, "title", "description")),
+        runs=tuple(map(_run, _list(found["runs"], "runs"))),
+        **_texts(found, "name", "version"),
     )
 
 
@@ -207,22 +199,16 @@ def _manifest_digest(found: dict[str, Any]) -> str:
 
 
 def _claim(fields: dict[str, Any]) -> Claim:
-    paper, measured = (storage.as_text(fields[name], name) for name in ("paper", "measured"))
-    held = fields["held"]
-    return Claim(paper, measured, None if held is None else storage.as_flag(held, "held"))
+    held = None if fields["held"] is None else storage.as_flag(fields["held"], "held")
+    return Claim(held=held, **_texts(fields, "paper", "measured"))
 
 
 def _run(fields: dict[str, Any]) -> FinishedRun:
     settings = fields["values"]
     if not isinstance(settings, dict):
         raise FormatError("field 'values' of a run must be an object")
-    seconds = fields["seconds"]
-    return FinishedRun(
-        storage.as_text(fields["id"], "id"),
-        settings,
-        storage.as_text(fields["file"], "file"),
-        None if seconds is None else storage.as_seconds(seconds),
-    )
+    seconds = None if fields["seconds"] is None else storage.as_seconds(fields["seconds"])
+    return FinishedRun(values=settings, seconds=seconds, **_texts(fields, "id", "file"))
 
 
 def _panel_fields(panel: Panel) -> dict[str, Any]:
@@ -239,7 +225,7 @@ def _panel(fields: dict[str, Any]) -> Panel:
     return Panel(
         lines=tuple(_line(line) for line in _list(fields["lines"], "lines")),
         log=fields["log"],
-        **{name: storage.as_text(fields[name], name) for name in ("title", "caption", "x", "y")},
+        **_texts(fields, "title", "caption", "x", "y"),
     )
 
 
@@ -262,6 +248,10 @@ def _line(fields: dict[str, Any]) -> Line:
     if sizes["low"] != sizes["high"]:
         raise FormatError(f"line {line.name!r} has one of 'low' and 'high', and not the other")
     return line
+
+
+def _texts(fields: dict[str, Any], *names: str) -> dict[str, str]:
+    return {name: storage.as_text(fields[name], name) for name in names}
 
 
 def _number(value: Any) -> float:

@@ -147,7 +147,18 @@ def reproduce(
         FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs / s.file_name).seconds)
         for s in settings
     )
-    return _write(Experiment(own, quick, findings, finished), folder, table)
+    experiment = Experiment(own, quick, findings, finished)
+    figures = tuple(folder / f"{own}.{suffix}" for suffix in ("svg", "png"))
+    figure = figure_of(findings.panels, findings.title)
+    for path in figures:
+        write_figure(figure, path)
+    numbers, page = folder / f"{own}.parquet", folder / f"{own}.md"
+    with atomic_write(numbers) as stream:
+        pq.write_table(table, stream)
+    with atomic_write(page) as stream:
+        stream.write(_page(experiment).encode())
+    write_experiment(folder, experiment)
+    return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
 
 
 def run_sweep(
@@ -227,21 +238,6 @@ def _pool(workers: int) -> Iterator[Executor]:
             os.environ.pop(name, None)
         else:
             os.environ[name] = before
-
-
-def _write(experiment: Experiment, folder: Path, table: pa.Table) -> Outputs:
-    name, findings = experiment.name, experiment.findings
-    figures = tuple(folder / f"{name}.{suffix}" for suffix in ("svg", "png"))
-    figure = figure_of(findings.panels, findings.title)
-    for path in figures:
-        write_figure(figure, path)
-    numbers, page = folder / f"{name}.parquet", folder / f"{name}.md"
-    with atomic_write(numbers) as stream:
-        pq.write_table(table, stream)
-    with atomic_write(page) as stream:
-        stream.write(_page(experiment).encode())
-    write_experiment(folder, experiment)
-    return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
 
 
 def _page(experiment: Experiment) -> str:

@@ -153,6 +153,12 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
     def worth(policy: Policy | HistoryPolicy) -> Value:
         return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
 
+    first = runs[0]
+    known = growth(model, plan.policy, model, _BELIEF_EPISODES, seed)
+    curves = {"filter with the true model": known}
+    if first.model.n_contexts == model.n_contexts:
+        own = growth(model, first.policy, first.model, _BELIEF_EPISODES, seed)
+        curves["filter with the learned model"] = own
     return Demonstration(
         name=name,
         model=model,
@@ -165,19 +171,8 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
         told=sizes.contexts,
         runs=tuple(runs),
         learned=tuple(worth(run.policy) for run in runs),
-        growth=_growth(model, plan.policy, runs[0], seed),
+        growth=curves,
     )
-
-
-def _growth(
-    model: LatentMDP, policy: Policy | HistoryPolicy, run: Run, seed: int
-) -> dict[str, Floats]:
-    """By the true model's filter and, where it has as many contexts, the learned one's."""
-    curves = {"filter with the true model": growth(model, policy, model, _BELIEF_EPISODES, seed)}
-    if run.model.n_contexts == model.n_contexts:
-        own = growth(model, run.policy, run.model, _BELIEF_EPISODES, seed)
-        curves["filter with the learned model"] = own
-    return curves
 
 
 HEADER = ("instance", "random", "no memory", "learned", "best plan", "upper bound", "informed")

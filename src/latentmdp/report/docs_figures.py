@@ -83,11 +83,8 @@ def action_tree_figure(actions: int = 3, depth: int = 2) -> Figure:
     """One big state of the amplified instance: a tree of states that makes A^depth actions."""
     model = make("lower-bound", 0, contexts=2, actions=actions, variant="amplified", depth=depth)
     figure, axes = _canvas(5.5, 3.0)
-    places, node = {}, 0
-    for level in range(depth):
-        for i in range(actions**level):
-            places[node] = ((i + 0.5) / actions**level, -level)
-            node += 1
+    levels = [(level, i) for level in range(depth) for i in range(actions**level)]
+    places = {n: ((i + 0.5) / actions**level, -level) for n, (level, i) in enumerate(levels)}
     leaf = 0
     for s, (x, y) in places.items():
         for a in range(actions):

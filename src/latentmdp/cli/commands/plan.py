@@ -1,6 +1,7 @@
 """`latentmdp plan`: find a policy for a model, with the bounds the planner can prove."""
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
@@ -38,7 +39,10 @@ def command(
     given = {"gap": gap, "time_limit": time_limit}
     more = {name: value for name, value in given.items() if value is not None}
     chosen = planner(method, **more, **handed_on(context))
-    plan = _watched(screen, method, chosen, options.load_model(model))
+    world, doing = options.load_model(model), f"planning with {method}"
+    watched = takes(method, "on_progress")
+    with screen.closing_bounds(doing) if watched else screen.progress(doing) as show:
+        plan = (replace(chosen, on_progress=show) if watched else chosen).plan(world)
     options.save(plan.policy, out)
     options.draw_bounds({method: plan.history}, plot)
     names = ("lower", "upper", "gap", "guarantee", "converged")
@@ -58,14 +62,3 @@ def command(
     if plan.guarantee is not None:
         shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)
     screen.facts(f"plan for {model}", shown)
-
-
-def _watched(screen: Screen, method: str, chosen: Any, world: "lm.LatentMDP") -> "lm.Plan":
-    """Plan while the bounds are shown, or a spinner for planners that report none."""
-    from dataclasses import replace
-
-    if takes(method, "on_progress"):
-        with screen.closing_bounds(f"planning with {method}") as show:
-            return replace(chosen, on_progress=show).plan(world)
-    with screen.progress(f"planning with {method}"):
-        return chosen.plan(world)
