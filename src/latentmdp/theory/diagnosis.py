@@ -21,7 +21,7 @@ from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP
 from latentmdp.policies import UniformPolicy
 from latentmdp.theory import sample_size
-from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, TextTable, diagnose_logs
+from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, Verdicts, diagnose_logs
 from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
 from latentmdp.theory.rank import AnyPolicy, end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.reachability import connectivity, diameter, reach_probs
@@ -52,7 +52,7 @@ Finding = tuple[str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis(TextTable):
+class Diagnosis(Verdicts):
     """What the theory's assumptions amount to on a model and under a policy.
 
     Attributes

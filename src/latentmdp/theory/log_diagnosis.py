@@ -24,7 +24,7 @@ from latentmdp._util.results import Result
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["LogDiagnosis", "Row", "TextTable", "diagnose_logs"]
+__all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 
 Row = tuple[str, str, str]
 """What was measured, its number, and what follows from it."""
@@ -34,7 +34,7 @@ CLEAR = 2.0
 and one context too many misleads more than one too few."""
 
 
-class TextTable(Result):
+class Verdicts(Result):
     """A result that reads as rows of text."""
 
     def rows(self) -> list[Row]:
@@ -51,7 +51,7 @@ class TextTable(Result):
 
 
 @dataclass(frozen=True, eq=False)
-class LogDiagnosis(TextTable):
+class LogDiagnosis(Verdicts):
     """What can be said of logs.
 
     Attributes
