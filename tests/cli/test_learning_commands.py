@@ -67,3 +67,9 @@ def test_reproduce_says_what_held(tmp_path):
     assert len(found["claims"]) == 3
     assert all(isinstance(claim["held"], bool) for claim in found["claims"])
     assert "no experiment 'fig7'" in run("reproduce", "fig7", code=2).output
+
+
+def test_lucrl_names_the_option_that_is_wrong(model):
+    for option, value in (("--labels", "told"), ("--contexts", "revealed")):
+        result = run("lucrl", model, "--episodes", "5", option, value, code=2)
+        assert option in result.output

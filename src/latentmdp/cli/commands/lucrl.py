@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp._util.validation import require_choice
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -44,6 +45,7 @@ def command(
 
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
     """
+    require_choice("--labels", labels, ("revealed", "inferred"))
     options.check_target(out, lm.Run)
     options.check_target(checkpoint)
     world = options.load_model(model)
