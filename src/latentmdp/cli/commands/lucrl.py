@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
-from latentmdp._util.validation import require_choice
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -45,6 +44,8 @@ def command(
 
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
     """
+    from latentmdp._util.validation import require_choice
+
     require_choice("--labels", labels, ("revealed", "inferred"))
     options.check_target(out, lm.Run)
     options.check_target(checkpoint)
