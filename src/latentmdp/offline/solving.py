@@ -27,6 +27,7 @@ from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import float_field
 from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
 from latentmdp._util.results import Result
+from latentmdp._util.words import plural
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
     MAX_CONTEXTS,
@@ -168,9 +169,9 @@ class Solved(Result):
         )
 
     def __repr__(self) -> str:
-        number = len(self.warnings)
-        said = f", {number} warning{'s' if number > 1 else ''}" if number else ""
-        return f"Solved({self.model.n_contexts} contexts, {self.value} per episode{said})"
+        said = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
+        contexts = plural(self.model.n_contexts, "context")
+        return f"Solved({contexts}, {self.value} per episode{said})"
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """What a reader wants to know first, by name."""

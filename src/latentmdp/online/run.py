@@ -14,6 +14,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.results import Result
+from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import Counts
@@ -255,8 +256,9 @@ class Run(Result):
         yield "seconds", f"{self.seconds:.3g}"
 
     def __repr__(self) -> str:
+        learner = self.settings.get("learner", "a learner")
+        contexts = plural(self.model.n_contexts, "context")
         return (
-            f"Run({self.n_episodes} episodes of {self.settings.get('learner', 'a learner')}, "
-            f"{self.model.n_contexts} contexts, {self.trailing_return():.4g} per episode in the "
-            "last tenth)"
+            f"Run({self.n_episodes} episodes of {learner}, {contexts}, "
+            f"{self.trailing_return():.4g} per episode in the last tenth)"
         )
