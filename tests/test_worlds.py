@@ -254,6 +254,12 @@ def test_a_function_that_leaves_its_space_is_named():
         play(from_callable(bad(2, 0.0), **sizes), lm.UniformPolicy(), 1, key=0)
     with pytest.raises(ValueError, match=r"gave reward 0\.5, not one of"):
         play(from_callable(bad(1, 0.5), **sizes), lm.UniformPolicy(), 1, key=0)
+    with pytest.raises(ValueError, match="gave state 7"):
+        play(from_callable(lambda rng: (7, bad), **sizes), lm.UniformPolicy(), 1, key=0)
+    with pytest.raises(TypeError, match=r"simulator\(rng\) must return .* got 3"):
+        play(from_callable(lambda rng: 3, **sizes), lm.UniformPolicy(), 1, key=0)
+    with pytest.raises(TypeError, match=r"step\(action\) must return .* got 1"):
+        play(from_callable(lambda rng: (0, lambda a: 1), **sizes), lm.UniformPolicy(), 1, key=0)
     with pytest.raises(ValueError, match="discount must lie in"):
         from_callable(shop, **sizes, discount=0.0)
 

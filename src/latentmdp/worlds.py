@@ -238,21 +238,26 @@ class _SteppedWorld(World):
         self._state, self._over = 0, False
 
     def _started(self, state: int) -> int:
-        self._state, self._over = state, False
+        self._enter(state)
+        self._over = False
         return state
+
+    def _enter(self, state: int) -> None:
+        if not 0 <= state < self.space.n_states:
+            raise ValueError(
+                f"the world gave state {state}: must lie in [0, {self.space.n_states})"
+            )
+        self._state = state
 
     def _stayed(self) -> Transition:
         """A step after the end: the final state, and nothing earned."""
         return Transition(self._state, self._index[0.0], terminated=True)
 
     def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
-        if not 0 <= state < self.space.n_states:
-            raise ValueError(
-                f"the world gave state {state}: must lie in [0, {self.space.n_states})"
-            )
+        self._enter(state)
         if reward not in self._index:
             self._meet(reward)
-        self._state, self._over = state, terminated
+        self._over = terminated
         cut = truncated and not terminated
         return Transition(state, self._index[reward], terminated, cut)
 
@@ -328,14 +333,22 @@ class CallableWorld(_SteppedWorld):
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
-        state, self._step = self.simulator(np.random.default_rng((key, episode)))
+        answer: Any = self.simulator(np.random.default_rng((key, episode)))
+        if not isinstance(answer, tuple) or len(answer) != 2 or not callable(answer[1]):
+            raise TypeError(f"simulator(rng) must return (first state, step), got {answer!r}")
+        state, self._step = answer
         return self._started(int(state))
 
     def step(self, action: int) -> Transition:
         """See `World`."""
         if self._over:
             return self._stayed()
-        state, reward, *ended = self._step(action)
+        answer = self._step(action)
+        if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
+            raise TypeError(
+                f"step(action) must return (next state, reward[, terminated]), got {answer!r}"
+            )
+        state, reward, *ended = answer
         return self._moved(int(state), float(reward), bool(ended and ended[0]), False)
 
     def context(self) -> None:

@@ -1,6 +1,7 @@
 """Learning by acting: L-UCRL, `learn` and baselines over one loop of episodes."""
 
 from latentmdp._util.checkpoint import CheckpointError
+from latentmdp.online import baselines
 from latentmdp.online.base import Learner
 from latentmdp.online.bonus import Bonus
 from latentmdp.online.empirical_model import Counts
@@ -23,5 +24,6 @@ __all__ = [
     "Refit",
     "Regret",
     "Run",
+    "baselines",
     "learn",
 ]
