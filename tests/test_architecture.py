@@ -19,7 +19,17 @@ ROOT = Path(latentmdp.__file__).parent
 
 LAYERS = (
     {"_kernels", "_util", "_version", "engines", "errors"},
-    {"model", "trajectories", "worlds", "belief", "policies", "sessions", "simulation", "metrics"}
+    {
+        "outcomes",
+        "model",
+        "trajectories",
+        "worlds",
+        "belief",
+        "policies",
+        "sessions",
+        "simulation",
+        "metrics",
+    }
     | {"fit"},
     {"instances", "planning", "estimation", "spectral", "deterministic", "theory", "envs"},
     {"online", "offline"},

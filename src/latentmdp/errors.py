@@ -6,6 +6,7 @@ __all__ = [
     "LatentMDPError",
     "ModelError",
     "RecoveryError",
+    "TooLargeError",
     "TrajectoryError",
 ]
 
@@ -28,6 +29,10 @@ class FormatError(LatentMDPError, ValueError):
 
 class ImpossibleObservationError(LatentMDPError, ValueError):
     """An observation has probability zero in every context that is still possible."""
+
+
+class TooLargeError(LatentMDPError, MemoryError):
+    """What was asked for does not fit into memory; the message says the size and what is free."""
 
 
 class RecoveryError(LatentMDPError):

@@ -6,7 +6,14 @@ At the start of an episode a context m is drawn with probability w_m and stays h
 
 and the value of a policy is V = sum_m w_m E_m^pi [ sum_t discount^{t-1} r_t ]. The joint law
 P_m(s', r | s, a) is T_m(s' | s, a) R_m(r | s, a), or T_m(s' | s, a) R_m(r | s, a, s') where the
-reward depends on the next state. Rewards take finitely many values (0 and 1 by default).
+reward depends on the next state. Rewards take finitely many values (0 and 1 by default). Without a
+horizon an episode goes on for ever, and the discount is below 1.
+
+An action may be forbidden in a state. A state without any allowed action is terminal: the episode
+ends there, and nothing more is earned.
+
+A model is kept as it was given: as dense arrays, or as an outcome table (`latentmdp.outcomes`),
+which costs only what it contains. Each is made from the other when it is asked for.
 
 A model may carry hidden rewards, R^hid of [kwon2021, Prop. 3.2]: `bonus` (M, S, A), earned at
 each step, and `initial_bonus` (M,), earned once. Planners and `evaluate` count them, agents never
@@ -16,19 +23,30 @@ observe them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import Fielded
 from latentmdp.errors import ModelError
+from latentmdp.outcomes import (
+    Outcomes,
+    check_outcomes,
+    dense_joint,
+    dense_transitions,
+    outcomes_from_arrays,
+    outcomes_from_entries,
+    outcomes_from_matrices,
+    row_sums,
+    with_rewards,
+)
 
-__all__ = ["LatentMDP", "RewardModel", "require_model"]
+__all__ = ["LatentMDP", "RewardModel", "require_horizon", "require_model"]
 
 RewardModel = Literal["state-action", "transition"]
 """Whether a reward depends on (s, a), or on (s, a, s')."""
@@ -39,24 +57,28 @@ class LatentMDP(Fielded):
 
     Parameters
     ----------
-    transitions : (M, S, A, S)
-        T_m(s' | s, a).
+    transitions : (M, S, A, S), or [m][a] sparse matrices (S, S)
+        T_m(s' | s, a): an array, or M lists of A matrices of scipy.sparse.
     rewards : (M, S, A), (M, S, A, Z) or (M, S, A, S, Z)
-        Bernoulli means, or probabilities over `reward_values`, or those given the next state.
+        Bernoulli means, or probabilities over `reward_values`, or those given the next state (not
+        for sparse matrices: `from_amounts`, `from_table` and `from_outcomes` take such rewards).
     initial : None, int, (S,) or (M, S)
         nu_m(s): uniform over states by default; an integer is a fixed start state.
     weights : None or (M,)
         w_m: uniform by default.
-    horizon : int
-        H, the number of actions in an episode.
+    horizon : int or None
+        H, the number of actions in an episode; None for no end, with a discount below 1.
     discount : float
         In (0, 1].
     reward_values : sequence of Z distinct floats
         What the rewards are worth.
     bonus, initial_bonus : None, (M, S, A) and (M,)
         Hidden rewards, counted by planners and never observed.
+    allowed : None or (S, A) of flags
+        Which actions a state has; all by default. A state that has none is terminal. What is given
+        for an action that is not allowed is ignored.
     context_names, state_names, action_names : None or sequences of distinct strings
-        Labels for reports.
+        What sessions, tables and reports call them.
     allow_unvisited : bool
         Accept all-zero rows of `transitions` and of reward probabilities: a row of an empirical
         model that no data support. Nothing follows such a row, so a planner sees no future there.
@@ -67,59 +89,210 @@ class LatentMDP(Fielded):
         Naming the argument, the index and by how much it is off.
     """
 
-    transitions: Floats
-    reward_probs: Floats
     reward_values: Floats
     initial: Floats
     weights: Floats
-    horizon: int
+    horizon: int | None
     discount: float
     bonus: Floats | None
     initial_bonus: Floats | None
+    allowed: Flags
     context_names: tuple[str, ...] | None
     state_names: tuple[str, ...] | None
     action_names: tuple[str, ...] | None
     allow_unvisited: bool
+    _table_rewards: RewardModel | None
 
     def __init__(
         self,
-        transitions: ArrayLike,
+        transitions: ArrayLike | Sequence[Sequence[Any]],
         rewards: ArrayLike,
         *,
         initial: ArrayLike | None = None,
         weights: ArrayLike | None = None,
-        horizon: int,
+        horizon: int | None,
         discount: float = 1.0,
         reward_values: ArrayLike = (0.0, 1.0),
         bonus: ArrayLike | None = None,
         initial_bonus: ArrayLike | None = None,
+        allowed: ArrayLike | None = None,
         context_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         allow_unvisited: bool = False,
     ) -> None:
+        given = {
+            "initial": initial,
+            "weights": weights,
+            "horizon": horizon,
+            "discount": discount,
+            "bonus": bonus,
+            "initial_bonus": initial_bonus,
+            "context_names": context_names,
+            "state_names": state_names,
+            "action_names": action_names,
+            "allow_unvisited": allow_unvisited,
+        }
         try:
-            T = validation.transitions(transitions, allow_unvisited)
-            M, S, A, _ = T.shape
             values = validation.reward_values(reward_values)
-            fields: dict[str, Any] = {
-                "transitions": T,
-                "reward_probs": validation.rewards(rewards, values, T, allow_unvisited),
-                "reward_values": values,
-                "initial": validation.initial(initial, M, S, allow_unvisited),
-                "weights": validation.weights(weights, M),
-                "bonus": validation.bonus("bonus", bonus, (M, S, A)),
-                "initial_bonus": validation.bonus("initial_bonus", initial_bonus, (M,)),
-                "horizon": arrays.positive_integer("horizon", horizon),
-                "discount": validation.discount(discount),
-                "context_names": validation.names("context_names", context_names, M),
-                "state_names": validation.names("state_names", state_names, S),
-                "action_names": validation.names("action_names", action_names, A),
-                "allow_unvisited": bool(allow_unvisited),
-            }
+            content: dict[str, Any]
+            if are_matrices(transitions):
+                steps, possible, M = _steps_of(transitions, allowed)
+                S, A = possible.shape
+                R = validation.rewards(rewards, values, (M, S, A), possible)
+                packed = np.moveaxis(R, 0, -1).reshape(S * A, values.size, M)
+                table = with_rewards(steps, packed)
+                content = {"outcomes": table, "_table_rewards": "state-action"}
+            else:
+                T = validation.transitions(transitions, allowed, allow_unvisited)
+                M, S, A, _ = T.shape
+                possible = validation.allowed(allowed, S, A)
+                optional = None if allow_unvisited else possible
+                R = validation.rewards(rewards, values, (M, S, A), optional, T)
+                content = {"transitions": T, "reward_probs": R, "_table_rewards": None}
+            content |= {"reward_values": values, "allowed": possible}
+            content |= _common_fields(given, M, possible)
         except ValueError as error:
             raise ModelError(str(error)) from None
-        arrays.store(self, fields)
+        arrays.store(self, content)
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        starts: ArrayLike,
+        next_state: ArrayLike,
+        reward: ArrayLike,
+        probs: ArrayLike,
+        *,
+        n_states: int,
+        horizon: int | None,
+        reward_values: ArrayLike = (0.0, 1.0),
+        allowed: ArrayLike | None = None,
+        reward_model: RewardModel = "transition",
+        **others: Any,
+    ) -> Self:
+        """A model from an outcome table, see `latentmdp.outcomes`.
+
+        Parameters
+        ----------
+        starts : (S A + 1,)
+            The outcomes of row s A + a are starts[s A + a] .. starts[s A + a + 1] - 1.
+        next_state, reward : (n,)
+            s' and the index of the reward, rising by (s', reward) within a row.
+        probs : (n, M)
+            P_m(s', reward | s, a), each row of each context summing to one.
+        n_states
+            S.
+        allowed
+            By default the rows that have outcomes.
+        reward_model
+            "state-action" if rewards and next states are independent given the context.
+        others
+            As for `LatentMDP`.
+        """
+        try:
+            table = Outcomes(
+                arrays.as_integers("starts", starts, np.int64),
+                arrays.as_integers("next_state", next_state, np.int32),
+                arrays.as_integers("reward", reward, np.int32),
+                arrays.as_floats("probs", probs),
+            )
+            S = arrays.positive_integer("n_states", n_states)
+            A = (table.starts.size - 1) // S
+            possible = None if allowed is None else validation.allowed(allowed, S, A)
+            values = validation.reward_values(reward_values)
+            validation.require_choice("reward_model", reward_model, ("state-action", "transition"))
+            unvisited = bool(others.get("allow_unvisited", False))
+            check_outcomes(table, S, possible, values.size, unvisited)
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        if possible is None:
+            possible = (np.diff(table.starts) > 0).reshape(S, A)
+        return cls._of_table(table, possible, values, reward_model, {**others, "horizon": horizon})
+
+    @classmethod
+    def from_amounts(
+        cls,
+        transitions: ArrayLike | Sequence[Sequence[Any]],
+        amounts: ArrayLike | Sequence[Sequence[Any]],
+        *,
+        horizon: int | None,
+        observed: bool = True,
+        allowed: ArrayLike | None = None,
+        bonus: ArrayLike | None = None,
+        **others: Any,
+    ) -> Self:
+        """A model whose rewards are fixed amounts: any real numbers, costs negative.
+
+        Parameters
+        ----------
+        transitions
+            As for `LatentMDP`: (M, S, A, S), or [m][a] sparse matrices.
+        amounts : (S, A), (M, S, A), (M, S, A, S), or [m][a] sparse matrices (S, S)
+            What (s, a), or (s, a, s'), pays in each context; a sparse matrix pays 0 where it has
+            no entry.
+        observed
+            Whether an agent sees what is paid, so that an amount which depends on the context is
+            evidence of it. Otherwise amounts are paid but not seen, and say nothing about the
+            context: they become the model's `bonus`, and the only reward seen is 0.
+        others
+            As for `LatentMDP`.
+        """
+        try:
+            steps, possible, M = _steps_of(transitions, allowed)
+            S, A = possible.shape
+            paid = _amounts_of(amounts, steps, (M, S, A))
+            if observed:
+                occur = steps.probs > 0.0
+                values, index = np.unique(paid[occur] + 0.0, return_inverse=True)
+                place, contexts = np.nonzero(occur)
+                table = outcomes_from_entries(
+                    steps.rows()[place],
+                    steps.next_state[place].astype(np.int64),
+                    index.ravel(),
+                    contexts,
+                    steps.probs[occur],
+                    (M, S, A, values.size),
+                )
+            else:
+                mean = row_sums(steps, steps.probs * paid).reshape(S, A, M)
+                hidden = np.moveaxis(mean, -1, 0)
+                given = validation.bonus("bonus", bonus, (M, S, A))
+                bonus = hidden if given is None else hidden + given
+                table, values = steps, np.zeros(1)
+            by_pair = np.ndim(amounts) < 4 and not are_matrices(amounts)
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        others |= {"horizon": horizon, "bonus": bonus}
+        model: RewardModel = "state-action" if by_pair or not observed else "transition"
+        return cls._of_table(table, possible, values, model, others)
+
+    @classmethod
+    def _of_table(
+        cls,
+        table: Outcomes,
+        allowed: Flags,
+        values: Floats,
+        reward_model: RewardModel,
+        others: Mapping[str, Any],
+    ) -> Self:
+        """A model with a table that is known to be right, and other fields that are checked."""
+        unknown = set(others) - set(_OTHERS)
+        if unknown:
+            raise TypeError(f"LatentMDP got an unknown argument {sorted(unknown)[0]!r}")
+        content: dict[str, Any] = {
+            "outcomes": table,
+            "_table_rewards": reward_model,
+            "reward_values": values,
+            "allowed": allowed,
+        }
+        try:
+            content |= _common_fields({**_OTHERS, **others}, table.probs.shape[1], allowed)
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        self = cls.__new__(cls)
+        arrays.store(self, content)
+        return self
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -128,7 +301,7 @@ class LatentMDP(Fielded):
         Learners need it: rows of an optimistic model may sum to less than one.
         """
         self = cls.__new__(cls)
-        arrays.store(self, {**like.__getstate__(), **fields})
+        arrays.store(self, {**like._content(), **fields})
         return self
 
     def __setattr__(self, name: str, *value: object) -> None:
@@ -139,17 +312,17 @@ class LatentMDP(Fielded):
     @property
     def n_contexts(self) -> int:
         """M, the number of MDPs."""
-        return self.transitions.shape[0]
+        return self.weights.shape[0]
 
     @property
     def n_states(self) -> int:
         """S, the number of states."""
-        return self.transitions.shape[1]
+        return self.allowed.shape[0]
 
     @property
     def n_actions(self) -> int:
         """A, the number of actions."""
-        return self.transitions.shape[2]
+        return self.allowed.shape[1]
 
     @property
     def n_rewards(self) -> int:
@@ -157,12 +330,60 @@ class LatentMDP(Fielded):
         return self.reward_values.shape[0]
 
     @property
+    def dimensions(self) -> tuple[int, int, int, int]:
+        """M, S, A and Z."""
+        return self.n_contexts, self.n_states, self.n_actions, self.n_rewards
+
+    @property
+    def n_layers(self) -> int:
+        """The number of time steps that a plan tells apart: H, or 1 where there is no end."""
+        return 1 if self.horizon is None else self.horizon
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the model was given as an outcome table rather than as dense arrays."""
+        return self._table_rewards is not None
+
+    @cached_property
+    def terminal(self) -> Flags:
+        """Whether an episode ends in each state, (S,): no action is allowed there."""
+        return arrays.frozen(~self.allowed.any(axis=1))
+
+    @cached_property
+    def all_allowed(self) -> bool:
+        """Whether every action is allowed in every state."""
+        return bool(self.allowed.all())
+
+    @property
     def reward_model(self) -> RewardModel:
         """Whether rewards depend on s' too: `reward_probs` is then (M, S, A, S, Z)."""
+        if self._table_rewards is not None:
+            return self._table_rewards
         return "transition" if self.reward_probs.ndim == 5 else "state-action"
+
+    @cached_property
+    def transitions(self) -> Floats:
+        """T_m(s' | s, a), shape (M, S, A, S); zero where an action is not allowed."""
+        return arrays.frozen(dense_transitions(self.outcomes, self.dimensions))
+
+    @cached_property
+    def reward_probs(self) -> Floats:
+        """R_m(r | s, a), shape (M, S, A, Z), or R_m(r | s, a, s'), shape (M, S, A, S, Z)."""
+        joint = np.moveaxis(dense_joint(self.outcomes, self.dimensions), -1, 0)
+        if self.reward_model == "state-action":
+            joint = joint.sum(axis=3)
+        return arrays.frozen(arrays.normalised(joint))
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """What can follow each (s, a), with its probability in every context."""
+        table = outcomes_from_arrays(self.transitions, self.reward_probs)
+        return Outcomes(*map(arrays.frozen, table))
 
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""
+        if self.is_table:
+            return np.ascontiguousarray(np.moveaxis(self.packed(), -1, 0))
         rewards = self.reward_probs
         if self.reward_model == "state-action":
             rewards = rewards[:, :, :, None, :]
@@ -170,6 +391,11 @@ class LatentMDP(Fielded):
 
     def mean_rewards(self) -> Floats:
         """E_m[r | s, a] without the bonus, shape (M, S, A)."""
+        if self.is_table:
+            M, S, A, _ = self.dimensions
+            paid = self.outcomes.probs * self.reward_values[self.outcomes.reward][:, None]
+            means = row_sums(self.outcomes, paid).T.reshape(M, S, A)
+            return np.ascontiguousarray(means)
         if self.reward_model == "transition":
             given_next = self.reward_probs @ self.reward_values
             return np.einsum("msan,msan->msa", self.transitions, given_next)
@@ -185,11 +411,13 @@ class LatentMDP(Fielded):
         return 0.0 if self.initial_bonus is None else float(self.weights @ self.initial_bonus)
 
     def packed(self) -> Floats:
-        """P_m(s', r | s, a) context-last, shape (S, A, S, Z, M): the layout of compiled kernels."""
+        """P_m(s', r | s, a) context-last, shape (S, A, S, Z, M), as a dense array."""
         return self._packed
 
     @cached_property
     def _packed(self) -> Floats:
+        if self.is_table:
+            return arrays.frozen(dense_joint(self.outcomes, self.dimensions))
         packed = np.ascontiguousarray(np.moveaxis(self.observation_probs(), 0, -1))
         return arrays.frozen(packed)
 
@@ -225,9 +453,13 @@ class LatentMDP(Fielded):
         if total == 0.0:
             raise ValueError(f"contexts {index.tolist()} have total weight zero")
         names = self.context_names
+        content: dict[str, Any]
+        if self.is_table:
+            content = {"outcomes": self.outcomes.select(index % M)}
+        else:
+            content = {"transitions": self.transitions[index], "rewards": self.reward_probs[index]}
         return self.replace(
-            transitions=self.transitions[index],
-            rewards=self.reward_probs[index],
+            **content,
             initial=self.initial[index],
             weights=weights if index.size == M else weights / total,
             bonus=None if self.bonus is None else self.bonus[index],
@@ -240,14 +472,22 @@ class LatentMDP(Fielded):
 
         Where some contexts have an all-zero row, the others are averaged.
         """
-        w = self.weights
-        rewards = np.einsum("m,m...->...", w, self.reward_probs)
-        if self.reward_model == "transition":
-            rewards = np.einsum("m,msanz->sanz", w, self.observation_probs())
+        w, content = self.weights, dict[str, Any]()
+        if self.is_table:
+            table = self.outcomes.weighted(w[:, None])
+            totals = row_sums(table, table.probs)[table.rows()]
+            content["outcomes"] = table._replace(probs=table.probs / totals)
+            content["reward_model"] = "transition"  # averages of contexts are dependent
+        else:
+            rewards = np.einsum("m,m...->...", w, self.reward_probs)
+            if self.reward_model == "transition":
+                rewards = np.einsum("m,msanz->sanz", w, self.observation_probs())
+            mean = np.einsum("m,msan->san", w, self.transitions)
+            content["transitions"] = arrays.normalised(mean)[None]
+            content["rewards"] = arrays.normalised(rewards)[None]
         bonus, first = self.bonus, self.initial_bonus
         return self.replace(
-            transitions=arrays.normalised(np.einsum("m,msan->san", w, self.transitions))[None],
-            rewards=arrays.normalised(rewards)[None],
+            **content,
             initial=arrays.normalised(w @ self.initial)[None],
             weights=[1.0],
             bonus=None if bonus is None else np.einsum("m,msa->sa", w, bonus)[None],
@@ -261,6 +501,8 @@ class LatentMDP(Fielded):
             one, two = np.asarray(getattr(self, name)), np.asarray(getattr(other, name))
             if not np.array_equal(one, two):
                 raise ValueError(f"the models differ in {name}: {one.tolist()} and {two.tolist()}")
+        if self.is_table or other.is_table:
+            return _table_distances(self, other)
         mine, theirs = self.observation_probs(), other.observation_probs()
         return np.stack([np.abs(one - theirs).sum(axis=(1, 2, 3, 4)) for one in mine])
 
@@ -279,45 +521,87 @@ class LatentMDP(Fielded):
         return self.subset(order)
 
     def replace(self, **changes: Any) -> LatentMDP:
-        """A copy with some constructor arguments changed (`rewards` in any of its three forms)."""
-        unknown = set(changes) - set(_CONSTRUCTOR_ARGUMENTS)
+        """A copy with some constructor arguments changed (`rewards` in any of its forms).
+
+        `outcomes` is another outcome table, in place of `transitions` and `rewards`.
+        """
+        unknown = set(changes) - {*_OTHERS, *_ARRAYS, *_TABLE, "allowed", "reward_values"}
         if unknown:
             raise TypeError(f"replace() got an unknown argument {sorted(unknown)[0]!r}")
-        current = self.__getstate__()
-        current["rewards"] = current.pop("reward_probs")
-        return type(self)(**{**current, **changes})
+        current = {name: getattr(self, name) for name in _OTHERS}
+        shared = {
+            "reward_values": self.reward_values,
+            "allowed": None if self.all_allowed else self.allowed,
+        }
+        if "outcomes" in changes or (self.is_table and not set(changes) & {*_ARRAYS}):
+            table = changes.pop("outcomes", self.outcomes)
+            kind = {"n_states": self.n_states, "reward_model": self.reward_model}
+            return type(self).from_outcomes(*table, **{**current, **shared, **kind, **changes})
+        dense = {name: changes.pop(name, None) for name in _ARRAYS}
+        T = self.transitions if dense["transitions"] is None else dense["transitions"]
+        R = self.reward_probs if dense["rewards"] is None else dense["rewards"]
+        return type(self)(T, R, **{**current, **shared, **changes})
 
     def fingerprint(self) -> str:
         """A hexadecimal digest of every field: equal models have equal fingerprints."""
         digest = hashlib.sha256()
-        for name, value in self.__getstate__().items():
+        for name, value in self.to_fields().items():
             if isinstance(value, np.ndarray):
                 digest.update(f"{name}{value.shape}".encode() + value.tobytes())
-            else:
+            elif value is not None or name not in _NEW_FIELDS:
+                value = tuple(value) if isinstance(value, list) else value
                 digest.update(f"{name}={value!r};".encode())
         return digest.hexdigest()
 
     def to_fields(self) -> dict[str, Any]:
         """Every field by name, None where it is not given: what a file holds."""
+        table = self.outcomes if self.is_table else Outcomes(*[None] * 4)  # type: ignore[arg-type]
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self.__getstate__().items()
+            "transitions": None if self.is_table else self.transitions,
+            "reward_probs": None if self.is_table else self.reward_probs,
+            "reward_values": self.reward_values,
+            **{
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in ((name, getattr(self, name)) for name in _OTHERS)
+            },
+            "allowed": None if self.all_allowed else self.allowed,
+            **{f"outcome_{name}": array for name, array in table._asdict().items()},
+            "reward_model": self.reward_model if self.is_table else None,
         }
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The model with these fields, validated."""
+        others = {
+            name: fields[name]
+            for name in (*_OTHERS, "reward_values", "allowed")
+            if fields.get(name) is not None
+        }
+        others.setdefault("horizon", None)
+        table = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
+        if table[0] is not None:
+            S = np.atleast_2d(np.asarray(fields["initial"])).shape[1]
+            kind = fields.get("reward_model") or "transition"
+            return cls.from_outcomes(*table, n_states=S, reward_model=kind, **others)
+        for name in ("transitions", "reward_probs"):
+            if fields.get(name) is None:
+                raise ModelError(f"field {name!r} is missing, and there is no outcome table")
         rewards = np.asarray(fields["reward_probs"])
         if rewards.ndim < 4:
             raise ModelError(
                 "field 'reward_probs' must have shape (M, S, A, Z) or (M, S, A, S, Z), got "
                 f"{rewards.shape}"
             )
-        others = {name: value for name, value in fields.items() if name != "reward_probs"}
-        return cls(rewards=rewards, **others)
+        return cls(fields["transitions"], rewards, **others)
+
+    def _content(self) -> dict[str, Any]:
+        """What was stored when the model was made, without what was derived since."""
+        names = ("outcomes",) if self.is_table else ("transitions", "reward_probs")
+        others = ("reward_values", "allowed", "_table_rewards", *_OTHERS)
+        return {name: self.__dict__[name] for name in (*names, *others)}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in _FIELDS}
+        return self._content()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays.store(self, state)
@@ -334,10 +618,127 @@ class LatentMDP(Fielded):
         )
 
 
-_FIELDS = tuple(LatentMDP.__annotations__)
-_CONSTRUCTOR_ARGUMENTS = tuple("rewards" if f == "reward_probs" else f for f in _FIELDS)
+_ARRAYS, _TABLE = ("transitions", "rewards"), ("outcomes", "reward_model")
+
+_OTHERS: dict[str, Any] = {
+    "initial": None,
+    "weights": None,
+    "horizon": None,
+    "discount": 1.0,
+    "bonus": None,
+    "initial_bonus": None,
+    "context_names": None,
+    "state_names": None,
+    "action_names": None,
+    "allow_unvisited": False,
+}
+"""Arguments that every way of making a model takes, with their defaults."""
+
+_NEW_FIELDS = ("allowed", "reward_model", *(f"outcome_{name}" for name in Outcomes._fields))
+
+
+def _common_fields(given: Mapping[str, Any], M: int, allowed: Flags) -> dict[str, Any]:
+    """The fields named in `_OTHERS`, checked."""
+    S, A = allowed.shape
+    unvisited = bool(given["allow_unvisited"])
+    discount = validation.discount(given["discount"])
+    bonus = validation.bonus("bonus", given["bonus"], (M, S, A))
+    if bonus is not None:
+        bonus[:, ~allowed] = 0.0
+    return {
+        "initial": validation.initial(given["initial"], M, S, unvisited),
+        "weights": validation.weights(given["weights"], M),
+        "horizon": validation.horizon(given["horizon"], discount),
+        "discount": discount,
+        "bonus": bonus,
+        "initial_bonus": validation.bonus("initial_bonus", given["initial_bonus"], (M,)),
+        "context_names": validation.names("context_names", given["context_names"], M),
+        "state_names": validation.names("state_names", given["state_names"], S),
+        "action_names": validation.names("action_names", given["action_names"], A),
+        "allow_unvisited": unvisited,
+    }
+
+
+def _steps_of(
+    transitions: ArrayLike | Sequence[Sequence[Any]], allowed: ArrayLike | None
+) -> tuple[Outcomes, Flags, int]:
+    """The table without rewards, the allowed actions and M, from any form of `transitions`."""
+    if are_matrices(transitions):
+        S = transitions[0][0].shape[0]
+        possible = validation.allowed(allowed, S, len(transitions[0]))
+        return outcomes_from_matrices(transitions, possible), possible, len(transitions)
+    T = validation.transitions(transitions, allowed, False)
+    M, S, A, _ = T.shape
+    steps = outcomes_from_arrays(T, np.ones((M, S, A, 1)))
+    return steps, validation.allowed(allowed, S, A), M
+
+
+def _amounts_of(amounts: Any, steps: Outcomes, sizes: tuple[int, int, int]) -> Floats:
+    """What every outcome of a table without rewards pays in each context, (n, M)."""
+    M, S, A = sizes
+    rows = steps.rows()
+    if are_matrices(amounts):
+        if len(amounts) != M or any(len(by_action) != A for by_action in amounts):
+            raise ValueError(f"amounts must be {M} lists of {A} sparse matrices, as transitions")
+        s, a = np.divmod(rows, A)
+        paid = np.zeros((steps.size, M))
+        for m, by_action in enumerate(amounts):
+            for action, matrix in enumerate(by_action):
+                if matrix.shape != (S, S):
+                    raise ValueError(
+                        f"amounts[{m}][{action}] must have shape {(S, S)}, got {matrix.shape}"
+                    )
+                here = a == action
+                found = matrix.tocsr()[s[here], steps.next_state[here]]
+                paid[here, m] = np.asarray(found, np.float64).ravel()
+        if not np.isfinite(paid).all():
+            raise ValueError("amounts must be finite")
+        return paid
+    given = arrays.as_floats("amounts", amounts)
+    if given.shape == (S, A):
+        return np.repeat(given.reshape(-1)[rows][:, None], M, axis=1)
+    if given.shape == (M, S, A):
+        return np.ascontiguousarray(given.reshape(M, -1)[:, rows].T)
+    if given.shape == (M, S, A, S):
+        flat = given.reshape(M, -1)
+        return np.ascontiguousarray(flat[:, rows * S + steps.next_state].T)
+    raise ValueError(
+        f"amounts must have shape {(S, A)}, {(M, S, A)} or {(M, S, A, S)} to fit transitions, "
+        f"got {given.shape}"
+    )
+
+
+def _table_distances(one: LatentMDP, two: LatentMDP) -> Floats:
+    """`LatentMDP.distances` by the outcomes of both tables."""
+    S, Z = one.n_states, one.n_rewards
+    keys = np.union1d(one.outcomes.keys(S, Z), two.outcomes.keys(S, Z))
+    found = []
+    for model in (one, two):
+        probs = np.zeros((keys.size, model.n_contexts))
+        probs[np.searchsorted(keys, model.outcomes.keys(S, Z))] = model.outcomes.probs
+        found.append(probs)
+    mine, theirs = found
+    return np.stack([np.abs(column[:, None] - theirs).sum(axis=0) for column in mine.T])
+
+
+def are_matrices(value: object) -> TypeGuard[Sequence[Sequence[Any]]]:
+    """Whether an argument is given as [m][a] sparse matrices."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    first = value[0]
+    return isinstance(first, list | tuple) and bool(first) and hasattr(first[0], "tocoo")
 
 
 def require_model(obj: object) -> None:
     """Raise `TypeError` unless `obj` is a model, as where arguments are swapped."""
     arrays.require_instance("model", obj, LatentMDP)
+
+
+def require_horizon(model: LatentMDP, what: str) -> int:
+    """H; `ModelError` where the model has no end and `what` needs one."""
+    if model.horizon is None:
+        raise ModelError(
+            f"{what} needs a horizon, and this model has none: model.replace(horizon=...) cuts "
+            "its episodes off"
+        )
+    return model.horizon

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.errors import ImpossibleObservationError
+from latentmdp.errors import ImpossibleObservationError, TooLargeError
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
 from latentmdp.testing import (
-    TooLargeError,
     count_histories,
     optimal_memoryless_value,
     optimal_value,

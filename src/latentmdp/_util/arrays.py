@@ -16,6 +16,7 @@ __all__ = [
     "as_floats",
     "as_integers",
     "distributions",
+    "first_index",
     "frozen",
     "normalised",
     "positive_integer",

@@ -1,16 +1,19 @@
 """Checks of `LatentMDP` arguments: each returns a fresh array, or raises naming the culprit."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats
 
 __all__ = [
+    "allowed",
     "bonus",
     "discount",
+    "horizon",
     "initial",
     "names",
     "require_choice",
@@ -30,14 +33,42 @@ def require_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
 
 
-def transitions(value: ArrayLike, allow_unvisited: bool) -> Floats:
+def transitions(value: Any, allowed_actions: ArrayLike | None, allow_unvisited: bool) -> Floats:
     T = arrays.as_floats("transitions", value)
     if T.ndim != 4 or T.shape[1] != T.shape[3]:
         raise ValueError(f"transitions must have shape (M, S, A, S), got {T.shape}")
     if T.size == 0:
         raise ValueError(f"transitions must not be empty, got shape {T.shape}")
     optional = np.full(T.shape[:-1], True) if allow_unvisited else None
+    if allowed_actions is not None:
+        possible = allowed(allowed_actions, *T.shape[1:3])
+        T[:, ~possible] = 0.0
+        optional = np.broadcast_to(~possible | allow_unvisited, T.shape[:-1])
     return arrays.distributions("transitions", T, _AXES, optional=optional, given=value)
+
+
+def allowed(value: ArrayLike | None, S: int, A: int) -> Flags:
+    if value is None:
+        return np.full((S, A), True)
+    flags = arrays.to_array("allowed", value)
+    if flags.dtype.kind not in "b" and not np.isin(flags, (0, 1)).all():
+        raise ValueError("allowed must hold flags: True where a state has an action")
+    if flags.shape != (S, A):
+        raise ValueError(f"allowed must have shape {(S, A)}, got {flags.shape}")
+    if not flags.any():
+        raise ValueError("allowed must leave some state an action: every state is terminal")
+    return np.array(flags, dtype=np.bool_)
+
+
+def horizon(value: Any, discount: float) -> int | None:
+    if value is None:
+        if discount >= 1.0:
+            raise ValueError(
+                "horizon is None, so an episode has no end, and that needs a discount below 1: "
+                f"got discount {discount:g}"
+            )
+        return None
+    return arrays.positive_integer("horizon", value)
 
 
 def reward_values(value: ArrayLike) -> Floats:
@@ -49,33 +80,53 @@ def reward_values(value: ArrayLike) -> Floats:
     return values
 
 
-def rewards(value: ArrayLike, values: Floats, T: Floats, allow_unvisited: bool) -> Floats:
+def rewards(
+    value: ArrayLike,
+    values: Floats,
+    sizes: tuple[int, int, int],
+    wanted: Flags | None,
+    T: Floats | None = None,
+) -> Floats:
+    """Reward probabilities (M, S, A, Z), or (M, S, A, S, Z) where dense transitions are given.
+
+    Rows of actions that are not `wanted` (S, A) become zero; None lets any row be all zero.
+    """
     R = arrays.as_floats("rewards", value)
-    M, S, A, _ = T.shape
+    M, S, A = sizes
     Z = values.size
-    unvisited = np.full((M, S, A), True) if allow_unvisited else None
+    ignored = np.zeros((S, A), np.bool_) if wanted is None else ~wanted
+    optional = np.full(sizes, True) if wanted is None else np.broadcast_to(ignored, sizes)
     if R.shape == (M, S, A):
         if values.tolist() != [0.0, 1.0]:
             raise ValueError(
                 "rewards of shape (M, S, A) are Bernoulli means and need reward_values (0, 1), got "
-                f"{values.tolist()}; give probabilities of shape (M, S, A, {Z}) instead"
+                f"{values.tolist()}; give probabilities of shape (M, S, A, {Z}) instead, or "
+                "amounts to LatentMDP.from_amounts"
             )
-        outside = (R < 0) | (R > 1)
+        outside = ((R < 0) | (R > 1)) & ~ignored
         if outside.any():
             where = arrays.first_index(outside)
             raise ValueError(
                 f"rewards{list(where)} is {R[where]:.12g}: a Bernoulli mean is in [0, 1]; give "
-                "other rewards as probabilities over reward_values, shape (M, S, A, Z)"
+                "amounts that are paid for sure to LatentMDP.from_amounts, other rewards as "
+                "probabilities over reward_values, shape (M, S, A, Z)"
             )
-        return np.stack([1.0 - R, R], axis=-1)
+        R = np.stack([1.0 - R, R], axis=-1)
+        R[:, ignored] = 0.0
+        return R
     if R.shape == (M, S, A, Z):
-        return arrays.distributions("rewards", R, _AXES, optional=unvisited, given=value)
-    if R.shape == (M, S, A, S, Z):
+        R[:, ignored] = 0.0
+        return arrays.distributions("rewards", R, _AXES, optional=optional, given=value)
+    if R.shape == (M, S, A, S, Z) and T is not None:
         axes = (*_AXES, "next state")
+        R[:, ignored] = 0.0
         return arrays.distributions("rewards", R, axes, optional=T == 0.0, given=value)
+    shapes = f"{(M, S, A)} or {(M, S, A, Z)}"
+    if T is not None:
+        shapes = f"{(M, S, A)}, {(M, S, A, Z)} or {(M, S, A, S, Z)}"
     raise ValueError(
-        f"rewards must have shape {(M, S, A)}, {(M, S, A, Z)} or {(M, S, A, S, Z)} to fit "
-        f"transitions {T.shape} and {Z} reward values, got {R.shape}"
+        f"rewards must have shape {shapes} to fit transitions {(M, S, A, S)} and {Z} reward "
+        f"values, got {R.shape}"
     )
 
 

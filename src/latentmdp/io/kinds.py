@@ -325,12 +325,20 @@ def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
     return dict.fromkeys(names, wanted)
 
 
-_FLOATS, _INTEGERS = "array of floats", "array of integers"
+_FLOATS, _INTEGERS, _FLAGS = "array of floats", "array of integers", "array of flags"
 _MODEL = ("model",)
 _POLICY = ("alpha-vector-policy", "markov-policy", "uniform-policy")
 
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
+_DENSE = ("transitions", "reward_probs")
+_TABLE = (
+    "outcome_starts",
+    "outcome_next_state",
+    "outcome_reward",
+    "outcome_probs",
+    "reward_model",
+)
 _COUNTS = ("count_transitions", "count_rewards", "count_initial")
 
 for _kind in (
@@ -343,10 +351,14 @@ for _kind in (
             "discount": "number",
             "allow_unvisited": "flag",
             **_each("list of texts", *_LABELS),
-            **_each(_FLOATS, "transitions", "reward_probs", "reward_values"),
+            **_each(_FLOATS, *_DENSE, "reward_values"),
             **_each(_FLOATS, "initial", "weights", *_HIDDEN),
+            "allowed": _FLAGS,
+            **_each(_INTEGERS, "outcome_starts", "outcome_next_state", "outcome_reward"),
+            "outcome_probs": _FLOATS,
+            "reward_model": "text",
         },
-        optional=frozenset({*_LABELS, *_HIDDEN}),
+        optional=frozenset({"horizon", *_LABELS, *_HIDDEN, "allowed", *_DENSE, *_TABLE}),
         suffixes=(".npz", ".json", ".pomdp", ".pomdpx"),
     ),
     Kind(
@@ -434,7 +446,7 @@ for _kind in (
         {
             **_each(_FLOATS, "operators", "normalisers", "starts", "homes", "pooled"),
             **_each(_FLOATS, "singular_values", "reward_values"),
-            "visited": "array of flags",
+            "visited": _FLAGS,
             "safeguards": "flag",
         },
         optional=frozenset({"reward_values"}),

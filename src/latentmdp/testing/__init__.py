@@ -8,7 +8,6 @@ from latentmdp.testing.conformance import (
 )
 from latentmdp.testing.models import random_model, small_models
 from latentmdp.testing.oracles import (
-    TooLargeError,
     action_probabilities,
     count_histories,
     optimal_memoryless_value,
@@ -20,7 +19,6 @@ from latentmdp.testing.oracles import (
 
 __all__ = [
     "ConformanceError",
-    "TooLargeError",
     "action_probabilities",
     "check_instance",
     "check_learner",

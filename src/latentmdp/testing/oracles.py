@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.errors import ImpossibleObservationError, LatentMDPError
+from latentmdp.errors import ImpossibleObservationError, TooLargeError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
 
 __all__ = [
-    "TooLargeError",
     "action_probabilities",
     "count_histories",
     "optimal_memoryless_value",
@@ -38,10 +37,6 @@ __all__ = [
 ]
 
 AnyPolicy = Policy | Callable[..., Any]
-
-
-class TooLargeError(LatentMDPError, ValueError):
-    """The problem has more histories, or policies, than brute force should enumerate."""
 
 
 def optimal_value(model: LatentMDP, *, limit: int = 1_000_000) -> float:

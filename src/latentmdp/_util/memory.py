@@ -1,0 +1,62 @@
+"""How much memory there is, and a refusal, before any work, of what would not fit into it."""
+
+import os
+from pathlib import Path
+
+from latentmdp.errors import TooLargeError
+
+__all__ = ["free_memory", "memory_text", "require_memory"]
+
+_CGROUPS = (
+    ("/sys/fs/cgroup", "memory.max", "memory.current"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+"""Where containers state their limit and what they use of it (the two generations of Linux)."""
+
+
+def free_memory() -> float:
+    """Bytes that this process may still take; infinite where the system does not say."""
+    return min(_system_memory(), *(_container_memory(*files) for files in _CGROUPS))
+
+
+def require_memory(needed: float, what: str, advice: str = "") -> None:
+    """Raise `TooLargeError` if `needed` bytes are not free; `what` says what they are for."""
+    free = free_memory()
+    if needed > free:
+        more = f": {advice}" if advice else ""
+        raise TooLargeError(
+            f"{what} needs {memory_text(needed)}, but only {memory_text(free)} are free{more}"
+        )
+
+
+def memory_text(size: float) -> str:
+    """A number of bytes for people."""
+    for unit, bytes_ in (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20)):
+        if size >= bytes_:
+            return f"{size / bytes_:,.3g} {unit}"
+    return f"{size / 1024.0:.3g} KiB"
+
+
+def _system_memory() -> float:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024.0 * float(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_AVPHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
+def _container_memory(folder: str, limit: str, used: str) -> float:
+    try:
+        most = Path(folder, limit).read_text().strip()
+        if most == "max":
+            return float("inf")
+        taken = float(Path(folder, used).read_text())
+        stat = dict(line.split() for line in Path(folder, "memory.stat").read_text().splitlines())
+        return float(most) - taken + float(stat.get("inactive_file", 0.0))  # a cache that can go
+    except (OSError, ValueError):
+        return float("inf")

@@ -1,0 +1,352 @@
+"""The outcome table: what can follow each (s, a), with its probability in every context.
+
+Row s A + a lists the outcomes (s', z) that are possible in some context, in rising order of
+(s', z), where z is the index of a reward: outcomes starts[row] .. starts[row + 1] - 1, each with
+the probabilities P_m(s', z | s, a) of all contexts side by side. So a table costs what it contains:
+
+* a sparse problem has as many outcomes as successors;
+* a reward that is a fixed amount adds none, however many distinct amounts there are;
+* a forbidden action has an empty row, and a terminal state has empty rows only.
+
+The tables here are built from dense arrays, from sparse matrices and from lists of single entries,
+and turned back into dense arrays where those fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Indices, Integers, first_index
+from latentmdp._util.memory import require_memory
+
+__all__ = [
+    "Outcomes",
+    "check_outcomes",
+    "dense_joint",
+    "dense_transitions",
+    "outcomes_from_arrays",
+    "outcomes_from_entries",
+    "outcomes_from_matrices",
+    "row_sums",
+    "with_rewards",
+]
+
+
+class Outcomes(NamedTuple):
+    """An outcome table of S A rows and n outcomes."""
+
+    starts: Integers  # (S A + 1,): first outcome of each row
+    next_state: Indices  # (n,): s'
+    reward: Indices  # (n,): z, an index into the reward values
+    probs: Floats  # (n, M): P_m(s', z | s, a)
+
+    @property
+    def size(self) -> int:
+        """The number of outcomes."""
+        return self.next_state.size
+
+    def rows(self) -> Integers:
+        """The row s A + a of every outcome, (n,)."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    def keys(self, n_states: int, n_rewards: int) -> Integers:
+        """The number ((s A + a) S + s') Z + z of every outcome, rising."""
+        return (self.rows() * n_states + self.next_state) * n_rewards + self.reward
+
+    def find(self, keys: Integers, n_states: int, n_rewards: int) -> Integers:
+        """The outcomes with these numbers, as `keys` counts them; -1 where there is none."""
+        own = self.keys(n_states, n_rewards)
+        place = np.searchsorted(own, keys)
+        inside = np.minimum(place, own.size - 1)
+        return np.where(own[inside] == keys, inside, -1) if own.size else np.full(keys.shape, -1)
+
+    def select(self, contexts: Integers) -> Outcomes:
+        """The table of some contexts; what is impossible in all of them is left out."""
+        return self.weighted(np.eye(self.probs.shape[1])[:, contexts])
+
+    def weighted(self, weights: Floats) -> Outcomes:
+        """The table of mixtures of the contexts: `weights` is (M, M')."""
+        return _possible(self._replace(probs=np.ascontiguousarray(self.probs @ weights)))
+
+    def successors(self) -> Outcomes:
+        """The table without rewards: one outcome for each next state, T_m(s' | s, a)."""
+        rows = self.rows()
+        first = np.ones(self.size, np.bool_)
+        first[1:] = (rows[1:] != rows[:-1]) | (self.next_state[1:] != self.next_state[:-1])
+        if first.all():
+            return self._replace(reward=np.zeros(self.size, np.int32))
+        kept = np.flatnonzero(first)
+        probs = np.add.reduceat(self.probs, kept, axis=0) if kept.size else self.probs
+        return Outcomes(
+            _starts(rows[kept], self.starts.size - 1),
+            self.next_state[kept],
+            np.zeros(kept.size, np.int32),
+            probs,
+        )
+
+    def informative(self) -> Outcomes:
+        """The table with outcomes merged that lead to the same state and the same belief.
+
+        Rewards that say nothing about the context are such outcomes: their probabilities are
+        proportional to each other. A planner needs to tell only these tables' outcomes apart.
+        """
+        rows = self.rows()
+        again = (rows[1:] == rows[:-1]) & (self.next_state[1:] == self.next_state[:-1])
+        several = np.flatnonzero(np.append(again, False) | np.append(False, again))
+        if several.size == 0:
+            return self
+        probs = self.probs[several]
+        shares = np.round(probs / probs.sum(axis=1, keepdims=True), _DIGITS) + 0.0
+        keys = np.column_stack([rows[several], self.next_state[several], shares])
+        flat = np.ascontiguousarray(keys).view(f"V{8 * keys.shape[1]}").ravel()
+        _, first, member = np.unique(flat, return_index=True, return_inverse=True)
+        leader = np.arange(self.size)
+        leader[several] = several[first[member.ravel()]]
+        if (leader == np.arange(self.size)).all():
+            return self
+        kept, group = np.unique(leader, return_inverse=True)
+        merged = np.column_stack([np.bincount(group, column, kept.size) for column in self.probs.T])
+        return Outcomes(
+            _starts(rows[kept], self.starts.size - 1),
+            self.next_state[kept],
+            self.reward[kept],
+            merged,
+        )
+
+
+_DIGITS = 12
+"""Shares of contexts that agree to so many digits are the same evidence, up to rounding."""
+
+
+def outcomes_from_arrays(transitions: Floats, reward_probs: Floats) -> Outcomes:
+    """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z)."""
+    if reward_probs.ndim == 4:
+        reward_probs = reward_probs[:, :, :, None, :]
+    packed = np.moveaxis(transitions[..., None] * reward_probs, 0, -1)
+    S, A, _, Z, M = packed.shape
+    flat = packed.reshape(S * A, S * Z, M)
+    possible = flat.any(axis=-1)
+    row, place = np.nonzero(possible)
+    return Outcomes(
+        _starts(row, S * A),
+        (place // Z).astype(np.int32),
+        (place % Z).astype(np.int32),
+        np.ascontiguousarray(flat[row, place]),
+    )
+
+
+def outcomes_from_entries(
+    row: Integers,
+    next_state: Integers,
+    reward: Integers,
+    context: Integers,
+    probability: Floats,
+    sizes: tuple[int, int, int, int],
+) -> Outcomes:
+    """The table of single entries P_m(s', z | row), equal ones added; `sizes` is (M, S, A, Z)."""
+    M, S, A, Z = sizes
+    keys = (row.astype(np.int64) * S + next_state) * Z + reward
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    require_memory(8.0 * distinct.size * M, f"an outcome table of {distinct.size:,} outcomes")
+    flat = np.bincount(inverse.ravel() * M + context, probability, distinct.size * M)
+    pair, z = np.divmod(distinct, Z)
+    rows, n = np.divmod(pair, S)
+    return _possible(
+        Outcomes(
+            _starts(rows, S * A),
+            n.astype(np.int32),
+            z.astype(np.int32),
+            flat.reshape(distinct.size, M),
+        )
+    )
+
+
+def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags | None) -> Outcomes:
+    """The table, without rewards, of sparse matrices T_m(s' | s, a) given as [m][a], each (S, S).
+
+    Rows that are not `allowed` (S, A) are left out; all others must be distributions.
+    """
+    import scipy.sparse as sp
+
+    M, A = len(matrices), len(matrices[0])
+    S = matrices[0][0].shape[0]
+    entries: list[tuple[Integers, Integers, Integers, Floats]] = []
+    for m, by_action in enumerate(matrices):
+        if len(by_action) != A:
+            raise ValueError(
+                f"transitions[{m}] has {len(by_action)} actions, transitions[0] has {A}"
+            )
+        for a, given in enumerate(by_action):
+            if not sp.issparse(given) or given.shape != (S, S):
+                what = f"shape {given.shape}" if sp.issparse(given) else type(given).__name__
+                raise ValueError(
+                    f"transitions[{m}][{a}] must be a sparse matrix of shape {(S, S)}, got {what}"
+                )
+            matrix = sp.coo_array(given)
+            matrix.sum_duplicates()
+            values = np.asarray(matrix.data, np.float64)
+            states, successors = (np.asarray(index, np.int64) for index in matrix.coords)
+            _check_entries(m, a, states, successors, values)
+            kept = np.ones(values.size, np.bool_) if allowed is None else allowed[states, a]
+            sums = np.bincount(states[kept], values[kept], S)
+            _check_sums(m, a, sums, np.ones(S, np.bool_) if allowed is None else allowed[:, a])
+            scale = np.where(np.abs(sums - 1.0) > 1e-15 * max(4, S), sums, 1.0)
+            values = values[kept] / scale[states[kept]]
+            rows = states[kept] * A + a
+            entries.append((rows, successors[kept], np.full(values.size, m), values))
+    rows, successors, contexts, values = (np.concatenate(part) for part in zip(*entries))
+    zero = np.zeros(rows.size, np.int64)
+    return outcomes_from_entries(rows, successors, zero, contexts, values, (M, S, A, 1))
+
+
+def _check_entries(m: int, a: int, states: Integers, successors: Integers, values: Floats) -> None:
+    wrong = ~np.isfinite(values) | (values < 0.0) | (values > 1.0 + ROW_TOLERANCE)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise ValueError(
+            f"transitions[{m}][{a}][{states[i]}, {successors[i]}] is {values[i]:.12g}: "
+            "probabilities lie in [0, 1]"
+        )
+
+
+def _check_sums(m: int, a: int, sums: Floats, wanted: Flags) -> None:
+    wrong = wanted & (np.abs(sums - 1.0) > ROW_TOLERANCE)
+    if wrong.any():
+        s = int(np.argmax(wrong))
+        raise ValueError(
+            f"transitions: the row of context {m}, state {s}, action {a} sums to {sums[s]:.12g}, "
+            f"off by {sums[s] - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
+            f"({int(wrong.sum())} of {sums.size} rows of this matrix are wrong; allowed= says "
+            "which actions a state does not have)"
+        )
+
+
+def with_rewards(successors: Outcomes, reward_probs: Floats) -> Outcomes:
+    """A table without rewards times R_m(z | s, a), dense of shape (S A, Z, M)."""
+    possible = reward_probs.any(axis=-1)
+    row, z = np.nonzero(possible)
+    first = _starts(row, len(possible))
+    of_successor = successors.rows()
+    counts = np.diff(first)[of_successor]
+    source = np.repeat(np.arange(successors.size), counts)
+    ends = np.cumsum(counts)
+    within = np.arange(source.size) - np.repeat(ends - counts, counts)
+    rows = of_successor[source]
+    reward = z[first[rows] + within]
+    return _possible(
+        Outcomes(
+            _starts(rows, len(possible)),
+            successors.next_state[source],
+            reward.astype(np.int32),
+            successors.probs[source] * reward_probs[rows, reward],
+        )
+    )
+
+
+def dense_transitions(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
+    """T as an array (M, S, A, S); refused where it would not fit into memory."""
+    M, S, A, _ = sizes
+    require_memory(
+        8.0 * M * S * A * S,
+        f"transitions as a dense array of shape {(M, S, A, S)}",
+        f"model.outcomes holds the same in {outcomes.size:,} outcomes",
+    )
+    T = np.zeros((S * A * S, M))
+    np.add.at(T, outcomes.rows() * S + outcomes.next_state, outcomes.probs)
+    return np.ascontiguousarray(np.moveaxis(T.reshape(S, A, S, M), -1, 0))
+
+
+def dense_joint(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
+    """P_m(s', z | s, a) as an array (S, A, S, Z, M); refused where it would not fit."""
+    M, S, A, Z = sizes
+    require_memory(
+        8.0 * M * S * A * S * Z,
+        f"P(s', z | s, a) as a dense array of shape {(S, A, S, Z, M)}",
+        f"model.outcomes holds the same in {outcomes.size:,} outcomes",
+    )
+    joint = np.zeros((S * A * S * Z, M))
+    joint[outcomes.keys(S, Z)] = outcomes.probs
+    return joint.reshape(S, A, S, Z, M)
+
+
+def row_sums(outcomes: Outcomes, entries: Floats) -> Floats:
+    """Sums of entries (n, k) over the outcomes of each row, (S A, k)."""
+    import scipy.sparse as sp
+
+    n, rows = outcomes.size, outcomes.starts.size - 1
+    gather = sp.csr_array((np.ones(n), np.arange(n), outcomes.starts), shape=(rows, n))
+    return np.asarray(gather @ entries)
+
+
+def _starts(rows: NDArray[np.integer[Any]], n_rows: int) -> Integers:
+    """First position of each row among sorted row numbers, and their number at the end."""
+    return np.searchsorted(rows, np.arange(n_rows + 1)).astype(np.int64)
+
+
+def _possible(outcomes: Outcomes) -> Outcomes:
+    """The table without the outcomes that are impossible in every context."""
+    kept = outcomes.probs.any(axis=1)
+    if kept.all():
+        return outcomes
+    return Outcomes(
+        _starts(outcomes.rows()[kept], outcomes.starts.size - 1),
+        outcomes.next_state[kept],
+        outcomes.reward[kept],
+        np.ascontiguousarray(outcomes.probs[kept]),
+    )
+
+
+def check_outcomes(
+    outcomes: Outcomes, n_states: int, allowed: Flags | None, n_rewards: int, optional: bool
+) -> None:
+    """Raise unless the arrays are a table whose rows are distributions, naming the culprit.
+
+    `allowed` (S, A) says which rows must not be empty; by default those that are not. With
+    `optional` a context may have no probability at all in a row.
+    """
+    starts, next_state, reward, probs = outcomes
+    n = next_state.size
+    if reward.shape != (n,) or probs.ndim != 2 or len(probs) != n or probs.shape[1] == 0:
+        raise ValueError(
+            "next_state, reward and probs must describe the same outcomes, got shapes "
+            f"{next_state.shape}, {reward.shape} and {probs.shape}"
+        )
+    if starts.size < 2 or starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
+        raise ValueError(f"starts must rise from 0 to the number of outcomes, {n}")
+    rows_wanted = None if allowed is None else allowed.size
+    if (starts.size - 1) % n_states or rows_wanted not in (None, starts.size - 1):
+        raise ValueError(f"starts must have S A + 1 entries with S = {n_states}, got {starts.size}")
+    for name, values, limit in (
+        ("next_state", next_state, n_states),
+        ("reward", reward, n_rewards),
+    ):
+        if n and not 0 <= int(values.min()) <= int(values.max()) < limit:
+            raise ValueError(f"{name} must lie in [0, {limit})")
+    keys = outcomes.keys(n_states, n_rewards)
+    if (np.diff(keys) <= 0).any():
+        i = int(np.argmax(np.diff(keys) <= 0)) + 1
+        raise ValueError(f"outcome {i}: the outcomes of a row must rise by (next_state, reward)")
+    wrong = ~np.isfinite(probs) | (probs < 0.0) | (probs > 1.0 + ROW_TOLERANCE)
+    if wrong.any():
+        where = first_index(wrong)
+        raise ValueError(f"probs{list(where)} is {probs[where]:.12g}: probabilities lie in [0, 1]")
+    sums = row_sums(outcomes, probs)
+    empty = sums == 0.0
+    may_be_empty = np.diff(starts) == 0 if allowed is None else ~allowed.ravel()
+    off = np.abs(sums - 1.0) > ROW_TOLERANCE
+    off &= ~(empty & (may_be_empty[:, None] | optional))
+    if allowed is not None:
+        off |= ~empty & ~allowed.ravel()[:, None]
+    if off.any():
+        row, m = first_index(off)
+        A = (starts.size - 1) // n_states
+        s, a = divmod(row, A)
+        forbidden = allowed is not None and not allowed[s, a]
+        why = "but the action is not allowed" if forbidden else "must sum to 1"
+        raise ValueError(
+            f"the row of context {m}, state {s}, action {a} sums to {sums[row, m]:.12g}, {why}"
+        )
