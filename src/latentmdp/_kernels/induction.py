@@ -21,6 +21,7 @@ from latentmdp._kernels.simd import (
     discounted_maxima,
     expected_row,
     expected_values,
+    keep_larger,
 )
 
 __all__ = [
@@ -118,20 +119,33 @@ def informed_value(values, weights, initial):
 
 
 @njit(cache=True, nogil=True)
-def back_up(steps, rewards, later, q):
-    """Fill q (R, M) with R_m(s, a) + sum_s' T_m(s' | s, a) later_m(s').
+def back_up(steps, rewards, later, q, best):
+    """Fill q (R, M) with R_m(s, a) + sum_s' T_m(s' | s, a) later_m(s'), best (S, W) with maxima.
 
-    `rewards` (R, W) and `later` (S, W), discounted already, are padded.
+    `rewards` (R, W) and `later` (S, W), discounted already, are padded. A terminal state's best
+    is left alone.
     """
-    M = q.shape[1]
-    out = np.empty((1, rewards.shape[1]))
-    for row in range(q.shape[0]):
-        begin, end = steps.starts[row], steps.starts[row + 1]
-        expected_row(
-            steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, out, 0
-        )
-        for m in range(M):
-            q[row, m] = out[0, m]
+    R, M = q.shape
+    W = rewards.shape[1]
+    spare = np.empty((1, W))
+    # A padded row of q spills into the next one, which comes later; the last ones need a detour.
+    direct = (R * M - W) // M if R * M >= W else -1
+    for s in range(best.shape[0]):
+        for row in range(steps.first[s], steps.first[s + 1]):
+            begin, end = steps.starts[row], steps.starts[row + 1]
+            first = row == steps.first[s]
+            if row <= direct:
+                expected_row(
+                    steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, q, row * M
+                )
+                keep_larger(best, s, first, q, row * M)
+            else:
+                expected_row(
+                    steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, spare, 0
+                )
+                keep_larger(best, s, first, spare, 0)
+                for m in range(M):
+                    q[row, m] = spare[0, m]
 
 
 @njit(cache=True, nogil=True)
@@ -166,24 +180,33 @@ def greedy_rows(first, q, chosen):
 @njit(cache=True, nogil=True)
 def sparse_q_values(steps, rewards, discount, values):
     """Fill values (H, R, M) by backward induction."""
-    value = np.zeros((steps.first.shape[0] - 1, rewards.shape[1]))
+    S, W = steps.first.shape[0] - 1, rewards.shape[1]
+    later, best = np.zeros((S, W)), np.zeros((S, W))
     for t in range(values.shape[0] - 1, -1, -1):
-        back_up(steps, rewards, value, values[t])
-        maxima(steps.first, values[t], discount, value)
+        back_up(steps, rewards, later, values[t], best)
+        scale(discount, best, later)
 
 
 @njit(cache=True, nogil=True)
 def least_values(steps, costs, discount, values):
     """Fill values (H, S, M) with minus the largest costs from (t, s) on."""
     H, S, M = values.shape
-    value, q = np.zeros((S, costs.shape[1])), np.empty((costs.shape[0], M))
+    W = costs.shape[1]
+    later, best, q = np.zeros((S, W)), np.zeros((S, W)), np.empty((costs.shape[0], M))
     for t in range(H - 1, -1, -1):
-        back_up(steps, costs, value, q)
-        maxima(steps.first, q, 1.0, value)
+        back_up(steps, costs, later, q, best)
+        scale(discount, best, later)
         for s in range(S):
             for m in range(M):
-                values[t, s, m] = 0.0 - value[s, m]
-                value[s, m] *= discount
+                values[t, s, m] = 0.0 - best[s, m]
+
+
+@njit(cache=True, nogil=True)
+def scale(factor, source, target):
+    """Fill target (n, W) with a multiple of source."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = factor * source[i, j]
 
 
 @njit(cache=True, nogil=True)
@@ -200,7 +223,7 @@ def follow(steps, rewards, chosen, later, values):
                 begin, end = steps.starts[row], steps.starts[row + 1]
                 expected_row(
                     steps.probs, steps.next_state, begin, end, later, K, k, rewards, row,
-                    values, s * K + k,
+                    values, (s * K + k) * values.shape[1],
                 )  # fmt: skip
 
 

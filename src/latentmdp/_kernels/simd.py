@@ -18,6 +18,7 @@ __all__ = [
     "discounted_maxima",
     "expected_row",
     "expected_values",
+    "keep_larger",
 ]
 
 LANES = 8
@@ -185,10 +186,11 @@ def _emit_contexts(builder, pointers, ends, width, column, panel):
 def expected_row(
     typingctx, probs, next_state, begin, end, value, stride, shift, rewards, row, out, place
 ):
-    """Set out[place] = rewards[row] + sum_k probs[k] value[next_state[k] stride + shift].
+    """Set a row of `out` to rewards[row] + sum_k probs[k] value[next_state[k] stride + shift].
 
-    k runs over begin .. end - 1; products are entry by entry over the contexts. probs, value,
-    rewards and out have rows of one width, a multiple of `CONTEXT_LANES`.
+    k runs over begin .. end - 1; products are entry by entry over the contexts. probs, value and
+    rewards have rows of one width W, a multiple of `CONTEXT_LANES`; in memory, the row of `out`
+    is its entries number place .. place + W - 1, wherever its own rows begin.
     """
 
     def emit(context, builder, signature, arguments):
@@ -204,7 +206,7 @@ def expected_row(
             value_data,
             *arguments[5:7],
             builder.gep(rewards_data, [builder.mul(arguments[8], width)]),
-            builder.gep(out_data, [builder.mul(arguments[10], width)]),
+            builder.gep(out_data, [arguments[10]]),
         )
         done = _integer(width, 0)
         for panel in _PANELS:
@@ -218,3 +220,31 @@ def expected_row(
 
     i = types.intp
     return types.void(probs, next_state, i, i, value, i, i, rewards, i, out, i), emit
+
+
+@intrinsic
+def keep_larger(typingctx, best, row, first, other, place):
+    """Set best[row] to its maximum with `other`, or to `other` if this is the `first`.
+
+    best has rows of width W; the W entries of `other` lie in memory from number `place` on.
+    """
+
+    def emit(context, builder, signature, arguments):
+        best_data, (_, width) = _array(context, builder, signature.args[0], arguments[0])
+        other_data, _ = _array(context, builder, signature.args[3], arguments[3])
+        start = builder.mul(arguments[1], width)
+        with cgutils.for_range(
+            builder, builder.udiv(width, _integer(width, CONTEXT_LANES))
+        ) as loop:
+            column = builder.mul(loop.index, _integer(width, CONTEXT_LANES))
+            target = _vector_at(builder, best_data, builder.add(start, column), _CONTEXTS)
+            source = builder.add(arguments[4], column)
+            new = builder.load(_vector_at(builder, other_data, source, _CONTEXTS), align=8)
+            old = builder.load(target, align=8)
+            larger = builder.fcmp_ordered(">", new, old)
+            kept = builder.select(larger, new, old)
+            builder.store(builder.select(arguments[2], new, kept), target, align=8)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(best, i, types.boolean, other, i), emit

@@ -89,8 +89,7 @@ def best_from_above(
     while True:
         for _ in range(sweeps):
             later[:, :M] = discount * value
-            induction.back_up(steps, rewards, later, q)
-            induction.maxima(steps.first, q, 1.0, backed)
+            induction.back_up(steps, rewards, later, q, backed)
             value, before = backed[:, :M].copy(), value
             shift, close = _closeness(flatness, value, before)
             total += 1

@@ -245,7 +245,8 @@ def _row_values(model: LatentMDP, rows: Rows, check: Check | None = None) -> Flo
     values = np.empty((model.n_layers, R, M))
     if model.horizon is None:
         best = best_from_above(*rows.problem, model.discount, M, check)
-        induction.back_up(*rows.problem, induction.pad_contexts(model.discount * best), values[0])
+        later = induction.pad_contexts(model.discount * best)
+        induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
     else:
         induction.sparse_q_values(*rows.problem, model.discount, values)
     return values
