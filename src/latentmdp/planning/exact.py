@@ -5,8 +5,9 @@ Layer t holds every (s, b) that some sequence of actions and observations can le
     alpha_{s,b}(m) = R_m(s, a) + discount sum_{s',r} P_m(s', r | s, a) alpha_{s',b'}(m),
 
 with b' the belief after (s', r) and a the allowed action that maximises sum_m b(m) alpha_{s,b}(m).
-A terminal state has no beliefs and is worth 0. The belief depends on how often each likelihood was met, not on the order, so many histories share one:
-beliefs that agree to 12 digits are merged, which changes the value by less than 1e-11 of its range.
+A terminal state has no beliefs and is worth 0. The belief depends on how often each likelihood was
+met, not on the order, so many histories share one: beliefs that agree to 12 digits are merged,
+which changes the value by less than 1e-11 of its range.
 
 Every alpha is at most the value of a plan that goes on with other alphas (what cannot happen under
 b counts as the worst policy's value), so acting by the best alpha attains the optimum.
@@ -194,9 +195,7 @@ def _classes(likelihoods: Floats) -> tuple[int, Integers]:
     return max(1, len(distinct)), classes
 
 
-def _expand(
-    model: LatentMDP, problem: _Problem, max_beliefs: int
-) -> tuple[list[_Layer], Floats]:
+def _expand(model: LatentMDP, problem: _Problem, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     """Layers 0..H-1 of distinct beliefs, and the probabilities of the first ones."""
     joint = (model.weights[:, None] * model.initial).T
     chances = np.where(model.terminal, 0.0, joint.sum(axis=1))
