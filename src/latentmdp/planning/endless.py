@@ -34,8 +34,9 @@ __all__ = [
 TOLERANCE = 1e-10
 """How far a bound may be from the value, relative to the largest value, unless rounding forbids."""
 
-_FEW_STATES = 200
-"""Up to here policies are evaluated by dense solves, S^3 / 3 multiplications each."""
+_FEW_STATES = 64
+"""Up to here policies are evaluated by dense solves; a Krylov method is as fast from here on, and
+linear algebra begins to use threads, which is slow where the machine is busy."""
 
 _SWEEPS = 20
 """Backups before a linear solve, which is dearer, if there are more than a few states."""
@@ -46,6 +47,9 @@ _DENSE_BYTES = 1 << 26
 _KRYLOV_STEPS = 400
 """Of a Krylov method: chains that mix need a few dozen, and one that has not converged by now may
 well be periodic."""
+
+_SPREADING = 20
+"""Plain iterations before it: from a residual in one state only it would break down."""
 
 _FACTORISED_STATES = 5_000
 """Up to here a system is factorised if need be; the factors may be full, 200 MB."""
@@ -224,17 +228,25 @@ def _solve_sparse(
     found = start.copy()
     for m in range(M):
         moves = sparse.csr_array((discount * probs[:, m], following, offsets), shape=(S, S))
-        system = sparse.eye_array(S, format="csr") - (moves.T.tocsr() if transposed else moves)
-        wanted = right[:, m]
+        moves = moves.T.tocsr() if transposed else moves
+        system = sparse.eye_array(S, format="csr") - moves
+        wanted, answer = right[:, m], start[:, m]
         size = float(np.abs(wanted).max(initial=0.0))
         enough = size * max(0.01 * TOLERANCE, 1e-15 / (1.0 - discount))
-        answer, _ = linalg.bicgstab(
-            system, wanted, x0=start[:, m], rtol=0.0, atol=enough, maxiter=_KRYLOV_STEPS
-        )
+        for _ in range(_SPREADING):
+            answer = wanted + moves @ answer
         off = float(np.abs(wanted - system @ answer).max(initial=0.0))
-        if not off <= 10.0 * enough and S <= _FACTORISED_STATES:
+        for method, options in (
+            (linalg.bicgstab, {"maxiter": _KRYLOV_STEPS}),
+            (linalg.gmres, {"restart": 50, "maxiter": _KRYLOV_STEPS // 50}),
+        ):
+            if off <= 10.0 * enough:
+                break
+            closer, _ = method(system, wanted, x0=answer, rtol=0.0, atol=enough, **options)
+            now = float(np.abs(wanted - system @ closer).max(initial=0.0))
+            if now < off:
+                answer, off = closer, now
+        if off > 10.0 * enough and S <= _FACTORISED_STATES:
             answer = linalg.spsolve(system.tocsc(), wanted)
-        elif not off <= np.abs(wanted - system @ start[:, m]).max(initial=0.0):
-            answer = start[:, m]
         found[:, m] = answer
     return found
