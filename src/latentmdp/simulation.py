@@ -154,7 +154,9 @@ def returns_in(
         model.reward_values,
         np.zeros(M) if model.initial_bonus is None else model.initial_bonus.copy(),
         hidden,
-        arrays.read_only(np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)),
+        arrays.read_only(
+            np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
+        ),
     )
     returns = np.empty(contexts.size)
 
@@ -193,7 +195,9 @@ def _rolled_out(
 ) -> Trajectories:
     H = space.longest_episode
     ragged = bool(world.space.terminal.any())
-    require_memory(12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps")
+    require_memory(
+        12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
+    )
     lengths, contexts = np.empty(episodes, np.int64), np.empty(episodes, np.int32)
     widths = (H + 1, H, H)
     whole = [np.empty((0 if ragged else episodes, width), np.int32) for width in widths]
@@ -210,9 +214,7 @@ def _rolled_out(
         last = (lengths + 1, lengths, lengths)
         return [log[np.arange(log.shape[1]) < end[:, None]] for log, end in zip(logs, last)]
 
-    played = _run_episodes(
-        world, policy, space, episodes, key, first_episode, False, note, threads
-    )
+    played = _run_episodes(world, policy, space, episodes, key, first_episode, False, note, threads)
     if ragged:
         kept = [keep(*noted[1:5]) for noted in played]
         states, actions, rewards = (np.concatenate(part) for part in zip(*kept))

@@ -439,6 +439,7 @@ def from_callable(
     reward_values: ArrayLike,
     n_contexts: int | None = None,
     discount: float = 1.0,
+    allowed: ArrayLike | None = None,
 ) -> CallableWorld:
     """A world from a function that starts an episode.
 
@@ -450,14 +451,21 @@ def from_callable(
         reached is final. Whatever it draws, it draws from `rng`.
     n_contexts
         M, where it is known.
+    allowed : None or (S, A) of flags
+        Which actions a state has; all by default. A state that has none is terminal.
     """
+    S, A = (
+        arrays.positive_integer(name, value)
+        for name, value in (("n_states", n_states), ("n_actions", n_actions))
+    )
     space = Space(
         1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts),
-        arrays.positive_integer("n_states", n_states),
-        arrays.positive_integer("n_actions", n_actions),
+        S,
+        A,
         _with_zero(reward_values),
         arrays.positive_integer("horizon", horizon),
         validation.discount(discount),
+        None if allowed is None else validation.allowed(allowed, S, A),
     )
     return CallableWorld(simulator, space, n_contexts is not None)
 
@@ -470,6 +478,7 @@ def adapt(
     reward_values: ArrayLike | None = None,
     discount: float = 1.0,
     open_rewards: bool = False,
+    allowed: ArrayLike | None = None,
 ) -> GymnasiumWorld:
     """Make a Gymnasium environment a world for learners.
 
@@ -489,6 +498,9 @@ def adapt(
         In (0, 1].
     open_rewards
         Let rewards that are not named join when they are met; learners need to know all of them.
+    allowed : None or (S, A) of flags
+        Which actions a state has; by default those of the environment's attribute `allowed`, or
+        all. A state that has none is terminal.
     """
     from gymnasium import spaces
 
@@ -508,13 +520,16 @@ def adapt(
             "reward_values: the environment does not tell which rewards occur, give "
             "adapt(env, reward_values=(...))"
         )
+    S, A = int(env.observation_space.n), int(env.action_space.n)
+    flags = getattr(base, "allowed", None) if allowed is None else allowed
     space = Space(
         1 if M is None else arrays.positive_integer("n_contexts", M),
-        int(env.observation_space.n),
-        int(env.action_space.n),
+        S,
+        A,
         _with_zero(() if values is None else values),
         arrays.positive_integer("horizon", H),
         validation.discount(discount),
+        None if flags is None else validation.allowed(flags, S, A),
     )
     truth = getattr(base, "model", None)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:

@@ -43,9 +43,7 @@ def to_indices(what: str, values: ArrayLike, names: Names, size: int) -> Indices
         indices: Indices = arrays.as_integers(what, given, np.int32)
         if indices.size and int(indices.max()) >= size:
             worst = int(np.argmax(indices))
-            raise ValueError(
-                f"{what}[{worst}] is {indices[worst]}: must be below n_{what}={size}"
-            )
+            raise ValueError(f"{what}[{worst}] is {indices[worst]}: must be below n_{what}={size}")
         return indices
     if given.ndim != 1:
         raise ValueError(f"{what} must be one-dimensional, got shape {given.shape}")
