@@ -7,7 +7,15 @@ with Q_m = P_m, or the smoothed Q_m = alpha + (1 - alpha S Z) P_m of [kwon2021, 
 no observation is impossible (S Z is the number of observations; 2 S in the paper). Smoothing
 concerns transitions and rewards only; if it is positive and no context can start in s_1, the first
 state is taken to carry no information.
+
+The likelihoods are kept by the outcomes of the model's table, so the filter costs what the table
+contains. An observation that the table does not list is impossible in every context; smoothed, it
+has likelihood alpha in all of them and leaves the belief as it was.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +25,9 @@ from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from latentmdp._kernels.belief import Filter
 
 __all__ = ["check_smoothing", "filter_tables", "posterior"]
 
@@ -56,13 +67,12 @@ def posterior(
     require_model(model)
     arrays.require_instance("logs", logs, Trajectories)
     logs.validate(model)
-    table, prior, initial = filter_tables(model, smoothing)
-    sizes = (model.n_states, model.n_actions, model.n_rewards)
+    table = filter_tables(model, smoothing)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
 
     def work(first: int, last: int) -> tuple[int, int]:
         flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
-        return posteriors(table, sizes, prior, initial, *flat, first, last, along, out)
+        return posteriors(table, *flat, first, last, along, out)
 
     for episode, step in run_blocks(work, blocks(len(logs), _BLOCK), threads):
         if episode >= 0:
@@ -70,16 +80,22 @@ def posterior(
     return out
 
 
-def filter_tables(model: LatentMDP, smoothing: float) -> tuple[Floats, Floats, Floats]:
-    """What the filter's kernels read: likelihoods (S A S Z, M), prior (M,), initial (S, M)."""
+def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
+    """What the filter's kernels read: the likelihoods of the model's outcomes, and its starts."""
+    from latentmdp._kernels.belief import Filter
+
     check_smoothing(model, smoothing)
-    n_observations = model.n_states * model.n_rewards
-    table = model.packed().reshape(-1, model.n_contexts)
+    table, likelihood = model.outcomes, model.outcomes.probs
     initial = np.array(model.initial.T, order="C")
     if smoothing > 0.0:
-        table = smoothing + (1.0 - smoothing * n_observations) * table
+        n_observations = model.n_states * model.n_rewards
+        likelihood = smoothing + (1.0 - smoothing * n_observations) * likelihood
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
-    return table, model.weights, initial
+    return Filter(
+        (model.n_states, model.n_actions, model.n_rewards),
+        float(smoothing),
+        *map(arrays.read_only, (*table[:3], likelihood, model.weights, initial)),
+    )
 
 
 def check_smoothing(model: LatentMDP, smoothing: float) -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
@@ -26,6 +26,7 @@ from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import History
 
 if TYPE_CHECKING:
+    from latentmdp._kernels.belief import Filter
     from latentmdp._kernels.rollout import Acting
     from latentmdp.sessions import BatchSession, Session
 
@@ -61,8 +62,12 @@ class Sized(Protocol):
         """Z."""
 
     @property
-    def horizon(self) -> int:
-        """H."""
+    def horizon(self) -> int | None:
+        """H; None where there is no end."""
+
+    @property
+    def allowed(self) -> Flags | None:
+        """Which actions each state has, (S, A); None where all have all."""
 
 
 class Policy:
@@ -102,11 +107,13 @@ class Policy:
 
 
 class UniformPolicy(Fielded, Policy):
-    """Every action with equal probability, always."""
+    """Every action that a state allows with equal probability, always."""
 
     def action_probabilities(self, world: Sized) -> Floats:
-        """pi(a | s), shape (1, S, A)."""
-        return np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
+        """pi(a | s), shape (1, S, A); zero in a terminal state, where nobody acts."""
+        if world.allowed is None or world.allowed.all():
+            return np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
+        return arrays.normalised(world.allowed.astype(np.float64))[None]
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
@@ -122,7 +129,8 @@ class MarkovPolicy(Fielded, Policy):
     Parameters
     ----------
     actions : integers (S,) or (H, S); probabilities (S, A) or (H, S, A)
-        One action per state, or per time and state; or a distribution over actions for each.
+        One action per state, or per time and state; or a distribution over actions for each. What
+        is given for a terminal state is ignored.
     """
 
     actions: NDArray[np.int32] | None
@@ -153,22 +161,45 @@ class MarkovPolicy(Fielded, Policy):
         return self.n_layers == 1
 
     def action_probabilities(self, world: Sized) -> Floats:
-        """pi_t(a | s), shape (H or 1, S, A), checked against a model or a space."""
+        """pi_t(a | s), shape (H or 1, S, A), checked against a model or a space.
+
+        Zero in a terminal state, where nobody acts.
+        """
+        A, terminal = world.n_actions, self._require_allowed(world)
+        table = self.probabilities
+        if table is None:
+            table = np.asarray(np.eye(A)[self.actions])
+        if terminal is not None:
+            table = np.where(terminal[:, None], 0.0, table)
+        return table
+
+    def _require_allowed(self, world: Sized) -> Flags | None:
+        """The terminal states, None if all actions are allowed; raises if a forbidden is taken."""
         _require_fit(self.n_layers, self.n_states, world)
-        A = world.n_actions
-        if self.probabilities is not None:
-            if (own := self.probabilities.shape[-1]) != A:
-                raise ValueError(f"the policy has {own} actions, the model {A}")
-            return self.probabilities
-        assert self.actions is not None
-        _require_actions(self.actions, A)
-        return np.asarray(np.eye(A)[self.actions])
+        table = self.probabilities
+        if table is None:
+            assert self.actions is not None
+            _require_actions(self.actions, world.n_actions)
+        elif (own := table.shape[-1]) != world.n_actions:
+            raise ValueError(f"the policy has {own} actions, the model {world.n_actions}")
+        forbidden = _forbidden(world)
+        if forbidden is None:
+            return None
+        terminal = forbidden.all(axis=1)
+        if table is None:
+            table = np.eye(world.n_actions)[self.actions]
+        wrong = (table > 0.0) & (forbidden & ~terminal[:, None])
+        if wrong.any():
+            t, s, a = arrays.first_index(wrong)
+            when = "" if self.stationary else f"time {t}: "
+            raise ValueError(f"{when}{names.forbidden(s, a, world)}, but the policy takes it")
+        return terminal
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        probabilities = self.action_probabilities(world)
         if self.actions is None:
-            return _stochastic_acting(probabilities)
+            return _stochastic_acting(self.action_probabilities(world))
+        self._require_allowed(world)
         labels = self.actions.ravel()
         vectors, offsets = np.zeros((labels.size, 1)), np.arange(labels.size + 1, dtype=np.int64)
         return _acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
@@ -202,7 +233,8 @@ class AlphaVectorPolicy(Fielded, Policy):
         The action each vector begins with.
     offsets : (H S + 1,) or (S + 1,)
         The vectors of time t and state s are offsets[t S + s] .. offsets[t S + s + 1] - 1, at
-        least one; with S + 1 entries the same sets serve at every time.
+        least one unless s is terminal, all of allowed actions; with S + 1 entries the same sets
+        serve at every time.
     model : LatentMDP
         The model whose belief the policy tracks: the world's own, or an estimate of it.
     smoothing : float
@@ -238,10 +270,11 @@ class AlphaVectorPolicy(Fielded, Policy):
                 f"offsets must cut the {n} vectors into H S or S groups (S = {S}), got "
                 f"{self.offsets.size} entries"
             )
-        if (np.diff(self.offsets) < 1).any():
-            group = int(np.argmax(np.diff(self.offsets) < 1))
-            raise ValueError(f"time {group // S}, state {group % S} has no vector")
+        if (np.diff(self.offsets) < 0).any():
+            group = int(np.argmax(np.diff(self.offsets) < 0))
+            raise ValueError(f"offsets must not fall: time {group // S}, state {group % S}")
         _require_actions(self.actions, model.n_actions)
+        self._require_allowed(model)
 
     @classmethod
     def from_lanes(
@@ -250,14 +283,13 @@ class AlphaVectorPolicy(Fielded, Policy):
         """One vector per action from values Q_m(t, s, a) in lanes (M, H, n), kept as they are.
 
         They are rearranged into `vectors` when first needed: a plan that is made and dropped, as
-        in a learner's inner loop, never pays for it.
+        in a learner's inner loop, never pays for it. Values of forbidden actions are left out.
         """
         self = cls.__new__(cls)
         check_smoothing(model, smoothing)
         self.model, self.smoothing = model, float(smoothing)
         self.n_layers = lanes.shape[1]
-        groups = self.n_layers * model.n_states
-        self.actions, self.offsets = _one_vector_per_action(groups, model.n_actions)
+        self.actions, self.offsets = _one_vector_per_action(self.n_layers, model)
         self._lanes = lanes
         return self
 
@@ -273,11 +305,33 @@ class AlphaVectorPolicy(Fielded, Policy):
         shape = (self.n_layers, self.model.n_states, self.model.n_actions, self.model.n_contexts)
         values = np.empty(shape)
         interleave(self._lanes, values)
+        if not self.model.all_allowed:
+            values = values[:, self.model.allowed]
         return arrays.frozen(values.reshape(-1, self.model.n_contexts))
 
     @cached_property
-    def _tables(self) -> tuple[Floats, Floats, Floats]:
+    def _filter(self) -> Filter:
         return filter_tables(self.model, self.smoothing)
+
+    def _require_allowed(self, world: Sized) -> None:
+        """Raise unless every state that is not terminal has vectors, all of allowed actions."""
+        S, sizes = self.model.n_states, np.diff(self.offsets)
+        forbidden = _forbidden(world)
+        over = np.zeros(S, np.bool_) if forbidden is None else forbidden.all(axis=1)
+        missing = (sizes.reshape(-1, S) == 0) & ~over
+        if missing.any():
+            t, s = arrays.first_index(missing)
+            where = names.called("state", s, names.names_of(world, "state"))
+            raise ValueError(f"time {t}, {where} has no vector")
+        if forbidden is None:
+            return
+        state = np.repeat(np.arange(sizes.size) % S, sizes)
+        wrong = forbidden[state, self.actions] & ~over[state]
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            t = int(np.searchsorted(self.offsets, i, side="right") - 1) // S
+            told = names.forbidden(int(state[i]), int(self.actions[i]), world)
+            raise ValueError(f"actions[{i}], of time {t}: {told}")
 
     def value(self, t: int, state: int, belief: ArrayLike) -> float:
         """The largest product of a vector of (t, state) with the belief."""
@@ -300,16 +354,15 @@ class AlphaVectorPolicy(Fielded, Policy):
             mine, theirs = getattr(self.model, name), getattr(world, name)
             if mine != theirs:
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
-        table, prior, initial = self._tables
+        if world.allowed is not self.model.allowed:
+            self._require_allowed(world)
         return _acting(
             self.n_layers,
             filters=bool((np.diff(self.offsets) > 1).any()),
             vectors=self.vectors,
             labels=self.actions,
             offsets=self.offsets,
-            likelihood=table,
-            prior=prior,
-            initial=initial,
+            filter=self._filter,
         )
 
     def __repr__(self) -> str:
@@ -338,37 +391,66 @@ def _acting(n_layers: int, **given: Any) -> Acting:
     """The arrays of a policy as kernels read them; what is not given is not needed."""
     from latentmdp._kernels.rollout import Acting
 
-    blank = Acting(
-        stochastic=False,
-        filters=False,
-        n_layers=n_layers,
-        action_threshold=np.zeros((1, 1)),
-        action_alias=np.zeros((1, 1), np.int32),
-        vectors=np.zeros((1, 1)),
-        labels=np.zeros(1, np.int32),
-        offsets=np.arange(2),
-        likelihood=np.zeros((1, 1)),
-        prior=np.ones(1),
-        initial=np.ones((1, 1)),
-    )
-    return blank._replace(**given)
+    blank = {
+        "action_threshold": np.zeros((1, 1)),
+        "action_alias": np.zeros((1, 1), np.int32),
+        "vectors": np.zeros((1, 1)),
+        "labels": np.zeros(1, np.int32),
+        "offsets": np.arange(2),
+    }
+    content: dict[str, Any] = {"stochastic": False, "filters": False, "filter": _no_filter()}
+    content |= {**blank, **given}
+    content |= {name: arrays.read_only(content[name]) for name in blank}
+    return Acting(n_layers=n_layers, **content)
+
+
+@lru_cache(maxsize=1)
+def _no_filter() -> Filter:
+    """The filter of a policy that needs none."""
+    from latentmdp._kernels.belief import Filter
+
+    integers = np.zeros(1, np.int32)
+    rest = (integers, integers, np.ones((1, 1)), np.ones(1), np.ones((1, 1)))
+    return Filter((1, 1, 1), 0.0, *map(arrays.read_only, (np.arange(2), *rest)))
+
+
+def _one_vector_per_action(
+    n_layers: int, model: LatentMDP
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Labels and offsets of groups that hold each allowed action once, in order."""
+    if model.all_allowed:
+        return _every_action(n_layers * model.n_states, model.n_actions)
+    state, action = np.nonzero(model.allowed)
+    sizes = np.tile(np.bincount(state, minlength=model.n_states), n_layers)
+    labels = np.tile(action.astype(np.int32), n_layers)
+    return arrays.frozen(labels), arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
 
 
 @lru_cache(maxsize=64)
-def _one_vector_per_action(
-    groups: int, n_actions: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _every_action(groups: int, n_actions: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Labels and offsets of groups that hold each action once, in order."""
     labels = np.tile(np.arange(n_actions, dtype=np.int32), groups)
     offsets = np.arange(0, groups * n_actions + 1, n_actions, dtype=np.int64)
     return arrays.frozen(labels), arrays.frozen(offsets)
 
 
+def _forbidden(world: Sized) -> Flags | None:
+    """Which actions a state does not have, (S, A); None where all have all."""
+    return None if world.allowed is None or world.allowed.all() else ~world.allowed
+
+
 def _require_fit(n_layers: int, n_states: int, world: Sized) -> None:
     """Raise unless a policy covers the states and the horizon of a world."""
     if n_states != world.n_states:
         raise ValueError(f"the policy has {n_states} states, the model {world.n_states}")
-    if n_layers != 1 and n_layers < world.horizon:
+    if n_layers == 1:
+        return
+    if world.horizon is None:
+        raise ValueError(
+            f"the policy covers {n_layers} steps, but the model has no end: only a policy that is "
+            "the same at every time can follow it"
+        )
+    if n_layers < world.horizon:
         raise ValueError(
             f"the policy covers {n_layers} steps, the model's horizon is {world.horizon}"
         )

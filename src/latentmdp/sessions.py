@@ -8,18 +8,19 @@
         session.observe(next_state, reward)
 
 A `Session` follows one individual; a `BatchSession` follows many, all at the same time step, in
-compiled loops: arrays in, arrays out.
+compiled loops: arrays in, arrays out. States and actions go in by index or, where the model has
+names for them, by name; `act` answers with names where there are names.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, drawn, philox_key
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
@@ -32,7 +33,7 @@ __all__ = ["BatchSession", "Session", "SessionError"]
 
 
 class SessionError(LatentMDPError):
-    """A session was used out of order: acted before observing, or beyond its horizon."""
+    """A session was used out of order: acted before observing, or after the episode's end."""
 
 
 class BatchSession:
@@ -43,11 +44,16 @@ class BatchSession:
     policy
         The policy all of them are served by: a `Policy` or a callable of a `History`.
     model
-        The world's sizes, reward values and horizon.
+        The world's sizes, names, reward values, allowed actions and horizon.
     individuals
         How many.
     rng
         Chance of a stochastic policy; every individual has its own stream.
+
+    Notes
+    -----
+    An individual whose state is terminal is done: it is given no more actions, and what is
+    observed of it is ignored, while the others go on. A model without a horizon has no clock.
     """
 
     def __init__(
@@ -63,9 +69,8 @@ class BatchSession:
         # A callable has no filter of its own: it is given the history of each individual.
         self._acting = None if callable(policy) else policy.acting(model)
         self._histories: list[History] = []
-        self._sizes = (model.n_states, model.n_actions, model.n_rewards)
         self._key = np.uint64(philox_key(rng))
-        prior = np.ones(1) if self._acting is None else self._acting.prior
+        prior = np.ones(1) if self._acting is None else self._acting.filter.prior
         self._beliefs = np.zeros((self.individuals, 3, prior.size))
         self._beliefs[:, 0] = prior
         self._states: Indices | None = None
@@ -78,6 +83,13 @@ class BatchSession:
         """The belief of every individual over the contexts of the policy's model, (n, M)."""
         return self._beliefs[:, 0].copy()
 
+    @property
+    def running(self) -> Flags:
+        """Whether the episode of each individual still goes on, (n,): False in terminal states."""
+        if self._states is None:
+            return np.ones(self.individuals, np.bool_)
+        return ~self.model.terminal[self._states]
+
     def observe(
         self,
         states: ArrayLike,
@@ -86,11 +98,13 @@ class BatchSession:
     ) -> None:
         """Take in the first states, or the next states with the rewards (values) on the way.
 
-        `actions` are those taken in between, where they were not the ones `act` gave.
+        States and actions are indices or names. `actions` are those taken in between, where they
+        were not the ones `act` gave. Rewards may be left out where the model has one value only.
         """
         from latentmdp._kernels.rollout import observe_first, observe_next
 
-        seen = self._checked("states", states)
+        running = self.running
+        seen = self._checked("states", states, running)
         if self._states is None:
             if rewards is not None:
                 raise SessionError("the first observation is a state alone: no reward came before")
@@ -100,78 +114,116 @@ class BatchSession:
                 observe_first(self._acting, self._beliefs, seen)
         else:
             self._require_time_left()
-            taken = self._actions if actions is None else self._checked("actions", actions)
-            if taken is None:
-                raise SessionError("act() before the next observation, or say which actions=")
-            if rewards is None:
-                raise SessionError("rewards are missing: the actions taken must have earned some")
-            indices = self._reward_indices(rewards)
+            taken = self._taken(actions, running)
+            indices = self._reward_indices(rewards, running)
             if self._acting is None:
                 steps = zip(self._histories, seen.tolist(), taken.tolist(), indices.tolist())
                 self._histories = [history.then(a, n, z) for history, n, a, z in steps]
             else:
-                observe_next(
-                    self._acting, self._sizes, self._beliefs, self._states, taken, seen, indices
-                )
+                before = self._states
+                observe_next(self._acting, self._beliefs, running, before, taken, seen, indices)
             self._actions = None
             self.t += 1
+            seen = np.where(running, seen, self._states)
         self._states = seen
 
-    def act(self) -> Indices:
-        """The action for every individual in its current state."""
+    def act(self) -> NDArray[Any]:
+        """The action for every individual in its current state: names if there are any.
+
+        For an individual that is done it is -1, or None in place of a name.
+        """
+        actions, known = self.act_indices(), self.model.action_names
+        return actions if known is None else np.array([*known, None], dtype=object)[actions]
+
+    def act_indices(self) -> Indices:
+        """The action for every individual by its index, whether it has a name or not."""
         from latentmdp._kernels.rollout import decide
 
         if self._states is None:
             raise SessionError("observe() the first states before acting")
         self._require_time_left()
         if self._actions is None:
-            actions = np.empty(self.individuals, np.int32)
+            actions, running = np.full(self.individuals, -1, np.int32), self.running
             if self._acting is None:
-                self._decide(actions)
+                self._decide(actions, running)
             else:
-                where = (self._acting, self.model.n_states, self.t, self._key)
+                where = (self._acting, self.model.n_states, self.t, self._key, running)
                 decide(*where, self._beliefs, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
 
-    def _decide(self, actions: Indices) -> None:
+    def _decide(self, actions: Indices, running: Flags) -> None:
         """Ask a callable for every individual; a stochastic one draws from its own stream."""
         from latentmdp._kernels.rollout import decision_uniform
 
         assert callable(self.policy)
-        for i, history in enumerate(self._histories):
-            chances = history.ask(self.policy, self.model.n_actions)
+        assert self._states is not None
+        for i in np.flatnonzero(running).tolist():
+            allowed = self.model.allowed[self._states[i]]
+            chances = self._histories[i].ask(self.policy, self.model.n_actions, allowed)
             actions[i] = drawn(chances, decision_uniform(self._key, i, self.t))
 
     def _require_time_left(self) -> None:
-        if self.t >= self.model.horizon:
+        if self.model.horizon is not None and self.t >= self.model.horizon:
             raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
+        if not self.running.any():
+            assert self._states is not None
+            where = names.called("state", int(self._states[0]), self.model.state_names)
+            raise SessionError(f"the episode is over: {where} is terminal")
 
-    def _checked(self, name: str, values: ArrayLike) -> Indices:
-        """`states` or `actions`, one for every individual and within the model's range."""
-        checked = arrays.as_integers(name, values, np.int32)
+    def _checked(self, name: str, values: ArrayLike, running: Flags) -> Indices:
+        """`states` or `actions`, one for every individual; of those that are done, anything."""
+        given = arrays.to_array(name, values)
+        if given.shape == (self.individuals,) and not running.all():
+            given = np.where(running, given, 0) if given.dtype.kind in "iu" else given.copy()
+            given[~running] = 0 if given.dtype.kind in "iuO" else self._names(name)[0]
+        checked = names.to_indices(name, given, self._names(name), getattr(self.model, f"n_{name}"))
         if checked.size != self.individuals:
             raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")
-        limit = getattr(self.model, f"n_{name}")
-        if int(checked.max()) >= limit:
-            worst = int(np.argmax(checked))
-            raise ValueError(f"{name}[{worst}] is {checked[worst]}: must be below n_{name}={limit}")
         return checked
 
-    def _reward_indices(self, rewards: ArrayLike) -> Integers:
+    def _names(self, name: str) -> Any:
+        return self.model.state_names if name == "states" else self.model.action_names
+
+    def _taken(self, actions: ArrayLike | None, running: Flags) -> Indices:
+        """The actions taken before an observation, allowed where they were taken."""
+        assert self._states is not None
+        if actions is None:
+            if self._actions is None:
+                raise SessionError("act() before the next observation, or say which actions=")
+            return self._actions
+        taken = self._checked("actions", actions, running)
+        wrong = running & ~self.model.allowed[self._states, taken]
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            told = names.forbidden(int(self._states[i]), int(taken[i]), self.model)
+            raise ValueError(f"actions[{i}]: {told}")
+        return taken
+
+    def _reward_indices(self, rewards: ArrayLike | None, running: Flags) -> Integers:
+        if rewards is None:
+            if self.model.n_rewards == 1:
+                return np.zeros(self.individuals, np.int64)
+            raise SessionError("rewards are missing: the actions taken must have earned some")
         values = np.asarray(rewards, dtype=np.float64)
         if values.shape != (self.individuals,):
             raise ValueError(f"rewards must have shape {(self.individuals,)}, got {values.shape}")
         places = np.searchsorted(self._sorted_values, values)
         places = np.minimum(places, self._sorted_values.size - 1)
-        unknown = self._sorted_values[places] != values
+        unknown = (self._sorted_values[places] != values) & running
         if unknown.any():
             worst = int(np.argmax(unknown))
             raise ValueError(
                 f"rewards[{worst}] is {values[worst]}: not one of the reward values "
-                f"{self.model.reward_values.tolist()}"
+                f"{_shown(self.model.reward_values)}"
             )
         return self._order[places]
+
+
+def _shown(values: Floats) -> str:
+    """Reward values in a message: all, or the nearest few of many."""
+    few = values.tolist() if values.size <= 10 else [*values[:5].tolist(), "...", values[-1].item()]
+    return "[" + ", ".join(map(str, few)) + "]"
 
 
 class Session:
@@ -192,14 +244,31 @@ class Session:
         """The belief over the contexts of the policy's model, (M,)."""
         return self._batch.beliefs[0]
 
-    def observe(self, state: int, reward: float | None = None, action: int | None = None) -> None:
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended: its state is terminal, or the horizon is reached."""
+        horizon = self._batch.model.horizon
+        return (horizon is not None and self.t >= horizon) or not self._batch.running[0]
+
+    def observe(
+        self,
+        state: int | str,
+        reward: float | None = None,
+        action: int | str | None = None,
+    ) -> None:
         """Take in the first state, or the next state and the reward that came with it.
 
-        `action` is the one taken in between, where it was not the one `act` gave.
+        The state and the action are indices or names. `action` is the one taken in between, where
+        it was not the one `act` gave. The reward may be left out where the model has one value.
         """
         rewards = None if reward is None else [reward]
         self._batch.observe([state], rewards, None if action is None else [action])
 
-    def act(self) -> int:
-        """The action to take now."""
-        return int(self._batch.act()[0])
+    def act(self) -> Any:
+        """The action to take now: its name if it has one, otherwise its index."""
+        index, known = self.act_index(), self._batch.model.action_names
+        return index if known is None else known[index]
+
+    def act_index(self) -> int:
+        """The action to take now by its index, whether it has a name or not."""
+        return int(self._batch.act_indices()[0])

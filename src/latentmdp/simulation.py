@@ -8,20 +8,29 @@ compiled or not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.memory import require_memory
 from latentmdp._util.random import RNGLike, drawn, philox_key
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.trajectories import History, Trajectories
-from latentmdp.worlds import ModelWorld, Transition, World, play_episode
+from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
-__all__ = ["PolicyAgent", "play", "simulate"]
+if TYPE_CHECKING:
+    from latentmdp._kernels.rollout import Acting
 
-_BLOCK_STEPS = 1 << 19
+__all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
+
+_BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
 
 
@@ -32,8 +41,10 @@ def simulate(
     rng: RNGLike = None,
     first_episode: int = 0,
     threads: int | None = None,
+    *,
+    horizon: int | None = None,
 ) -> Trajectories:
-    """Play `episodes` episodes of the model's horizon.
+    """Play `episodes` episodes of the model's horizon, or until they reach a terminal state.
 
     Parameters
     ----------
@@ -46,6 +57,9 @@ def simulate(
         Where in that sequence to begin.
     threads
         Threads to use; None takes all cores. The result does not depend on it.
+    horizon
+        Cut episodes off after so many steps. By default they last the model's horizon; where it
+        has none, the first T steps with discount^T below 1e-4.
 
     Returns
     -------
@@ -56,8 +70,18 @@ def simulate(
     episodes = arrays.positive_integer("episodes", episodes)
     if first_episode < 0:
         raise ValueError(f"first_episode must not be negative, got {first_episode}")
+    if horizon is not None:
+        horizon = arrays.positive_integer("horizon", horizon)
+        if model.horizon is not None and horizon > model.horizon:
+            raise ValueError(f"horizon is {horizon}, but the model ends after {model.horizon}")
     return play(
-        ModelWorld(model), policy, episodes, philox_key(rng), first_episode, threads=threads
+        ModelWorld(model),
+        policy,
+        episodes,
+        philox_key(rng),
+        first_episode,
+        horizon=horizon,
+        threads=threads,
     )
 
 
@@ -78,17 +102,19 @@ def play(
     key
         What happens in an episode depends on the key, its number and the policy alone.
     horizon
-        Stop episodes after so many steps; the world's horizon by default.
+        Stop episodes after so many steps; by default the world's horizon, see
+        `Space.longest_episode`.
 
     Returns
     -------
     Trajectories
         With the true contexts where the world reveals all of them.
     """
-    H = world.space.horizon if horizon is None else horizon
+    space = world.space if horizon is None else replace(world.space, horizon=horizon)
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
-        return _rolled_out(world, policy, episodes, key, first_episode, H, threads)
-    agent = PolicyAgent(policy, world.space, key)
+        return _rolled_out(world, policy, space, episodes, key, first_episode, threads)
+    agent = PolicyAgent(policy, space, key)
+    H = space.longest_episode
     played = [play_episode(world, agent, key, first_episode + i, H) for i in range(episodes)]
     contexts = [episode.context for episode in played if episode.context is not None]
     return Trajectories.from_lists(
@@ -102,37 +128,153 @@ def play(
     )
 
 
+def returns_in(
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    contexts: Indices,
+    key: int,
+    *,
+    horizon: int | None = None,
+    threads: int | None = None,
+) -> Floats:
+    """The return of one episode in each of the given contexts, hidden rewards counted, (N,).
+
+    Episode i has number i, as in `simulate`. Nothing else of the episodes is kept.
+    """
+    world = ModelWorld(model)
+    space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    if not isinstance(policy, Policy):
+        return _stepped_returns(world, policy, space, contexts, key)
+    from latentmdp._kernels.rollout import Earning
+
+    M, S, A, _ = model.dimensions
+    hidden = model.bonus is not None
+    earning = Earning(
+        model.discount,
+        model.reward_values,
+        np.zeros(M) if model.initial_bonus is None else model.initial_bonus.copy(),
+        hidden,
+        arrays.read_only(
+            np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
+        ),
+    )
+    returns = np.empty(contexts.size)
+
+    def note(start: int, stop: int) -> tuple[Any, ...]:
+        part = slice(start, stop)
+        lengths = np.empty(stop - start, np.int64)
+        return contexts[part].copy(), lengths, None, None, None, earning, returns[part]
+
+    _run_episodes(world, policy, space, contexts.size, key, 0, True, note, threads)
+    return returns
+
+
+def _stepped_returns(
+    world: ModelWorld, policy: HistoryPolicy, space: Space, contexts: Indices, key: int
+) -> Floats:
+    """`returns_in` for a callable, step by step."""
+    model, agent, returns = world.model, PolicyAgent(policy, space, key), np.zeros(contexts.size)
+    for i, m in enumerate(contexts.tolist()):
+        world.given_context = m
+        states, actions, rewards, _ = play_episode(world, agent, key, i, space.longest_episode)
+        earned = model.reward_values[rewards]
+        if model.bonus is not None:
+            earned = earned + model.bonus[m, states[:-1], actions]
+        returns[i] = earned @ model.discount ** np.arange(actions.size)
+    return returns if model.initial_bonus is None else returns + model.initial_bonus[contexts]
+
+
 def _rolled_out(
     world: ModelWorld,
     policy: Policy,
+    space: Space,
     episodes: int,
     key: int,
     first_episode: int,
-    horizon: int,
     threads: int | None,
 ) -> Trajectories:
-    from latentmdp._kernels.rollout import rollout
+    H = space.longest_episode
+    ragged = bool(world.space.terminal.any())
+    require_memory(
+        12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
+    )
+    lengths, contexts = np.empty(episodes, np.int64), np.empty(episodes, np.int32)
+    widths = (H + 1, H, H)
+    whole = [np.empty((0 if ragged else episodes, width), np.int32) for width in widths]
 
-    states = np.empty((episodes, horizon + 1), np.int32)
-    actions, rewards = (np.empty((episodes, horizon), np.int32) for _ in range(2))
-    contexts = np.empty(episodes, np.int32)
-    acting = policy.acting(world.space)
+    def note(start: int, stop: int) -> tuple[Any, ...]:
+        part = slice(start, stop)
+        logs = [array[part] for array in whole]
+        if ragged:
+            logs = [np.empty((stop - start, width), np.int32) for width in widths]
+        return contexts[part], lengths[part], *logs, None, None
 
-    def work(start: int, stop: int) -> None:
-        parts = (part[start:stop] for part in (states, actions, rewards, contexts))
-        rollout(world.chances, acting, np.uint64(key), first_episode + start, *parts)
+    def keep(lengths: Integers, *logs: Indices) -> list[Indices]:
+        """The steps that were taken: all, unless episodes may end early."""
+        last = (lengths + 1, lengths, lengths)
+        return [log[np.arange(log.shape[1]) < end[:, None]] for log, end in zip(logs, last)]
 
-    run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // horizon)), threads)
+    played = _run_episodes(world, policy, space, episodes, key, first_episode, False, note, threads)
+    if ragged:
+        kept = [keep(*noted[1:5]) for noted in played]
+        states, actions, rewards = (np.concatenate(part) for part in zip(*kept))
+    else:
+        states, actions, rewards = (array.ravel() for array in whole)
     return Trajectories._trusted(
         world.space.n_states,
         world.space.n_actions,
-        states=states.ravel(),
-        actions=actions.ravel(),
-        rewards=rewards.ravel(),
-        offsets=np.arange(episodes + 1, dtype=np.int64) * horizon,
+        states=states,
+        actions=actions,
+        rewards=rewards,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
         contexts=contexts,
         reward_values=world.space.reward_array,
     )
+
+
+def _run_episodes(
+    world: ModelWorld,
+    policy: Policy,
+    space: Space,
+    episodes: int,
+    key: int,
+    first_episode: int,
+    given_contexts: bool,
+    note: Callable[[int, int], tuple[Any, ...]],
+    threads: int | None,
+) -> list[Any]:
+    """Play episodes in blocks; `note(start, stop)` gives the arrays that a block fills."""
+    from latentmdp._kernels.rollout import rollout
+
+    acting, H = policy.acting(space), space.longest_episode
+    likelihood = _likelihood_in(acting, world)
+
+    def work(start: int, stop: int) -> tuple[Any, ...]:
+        noted = note(start, stop)
+        where = (np.uint64(key), first_episode + start, H, given_contexts)
+        rollout(world.chances, acting, likelihood, *where, *noted)
+        return noted
+
+    return run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // H)), threads)
+
+
+def _likelihood_in(acting: Acting, world: ModelWorld) -> Floats:
+    """The likelihoods of a policy's filter for the outcomes of a world, (n, M).
+
+    They are the filter's own where both have the same outcomes, and copied otherwise.
+    """
+    from latentmdp._kernels.rollout import align_likelihoods
+
+    own = acting.filter
+    if not acting.filters:
+        return own.likelihood
+    table = world.model.outcomes
+    if all(map(np.array_equal, table[:3], (own.starts, own.next_state, own.reward))):
+        return own.likelihood
+    S, _, Z = own.sizes
+    listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood)
+    places = listed.find(table.keys(S, Z), S, Z)
+    return arrays.read_only(align_likelihoods(own.likelihood, places))
 
 
 class PolicyAgent:
@@ -154,7 +296,7 @@ class PolicyAgent:
         self.policy, self.world = policy, world
         self._key, self._episode = np.uint64(key), np.uint64(0)
         self._acting = policy.acting(world) if isinstance(policy, Policy) else None
-        self._belief = np.ones((3, 1 if self._acting is None else self._acting.prior.size))
+        self._belief = np.ones((3, 1 if self._acting is None else self._acting.filter.prior.size))
         self._history = History((), (), ())
 
     def begin(self, episode: int, state: int) -> None:
@@ -165,7 +307,8 @@ class PolicyAgent:
         if self._acting is None:
             self._history = History((state,), (), ())
         elif self._acting.filters:
-            reset_belief(self._belief, self._acting.prior, self._acting.initial, state)
+            table = self._acting.filter
+            reset_belief(self._belief, table.prior, table.initial, state)
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
@@ -175,7 +318,9 @@ class PolicyAgent:
         acting = self._acting
         if acting is None:
             assert not isinstance(self.policy, Policy)
-            return drawn(self._history.ask(self.policy, self.world.n_actions), self._uniform(t))
+            allowed = None if self.world.allowed is None else self.world.allowed[self._state]
+            chances = self._history.ask(self.policy, self.world.n_actions, allowed)
+            return drawn(chances, self._uniform(t))
         group = self._state + (t * self.world.n_states if acting.n_layers > 1 else 0)
         if acting.stochastic:
             chance = self._uniform(t)
@@ -185,15 +330,13 @@ class PolicyAgent:
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp._kernels.belief import cell, update_belief
+        from latentmdp._kernels.belief import observe_step
 
         n, z = transition.next_state, transition.reward
         if self._acting is None:
             self._history = self._history.then(action, n, z)
         elif self._acting.filters:
-            sizes = (self.world.n_states, self.world.n_actions, self.world.n_rewards)
-            row = cell(self._state, action, n, z, sizes)
-            update_belief(self._belief, self._acting.likelihood, row)
+            observe_step(self._belief, self._acting.filter, self._state, action, n, z)
         self._state = n
 
     def belief(self) -> Floats:

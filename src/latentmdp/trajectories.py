@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
@@ -65,24 +65,40 @@ class History(NamedTuple):
         """The history one step later."""
         return History((*self.states, next_state), (*self.actions, action), (*self.rewards, reward))
 
-    def ask(self, policy: Callable[[History], int | ArrayLike], n_actions: int) -> Floats:
+    def ask(
+        self,
+        policy: Callable[[History], int | ArrayLike],
+        n_actions: int,
+        allowed: Flags | None = None,
+    ) -> Floats:
         """The probabilities (A,) with which a callable policy acts now.
 
-        The policy may return an action, or a vector of A probabilities.
+        The policy may return an action, or a vector of A probabilities; an action that is not
+        `allowed` (A,) now is refused.
         """
         answer: Any = policy(self)
         if isinstance(answer, int | np.integer) and 0 <= answer < n_actions:
-            return np.asarray(np.eye(n_actions)[answer])
-        where = f"after {self} the policy returned {answer!r}"
-        if isinstance(answer, int | np.integer) or np.shape(answer) != (n_actions,):
+            chances = np.asarray(np.eye(n_actions)[answer])
+        elif isinstance(answer, int | np.integer) or np.shape(answer) != (n_actions,):
             raise ValueError(
-                f"{where}, neither an action in [0, {n_actions}) nor {n_actions} probabilities"
+                f"{self._told(answer)}, neither an action in [0, {n_actions}) nor {n_actions} "
+                "probabilities"
             )
-        try:
-            row = arrays.as_floats("probabilities", answer)
-            return arrays.distributions("probabilities", row, (), given=answer)
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+        else:
+            try:
+                row = arrays.as_floats("probabilities", answer)
+                chances = arrays.distributions("probabilities", row, (), given=answer)
+            except ValueError as error:
+                raise ValueError(f"{self._told(answer)}: {error}") from None
+        if allowed is not None and chances[~allowed].any():
+            action, state = int(np.argmax(chances * ~allowed)), self.states[-1]
+            raise ValueError(
+                f"{self._told(answer)}, but action {action} is not allowed in state {state}"
+            )
+        return chances
+
+    def _told(self, answer: Any) -> str:
+        return f"after {self} the policy returned {answer!r}"
 
 
 class Steps(NamedTuple):

@@ -9,7 +9,8 @@ episode and go on later. There are three:
 - `CallableWorld`, any simulator given as a function (`from_callable`).
 
 Endings mean the same in all of them. Where an episode is *terminated*, the state reached is final:
-the episode stays there, with reward 0, until the horizon. Where it is *truncated*, it was cut
+the episode ends if the space says that the state is terminal, and otherwise stays there, with
+reward 0, until the horizon. Where it is *truncated*, it was cut
 short: what was seen counts, and nothing is assumed of the rest.
 
 `play_episode` is the loop over the steps of an episode, for any world and anybody who acts.
@@ -19,15 +20,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Floats
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.memory import require_memory
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import row_sums
 from latentmdp.trajectories import Episode
 
 if TYPE_CHECKING:
@@ -51,16 +55,34 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+_WORTH_NOTHING = 1e-4
+"""Where discount^t falls below this, an episode without end is cut off."""
+
+
+@dataclass(frozen=True, eq=False)
 class Space:
-    """What is told of a world before anybody acts: sizes, reward values, horizon, discount."""
+    """What is told of a world before anybody acts.
+
+    Attributes
+    ----------
+    n_contexts, n_states, n_actions, reward_values
+        M, S, A, and what the rewards are worth.
+    horizon
+        H; None where an episode has no end.
+    discount
+        In (0, 1], below 1 where there is no end.
+    allowed
+        (S, A) flags of the actions that each state has; None where all have all. A state with
+        none is terminal.
+    """
 
     n_contexts: int
     n_states: int
     n_actions: int
     reward_values: tuple[float, ...]
-    horizon: int
+    horizon: int | None
     discount: float = 1.0
+    allowed: Flags | None = None
 
     @classmethod
     def of(cls, model: LatentMDP) -> Space:
@@ -72,7 +94,24 @@ class Space:
             tuple(model.reward_values.tolist()),
             model.horizon,
             model.discount,
+            None if model.all_allowed else model.allowed,
         )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and all(
+            arrays.same_content(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dimensions, self.reward_values, self.horizon, self.discount))
+
+    @cached_property
+    def terminal(self) -> Flags:
+        """Whether an episode ends in each state, (S,): no action is allowed there."""
+        if self.allowed is None:
+            return np.zeros(self.n_states, np.bool_)
+        return ~self.allowed.any(axis=1)
 
     @property
     def n_rewards(self) -> int:
@@ -101,8 +140,21 @@ class Space:
 
     @property
     def discounted_steps(self) -> float:
-        """1 + discount + ... + discount^{H-1}."""
+        """1 + discount + ... + discount^{H-1}; 1 / (1 - discount) where there is no end."""
+        if self.horizon is None:
+            return 1.0 / (1.0 - self.discount)
         return float((self.discount ** np.arange(self.horizon)).sum())
+
+    @property
+    def longest_episode(self) -> int:
+        """H; where there is no end, the steps after which episodes are cut off.
+
+        Those are the first T with discount^T below 1e-4: what comes later is worth less than
+        1e-4 of the largest return.
+        """
+        if self.horizon is None:
+            return int(np.floor(np.log(_WORTH_NOTHING) / np.log(self.discount))) + 1
+        return self.horizon
 
     def uniform_model(self) -> LatentMDP:
         """A model of these sizes that knows nothing: every outcome equally likely."""
@@ -115,6 +167,7 @@ class Space:
             "horizon": self.horizon,
             "discount": self.discount,
             "reward_values": self.reward_array,
+            "allowed": self.allowed,
         }
         return LatentMDP(transitions, rewards, **{**own, **others})
 
@@ -171,9 +224,16 @@ class World(ABC):
 
 
 class ModelWorld(World):
-    """A latent MDP, step by step."""
+    """A latent MDP, step by step.
+
+    Attributes
+    ----------
+    given_context
+        The context of the episodes to come, where it is not to be drawn.
+    """
 
     model: LatentMDP
+    given_context: int | None = None
 
     def __init__(self, model: LatentMDP) -> None:
         self.model = model
@@ -185,18 +245,21 @@ class ModelWorld(World):
         from latentmdp._kernels.rollout import begin_episode
 
         self._key, self._episode, self._t = np.uint64(key), np.uint64(episode), 0
-        self._context, self._state = begin_episode(self.chances, self._key, self._episode)
+        given = -1 if self.given_context is None else self.given_context
+        self._context, self._state = begin_episode(self.chances, self._key, self._episode, given)
         return int(self._state)
 
     def step(self, action: int) -> Transition:
         """See `World`."""
         from latentmdp._kernels.rollout import world_step
 
+        if not self.model.allowed[self._state, action]:
+            raise ValueError(names.forbidden(self._state, action, self.model))
         self._state, z = world_step(
             self.chances, self._key, self._episode, self._t, self._context, self._state, action
         )
         self._t += 1
-        return Transition(int(self._state), int(z))
+        return Transition(int(self._state), int(z), bool(self.model.terminal[self._state]))
 
     def context(self) -> int:
         """See `World`."""
@@ -208,24 +271,30 @@ class ModelWorld(World):
 
 
 def chances_of(model: LatentMDP) -> Chances:
-    """Alias tables of the model's distributions, as compiled loops draw from them."""
-    from latentmdp._kernels.alias import alias_tables
+    """Alias tables of the model's distributions, as compiled loops draw from them.
+
+    They depend on the model's outcomes only, so a model draws the same episodes whether it was
+    given as arrays or as a table.
+    """
+    from latentmdp._kernels.alias import alias_tables, ragged_alias_tables
     from latentmdp._kernels.rollout import Chances
 
-    M, S, A, Z = model.n_contexts, model.n_states, model.n_actions, model.n_rewards
-    outcomes = model.observation_probs().reshape(M, S, A, S * Z)
-    empty = outcomes.sum(axis=-1) == 0.0
+    M, S, A, Z = model.dimensions
+    table = model.outcomes
+    require_memory(12.0 * table.size * M, f"drawing from {table.size:,} outcomes")
+    empty = (row_sums(table, table.probs) == 0.0) & model.allowed.reshape(-1, 1)
     if empty.any():
-        m, s, a = arrays.first_index(empty)
+        m, row = arrays.first_index(empty.T)
         raise ValueError(
-            f"cannot simulate: context {m}, state {s}, action {a} was never visited, so what "
-            "follows it is unknown"
+            f"cannot simulate: context {m}, state {row // A}, action {row % A} was never visited, "
+            "so what follows it is unknown"
         )
     return Chances(
         (S, A, Z),
+        *map(arrays.read_only, (*table[:3], model.terminal)),
         *alias_tables(model.weights),
         *alias_tables(model.initial),
-        *alias_tables(outcomes),
+        *ragged_alias_tables(arrays.read_only(table.probs), arrays.read_only(table.starts)),
     )
 
 
@@ -370,6 +439,7 @@ def from_callable(
     reward_values: ArrayLike,
     n_contexts: int | None = None,
     discount: float = 1.0,
+    allowed: ArrayLike | None = None,
 ) -> CallableWorld:
     """A world from a function that starts an episode.
 
@@ -381,14 +451,21 @@ def from_callable(
         reached is final. Whatever it draws, it draws from `rng`.
     n_contexts
         M, where it is known.
+    allowed : None or (S, A) of flags
+        Which actions a state has; all by default. A state that has none is terminal.
     """
+    S, A = (
+        arrays.positive_integer(name, value)
+        for name, value in (("n_states", n_states), ("n_actions", n_actions))
+    )
     space = Space(
         1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts),
-        arrays.positive_integer("n_states", n_states),
-        arrays.positive_integer("n_actions", n_actions),
+        S,
+        A,
         _with_zero(reward_values),
         arrays.positive_integer("horizon", horizon),
         validation.discount(discount),
+        None if allowed is None else validation.allowed(allowed, S, A),
     )
     return CallableWorld(simulator, space, n_contexts is not None)
 
@@ -401,6 +478,7 @@ def adapt(
     reward_values: ArrayLike | None = None,
     discount: float = 1.0,
     open_rewards: bool = False,
+    allowed: ArrayLike | None = None,
 ) -> GymnasiumWorld:
     """Make a Gymnasium environment a world for learners.
 
@@ -420,6 +498,9 @@ def adapt(
         In (0, 1].
     open_rewards
         Let rewards that are not named join when they are met; learners need to know all of them.
+    allowed : None or (S, A) of flags
+        Which actions a state has; by default those of the environment's attribute `allowed`, or
+        all. A state that has none is terminal.
     """
     from gymnasium import spaces
 
@@ -439,13 +520,16 @@ def adapt(
             "reward_values: the environment does not tell which rewards occur, give "
             "adapt(env, reward_values=(...))"
         )
+    S, A = int(env.observation_space.n), int(env.action_space.n)
+    flags = getattr(base, "allowed", None) if allowed is None else allowed
     space = Space(
         1 if M is None else arrays.positive_integer("n_contexts", M),
-        int(env.observation_space.n),
-        int(env.action_space.n),
+        S,
+        A,
         _with_zero(() if values is None else values),
         arrays.positive_integer("horizon", H),
         validation.discount(discount),
+        None if flags is None else validation.allowed(flags, S, A),
     )
     truth = getattr(base, "model", None)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
@@ -520,10 +604,17 @@ class Agent(Protocol):
 def play_episode(
     world: World, agent: Agent, key: int, episode: int, horizon: int | None = None
 ) -> Episode:
-    """Play one episode, step by step, to the horizon or until it is cut short or left."""
+    """Play one episode, step by step: to the horizon, or until it ends, is cut short or left.
+
+    It ends in a state that is terminal in the world's space. Without a horizon it is cut off
+    after `Space.longest_episode` steps.
+    """
+    terminal = world.space.terminal
     states, actions, rewards = [world.begin(key, episode)], list[int](), list[int]()
     agent.begin(episode, states[0])
-    for t in range(world.space.horizon if horizon is None else horizon):
+    for t in range(world.space.longest_episode if horizon is None else horizon):
+        if terminal[states[-1]]:
+            break
         action = agent.act(t)
         if action is None:
             break

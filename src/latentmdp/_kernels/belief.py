@@ -4,14 +4,28 @@ A belief is an array (3, M). Row AWAKE is the belief as plain numbers. A context
 become too small for a double is zero there and sleeps instead of underflowing: its belief is
 mantissa 2^(-512 level), kept in rows MANTISSA and LEVEL, and it wakes up if later observations
 favour it. Nearly always nobody sleeps and the update is a plain product and sum.
+
+Likelihoods are those of an outcome table: `find_outcome` looks up the outcome of a step. One that
+the table does not list has the same likelihood in every context, so it leaves the belief alone.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-__all__ = ["AWAKE", "cell", "posteriors", "reset_belief", "update_belief"]
+__all__ = [
+    "AWAKE",
+    "Filter",
+    "cell",
+    "find_outcome",
+    "observe_step",
+    "posteriors",
+    "reset_belief",
+    "update_belief",
+]
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
 
@@ -21,63 +35,78 @@ _FAINT = 2.0**-_SLEEP_BITS
 _NEVER = -(2**62)
 
 
+class Filter(NamedTuple):
+    """What a filter knows: the likelihoods of outcomes, and where episodes begin."""
+
+    sizes: tuple[int, int, int]  # S, A, Z
+    smoothing: float  # alpha: the likelihood of what the table does not list
+    starts: NDArray[np.int64]  # (S A + 1,)
+    next_state: NDArray[np.int32]  # (n,)
+    reward: NDArray[np.int32]  # (n,)
+    likelihood: NDArray[np.float64]  # (n, M)
+    prior: NDArray[np.float64]  # (M,)
+    initial: NDArray[np.float64]  # (S, M)
+
+
 @njit(cache=True, nogil=True, inline="always")
-def update_belief(belief, table, row):
+def update_belief(belief, table, row, at=0):
     """Condition on the likelihoods in one row of a (rows, M) table, in place.
 
-    Returns False, and changes nothing, if the observation is impossible.
+    The belief is rows at, at + 1 and at + 2 of an array that may hold several. Returns False, and
+    changes nothing, if the observation is impossible.
     """
     M = belief.shape[1]
     total, faintest, asleep = 0.0, 1.0, 0.0
     for m in range(M):
-        product = belief[AWAKE, m] * table[row, m]
+        product = belief[at + AWAKE, m] * table[row, m]
         total += product
-        asleep += belief[LEVEL, m]
+        asleep += belief[at + LEVEL, m]
         if product > 0.0:
             faintest = min(faintest, product)
-        elif belief[AWAKE, m] > 0.0 and table[row, m] > 0.0:
+        elif belief[at + AWAKE, m] > 0.0 and table[row, m] > 0.0:
             faintest = 0.0
     if asleep > 0.0 or total < _FAINT or faintest < _FAINT * total:
-        return _update_sleepers(belief, table, row)
+        return _update_sleepers(belief, table, row, at)
     scale = 1.0 / total
     for m in range(M):
-        belief[AWAKE, m] = belief[AWAKE, m] * table[row, m] * scale
+        belief[at + AWAKE, m] = belief[at + AWAKE, m] * table[row, m] * scale
     return True
 
 
 @njit(cache=True, nogil=True)
-def _update_sleepers(belief, table, row):
+def _update_sleepers(belief, table, row, at):
     """The update with mantissas and integer exponents, so that nothing can underflow."""
     M = belief.shape[1]
+    awake, mantissas, levels = belief[at + AWAKE], belief[at + MANTISSA], belief[at + LEVEL]
     highest = _NEVER
     for m in range(M):
-        highest = max(highest, _product(belief, table, row, m)[1])
+        highest = max(highest, _product(awake, mantissas, levels, table, row, m)[1])
     if highest == _NEVER:
         return False
     total = 0.0
     for m in range(M):
-        mantissa, exponent = _product(belief, table, row, m)
-        belief[AWAKE, m] = belief[MANTISSA, m] = belief[LEVEL, m] = 0.0
+        mantissa, exponent = _product(awake, mantissas, levels, table, row, m)
+        awake[m] = mantissas[m] = levels[m] = 0.0
         if exponent == _NEVER:
             continue
         if exponent - highest > -_SLEEP_BITS:
-            belief[AWAKE, m] = math.ldexp(mantissa, exponent - highest)
-            total += belief[AWAKE, m]
+            awake[m] = math.ldexp(mantissa, exponent - highest)
+            total += awake[m]
         else:
             level = (highest - exponent) // _LEVEL_BITS + 1
-            belief[MANTISSA, m] = math.ldexp(mantissa, exponent - highest + _LEVEL_BITS * level)
-            belief[LEVEL, m] = level
+            mantissas[m] = math.ldexp(mantissa, exponent - highest + _LEVEL_BITS * level)
+            levels[m] = level
     for m in range(M):
-        belief[AWAKE, m] /= total
-        belief[MANTISSA, m] /= total
+        awake[m] /= total
+        mantissas[m] /= total
     return True
 
 
 @njit(cache=True, nogil=True)
-def _product(belief, table, row, m):
+def _product(awake, mantissas, levels, table, row, m):
     """Mantissa and binary exponent of b(m) times its likelihood; (0, _NEVER) if it is zero."""
-    level = int(belief[LEVEL, m])
-    weight, bits = math.frexp(belief[AWAKE, m] if level == 0 else belief[MANTISSA, m])
+    level = int(levels[m])
+    weight, bits = math.frexp(awake[m] if level == 0 else mantissas[m])
     likelihood, likelihood_bits = math.frexp(table[row, m])
     if weight == 0.0 or likelihood == 0.0:
         return 0.0, _NEVER
@@ -85,12 +114,12 @@ def _product(belief, table, row, m):
 
 
 @njit(cache=True, nogil=True)
-def reset_belief(belief, prior, initial, state):
+def reset_belief(belief, prior, initial, state, at=0):
     """Start from the prior over contexts and condition on the first state; False if impossible."""
     for m in range(prior.shape[0]):
-        belief[AWAKE, m] = prior[m]
-        belief[MANTISSA, m] = belief[LEVEL, m] = 0.0
-    return update_belief(belief, initial, state)
+        belief[at + AWAKE, m] = prior[m]
+        belief[at + MANTISSA, m] = belief[at + LEVEL, m] = 0.0
+    return update_belief(belief, initial, state, at)
 
 
 @njit(cache=True, nogil=True)
@@ -109,24 +138,56 @@ def cell(s, a, n, z, sizes):
     return ((np.int64(s) * A + a) * S + n) * Z + z
 
 
+@njit(cache=True, nogil=True, inline="always")
+def find_outcome(table, s, a, n, z):
+    """The outcome of a step in the rows of a `Filter`; -1 if it is not listed."""
+    S, A, Z = table.sizes
+    row = np.int64(s) * A + a
+    begin, end = table.starts[row], table.starts[row + 1]
+    wanted = np.int64(n) * Z + z
+    if end - begin == S * Z:
+        return begin + wanted
+    last = end
+    while begin < end:
+        middle = (begin + end) // 2
+        if np.int64(table.next_state[middle]) * Z + table.reward[middle] < wanted:
+            begin = middle + 1
+        else:
+            end = middle
+    if begin < last and np.int64(table.next_state[begin]) * Z + table.reward[begin] == wanted:
+        return begin
+    return np.int64(-1)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def observe_step(belief, table, s, a, n, z):
+    """Condition on a step by the likelihoods of a `Filter`, in place.
+
+    Returns False, and changes nothing, if the step is impossible.
+    """
+    k = find_outcome(table, s, a, n, z)
+    if k < 0:
+        return table.smoothing > 0.0
+    return update_belief(belief, table.likelihood, k)
+
+
 @njit(cache=True, nogil=True)
-def posteriors(
-    table, sizes, prior, initial, states, actions, rewards, offsets, first, last, along, out
-):
+def posteriors(table, states, actions, rewards, offsets, first, last, along, out):
     """Posterior for the episodes first..last-1: a row of `out` per episode, or `along` per state.
 
     Returns (-1, -1), or the episode and step (0 for the first state) of the first observation that
-    is impossible in every context. `table` is (S A S Z, M) and `initial` (S, M).
+    is impossible in every context. `table` is a `Filter`.
     """
-    belief = np.empty((3, prior.shape[0]))
+    belief = np.empty((3, table.prior.shape[0]))
     for i in range(first, last):
         begin = offsets[i] + i
-        possible = reset_belief(belief, prior, initial, states[begin])
+        possible = reset_belief(belief, table.prior, table.initial, states[begin])
         for t in range(offsets[i + 1] - offsets[i] + 1):
             if t > 0:
-                k = offsets[i] + t - 1
-                row = cell(states[begin + t - 1], actions[k], states[begin + t], rewards[k], sizes)
-                possible = update_belief(belief, table, row)
+                k, before = offsets[i] + t - 1, states[begin + t - 1]
+                possible = observe_step(
+                    belief, table, before, actions[k], states[begin + t], rewards[k]
+                )
             if not possible:
                 return i, t
             if along:

@@ -36,7 +36,8 @@ def play_lucrl(
         states[0] = s
         for t in range(H):
             a = greedy_action(optimistic.values, estimate.sizes[1], t, s, belief)
-            n, z = draw_outcome(chances, second[t], context, s, a)
+            k = draw_outcome(chances, second[t], context, s, a)
+            n, z = np.int64(chances.next_state[k]), np.int64(chances.reward[k])
             observe(estimate, belief, s, a, n, z)
             actions[t], rewards[t], states[t + 1] = a, z, n
             s = n

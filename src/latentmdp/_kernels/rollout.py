@@ -1,7 +1,8 @@
 """Playing episodes: the world draws, the policy acts on the state and its belief.
 
 A policy plays whole episodes (`rollout`), or decides for many individuals at once, each with a
-belief of its own (`decide`).
+belief of its own (`decide`). A rollout plays `_LANES` episodes side by side, step by step: each is
+a long chain of dependent operations, and the processor works on several such chains at once.
 """
 
 from typing import NamedTuple
@@ -10,13 +11,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.alias import alias_draw
-from latentmdp._kernels.belief import AWAKE, cell, reset_belief, update_belief
+from latentmdp._kernels.alias import alias_draw, draw_entry
+from latentmdp._kernels.belief import AWAKE, Filter, observe_step, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
 
 __all__ = [
     "Acting",
     "Chances",
+    "Earning",
+    "align_likelihoods",
     "begin_episode",
     "best_action",
     "decide",
@@ -30,18 +33,24 @@ __all__ = [
 ]
 
 _BUFFER = 64
+_LANES = 4
 _WORLD_STREAM, _DECISION_STREAM = np.uint64(0), np.uint64(1)
+_NOT_LISTED = -1.0
 
 
 class Chances(NamedTuple):
-    """Alias tables of everything that chance decides in a world, outcomes numbered s' Z + z."""
+    """Alias tables of everything that chance decides in a world, by the outcomes of its table."""
 
     sizes: tuple[int, int, int]  # S, A, Z
+    starts: NDArray[np.int64]  # (S A + 1,)
+    next_state: NDArray[np.int32]  # (n,)
+    reward: NDArray[np.int32]  # (n,)
+    terminal: NDArray[np.bool_]  # (S,)
     context_threshold: NDArray[np.float64]  # (1, M)
     context_alias: NDArray[np.int32]
     initial_threshold: NDArray[np.float64]  # (M, S)
     initial_alias: NDArray[np.int32]
-    outcome_threshold: NDArray[np.float64]  # (M S A, S Z)
+    outcome_threshold: NDArray[np.float64]  # (M, n)
     outcome_alias: NDArray[np.int32]
 
 
@@ -61,21 +70,29 @@ class Acting(NamedTuple):
     vectors: NDArray[np.float64]  # (n, M)
     labels: NDArray[np.int32]  # (n,)
     offsets: NDArray[np.int64]  # (layers S + 1,)
-    likelihood: NDArray[np.float64]  # (S A S Z, M)
-    prior: NDArray[np.float64]  # (M,)
-    initial: NDArray[np.float64]  # (S, M)
+    filter: Filter
+
+
+class Earning(NamedTuple):
+    """What an episode earns: discount, rewards, and hidden rewards where there are any."""
+
+    discount: float
+    values: NDArray[np.float64]  # (Z,)
+    initial_bonus: NDArray[np.float64]  # (M,)
+    hidden: bool
+    bonus: NDArray[np.float64]  # (M, S A) if hidden
 
 
 @njit(cache=True, nogil=True, inline="always")
-def best_action(vectors, labels, begin, end, belief):
-    """Label of the vector in begin..end-1 with the largest product with the belief."""
+def best_action(vectors, labels, begin, end, belief, at=0):
+    """Label of the vector in begin..end-1 with the largest product with a belief."""
     best, winner = -np.inf, begin
     if end - begin == 1:
         return np.int64(labels[begin])
     for k in range(begin, end):
         value = 0.0
         for m in range(vectors.shape[1]):
-            value += vectors[k, m] * belief[AWAKE, m]
+            value += vectors[k, m] * belief[at + AWAKE, m]
         if value > best:
             best, winner = value, k
     return np.int64(labels[winner])
@@ -83,20 +100,19 @@ def best_action(vectors, labels, begin, end, belief):
 
 @njit(cache=True, nogil=True, inline="always")
 def draw_outcome(chances, uniform, m, s, a):
-    """Next state and reward index that a uniform number selects."""
-    S, A, Z = chances.sizes
-    outcome = alias_draw(
-        uniform, chances.outcome_threshold, chances.outcome_alias, (m * S + s) * A + a
-    )
-    n = outcome // Z
-    return n, outcome - n * Z
+    """The outcome that a uniform number selects."""
+    row, starts = s * chances.sizes[1] + a, chances.starts
+    tables = (chances.outcome_threshold, chances.outcome_alias)
+    return draw_entry(uniform, tables[0], tables[1], m, starts[row], starts[row + 1])
 
 
 @njit(cache=True, nogil=True)
-def begin_episode(chances, key, episode):
-    """Context and first state of an episode."""
+def begin_episode(chances, key, episode, context=-1):
+    """Context and first state of an episode; the context is drawn unless it is given."""
     first, second = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(0))
-    m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
+    m = np.int64(context)
+    if context < 0:
+        m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
     return m, alias_draw(second, chances.initial_threshold, chances.initial_alias, m)
 
 
@@ -104,7 +120,8 @@ def begin_episode(chances, key, episode):
 def world_step(chances, key, episode, t, m, s, a):
     """Next state and reward index at step t of an episode."""
     _, uniform = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(t + 1))
-    return draw_outcome(chances, uniform, m, s, a)
+    k = draw_outcome(chances, uniform, m, s, a)
+    return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
 
 
 @njit(cache=True, nogil=True)
@@ -115,34 +132,108 @@ def draw_uniforms(key, episode, start, count, first, second):
 
 
 @njit(cache=True, nogil=True)
-def rollout(chances, acting, key, first_episode, states, actions, rewards, contexts):
-    """Fill states (N, H+1), actions (N, H), rewards (N, H) and contexts (N,)."""
-    N, H = actions.shape
-    S = chances.sizes[0]
-    belief = np.empty((3, acting.prior.shape[0]))
-    first, second = np.empty(_BUFFER), np.empty(_BUFFER)
-    for i in range(N):
-        episode = np.uint64(first_episode + i)
-        m, s = begin_episode(chances, key, episode)
-        contexts[i], states[i, 0] = m, s
-        if acting.filters:
-            reset_belief(belief, acting.prior, acting.initial, s)
-        for t in range(H):
+def align_likelihoods(likelihood, places):
+    """Likelihoods (n', M) at some places of a table, marked where the place is -1."""
+    out = np.empty((places.shape[0], likelihood.shape[1]))
+    for k in range(places.shape[0]):
+        for m in range(likelihood.shape[1]):
+            out[k, m] = _NOT_LISTED if places[k] < 0 else likelihood[places[k], m]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def rollout(
+    chances,
+    acting,
+    likelihood,
+    key,
+    first_episode,
+    horizon,
+    given_contexts,
+    contexts,
+    lengths,
+    states,
+    actions,
+    rewards,
+    earning,
+    returns,
+):
+    """Play an episode for every entry of contexts (N,), and note what is asked for.
+
+    Fills lengths (N,), contexts unless they are given, states (N, H+1), actions (N, H) and rewards
+    (N, H) unless they are None, and the returns (N,) by `earning` unless they are None. Row k of
+    `likelihood` is that of the policy's filter for outcome k of the world, see
+    `align_likelihoods`.
+    """
+    S, A = chances.sizes[0], chances.sizes[1]
+    # Fields are read once: a field read in the loop counts a reference.
+    starts, next_state, reward = chances.starts, chances.next_state, chances.reward
+    outcome_threshold, outcome_alias = chances.outcome_threshold, chances.outcome_alias
+    action_threshold, action_alias = acting.action_threshold, acting.action_alias
+    vectors, labels, offsets = acting.vectors, acting.labels, acting.offsets
+    prior, initial, terminal = acting.filter.prior, acting.filter.initial, chances.terminal
+    beliefs = np.empty((3 * _LANES, prior.shape[0]))
+    first, second = np.empty((_LANES, _BUFFER)), np.empty((_LANES, _BUFFER))
+    state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    for start in range(0, contexts.shape[0], _LANES):
+        count = min(_LANES, contexts.shape[0] - start)
+        running = 0
+        for e in range(count):
+            i = start + e
+            given = np.int64(contexts[i]) if given_contexts else np.int64(-1)
+            m, s = begin_episode(chances, key, np.uint64(first_episode + i), given)
+            context[e], state[e], contexts[i] = m, s, m
+            lengths[i] = 0 if terminal[s] else horizon
+            running += not terminal[s]
+            if acting.filters:
+                reset_belief(beliefs, prior, initial, s, 3 * e)
+            if states is not None:
+                states[i, 0] = s
+            if returns is not None:
+                returns[i] = earning.initial_bonus[m]
+        scale = 1.0
+        for t in range(horizon):
+            if running == 0:
+                break
             j = t % _BUFFER
             if j == 0:  # in one go, since this loop runs in vector registers
-                draw_uniforms(key, episode, t + 1, min(_BUFFER, H - t), first, second)
-            group = t * S + s if acting.n_layers > 1 else s
-            if acting.stochastic:
-                a = alias_draw(first[j], acting.action_threshold, acting.action_alias, group)
-            else:
-                begin, end = acting.offsets[group], acting.offsets[group + 1]
-                a = best_action(acting.vectors, acting.labels, begin, end, belief)
-            n, z = draw_outcome(chances, second[j], m, s, a)
-            if acting.filters:
-                row = cell(s, a, n, z, chances.sizes)
-                update_belief(belief, acting.likelihood, row)
-            actions[i, t], rewards[i, t], states[i, t + 1] = a, z, n
-            s = n
+                for e in range(count):
+                    if lengths[start + e] == horizon:
+                        episode = np.uint64(first_episode + start + e)
+                        draw_uniforms(
+                            key, episode, t + 1, min(_BUFFER, horizon - t), first[e], second[e]
+                        )
+            for e in range(count):
+                i, s, m = start + e, state[e], context[e]
+                if lengths[i] < horizon:
+                    continue
+                group = t * S + s if acting.n_layers > 1 else s
+                if acting.stochastic:
+                    a = alias_draw(first[e, j], action_threshold, action_alias, group)
+                else:
+                    a = best_action(
+                        vectors, labels, offsets[group], offsets[group + 1], beliefs, 3 * e
+                    )
+                row = s * A + a
+                k = draw_entry(
+                    second[e, j], outcome_threshold, outcome_alias, m, starts[row], starts[row + 1]
+                )
+                n, z = np.int64(next_state[k]), np.int64(reward[k])
+                if acting.filters and likelihood[k, 0] != _NOT_LISTED:
+                    update_belief(beliefs, likelihood, k, 3 * e)
+                if states is not None:
+                    actions[i, t], rewards[i, t], states[i, t + 1] = a, z, n
+                if returns is not None:
+                    earned = earning.values[z]
+                    if earning.hidden:
+                        earned += earning.bonus[m, row]
+                    returns[i] += scale * earned
+                state[e] = n
+                if terminal[n]:
+                    lengths[i] = t + 1
+                    running -= 1
+            if returns is not None:
+                scale *= earning.discount
 
 
 @njit(cache=True, nogil=True)
@@ -150,16 +241,18 @@ def observe_first(acting, beliefs, states):
     """Begin an episode for every individual: prior conditioned on the first state."""
     if acting.filters:
         for i in range(states.shape[0]):
-            reset_belief(beliefs[i], acting.prior, acting.initial, states[i])
+            reset_belief(beliefs[i], acting.filter.prior, acting.filter.initial, states[i])
 
 
 @njit(cache=True, nogil=True)
-def observe_next(acting, sizes, beliefs, before, actions, states, rewards):
+def observe_next(acting, beliefs, running, before, actions, states, rewards):
     """Condition each belief on (s', z); an impossible observation leaves it as it was."""
     if acting.filters:
         for i in range(states.shape[0]):
-            row = cell(before[i], actions[i], states[i], rewards[i], sizes)
-            update_belief(beliefs[i], acting.likelihood, row)
+            if running[i]:
+                observe_step(
+                    beliefs[i], acting.filter, before[i], actions[i], states[i], rewards[i]
+                )
 
 
 @njit(cache=True, nogil=True)
@@ -169,12 +262,14 @@ def decision_uniform(key, individual, t):
 
 
 @njit(cache=True, nogil=True)
-def decide(acting, n_states, t, key, beliefs, states, actions):
-    """The action of every individual at time t."""
+def decide(acting, n_states, t, key, running, beliefs, states, actions):
+    """The action of every individual at time t, -1 for those whose episode is over."""
     layer = t if acting.n_layers > 1 else 0
     for i in range(states.shape[0]):
         group = layer * n_states + states[i]
-        if acting.stochastic:
+        if not running[i]:
+            actions[i] = -1
+        elif acting.stochastic:
             uniform = decision_uniform(key, i, t)
             actions[i] = alias_draw(uniform, acting.action_threshold, acting.action_alias, group)
         else:

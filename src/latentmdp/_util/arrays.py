@@ -20,6 +20,7 @@ __all__ = [
     "frozen",
     "normalised",
     "positive_integer",
+    "read_only",
     "require_instance",
     "same_content",
     "store",
@@ -40,6 +41,11 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """Mark `array` read-only and return it."""
     array.flags.writeable = False
     return array
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view, as compiled loops take arrays they share: one type, one compilation."""
+    return frozen(array.view())
 
 
 def normalised(rows: Floats, fallback: Floats | None = None) -> Floats:

@@ -1,7 +1,10 @@
 """A latent MDP as a Gymnasium environment.
 
 Each episode draws a context and hides it: observations are states, and only the last step's info
-holds `info["context"]`. An episode lasts H steps and is then truncated.
+holds `info["context"]`. An episode terminates in a terminal state, lasts H steps otherwise and is
+then truncated; a model without a horizon never truncates (Gymnasium's `TimeLimit` does). Where
+actions are forbidden, `info["action_mask"]` says which the state has, as `action_space.sample`
+takes it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from latentmdp._util import names
 from latentmdp.model import LatentMDP
 
 __all__ = ["LatentMDPEnv"]
@@ -61,10 +65,9 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         self.n_contexts = model.n_contexts
         self.reward_values = tuple(model.reward_values.tolist())
         self.horizon = model.horizon
-        M, S, A = model.n_contexts, model.n_states, model.n_actions
-        self._outcomes = np.cumsum(model.observation_probs().reshape(M, S, A, -1), axis=-1)
+        self.allowed = None if model.all_allowed else model.allowed
         self._text = ""
-        self._t = model.horizon
+        self._over = True
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -77,29 +80,40 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         if not 0 <= self._context < model.n_contexts:
             raise ValueError(f"context must lie in [0, {model.n_contexts}), got {self._context}")
         self._state = self._draw(np.cumsum(model.initial[self._context]))
-        self._t = 0
+        self._t, self._over = 0, bool(model.terminal[self._state])
         self._text = f"start in {self._name(self._state, model.state_names)}"
-        return np.int64(self._state), {}
+        return np.int64(self._state), self._info()
 
     def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """Take an action; the context is in the info of the last step."""
         if not self.action_space.contains(action):
             raise ValueError(f"action must lie in [0, {self.model.n_actions}), got {action!r}")
-        if self._t >= self.model.horizon:
+        if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset()")
         model, s, a = self.model, self._state, int(action)
-        outcome = self._draw(self._outcomes[self._context, s, a])
-        self._state, z = divmod(outcome, model.n_rewards)
+        if not model.allowed[s, a]:
+            raise ValueError(names.forbidden(s, a, model))
+        table = model.outcomes
+        begin, end = table.starts[s * model.n_actions + a : s * model.n_actions + a + 2]
+        k = begin + self._draw(np.cumsum(table.probs[begin:end, self._context]))
+        self._state = int(table.next_state[k])
         self._t += 1
-        reward = float(model.reward_values[z])
-        over = self._t == model.horizon
+        reward = float(model.reward_values[table.reward[k]])
+        terminated = bool(model.terminal[self._state])
+        truncated = self._t == model.horizon and not terminated
+        self._over = terminated or truncated
         self._text = (
             f"step {self._t}: {self._name(s, model.state_names)}, action "
             f"{self._name(a, model.action_names)} -> "
             f"{self._name(self._state, model.state_names)}, reward {reward:g}"
         )
-        info = {"context": self._context} if over else {}
-        return np.int64(self._state), reward, False, over, info
+        return np.int64(self._state), reward, terminated, truncated, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        info: dict[str, Any] = {"context": self._context} if self._over else {}
+        if self.allowed is not None:
+            info["action_mask"] = self.allowed[self._state].astype(np.int8)
+        return info
 
     def render(self) -> str | None:
         """What happened in the last step, as text."""
@@ -111,5 +125,5 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         return int(min(place, cumulative.size - 1))
 
     @staticmethod
-    def _name(index: int, names: tuple[str, ...] | None) -> str:
-        return str(index) if names is None else names[index]
+    def _name(index: int, known: tuple[str, ...] | None) -> str:
+        return str(index) if known is None else known[index]

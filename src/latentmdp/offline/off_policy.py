@@ -125,7 +125,9 @@ def _ratios(
         session.observe(states[:, 0])
         running = np.ones(chosen.size)
         for t in range(min(int(length), longest)):
-            ratio = (session.act() == actions[:, t]) / behaviour[states[:, t], actions[:, t]]
+            ratio = (session.act_indices() == actions[:, t]) / behaviour[
+                states[:, t], actions[:, t]
+            ]
             running = running * np.where(final[states[:, t]], 1.0, ratio)
             ratios[chosen, t], rewards[chosen, t] = running, values[:, t]
             session.observe(states[:, t + 1], values[:, t], actions[:, t])

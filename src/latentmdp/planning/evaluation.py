@@ -1,30 +1,38 @@
 """The value of a policy: what it earns on average, hidden bonus counted.
 
-    V = sum_m w_m ( R^hid_init(m) + E_m^pi [sum_t discount^{t-1} r_t] ),
+    V = sum_m w_m V_m,    V_m = R^hid_init(m) + E_m^pi [sum_t discount^{t-1} r_t].
 
-by dynamic programming for Markov policies, for others by Monte Carlo or by enumeration of the
-histories the policy can meet. A history is carried with the joint probability w_m P_m^pi(history)
-of it and each context, so
+For Markov policies by dynamic programming, or where there is no end by the linear equations
+V_m = r_m^pi + discount T_m^pi V_m. For others by enumeration of the histories the policy can meet,
+or by Monte Carlo. A history is carried with the probabilities P_m^pi(history), so
 
-    V = sum_m w_m R^hid_init(m) + sum_t discount^{t-1} sum_h sum_m w_m P_m^pi(h) R_m(s_t, pi(h)).
+    V_m = R^hid_init(m) + sum_t discount^{t-1} sum_h P_m^pi(h) R_m(s_t, pi(h)).
+
+Monte Carlo is stratified: each context has its own episodes, about w_m of all, and at least two.
+The estimate is sum_m w_m mean_m, with standard error sqrt(sum_m w_m^2 var_m / n_m), which is no
+larger than that of contexts drawn by chance (but for rounding).
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import filter_tables
-from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
-from latentmdp.model import LatentMDP, require_model
+from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.policies import AlphaVectorPolicy, History, HistoryPolicy, Policy, action_table
-from latentmdp.simulation import simulate
-from latentmdp.trajectories import Trajectories
+from latentmdp.simulation import returns_in
+from latentmdp.worlds import Space
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 __all__ = [
     "Controller",
@@ -37,12 +45,13 @@ __all__ = [
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
-_BLOCK = 1 << 14
-"""Episodes simulated at once, more if they are short: enough to keep all threads busy, few enough
-to hold in memory."""
+_LARGEST_FACTORED = 2_000
+"""With more states, linear equations are solved by iteration: factors of a sparse matrix fill up."""
+_RESIDUAL = 1e-13
+"""How well linear equations are solved, relative to the largest value."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Value:
     """A policy's value.
 
@@ -54,14 +63,31 @@ class Value:
         Standard error of the estimate; 0 if exact.
     exact
         Whether `mean` was computed rather than estimated.
+    by_context
+        The value in each context, (M,), contexts of weight zero included; their average by weight
+        is `mean`.
+    truncation
+        How far `mean` may be off, beyond its standard error, because simulated episodes without
+        end were cut off; 0 if none were.
     """
 
     mean: float
     stderr: float
     exact: bool
+    by_context: Floats
+    truncation: float = 0.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and arrays.same_content(vars(self), vars(other))
+
+    def __hash__(self) -> int:
+        return hash((self.mean, self.stderr, self.exact, self.truncation))
 
     def __str__(self) -> str:
-        return f"{self.mean:.6g}" if self.exact else f"{self.mean:.6g} ± {self.stderr:.2g}"
+        if self.exact:
+            return f"{self.mean:.6g}"
+        cut = f" (episodes cut off: at most {self.truncation:.2g} off)" if self.truncation else ""
+        return f"{self.mean:.6g} ± {self.stderr:.2g}{cut}"
 
 
 def evaluate(
@@ -81,10 +107,14 @@ def evaluate(
     policy
         A `Policy`, or a callable of a `History` that gives an action or A probabilities.
     episodes, rng, threads
-        For Monte Carlo.
+        For Monte Carlo, which shares the episodes out among the contexts by weight, at least two
+        for each. The result does not depend on `threads`. Where the model has no end, episodes are
+        cut off after T steps, the first with discount^T below 1e-4; `Value.truncation` bounds what
+        that leaves out.
     method
-        "auto": dynamic programming for Markov policies, Monte Carlo for others. "exact": dynamic
-        programming, or enumeration of all histories the policy can meet. "monte-carlo".
+        "auto": exact for Markov policies, Monte Carlo for others. "exact": dynamic programming
+        (linear equations where there is no end), or enumeration of all histories the policy can
+        meet. "monte-carlo".
     max_histories
         Enumeration of more histories at one time step than this is refused.
     """
@@ -93,38 +123,60 @@ def evaluate(
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
-        expected = (model.initial * _markov_values(model, table)[0]).sum(axis=1)
-        if model.initial_bonus is not None:
-            expected = expected + model.initial_bonus
-        return Value(float(model.weights @ expected), 0.0, exact=True)
+        return _exact(model, (model.initial * _markov_values(model, table)).sum(axis=1))
     if method == "exact":
-        return Value(_enumerated_value(model, policy, max_histories), 0.0, exact=True)
+        return _exact(model, _enumerated_values(model, policy, max_histories))
     return _monte_carlo(model, policy, episodes, rng, threads)
 
 
+def _exact(model: LatentMDP, earned: Floats) -> Value:
+    """The value of a policy that earns so much in each context, (M,), after the start."""
+    by_context = earned if model.initial_bonus is None else earned + model.initial_bonus
+    mean = float(model.weights @ by_context)
+    return Value(mean, 0.0, exact=True, by_context=arrays.frozen(by_context))
+
+
 def _markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
-    """V_{t,m}(s) of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (H + 1, M, S)."""
-    H, M, S = model.horizon, model.n_contexts, model.n_states
-    rewards = model.planning_rewards()
-    values = np.zeros((H + 1, M, S))
-    for t in range(H - 1, -1, -1):
+    """V_m(s) at the start of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (M, S)."""
+    import scipy.sparse as sp
+
+    M, S, A, _ = model.dimensions
+    rewards, successors = model.planning_rewards(), model.outcomes.successors()
+    steps = [
+        sp.csr_array((column, successors.next_state, successors.starts), shape=(S * A, S))
+        for column in np.ascontiguousarray(successors.probs.T)
+    ]
+    if model.horizon is None:
+        rows, columns = np.repeat(np.arange(S), A), np.arange(S * A)
+        choice = sp.csr_array((probabilities[0].ravel(), (rows, columns)), shape=(S, S * A))
+        solved = [
+            _solution(sp.csr_array(choice @ step), (probabilities[0] * r).sum(axis=1), model)
+            for step, r in zip(steps, rewards)
+        ]
+        return np.array(solved)
+    values = np.zeros((M, S))
+    for t in range(model.horizon - 1, -1, -1):
         pi = probabilities[t if len(probabilities) > 1 else 0]
-        follow = np.einsum("msan,mn->msa", model.transitions, values[t + 1])
-        values[t] = np.einsum("sa,msa->ms", pi, rewards + model.discount * follow)
+        follow = np.stack([step @ value for step, value in zip(steps, values)]).reshape(M, S, A)
+        values = (pi * (rewards + model.discount * follow)).sum(axis=-1)
     return values
 
 
-def _hidden_returns(model: LatentMDP, logs: Trajectories) -> Floats:
-    """Discounted return of each simulated episode with its hidden rewards."""
-    assert logs.contexts is not None
-    total = logs.returns(model.discount)
-    if model.bonus is not None:
-        states, actions, _ = logs.as_arrays()
-        steps = model.discount ** np.arange(actions.shape[1])
-        total = total + model.bonus[logs.contexts[:, None], states[:, :-1], actions] @ steps
-    if model.initial_bonus is not None:
-        total = total + model.initial_bonus[logs.contexts]
-    return total
+def _solution(step: sp.csr_array, earned: Floats, model: LatentMDP) -> Floats:
+    """V = earned + discount step V, by factors or, where there are many states, by iteration."""
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import bicgstab, spsolve
+
+    equations = sp.csr_array(sp.eye_array(len(earned)) - model.discount * step)
+    if len(earned) <= _LARGEST_FACTORED:
+        return np.atleast_1d(np.asarray(spsolve(sp.csc_array(equations), earned)))
+    found, _ = bicgstab(equations, earned, rtol=_RESIDUAL, atol=0.0, maxiter=1_000)
+    value = found if np.isfinite(found).all() else np.zeros(len(earned))
+    while True:  # each round brings the values closer by the discount
+        better = earned + model.discount * (step @ value)
+        if np.abs(better - value).max() <= _RESIDUAL * max(1.0, float(np.abs(better).max())):
+            return better
+        value = better
 
 
 def _monte_carlo(
@@ -133,14 +185,38 @@ def _monte_carlo(
     episodes = arrays.positive_integer("episodes", episodes)
     if episodes < 2:
         raise ValueError("episodes must be at least 2 for a standard error, got 1")
-    seed = np.random.SeedSequence(philox_key(rng))
-    block = max(_BLOCK, _BLOCK * 64 // model.horizon)
-    parts = []
-    for start, stop in blocks(episodes, block):
-        logs = simulate(model, policy, stop - start, seed, first_episode=start, threads=threads)
-        parts.append(_hidden_returns(model, logs))
-    returns = np.concatenate(parts)
-    return Value(float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(episodes)), exact=False)
+    counts = _shares(model.weights, episodes)
+    contexts = np.repeat(np.arange(model.n_contexts, dtype=np.int32), counts)
+    returns = returns_in(model, policy, contexts, philox_key(rng), threads=threads)
+    parts = np.split(returns, np.cumsum(counts)[:-1])
+    by_context = np.array([part.mean() for part in parts])
+    unseen = ~model.initial.any(axis=1)  # no data say where it begins: nothing is earned there
+    by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
+    variances = np.array([part.var(ddof=1) for part in parts]) / counts
+    return Value(
+        float(model.weights @ by_context),
+        float(np.sqrt(model.weights**2 @ variances)),
+        exact=False,
+        by_context=arrays.frozen(by_context),
+        truncation=_truncation(model),
+    )
+
+
+def _shares(weights: Floats, episodes: int) -> Integers:
+    """How many episodes each context gets: by weight, largest remainders first, at least two."""
+    exact = weights * episodes
+    counts = np.floor(exact).astype(np.int64)
+    order = np.argsort(counts - exact, kind="stable")
+    counts[order[: episodes - int(counts.sum())]] += 1
+    return np.maximum(counts, 2)
+
+
+def _truncation(model: LatentMDP) -> float:
+    """discount^T max |r| / (1 - discount): what lies beyond the T steps that are simulated."""
+    if model.horizon is not None:
+        return 0.0
+    steps, largest = Space.of(model).longest_episode, np.abs(model.planning_rewards()).max()
+    return float(model.discount**steps * largest / (1.0 - model.discount))
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):
@@ -170,7 +246,7 @@ def as_controller(policy: Any, model: LatentMDP) -> Controller:
         raise TypeError(f"cannot enumerate the histories of a {type(policy).__name__}")
     return Controller(
         start=lambda state: History((state,), (), ()),
-        act=lambda t, state, history: history.ask(policy, model.n_actions),
+        act=lambda t, state, history: history.ask(policy, model.n_actions, model.allowed[state]),
         observe=lambda history, s, a, next_state, z: history.then(a, next_state, z),
     )
 
@@ -178,8 +254,16 @@ def as_controller(policy: Any, model: LatentMDP) -> Controller:
 def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controller:
     """An alpha-vector policy; its memory is the belief of its own filter."""
     policy.acting(model)  # raises if the sizes do not fit
-    table, prior, initial = filter_tables(policy.model, policy.smoothing)
-    likelihood, certain = table.reshape(policy.model.packed().shape), np.eye(model.n_actions)
+    table, certain = filter_tables(policy.model, policy.smoothing), np.eye(model.n_actions)
+    _, A, Z = table.sizes
+    keys = table.next_state.astype(np.int64) * Z + table.reward
+
+    def observed(belief: Floats, s: int, a: int, n: int, z: int) -> Floats:
+        begin, end = table.starts[s * A + a], table.starts[s * A + a + 1]
+        k = begin + np.searchsorted(keys[begin:end], n * Z + z)
+        if k == end or keys[k] != n * Z + z:
+            return belief  # not listed: equally likely in all contexts, or impossible in all
+        return conditioned(belief, table.likelihood[k])
 
     def conditioned(belief: Floats, likelihood: Floats) -> Floats:
         """The belief after an observation; unchanged by one impossible in every context."""
@@ -188,17 +272,17 @@ def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controlle
         return product / total if total > 0.0 else belief
 
     return Controller(
-        start=lambda state: conditioned(prior, initial[state]),
+        start=lambda state: conditioned(table.prior, table.initial[state]),
         act=lambda t, state, belief: certain[policy.action(t, state, belief)],
-        observe=lambda belief, *step: conditioned(belief, likelihood[step]),
+        observe=observed,
     )
 
 
 class HistoryTree:
     """The histories of one length that a policy can meet; `grow` makes them a step longer.
 
-    `histories` lists (last state, w_m P_m^pi(history) of shape (M,), memory of the controller).
-    Beyond `most` of them `TooManyHistoriesError` is raised, with `advice`.
+    `histories` lists (last state, w_m P_m^pi(history) of shape (M,), memory of the controller);
+    nothing follows those that end in a terminal state, and no action is taken there. Beyond `most` of them `TooManyHistoriesError` is raised, with `advice`.
     """
 
     def __init__(
@@ -212,20 +296,28 @@ class HistoryTree:
 
     def decide(self) -> list[tuple[int, Floats, Floats]]:
         """(state, joint, probabilities (A,) of the next action) of each history."""
-        act, t = self._controller.act, self._length
-        self._decided = [(s, joint, act(t, s, memory)) for s, joint, memory in self.histories]
+        act, t, over = self._controller.act, self._length, self._model.terminal
+        nothing = np.zeros(self._model.n_actions)
+        self._decided = [
+            (s, joint, nothing if over[s] else act(t, s, memory))
+            for s, joint, memory in self.histories
+        ]
         return self._decided
 
     def grow(self) -> None:
         """Replace every history by those that can follow what was decided."""
         self._length += 1
-        packed, observe = self._model.packed(), self._controller.observe
+        observe, table, A = self._controller.observe, self._model.outcomes, self._model.n_actions
         longer = []
         for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
             for a in np.flatnonzero(probabilities).tolist():
-                joints = packed[s, a] * (joint * probabilities[a])
-                for n, z in np.argwhere((joints > 0.0).any(axis=-1)).tolist():
-                    longer.append((n, joints[n, z], observe(memory, s, a, n, z)))
+                row = slice(*table.starts[s * A + a : s * A + a + 2])
+                joints = table.probs[row] * (joint * probabilities[a])
+                possible = (joints > 0.0).any(axis=-1).nonzero()[0]
+                seen = zip(table.next_state[row][possible], table.reward[row][possible])
+                for after, (n, z) in zip(joints[possible], seen):
+                    n, z = int(n), int(z)
+                    longer.append((n, after, observe(memory, s, a, n, z)))
             if len(longer) > self._most:
                 raise TooManyHistoriesError(
                     f"more than {self._most} histories at time {self._length} of "
@@ -234,16 +326,18 @@ class HistoryTree:
         self.histories = longer
 
 
-def _enumerated_value(model: LatentMDP, policy: Any, max_histories: int) -> float:
+def _enumerated_values(model: LatentMDP, policy: Any, max_histories: int) -> Floats:
+    """What a policy earns in each context, (M,), by every history it can meet."""
+    horizon = require_horizon(model, 'method="exact" for a policy with a memory')
     advice = "enumeration is for small problems, use method='monte-carlo'"
-    tree = HistoryTree(model, policy, model.weights, max_histories, advice)
+    tree = HistoryTree(model, policy, np.ones(model.n_contexts), max_histories, advice)
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
-    value = model.initial_value()
-    for t in range(model.horizon):
+    values = np.zeros(model.n_contexts)
+    for t in range(horizon):
         if t > 0:
             tree.grow()
         scale = model.discount**t
         for s, joint, probabilities in tree.decide():
             for a in np.flatnonzero(probabilities):
-                value += scale * float((joint * probabilities[a]) @ rewards[s, a])
-    return value
+                values += scale * probabilities[a] * joint * rewards[s, a]
+    return values

@@ -1,0 +1,68 @@
+"""States, actions and contexts by name: from names to indices and back, and in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Indices
+from latentmdp._util.words import listed
+
+__all__ = ["called", "forbidden", "names_of", "to_indices"]
+
+Names = Sequence[str] | None
+
+
+def called(what: str, index: int, names: Names) -> str:
+    """How a message calls one of them: "state 3", or "state 'sold out'" where it has a name."""
+    return f"{what} {int(index)}" if names is None else f"{what} {names[index]!r}"
+
+
+def forbidden(state: int, action: int, world: Any) -> str:
+    """That an action is not allowed in a state, by the names of a model if it has them."""
+    state_names, action_names = names_of(world, "state"), names_of(world, "action")
+    it, where = called("action", action, action_names), called("state", state, state_names)
+    return f"{it} is not allowed in {where}"
+
+
+def names_of(world: Any, what: str) -> Names:
+    """The names of the states or actions of a model; None where it, or a space, has none."""
+    names: Names = getattr(world, f"{what}_names", None)
+    return names
+
+
+def to_indices(what: str, values: ArrayLike, names: Names, size: int) -> Indices:
+    """Names or indices below `size` as indices; `what` is the argument in messages, "states"."""
+    given = arrays.to_array(what, values)
+    if given.dtype.kind not in "OU":
+        indices: Indices = arrays.as_integers(what, given, np.int32)
+        if indices.size and int(indices.max()) >= size:
+            worst = int(np.argmax(indices))
+            raise ValueError(f"{what}[{worst}] is {indices[worst]}: must be below n_{what}={size}")
+        return indices
+    if given.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, got shape {given.shape}")
+    known = {name: i for i, name in enumerate(names or ())}
+    found = [_index(f"{what}[{i}]", word, known, size) for i, word in enumerate(given.tolist())]
+    return np.array(found, np.int32)
+
+
+def _index(where: str, word: Any, known: dict[str, int], size: int) -> int:
+    if isinstance(word, str):
+        if not known:
+            raise ValueError(f"{where} is {word!r}, but the model has no names: give an index")
+        if word not in known:
+            close = get_close_matches(word, known, n=3, cutoff=0.5) or list(known)[:3]
+            meant = listed([repr(name) for name in close])
+            raise ValueError(f"{where} is {word!r}, which the model does not know; near: {meant}")
+        return known[word]
+    if isinstance(word, bool) or not isinstance(word, int | np.integer):
+        raise TypeError(f"{where} must be an index or a name, got {word!r}")
+    if not 0 <= word < size:
+        raise ValueError(f"{where} is {word}: must lie in [0, {size})")
+    return int(word)
