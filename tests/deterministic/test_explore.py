@@ -345,3 +345,41 @@ def test_rare_outcomes_that_were_missed_restart_the_search():
         optimal += value >= brute_force(model) - 1e-9
     assert restarts > 0
     assert optimal >= 20
+
+
+@pytest.mark.parametrize("table", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_optimal_with_forbidden_actions_and_a_terminal_state(seed, table):
+    model = lm.make(
+        "deterministic",
+        contexts=2,
+        states=5,
+        actions=3,
+        horizon=5,
+        variation=0.3,
+        start=0,
+        rng=seed,
+    )
+    g = np.random.default_rng(seed)
+    allowed = g.random((5, 3)) < 0.6
+    allowed[np.arange(5), g.integers(3, size=5)] = True
+    allowed[4] = False
+    model = model.replace(allowed=allowed)
+    if table:
+        model = model.replace(outcomes=model.outcomes)
+    found = explore(model, 2, rng=seed)
+    best = optimal_value(model)
+    assert found.value == pytest.approx(best, abs=1e-12)
+    assert policy_value(model, found.policy) == pytest.approx(best, abs=1e-12)
+    tried = {(found.graph.nodes[edge.source].state, edge.action) for edge in found.graph.edges}
+    assert tried <= set(map(tuple, np.argwhere(allowed)))
+
+
+def test_a_world_without_an_end_needs_a_horizon():
+    model = lm.make("deterministic", contexts=2, states=3, actions=2, horizon=4, rng=0)
+    endless = model.replace(horizon=None, discount=0.9)
+    with pytest.raises(ValueError, match="explore needs horizon="):
+        explore(endless, 2)
+    found = explore(endless, 2, horizon=3)
+    cut = model.replace(horizon=3, discount=0.9)
+    assert found.value == pytest.approx(optimal_value(cut), abs=1e-12)

@@ -7,7 +7,8 @@ import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
-from latentmdp import theory
+from latentmdp import testing, theory
+from latentmdp.theory.reachability import connectivity, diameter, reach_probs, reachability
 
 
 def enumerate_states(model, policy, steps):
@@ -150,3 +151,38 @@ def test_hitting_times_avoid_traps():
 def test_remark_1(seed):
     model = random_model(seed, states=5)
     assert (theory.connectivity(model) >= 1.0 / theory.diameter(model) - 1e-12).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_is_measured_like_its_arrays(seed):
+    kind = {"states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "horizon": 5}
+    dense = testing.random_model(seed, **kind)
+    table = testing.random_model(seed, **kind, table=True)
+    np.testing.assert_allclose(connectivity(table), connectivity(dense))
+    np.testing.assert_allclose(diameter(table), diameter(dense))
+    np.testing.assert_allclose(reach_probs(table), reach_probs(dense), atol=1e-15)
+
+
+def test_a_forbidden_action_is_no_way():
+    """A line of three states; the action that would not move is forbidden in the middle."""
+    T = np.zeros((1, 3, 2, 3))
+    T[0, 0, 0, 1] = T[0, 1, 0, 2] = T[0, 2, 0, 0] = 1.0
+    T[0, 0, 1, 0] = T[0, 2, 1, 2] = 1.0
+    allowed = [[True, True], [True, False], [True, True]]
+    model = lm.LatentMDP(T, np.zeros((1, 3, 2)), horizon=4, allowed=allowed)
+    np.testing.assert_allclose(diameter(model), [2.0])
+
+
+def test_a_terminal_state_need_not_be_explored():
+    T = np.zeros((1, 3, 1, 3))
+    T[0, 0, 0] = [0.0, 0.5, 0.5]
+    T[0, 1, 0] = [0.5, 0.0, 0.5]
+    allowed = [[True], [True], [False]]
+    model = lm.LatentMDP(
+        T, np.zeros((1, 3, 1)), initial=[[0.5, 0.5, 0.0]], horizon=3, allowed=allowed
+    )
+    np.testing.assert_allclose(reach_probs(model), [[0.25, 0.25, 0.0]])
+    assert reachability(model) == pytest.approx(0.25)
+    np.testing.assert_allclose(diameter(model), [np.inf])
+    tests = lm.theory.sigma_tau(model)
+    np.testing.assert_array_equal(np.isinf(tests), [False, False, True])

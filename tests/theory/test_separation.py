@@ -9,7 +9,17 @@ from scipy.stats import chi2
 
 import latentmdp as lm
 from latentmdp import testing, theory
+from latentmdp._util.random import philox_key
 from latentmdp.testing import action_probabilities, posterior
+from latentmdp.theory.separation import (
+    _log_likelihoods,
+    closest_contexts,
+    divergences,
+    kl_rate,
+    revelation,
+    separation,
+    well_separated,
+)
 
 
 def by_hand(model):
@@ -186,3 +196,62 @@ def test_contexts_that_are_equal_are_never_revealed():
     found = theory.revelation(twins, episodes=50, rng=0)
     assert found.share == 0.0
     assert np.isinf(found.mean)
+
+
+KIND = {"contexts": 3, "states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "terminal": 1}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_is_measured_like_its_arrays_and_forbidden_pairs_count_for_nothing(seed):
+    dense = testing.random_model(seed, **KIND, horizon=5)
+    table = testing.random_model(seed, **KIND, horizon=5, table=True)
+    P = dense.observation_probs()
+    expected = min(
+        np.abs(P[m, s, a] - P[n, s, a]).sum()
+        for m, n in combinations(range(3), 2)
+        for s, a in np.argwhere(dense.allowed)
+    )
+    assert expected > 0.0
+    for model in (dense, table):
+        assert separation(model) == pytest.approx(expected, rel=1e-12)
+        closest = closest_contexts(model)
+        assert model.allowed[closest.state, closest.action]
+    np.testing.assert_allclose(divergences(table), divergences(dense), rtol=1e-12)
+    np.testing.assert_allclose(kl_rate(table), kl_rate(dense), rtol=1e-12)
+    first, second = (well_separated(m, episodes=300, target=0.9) for m in (dense, table))
+    np.testing.assert_allclose(first.probabilities, second.probabilities)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_likelihoods_of_ragged_logs_are_those_of_their_episodes(seed):
+    model = testing.random_model(seed, **KIND, horizon=5, table=True)
+    logs = lm.simulate(model, lm.UniformPolicy(), 50, rng=seed)
+    assert np.unique(logs.lengths).size > 1
+    found = np.exp(_log_likelihoods(model, logs))
+    for scores, (states, actions, rewards, _) in zip(found, logs):
+        for m, p in enumerate(scores):
+            alone = model.replace(weights=np.eye(3)[m])
+            expected = testing.trajectory_probability(alone, states, actions, rewards)
+            assert p == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def test_revelation_follows_ragged_episodes():
+    model = testing.random_model(0, **KIND, horizon=6)
+    found = revelation(model, episodes=200, level=0.9)
+    logs = lm.simulate(model, lm.UniformPolicy(), 200, np.random.SeedSequence(philox_key(0)))
+    there = 0
+    for states, actions, rewards, context in logs:
+        beliefs = [
+            testing.posterior(model, states[: t + 1], actions[:t], rewards[:t])[context]
+            for t in range(len(states))
+        ]
+        there += max(beliefs) >= 0.9
+    assert found.share == pytest.approx(there / 200)
+
+
+def test_what_needs_a_horizon_says_so():
+    model = testing.random_model(0, horizon=None, discount=0.9)
+    assert separation(model) > 0.0
+    for measure in (kl_rate, revelation, well_separated, lm.diagnose):
+        with pytest.raises(lm.errors.ModelError, match="needs a horizon"):
+            measure(model)

@@ -144,6 +144,8 @@ def explore(
     ready = isinstance(world, World | LatentMDP) or not hasattr(world, "reset")
     place = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)
     H = place.space.horizon if horizon is None else horizon
+    if H is None:
+        raise ValueError("explore needs horizon=: the world has none")
     weight = 1.0 / M if min_weight is None else min_weight
     explorer = Explorer(place, H, philox_key(rng), M, weight, failure_probability, repeats)
     explorer.random_start = bool(random_start)
@@ -175,7 +177,9 @@ def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:
         value=value,
         stderr=0.0 if certain else spread / math.sqrt(samples),
         episodes=explorer.episodes,
-        bound=episode_bound(explorer.world.space, explorer.M, explorer.weight),
+        bound=episode_bound(
+            explorer.world.space, explorer.M, explorer.weight, horizon=explorer.horizon
+        ),
         exact=exact,
         graph=graph,
         n_contexts=explorer.M,
@@ -187,7 +191,12 @@ def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:
 
 
 def episode_bound(
-    world: Any, n_contexts: int, min_weight: float | None = None, constant: float = 8.0
+    world: Any,
+    n_contexts: int,
+    min_weight: float | None = None,
+    constant: float = 8.0,
+    *,
+    horizon: int | None = None,
 ) -> float:
     """The bound of Theorem A.1: constant H S A binom(M S A, M - 1) n, n = max(1, ln(1/w)) / w.
 
@@ -198,8 +207,11 @@ def episode_bound(
     ----------
     world
         Anything with `n_states`, `n_actions` and `horizon`, such as a `LatentMDP`.
+    horizon
+        H, by default the world's.
     """
     M, S, A = n_contexts, world.n_states, world.n_actions
     w = 1.0 / M if min_weight is None else min_weight
     sets = math.comb(M * S * A, M - 1)
-    return constant * world.horizon * S * A * sets * max(1.0, math.log(1.0 / w)) / w
+    H = world.horizon if horizon is None else horizon
+    return constant * H * S * A * sets * max(1.0, math.log(1.0 / w)) / w

@@ -17,6 +17,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from latentmdp.deterministic.graph import Edge, Graph, Node
 from latentmdp.deterministic.search import (
     FAR,
@@ -68,11 +70,13 @@ class Explorer:
         self.search = self._new_search()
 
     def _new_search(self) -> Search:
+        allowed = self.world.space.allowed
         return Search(
             self.world.space.n_actions,
             self.horizon,
             self.M,
             self.world.space.n_states,
+            None if allowed is None else [np.flatnonzero(row).tolist() for row in allowed],
             self.needed_tries,
             self.confirmations,
             self.facts,

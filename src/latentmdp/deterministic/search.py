@@ -178,6 +178,8 @@ class Search:
         A, H, M.
     terminal
         The absorbing state, in which nothing is left to explore.
+    allowed
+        The actions of each state; None where all have all.
     repeats
         How many tries an action needs, given how many outcomes it may have; called once for each
         action that needs any.
@@ -193,11 +195,13 @@ class Search:
         horizon: int,
         n_contexts: int,
         terminal: int,
+        allowed: Sequence[Sequence[int]] | None,
         repeats: Callable[[int], int],
         visits: int,
         facts: dict[Any, set[Outcome]],
     ) -> None:
         self.n_actions, self.horizon, self.terminal = n_actions, horizon, terminal
+        self.allowed = allowed
         self.repeats, self.visits, self.facts = repeats, visits, facts
         self.sizes = ClassSizes(n_contexts)
         self.sets: list[frozenset[Any]] = []
@@ -343,7 +347,8 @@ class Search:
         """The actions of a node that need more tries."""
         if node.level >= self.horizon or node.state == self.terminal:
             return []
-        return [a for a in range(self.n_actions) if not self.finished(node, a)]
+        actions = range(self.n_actions) if self.allowed is None else self.allowed[node.state]
+        return [a for a in actions if not self.finished(node, a)]
 
     def _wanted(self, node: SearchNode) -> bool:
         if self.undecided is not None:

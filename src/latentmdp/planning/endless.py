@@ -14,7 +14,7 @@ rounding can add, about 1e-16 / (1 - discount) of the values, is added to the bo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -229,17 +229,18 @@ def _solve_sparse(
     for m in range(M):
         moves = sparse.csr_array((discount * probs[:, m], following, offsets), shape=(S, S))
         moves = moves.T.tocsr() if transposed else moves
-        system = sparse.eye_array(S, format="csr") - moves
+        system: Any = sparse.eye_array(S, format="csr") - moves
         wanted, answer = right[:, m], start[:, m]
         size = float(np.abs(wanted).max(initial=0.0))
         enough = size * max(0.01 * TOLERANCE, 1e-15 / (1.0 - discount))
         for _ in range(_SPREADING):
             answer = wanted + moves @ answer
         off = float(np.abs(wanted - system @ answer).max(initial=0.0))
-        for method, options in (
+        methods: list[tuple[Any, dict[str, int]]] = [
             (linalg.bicgstab, {"maxiter": _KRYLOV_STEPS}),
             (linalg.gmres, {"restart": 50, "maxiter": _KRYLOV_STEPS // 50}),
-        ):
+        ]
+        for method, options in methods:
             if off <= 10.0 * enough:
                 break
             closer, _ = method(system, wanted, x0=answer, rtol=0.0, atol=enough, **options)

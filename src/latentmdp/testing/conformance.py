@@ -315,7 +315,7 @@ def _same_fit(first: Any, second: Any) -> bool:
 
 def _run_rules(learner: Any, model: LatentMDP, episodes: int) -> Rules:
     run = learner.run(model, episodes, rng=0)
-    steps = float((model.discount ** np.arange(model.horizon)).sum())
+    steps = float((model.discount ** np.arange(model.n_layers)).sum())
     low, high = (steps * float(r) for r in (model.reward_values.min(), model.reward_values.max()))
     logs = simulate(model, run.policy, 5, rng=0)
     rules = {

@@ -22,8 +22,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import ImpossibleObservationError, ModelError, TooLargeError
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
@@ -134,7 +135,7 @@ def optimal_memoryless_value(
 
 
 def _memoryless_value(
-    model: LatentMDP, chains: tuple[Floats, Floats], actions: Integers | Floats
+    model: LatentMDP, chains: tuple[Floats, Floats], actions: NDArray[Any]
 ) -> float:
     """The value of rules: actions (L, S), or probabilities (L, S, A)."""
     T, means = chains

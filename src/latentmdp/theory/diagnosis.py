@@ -18,7 +18,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.theory import sample_size
 from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, Verdicts, diagnose_logs
@@ -270,7 +270,9 @@ def diagnose(
     model, policy = model_or_logs, policy or UniformPolicy()
     generator = as_generator(rng)
     M, S, many = model.n_contexts, model.n_states, model.n_contexts > 1
+    horizon = require_horizon(model, "diagnose")
     reach, rate = _followed(model, policy)
+    reach = np.where(model.terminal, np.inf, reach)
     context, state = arrays.first_index(reach == reach.min())
     tests, histories, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
@@ -301,9 +303,9 @@ def diagnose(
         n_contexts=M,
         n_states=S,
         n_actions=model.n_actions,
-        horizon=model.horizon,
+        horizon=horizon,
         length=length,
-        steps=10_000.0 * model.horizon if total_steps is None else float(total_steps),
+        steps=10_000.0 * horizon if total_steps is None else float(total_steps),
         failure_probability=failure_probability,
     )
 

@@ -92,7 +92,7 @@ def check_lower_bound(
         raise ValueError("actions must be at least 2: with one action no sequence is wrong")
     options = {"depth": depth, "epsilon": epsilon}
     model = make("lower-bound", rng, contexts=contexts, actions=actions, variant=variant, **options)
-    M, steps = model.n_contexts, model.horizon // model.n_contexts
+    M, steps = model.n_contexts, model.n_layers // model.n_contexts
     tree = sum(actions**level for level in range(steps))
     laws = _laws(model, [min(s // tree, M) for s in range(model.n_states)])
     pays = [Fraction(value) for value in model.reward_values.tolist()]
@@ -144,7 +144,7 @@ def _laws(model: LatentMDP, labels: list[int]) -> Counter[Law]:
     M = model.n_contexts
     start = tuple(int(np.argmax(row)) for row in model.initial)
     mixed: Counter[Law] = Counter()
-    for shows, count in futures(model.horizon, start).items():
+    for shows, count in futures(model.n_layers, start).items():
         law: dict[Any, Fraction] = {}
         for of_context in shows:
             for sequence, p in of_context:
@@ -187,7 +187,7 @@ def _optimal_value(model: LatentMDP, pays: list[Fraction]) -> Fraction:
         return total + sum(best(left - 1, n, tuple(group)) for (n, _), group in groups.items())
 
     M, start = model.n_contexts, int(np.argmax(model.initial[0]))
-    return best(model.horizon, start, tuple(range(M))) / M
+    return best(model.n_layers, start, tuple(range(M))) / M
 
 
 def _tables(model: LatentMDP) -> tuple[list[Any], list[Any]]:

@@ -3,7 +3,8 @@
     P_m^pi(s_t = s, a_t = a),    P_m^pi(h) for every history h of a given length,
 
 by forward recursion for Markov policies, by enumeration of histories for others. Times are counted
-in transitions from the start of the episode: the paper's s_1 is time 0.
+in transitions from the start of the episode: the paper's s_1 is time 0. In a terminal state no
+action is taken, and nothing follows.
 """
 
 from typing import TYPE_CHECKING
@@ -40,9 +41,19 @@ def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> F
     visits = np.empty((steps, M, S, A))
     states = model.initial
     for t in range(steps):
-        visits[t] = states[:, :, None] * table[t if len(table) > 1 else 0]
-        states = np.einsum("msa,msan->mn", visits[t], model.transitions)
+        visits[t] = states[:, :, None] * table[t if len(table) > 1 else 0] * model.allowed
+        states = _pushed(model, visits[t])
     return visits
+
+
+def _pushed(model: LatentMDP, visits: Floats) -> Floats:
+    """Where (s, a) with these probabilities (M, S, A) lead to, (M, S)."""
+    if not model.is_table:
+        return np.einsum("msa,msan->mn", visits, model.transitions)
+    M, S, _ = visits.shape
+    table = model.outcomes
+    mass = visits.reshape(M, -1)[:, table.rows()] * table.probs.T
+    return np.stack([np.bincount(table.next_state, row, S) for row in mass])
 
 
 def histories(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> list[Floats]:

@@ -8,8 +8,9 @@ of the episode, h = s_1 (a, r, s')_{1:l}, that end in state s. With
 
 sigma_tau(s) = sigma_M(L_s) and sigma_h(s) = sigma_M(L_s H_s) / P^pi(end state = s), where sigma_M
 is the M-th singular value and P^pi averages over contexts. The conditions ask that both be
-positive in every state. (The paper numbers a history by its states, (s, a, r)_{1:l-1} s; "length 1"
-in its experiments is one transition, as here.)
+positive in every state; a terminal state has no tests and needs none: its values are infinite.
+(The paper numbers a history by its states, (s, a, r)_{1:l-1} s; "length 1" in its experiments is
+one transition, as here.)
 
 Condition 2 leaves the weights out of H_s, yet App. D.1 needs them: there L_s H_s is the matrix
 of *joint* probabilities P^pi(tau, h), so that row m of H_s is w_m P_m^pi(h). `joint_sigma` is the
@@ -73,9 +74,10 @@ def end_state_probs(model: LatentMDP, policy: AnyPolicy | None = None, length: i
 
 
 def sigma_tau(model: LatentMDP, length: int = 1) -> Floats:
-    """sigma_tau of Condition 1 for every state, shape (S,)."""
+    """sigma_tau of Condition 1 for every state, shape (S,); infinite in terminal states."""
     M = model.n_contexts
-    return np.array([_singular(L, M) for L in prediction_matrices(model, length)])
+    found = np.array([_singular(L, M) for L in prediction_matrices(model, length)])
+    return np.where(model.terminal, np.inf, found)
 
 
 def sigma_h(model: LatentMDP, policy: AnyPolicy | None = None, length: int = 1) -> Floats:
@@ -101,7 +103,7 @@ def _joint_singular(
             left: Any = np.linalg.qr(tests[s], mode="r")
             right: Any = np.linalg.qr((scale[:, None] * H).T, mode="r")
             found[s] = _singular(left @ right.T, M) / end
-    return found
+    return np.where(model.terminal, np.inf, found)
 
 
 def _singular(matrix: Floats, M: int) -> float:

@@ -1,7 +1,8 @@
 """Reachability under a policy, connectivity and diameter of each context [kwon2021, App. D.2].
 
 Assumption 3: P_m^pi(s_{H-1} = s) >= alpha_2 for all m, s under the exploration policy pi. The paper
-counts from 1, so s_{H-1} is the state after H - 2 transitions.
+counts from 1, so s_{H-1} is the state after H - 2 transitions. A terminal state, where there is
+nothing to explore, need not be reached.
 
 Assumption 4: the undirected graph G_m with an edge (s, s') wherever T_m(s' | s, a) >= alpha_3 for
 some a is connected. The largest such alpha_3 is the smallest edge of a maximum spanning tree.
@@ -10,11 +11,14 @@ Remark 1: the diameter D_m = max_{s != s'} min_pi E_m^pi[steps from s to s'], an
 least 1 / D_m.
 """
 
+from typing import Any
+
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.occupancy import occupancy
 
@@ -26,14 +30,17 @@ slower elimination takes over."""
 
 
 def reach_probs(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
-    """P_m^pi(s_{H-1} = s), shape (M, S); with a horizon of 1 the first state is meant."""
-    steps = max(0, model.horizon - 2)
+    """P_m^pi(s_{H-1} = s), shape (M, S); with a horizon of 1 the first state is meant.
+
+    It counts those who act there: it is 0 in a terminal state.
+    """
+    steps = max(0, require_horizon(model, "reachability") - 2)
     return occupancy(model, policy or UniformPolicy(), steps + 1)[steps].sum(axis=-1)
 
 
 def reachability(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> float:
     """alpha_2 of Assumption 3 for a policy (uniform by default)."""
-    return float(reach_probs(model, policy).min())
+    return float(reach_probs(model, policy)[:, ~model.terminal].min())
 
 
 def connectivity(model: LatentMDP) -> Floats:
@@ -41,22 +48,40 @@ def connectivity(model: LatentMDP) -> Floats:
 
     A single state is connected whatever alpha_3: the value is 1.
     """
-    strongest = model.transitions.max(axis=2)
-    edges = np.maximum(strongest, strongest.transpose(0, 2, 1))
-    trees = [minimum_spanning_tree(-graph).data for graph in edges]
+    trees = [minimum_spanning_tree(-graph).data for graph in _edges(model)]
     whole = model.n_states - 1
     return np.array([(-tree).min(initial=1.0) if tree.size == whole else 0.0 for tree in trees])
 
 
+def _edges(model: LatentMDP) -> list[Any]:
+    """For each context max_a T_m(s' | s, a), or what s' has to s if that is more, (S, S)."""
+    if not model.is_table:
+        strongest = model.transitions.max(axis=2)
+        return list(np.maximum(strongest, strongest.transpose(0, 2, 1)))
+    S, table = model.n_states, model.outcomes.successors()
+    places = table.rows() // model.n_actions * S + table.next_state
+    pairs, index = np.unique(places, return_inverse=True)
+    strongest = np.zeros((pairs.size, model.n_contexts))
+    np.maximum.at(strongest, index.ravel(), table.probs)
+    graphs = [csr_array((column, (pairs // S, pairs % S)), shape=(S, S)) for column in strongest.T]
+    return [graph.maximum(graph.T.tocsr()) for graph in graphs]
+
+
 def diameter(model: LatentMDP) -> Floats:
-    """D_m of Remark 1, shape (M,); infinite if some state cannot be reached for sure."""
+    """D_m of Remark 1, shape (M,); infinite if some state cannot be reached for sure.
+
+    From a terminal state nobody goes anywhere, so only the way to it counts.
+    """
     if model.n_states == 1:
         return np.zeros(model.n_contexts)
-    return np.array([hitting_times(T).max() for T in model.transitions])
+    return np.array([hitting_times(T)[~model.terminal].max() for T in model.transitions])
 
 
 def hitting_times(transitions: Floats) -> Floats:
-    """min_pi E[steps from s to g] in one MDP (S, A, S), shape (S, S); the diagonal is 0."""
+    """min_pi E[steps from s to g] in one MDP (S, A, S), shape (S, S); the diagonal is 0.
+
+    A row without any probability is an action that cannot be taken.
+    """
     return np.stack([_times_to(transitions, goal) for goal in range(len(transitions))], axis=1)
 
 
@@ -73,7 +98,7 @@ def _times_to(T: Floats, goal: int) -> Floats:
     times[goal] = 0.0
     if others.size == 0:
         return times
-    safe = T[others][:, :, ~sure].sum(axis=-1) == 0.0
+    safe = (T[others][:, :, ~sure].sum(axis=-1) == 0.0) & (T[others].sum(axis=-1) > 0.0)
     within = T[others][:, :, others]
     chosen = policy[others]
     rows = np.arange(others.size)

@@ -22,7 +22,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.rank import AnyPolicy, history_matrices, prediction_matrices
@@ -292,17 +292,19 @@ def _one_clustering(
     model: LatentMDP, policy: AnyPolicy, most: int, generator: np.random.Generator
 ) -> float:
     M, S = model.n_contexts, model.n_states
-    last = max(0, model.horizon - 2)
+    last = max(0, require_horizon(model, "the number of episodes needed") - 2)
     seed = np.random.SeedSequence(int(generator.integers(2**63)))
     visited = np.zeros((M, S), dtype=bool)
     groups = np.tile(np.arange(S), (M, 1))
-    missing, splits = M * S, M * (S - 1)
+    missing, splits = M * int((~model.terminal).sum()), M * (S - 1)
     played, block = 0, 256
     while played < most:
         logs = simulate(model, policy, block, seed, first_episode=played)
         assert logs.contexts is not None
-        states, _, _ = logs.as_arrays()
-        for i, (m, s, n) in enumerate(zip(logs.contexts, states[:, last], states[:, last + 1])):
+        here = np.flatnonzero(logs.lengths > last)
+        place = (logs.offsets[:-1] + np.arange(len(logs)) + last)[here]
+        seen = zip(here, logs.contexts[here], logs.states[place], logs.states[place + 1])
+        for i, m, s, n in seen:
             missing -= not visited[m, s]
             visited[m, s] = True
             if groups[m, s] != groups[m, n]:

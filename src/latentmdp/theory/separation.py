@@ -29,7 +29,8 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
-from latentmdp.model import LatentMDP, require_model
+from latentmdp.model import LatentMDP, require_horizon, require_model
+from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy, action_table
 from latentmdp.simulation import simulate
 from latentmdp.theory.occupancy import occupancy
@@ -65,7 +66,7 @@ class Closest(NamedTuple):
 
 
 def separation(model: LatentMDP) -> float:
-    """The delta of Assumption 1: the smallest L1 distance of two contexts in any (s, a).
+    """The delta of Assumption 1: the smallest L1 distance of two contexts in any allowed (s, a).
 
     With a single context there is nothing to tell apart and the value is infinity.
     """
@@ -86,21 +87,41 @@ def closest_contexts(model: LatentMDP) -> Closest:
 
 
 def _distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
-    """For each pair of contexts, the L1 distances of their observations at every (s, a)."""
-    P = model.observation_probs()
+    """For each pair of contexts, the L1 distances of their observations at every (s, a).
+
+    They are infinite where an action is not allowed: it never fails to tell contexts apart.
+    """
     pairs = combinations(range(model.n_contexts), 2)
-    return [(m, n, np.abs(P[m] - P[n]).sum(axis=(-2, -1))) for m, n in pairs]
+    if model.is_table:
+        p = model.outcomes.probs
+        found = [(m, n, _by_pair(model, np.abs(p[:, m] - p[:, n]))) for m, n in pairs]
+    else:
+        P = model.observation_probs()
+        found = [(m, n, np.abs(P[m] - P[n]).sum(axis=(-2, -1))) for m, n in pairs]
+    if model.all_allowed:
+        return found
+    return [(m, n, np.where(model.allowed, d, np.inf)) for m, n, d in found]
+
+
+def _by_pair(model: LatentMDP, terms: Floats) -> Floats:
+    """Sums (S, A) of numbers (n,), one for each outcome."""
+    sums = row_sums(model.outcomes, terms[:, None])
+    return sums.reshape(model.n_states, model.n_actions)
 
 
 def divergences(model: LatentMDP) -> Floats:
-    """KL(P_m(. | s, a), P_n(. | s, a)) in nats, shape (M, M, S, A); infinite where P_n excludes."""
+    """KL(P_m(. | s, a), P_n(. | s, a)) in nats, shape (M, M, S, A); infinite where P_n excludes.
+
+    It is 0 where an action is not allowed.
+    """
     M, S, A = model.n_contexts, model.n_states, model.n_actions
-    P = model.observation_probs().reshape(M, S, A, -1)
+    P = model.outcomes.probs.T if model.is_table else model.observation_probs().reshape(M, S, A, -1)
     found = np.zeros((M, M, S, A))
     for m, n in permutations(range(M), 2):
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = P[m] * (np.log(P[m]) - np.log(P[n]))
-        found[m, n] = np.where(P[m] > 0.0, terms, 0.0).sum(axis=-1)
+        terms = np.where(P[m] > 0.0, terms, 0.0)
+        found[m, n] = _by_pair(model, terms) if model.is_table else terms.sum(axis=-1)
     return np.maximum(found, 0.0)
 
 
@@ -120,7 +141,8 @@ def log_probability_norm(probabilities: ArrayLike) -> float:
 
 def kl_rate(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
     """Expected divergence per step over the horizon, shape (M, M): row m is the true context."""
-    visits = occupancy(model, policy or UniformPolicy(), model.horizon).mean(axis=0)
+    steps = require_horizon(model, "the KL rate")
+    visits = occupancy(model, policy or UniformPolicy(), steps).mean(axis=0)
     weighted = np.where(visits[:, None] > 0.0, divergences(model), 0.0) * visits[:, None]
     return weighted.sum(axis=(2, 3))
 
@@ -181,6 +203,7 @@ def well_separated(
     episodes
         In total, shared equally by the contexts.
     """
+    require_horizon(model, "Condition 3")
     M = model.n_contexts
     per_context = max(2, arrays.positive_integer("episodes", episodes) // M)
     threshold, limit = (target / M) ** c1, (target / M) ** c2
@@ -205,11 +228,15 @@ def well_separated(
 
 def _log_likelihoods(model: LatentMDP, logs: Trajectories) -> Floats:
     """Logarithm of P_m(s_1, r_1, s_2, ...) without the policy's part, shape (N, M)."""
-    states, actions, rewards = logs.as_arrays()
+    _, S, A, Z = model.dimensions
+    steps = logs.steps()
+    rows = steps.state.astype(np.int64) * A + steps.action
+    outcomes = model.outcomes.find((rows * S + steps.next_state) * Z + steps.reward, S, Z)
     with np.errstate(divide="ignore"):
-        table, initial = np.log(model.packed()), np.log(model.initial)
-    steps = table[states[:, :-1], actions, states[:, 1:], rewards]
-    return initial[:, states[:, 0]].T + steps.sum(axis=1)
+        table, initial = np.log(model.outcomes.probs), np.log(model.initial)
+    scores: Floats = np.ascontiguousarray(initial[:, logs.first_states].T)
+    np.add.at(scores, steps.episode, table[outcomes])  # what was simulated is in the table
+    return scores
 
 
 def _binomial_limits(count: Floats, trials: int) -> tuple[Floats, Floats]:
@@ -269,7 +296,7 @@ def revelation(
     episodes = arrays.positive_integer("episodes", episodes)
     policy = policy or UniformPolicy()
     table = action_table(policy, model)
-    longest = model.horizon
+    longest = horizon = require_horizon(model, "revelation")
     seed = np.random.SeedSequence(philox_key(rng))
     first = _first_passage(model, policy, level, episodes, longest, seed)
     while table is not None and len(table) == 1 and longest < LONGEST_EPISODE:
@@ -280,7 +307,7 @@ def revelation(
         first = _first_passage(model, policy, level, episodes, longest, seed)
         if there > 0.0 and np.isfinite(first).mean() == there:
             break
-    share = float((first <= model.horizon).mean())
+    share = float((first <= horizon).mean())
     spread = float(first.std(ddof=1) / np.sqrt(episodes)) if np.isfinite(first).all() else np.inf
     half, most, nearly_all = np.quantile(first, [0.5, 0.9, 0.99], method="higher")
     return Revelation(
@@ -310,8 +337,10 @@ def _first_passage(
         count = min(block, episodes - start)
         logs = simulate(longer, policy, count, seed, first_episode=start)
         assert logs.contexts is not None
-        beliefs = posterior(longer, logs, along=True).reshape(count, steps + 1, -1)
-        there = beliefs[np.arange(count), :, logs.contexts] >= level
-        reached = there.any(axis=1)
-        first[start : start + count][reached] = there[reached].argmax(axis=1)
+        owner = np.repeat(np.arange(count), logs.lengths + 1)
+        beliefs = posterior(longer, logs, along=True)
+        there = np.flatnonzero(beliefs[np.arange(owner.size), logs.contexts[owner]] >= level)
+        reached, earliest = np.unique(owner[there], return_index=True)
+        begin = logs.offsets[:-1] + np.arange(count)
+        first[start + reached] = there[earliest] - begin[reached]
     return first
