@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import latentmdp as lm
@@ -107,3 +107,45 @@ def test_nothing_ever_follows() -> None:
         allow_unvisited=True,
     )
     assert lm.Exact().plan(model).lower == 1.0
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    contexts=st.integers(1, 3),
+    terminal=st.integers(0, 2),
+    table=st.booleans(),
+    reward_model=st.sampled_from(["state-action", "transition"]),
+)
+def test_equals_brute_force_with_forbidden_actions_and_terminal_states(
+    seed: int, contexts: int, terminal: int, table: bool, reward_model: str
+) -> None:
+    model = testing.random_model(
+        seed,
+        contexts=contexts,
+        states=4,
+        actions=3,
+        zeros=0.3,
+        bonus=True,
+        discount=0.9,
+        forbidden=0.4,
+        terminal=terminal,
+        table=table,
+        reward_model=reward_model,
+    )
+    best, plan = testing.optimal_value(model), lm.Exact().plan(model)
+    assert plan.lower == plan.upper == pytest.approx(best, abs=1e-11)
+    assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-11)
+    assert plan.n_iter <= belief_count(model)
+
+
+def test_an_episode_that_begins_at_its_end_is_worth_its_bonus() -> None:
+    model = testing.random_model(1, states=3, terminal=1, bonus=True).replace(initial=2)
+    plan = lm.Exact().plan(model)
+    assert plan.lower == pytest.approx(model.initial_value())
+
+
+def test_without_an_end_hsvi_is_recommended() -> None:
+    model = testing.random_model(0, horizon=None, discount=0.9)
+    with pytest.raises(lm.errors.ModelError, match=r"unlike HSVI.*needs a horizon"):
+        lm.Exact().plan(model)

@@ -67,7 +67,10 @@ def test_both_find_the_same_optimum_of_larger_problems(method: str, stationary: 
 
 @pytest.mark.parametrize("method", PROVING)
 def test_conforms(method: str) -> None:
-    testing.check_planner(lm.Memoryless(method), optimum=testing.optimal_memoryless_value)
+    for models in (testing.small_models(), testing.endless_models()):
+        testing.check_planner(
+            lm.Memoryless(method), models=models, optimum=testing.optimal_memoryless_value
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -86,8 +86,9 @@ def test_a_row_never_visited_has_no_future_but_its_bonus() -> None:
     np.testing.assert_array_equal(q_values(partial)[:, 1, 1, 0], 3.0)
 
 
-def test_conforms() -> None:
-    testing.check_planner(lm.QMDP())
+@pytest.mark.parametrize("models", [testing.small_models(), testing.endless_models()])
+def test_conforms(models: dict) -> None:
+    testing.check_planner(lm.QMDP(), models=models)
 
 
 KINDS = st.fixed_dictionaries(

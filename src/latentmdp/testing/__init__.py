@@ -6,7 +6,7 @@ from latentmdp.testing.conformance import (
     check_learner,
     check_planner,
 )
-from latentmdp.testing.models import random_model, small_models
+from latentmdp.testing.models import endless_models, random_model, small_models
 from latentmdp.testing.oracles import (
     action_probabilities,
     count_histories,
@@ -24,6 +24,7 @@ __all__ = [
     "check_learner",
     "check_planner",
     "count_histories",
+    "endless_models",
     "optimal_memoryless_value",
     "optimal_value",
     "policy_value",

@@ -31,7 +31,7 @@ from latentmdp.online import Run
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.testing.models import random_model, small_models
-from latentmdp.testing.oracles import optimal_value, policy_value
+from latentmdp.testing.oracles import count_histories, optimal_value, policy_value
 from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = ["ConformanceError", "check_instance", "check_learner", "check_planner"]
@@ -46,6 +46,9 @@ Rules = dict[str, bool]
 FITTED_EPISODES = 500
 """Episodes that a learner is fitted to: with the default models some 1,200 visits of each row."""
 RUN_EPISODES = 40
+
+CUT_HISTORIES = 20_000
+"""Histories up to which a model without an end is enumerated, a second of Python."""
 
 
 class ConformanceError(LatentMDPError, AssertionError):
@@ -64,25 +67,43 @@ def check_planner(
     For each model: `plan` returns a plan with all its fields; its policy is worth no more than the
     optimum and at least `lower` and what `guarantee` promises; `lower` and `upper`, where
     given, enclose the optimum; hidden bonus and discount are counted; planning twice gives the
-    same; and a model with a single context, a plain MDP, is solved exactly.
+    same; and a model with a single context, a plain MDP, is solved exactly. Actions that are not
+    allowed must not be taken. Models without an end are judged by their first steps, up to what the
+    others can be worth.
 
     Parameters
     ----------
     planner
         Anything with `plan(model)`.
     models
-        Models by name, small enough to enumerate; `small_models()` by default.
+        Models by name, small enough to enumerate; `small_models()` by default. For planners that
+        need no horizon there is `endless_models()` too.
     optimum
         What the planner's bounds enclose: V* by default. Give `optimal_memoryless_value` for
         planners of memoryless policies.
     tolerance
         How far two values that should agree may differ.
     """
-    failures = _broken(
-        lambda model: _plan_rules(planner, model, optimum(model), tolerance),
-        small_models() if models is None else models,
-    )
+
+    def rules(model: LatentMDP) -> Rules:
+        cut, rest = _first_steps(model)
+        best = optimum(cut if optimum is optimal_value else model)
+        return _plan_rules(planner, model, cut, best, tolerance + rest)
+
+    failures = _broken(rules, small_models() if models is None else models)
     _raise_if_any(f"{planner!r} does not conform", failures)
+
+
+def _first_steps(model: LatentMDP) -> tuple[LatentMDP, float]:
+    """A model cut off where histories become many, and what all that follows can be worth."""
+    if model.horizon is not None:
+        return model, 0.0
+    steps = 1
+    while count_histories(model.replace(horizon=steps + 1)) <= CUT_HISTORIES:
+        steps += 1
+    largest = float(np.abs(model.reward_values).max())
+    largest += 0.0 if model.bonus is None else float(np.abs(model.bonus).max())
+    return model.replace(horizon=steps), model.discount**steps * largest / (1.0 - model.discount)
 
 
 def check_learner(
@@ -155,12 +176,14 @@ def _broken(rules_of: Callable[[LatentMDP], Rules], models: Mapping[str, LatentM
     return failures
 
 
-def _plan_rules(planner: Any, model: LatentMDP, best: float, tolerance: float) -> Rules:
+def _plan_rules(
+    planner: Any, model: LatentMDP, cut: LatentMDP, best: float, tolerance: float
+) -> Rules:
     plan = planner.plan(model)
     missing = [field for field in PLAN_FIELDS if not hasattr(plan, field)]
     if missing:
         return {f"the plan lacks {', '.join(missing)}": False}
-    value, again = policy_value(model, plan.policy), planner.plan(model)
+    value, again = policy_value(cut, plan.policy), planner.plan(model)
     bounds, others = (plan.lower, plan.upper), (again.lower, again.upper)
     worth = f"the policy is worth {value:.9g}"
     rules = {
@@ -173,7 +196,7 @@ def _plan_rules(planner: Any, model: LatentMDP, best: float, tolerance: float) -
         f"seconds must not be negative, got {plan.seconds!r}": plan.seconds >= 0.0,
         f"{worth}, more than the optimum {best:.9g}": value <= best + tolerance,
         f"planning again gave bounds {others}, first {bounds}": others == bounds,
-        "planning again gave a policy of another value": policy_value(model, again.policy) == value,
+        "planning again gave a policy of another value": policy_value(cut, again.policy) == value,
     }
     if (low := plan.lower) is not None:
         rules[f"lower={low:.9g} exceeds the optimum {best:.9g}"] = low <= best + tolerance

@@ -8,7 +8,7 @@ from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, RewardModel
 
-__all__ = ["random_model", "small_models"]
+__all__ = ["endless_models", "random_model", "small_models"]
 
 
 def random_model(
@@ -96,6 +96,22 @@ def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
     )
     kinds["unseen costs, a terminal state"] = _unseen_costs(random_model(g, terminal=1))
     return kinds
+
+
+def endless_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
+    """Models without an end whose discount leaves little to what comes after a few steps."""
+    g = as_generator(rng)
+    kind: dict[str, Any] = {"horizon": None, "discount": 0.1, "states": 2}
+    return {
+        "no end": random_model(g, **kind),
+        "no end, forbidden actions, negative rewards": random_model(
+            g, **kind, actions=3, forbidden=0.5, reward_values=(-1.0, 1.0)
+        ),
+        "no end, a terminal state, a table": random_model(
+            g, **kind | {"states": 3}, terminal=1, table=True, bonus=True
+        ),
+        "no end, a single context": random_model(g, **kind, contexts=1),
+    }
 
 
 def _rows(g: np.random.Generator, shape: tuple[int, ...], size: int, zeros: float) -> Floats:
