@@ -129,8 +129,8 @@ def test_equals_brute_force_with_forbidden_actions_and_terminal_states(
         bonus=True,
         discount=0.9,
         forbidden=0.4,
-        terminal=terminal,
-        table=table,
+        n_terminal=terminal,
+        as_table=table,
         reward_model=reward_model,
     )
     best, plan = testing.optimal_value(model), lm.Exact().plan(model)
@@ -140,7 +140,7 @@ def test_equals_brute_force_with_forbidden_actions_and_terminal_states(
 
 
 def test_an_episode_that_begins_at_its_end_is_worth_its_bonus() -> None:
-    model = testing.random_model(1, states=3, terminal=1, bonus=True).replace(initial=2)
+    model = testing.random_model(1, states=3, n_terminal=1, bonus=True).replace(initial=2)
     plan = lm.Exact().plan(model)
     assert plan.lower == pytest.approx(model.initial_value())
 

@@ -175,8 +175,8 @@ def test_equals_enumeration_with_forbidden_actions(
         zeros=0.2,
         bonus=True,
         forbidden=0.5,
-        terminal=terminal,
-        table=table,
+        n_terminal=terminal,
+        as_table=table,
     )
     best = testing.optimal_memoryless_value(model, stationary=stationary)
     plan = lm.Memoryless(method, stationary=stationary, starts=0).plan(model)
@@ -204,8 +204,8 @@ def test_equals_enumeration_without_an_end(method, seed, contexts, discount, ter
         bonus=True,
         discount=discount,
         forbidden=0.3,
-        terminal=terminal,
-        table=bool(seed % 2),
+        n_terminal=terminal,
+        as_table=bool(seed % 2),
     )
     best = testing.optimal_memoryless_value(model)
     plan = lm.Memoryless(method, starts=0).plan(model)

@@ -123,7 +123,7 @@ def masked_textbook(model: lm.LatentMDP) -> np.ndarray:
 def test_over_possible_steps_as_by_the_definition(seed: int, kind: dict, terminal: int) -> None:
     for table in (False, True):
         model = testing.random_model(
-            seed, **kind, terminal=terminal, table=table, horizon=4, discount=0.9
+            seed, **kind, n_terminal=terminal, as_table=table, horizon=4, discount=0.9
         )
         expected = masked_textbook(model)
         rows = planning_rows(model)
@@ -156,7 +156,7 @@ def test_without_an_end_as_with_a_long_horizon(
     seed: int, kind: dict, terminal: int, discount: float
 ) -> None:
     model = testing.random_model(
-        seed, **kind, terminal=terminal, horizon=None, discount=discount, table=bool(seed % 2)
+        seed, **kind, n_terminal=terminal, horizon=None, discount=discount, as_table=bool(seed % 2)
     )
     H = 400
     long = model.replace(horizon=H)
@@ -201,7 +201,7 @@ def test_a_slow_cycle_has_its_closed_form(n: int) -> None:
 
 
 def test_policies_are_followed_in_every_context() -> None:
-    model = testing.random_model(5, states=4, actions=3, forbidden=0.4, terminal=1, bonus=True)
+    model = testing.random_model(5, states=4, actions=3, forbidden=0.4, n_terminal=1, bonus=True)
     actions = np.stack([model.allowed.argmax(axis=1)] * 2, axis=-1)[None]
     actions[0, :, 1] = 2 - model.allowed[:, ::-1].argmax(axis=1)
     found = policy_values(model, actions)
@@ -217,7 +217,7 @@ def test_policies_are_followed_in_every_context() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = testing.random_model(0, states=4, horizon=1000, table=True, forbidden=0.5)
+    model = testing.random_model(0, states=4, horizon=1000, as_table=True, forbidden=0.5)
     for module in (memory, qmdp):
         monkeypatch.setattr(module, "free_memory", lambda: 50_000.0)
     with pytest.raises(TooLargeError, match=r"a horizon of \d+ would fit"):

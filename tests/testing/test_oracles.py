@@ -250,9 +250,9 @@ def test_a_policy_must_be_one():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_table_is_judged_like_the_arrays_it_stands_for(seed):
-    kind = {"states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "terminal": 1}
+    kind = {"states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "n_terminal": 1}
     dense = random_model(seed, **kind, bonus=True, discount=0.9)
-    table = random_model(seed, **kind, bonus=True, discount=0.9, table=True)
+    table = random_model(seed, **kind, bonus=True, discount=0.9, as_table=True)
     assert table.is_table
     assert not dense.is_table
     assert count_histories(table) == count_histories(dense)
@@ -275,7 +275,7 @@ def test_a_forbidden_action_is_not_an_option_and_a_terminal_state_pays_nothing()
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_an_end_a_stationary_policy_is_worth_its_limit(seed):
-    kind = {"forbidden": 0.4, "terminal": 1, "states": 4, "bonus": True}
+    kind = {"forbidden": 0.4, "n_terminal": 1, "states": 4, "bonus": True}
     endless = random_model(seed, **kind, horizon=None, discount=0.5)
     long = endless.replace(horizon=60)
     best = optimal_memoryless_value(endless)

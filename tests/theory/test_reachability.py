@@ -157,7 +157,7 @@ def test_remark_1(seed):
 def test_a_table_is_measured_like_its_arrays(seed):
     kind = {"states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "horizon": 5}
     dense = testing.random_model(seed, **kind)
-    table = testing.random_model(seed, **kind, table=True)
+    table = testing.random_model(seed, **kind, as_table=True)
     np.testing.assert_allclose(connectivity(table), connectivity(dense))
     np.testing.assert_allclose(diameter(table), diameter(dense))
     np.testing.assert_allclose(reach_probs(table), reach_probs(dense), atol=1e-15)

@@ -198,13 +198,13 @@ def test_contexts_that_are_equal_are_never_revealed():
     assert np.isinf(found.mean)
 
 
-KIND = {"contexts": 3, "states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "terminal": 1}
+KIND = {"contexts": 3, "states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "n_terminal": 1}
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_table_is_measured_like_its_arrays_and_forbidden_pairs_count_for_nothing(seed):
     dense = testing.random_model(seed, **KIND, horizon=5)
-    table = testing.random_model(seed, **KIND, horizon=5, table=True)
+    table = testing.random_model(seed, **KIND, horizon=5, as_table=True)
     P = dense.observation_probs()
     expected = min(
         np.abs(P[m, s, a] - P[n, s, a]).sum()
@@ -224,7 +224,7 @@ def test_a_table_is_measured_like_its_arrays_and_forbidden_pairs_count_for_nothi
 
 @pytest.mark.parametrize("seed", range(3))
 def test_likelihoods_of_ragged_logs_are_those_of_their_episodes(seed):
-    model = testing.random_model(seed, **KIND, horizon=5, table=True)
+    model = testing.random_model(seed, **KIND, horizon=5, as_table=True)
     logs = lm.simulate(model, lm.UniformPolicy(), 50, rng=seed)
     assert np.unique(logs.lengths).size > 1
     found = np.exp(_log_likelihoods(model, logs))

@@ -4,8 +4,8 @@ Arrays are in lanes: transitions (M, S', n), rewards (M, n) and values (M, H, n)
 entry a W + s stands for (s, a) and W is S rounded up to full vectors (`padded_states`); what is
 beyond S is zero. So the inner loop is q(a, s) += V(s') T(s' | s, a) over long contiguous rows.
 
-Sparse problems are `Steps`: the rows are the allowed (s, a), each with its possible next states,
-and contexts lie side by side, padded to full vectors, so that the inner loop is
+Sparse problems are `Successors`: the rows are the allowed (s, a), each with its possible next
+states, and contexts lie side by side, padded to full vectors, so that the inner loop is
 q(., m) += T_m(s' | s, a) V_m(s') over the contexts.
 """
 
@@ -25,7 +25,7 @@ from latentmdp._kernels.simd import (
 )
 
 __all__ = [
-    "Steps",
+    "Successors",
     "back_up",
     "context_q_values",
     "follow",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-class Steps(NamedTuple):
+class Successors(NamedTuple):
     """Transitions of the allowed (s, a): R rows, n possible steps, contexts padded to W."""
 
     first: NDArray[np.int64]  # (S + 1,): first row of each state

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentmdp._kernels import induction
-from latentmdp._kernels.induction import Steps
+from latentmdp._kernels.induction import Successors
 from latentmdp._util.arrays import Floats, Integers
 
 __all__ = [
@@ -67,7 +67,7 @@ class _Flatness(NamedTuple):
     noise: float  # rounding of a backup, relative to the values
 
     @classmethod
-    def of(cls, steps: Steps, discount: float, M: int) -> _Flatness:
+    def of(cls, steps: Successors, discount: float, M: int) -> _Flatness:
         """For any policy of a problem; a terminal state is a row without successors."""
         padded = np.concatenate([steps.probs[:, :M], np.zeros((1, M))])
         sums = np.add.reduceat(padded, steps.starts, axis=0)
@@ -85,7 +85,11 @@ class _Flatness(NamedTuple):
 
 
 def best_from_above(
-    steps: Steps, rewards: Floats, discount: float, M: int, check: Callable[[], None] | None = None
+    steps: Successors,
+    rewards: Floats,
+    discount: float,
+    M: int,
+    check: Callable[[], None] | None = None,
 ) -> Floats:
     """Upper bounds (S, M) on the optimal values of every context; 0 in terminal states.
 
@@ -116,7 +120,7 @@ def best_from_above(
 
 
 def policies_from_below(
-    steps: Steps, rewards: Floats, discount: float, chosen: Integers, M: int,
+    steps: Successors, rewards: Floats, discount: float, chosen: Integers, M: int,
     check: Callable[[], None] | None = None,
 ) -> Floats:  # fmt: skip
     """Lower bounds (S, K, M) on the values of K policies in every context; 0 in terminal states.
@@ -151,7 +155,7 @@ def _closeness(flatness: _Flatness, value: Floats, before: Floats) -> tuple[Floa
     return above + rounding, bool(close.all())
 
 
-def greedy_rows(steps: Steps, q: Floats) -> Integers:
+def greedy_rows(steps: Successors, q: Floats) -> Integers:
     """The row of the best action in every state and context, (S, M); -1 in terminal states."""
     chosen = np.empty((steps.first.size - 1, q.shape[1]), np.int64)
     induction.greedy_rows(steps.first, q, chosen)
@@ -159,7 +163,7 @@ def greedy_rows(steps: Steps, q: Floats) -> Integers:
 
 
 def solve_policies(
-    steps: Steps, rewards: Floats, discount: float, chosen: Integers, start: Floats,
+    steps: Successors, rewards: Floats, discount: float, chosen: Integers, start: Floats,
     own: bool = False,
 ) -> Floats:  # fmt: skip
     """Values of K policies in M contexts, (S, K, M), up to the accuracy of a linear solve.
@@ -177,7 +181,7 @@ def solve_policies(
 
 
 def policy_chain(
-    steps: Steps, discount: float, rows: Integers, right: Floats,
+    steps: Successors, discount: float, rows: Integers, right: Floats,
     contexts: Integers | None = None, start: Floats | None = None, transposed: bool = False,
 ) -> Floats:  # fmt: skip
     """Solve (I - discount P_m) x_m = right_m for the chain of one policy in each context.

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._kernels import induction
-from latentmdp._kernels.induction import Steps
+from latentmdp._kernels.induction import Successors
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import free_memory, memory_text, require_memory
 from latentmdp.model import LatentMDP, require_model
@@ -155,13 +155,13 @@ def policy_values(model: LatentMDP, actions: Integers, check: Check | None = Non
 class Rows(NamedTuple):
     """The allowed (s, a) of a model, one row each, with what may follow them."""
 
-    steps: Steps
+    steps: Successors
     rewards: Floats  # (R, W): mean rewards and bonus, contexts padded as in `steps`
     action: Indices  # (R,)
     place: Integers  # (S, A): the row of an action, -1 where it is not allowed
 
     @property
-    def problem(self) -> tuple[Steps, Floats]:
+    def problem(self) -> tuple[Successors, Floats]:
         """What kernels read."""
         return self.steps, self.rewards
 
@@ -188,7 +188,7 @@ def planning_rows(model: LatentMDP) -> Rows:
     allowed = np.flatnonzero(model.allowed)
     place = np.full(S * A, -1)
     place[allowed] = np.arange(allowed.size)
-    steps = Steps(
+    steps = Successors(
         np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
         np.append(table.starts[allowed], table.size),
         table.next_state,

@@ -24,8 +24,8 @@ def random_model(
     bonus: bool = False,
     discount: float = 1.0,
     forbidden: float = 0.0,
-    terminal: int = 0,
-    table: bool = False,
+    n_terminal: int = 0,
+    as_table: bool = False,
 ) -> LatentMDP:
     """A model small enough to enumerate, with random tables, weights and initial states.
 
@@ -41,9 +41,9 @@ def random_model(
         Whether to add hidden rewards, `bonus` and `initial_bonus`.
     forbidden
         The probability that an action is not allowed; each state keeps one.
-    terminal
+    n_terminal
         How many states, the last ones, are terminal.
-    table
+    as_table
         Whether the model is given as an outcome table.
     """
     g = as_generator(rng)
@@ -60,12 +60,12 @@ def random_model(
         bonus=g.uniform(0.0, 1.0, size=(M, S, A)) if bonus else None,
         initial_bonus=g.uniform(0.0, 1.0, size=M) if bonus else None,
     )
-    if forbidden or terminal:
+    if forbidden or n_terminal:
         allowed = g.random((S, A)) >= forbidden
         allowed[np.arange(S), g.integers(A, size=S)] = True
-        allowed[S - terminal :] = False
+        allowed[S - n_terminal :] = False
         model = model.replace(allowed=allowed)
-    if table:
+    if as_table:
         model = model.replace(outcomes=model.outcomes, reward_model=reward_model)
     return model
 
@@ -89,12 +89,12 @@ def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
     base = random_model(g, bonus=True)
     kinds["a context of weight zero"] = base.replace(weights=[1.0, 0.0])
     kinds["unvisited rows"] = _with_unvisited_rows(base)
-    limits: dict[str, Any] = {"states": 4, "actions": 3, "forbidden": 0.5, "terminal": 1}
+    limits: dict[str, Any] = {"states": 4, "actions": 3, "forbidden": 0.5, "n_terminal": 1}
     kinds["forbidden actions and a terminal state"] = random_model(g, **limits, bonus=True)
     kinds["an outcome table with forbidden actions"] = random_model(
-        g, states=3, actions=3, forbidden=0.5, zeros=0.3, table=True, reward_model="transition"
+        g, states=3, actions=3, forbidden=0.5, zeros=0.3, as_table=True, reward_model="transition"
     )
-    kinds["unseen costs, a terminal state"] = _unseen_costs(random_model(g, terminal=1))
+    kinds["unseen costs, a terminal state"] = _unseen_costs(random_model(g, n_terminal=1))
     return kinds
 
 
@@ -108,7 +108,7 @@ def endless_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
             g, **kind, actions=3, forbidden=0.5, reward_values=(-1.0, 1.0)
         ),
         "no end, a terminal state, a table": random_model(
-            g, **kind | {"states": 3}, terminal=1, table=True, bonus=True
+            g, **kind | {"states": 3}, n_terminal=1, as_table=True, bonus=True
         ),
         "no end, a single context": random_model(g, **kind, contexts=1),
     }

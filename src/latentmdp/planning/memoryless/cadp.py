@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentmdp._kernels import memoryless as kernels
-from latentmdp._kernels.induction import Steps
+from latentmdp._kernels.induction import Successors
 from latentmdp._kernels.memoryless import Moves
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.memory import require_memory
@@ -304,7 +304,7 @@ class _Chain:
     def of(cls, problem: MemorylessProblem, policy: Indices, visits: bool = False) -> _Chain:
         """Solve for the values, and for the visits if wanted."""
         _, S, A, _ = problem.sizes
-        steps = Steps(np.arange(S + 1) * A, problem.moves.starts, *problem.moves[1:3])
+        steps = Successors(np.arange(S + 1) * A, problem.moves.starts, *problem.moves[1:3])
         rows = np.arange(S) * A + policy[0]
         earned = problem.rewards.reshape(S * A, -1)[rows]
         values = policy_chain(steps, problem.discount, rows, earned)
