@@ -39,7 +39,7 @@ _FEW_STATES = 64
 linear algebra begins to use threads, which is slow where the machine is busy."""
 
 _SWEEPS = 20
-"""Backups before a linear solve, which is dearer, if there are more than a few states."""
+"""Backups before the first linear solve, which is dearer, if there are more than a few states."""
 
 _DENSE_BYTES = 1 << 26
 """Of dense systems solved at once."""
@@ -112,10 +112,9 @@ def best_from_above(
                 return np.where(np.diff(steps.first)[:, None] > 0, value + shift, 0.0)
         if check is not None:
             check()
+        sweeps *= 2  # what moves slowly through the states needs many, and few solves
         before_chosen, chosen = chosen, greedy_rows(steps, q)
-        if np.array_equal(chosen, before_chosen):  # it cannot be evaluated better than it was
-            sweeps *= 2
-        else:
+        if not np.array_equal(chosen, before_chosen):  # else it was evaluated as well as it can be
             value = solve_policies(steps, rewards, discount, chosen, value[:, :, None], own=True)
 
 

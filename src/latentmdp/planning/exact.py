@@ -56,7 +56,7 @@ class _Layer(NamedTuple):
     children: Indices  # into the next layer, for the outcomes of each (s, b) one after the other
 
 
-class _Problem(NamedTuple):
+class _Choices(NamedTuple):
     """What there is to plan: the outcomes by state, and the rows of allowed actions by state."""
 
     table: Outcomes
@@ -67,7 +67,7 @@ class _Problem(NamedTuple):
     rewards: Floats  # (R, M): mean reward and bonus
 
     @classmethod
-    def of(cls, model: LatentMDP) -> _Problem:
+    def of(cls, model: LatentMDP) -> _Choices:
         """Outcomes that lead to the same state and belief are one."""
         M, S, A, _ = model.dimensions
         table = model.outcomes.informative()
@@ -128,7 +128,7 @@ class Exact:
         require_model(model)
         require_horizon(model, "Exact (unlike HSVI)")
         began = time.perf_counter()
-        problem = _Problem.of(model)
+        problem = _Choices.of(model)
         layers, chances = _expand(model, problem, self.max_beliefs)
         least = least_values(model)
         vectors, actions = _induce(model, problem, layers, least)
@@ -195,7 +195,7 @@ def _classes(likelihoods: Floats) -> tuple[int, Integers]:
     return max(1, len(distinct)), classes
 
 
-def _expand(model: LatentMDP, problem: _Problem, max_beliefs: int) -> tuple[list[_Layer], Floats]:
+def _expand(model: LatentMDP, problem: _Choices, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     """Layers 0..H-1 of distinct beliefs, and the probabilities of the first ones."""
     joint = (model.weights[:, None] * model.initial).T
     chances = np.where(model.terminal, 0.0, joint.sum(axis=1))
@@ -220,7 +220,7 @@ def _expand(model: LatentMDP, problem: _Problem, max_beliefs: int) -> tuple[list
 
 
 def _step(
-    problem: _Problem, terminal: Flags, states: Integers, beliefs: Floats, room: int
+    problem: _Choices, terminal: Flags, states: Integers, beliefs: Floats, room: int
 ) -> tuple[Indices, Integers, Floats] | None:
     """What follows each belief: children, their states and beliefs; None if more than `room`."""
     children, found_states, found_beliefs = [], [], []
@@ -261,7 +261,7 @@ def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
 
 
 def _induce(
-    model: LatentMDP, problem: _Problem, layers: list[_Layer], least: Floats
+    model: LatentMDP, problem: _Choices, layers: list[_Layer], least: Floats
 ) -> tuple[list[Floats], list[Integers]]:
     """Alpha vectors and actions of every layer, from the last to the first."""
     worst = np.zeros((model.n_states, model.n_contexts))  # nothing is earned after the last step
@@ -276,7 +276,7 @@ def _induce(
 
 
 def _back_up(
-    discount: float, problem: _Problem, layer: _Layer, later: Floats, least: Floats
+    discount: float, problem: _Choices, layer: _Layer, later: Floats, least: Floats
 ) -> tuple[Floats, Integers]:
     """The best action and its alpha vector at every belief of a layer."""
     from scipy.sparse import csr_array

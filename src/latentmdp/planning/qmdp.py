@@ -34,7 +34,7 @@ from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = [
     "QMDP",
-    "Rows",
+    "PlanningRows",
     "best_actions",
     "best_values",
     "least_values",
@@ -152,7 +152,7 @@ def policy_values(model: LatentMDP, actions: Integers, check: Check | None = Non
     return values
 
 
-class Rows(NamedTuple):
+class PlanningRows(NamedTuple):
     """The allowed (s, a) of a model, one row each, with what may follow them."""
 
     steps: Successors
@@ -177,7 +177,7 @@ class Rows(NamedTuple):
         return np.ascontiguousarray(chosen)
 
 
-def planning_rows(model: LatentMDP) -> Rows:
+def planning_rows(model: LatentMDP) -> PlanningRows:
     """The rows of a model, from its table or, where it has dense arrays, from these."""
     M, S, A, _ = model.dimensions
     if model.is_table:
@@ -196,10 +196,10 @@ def planning_rows(model: LatentMDP) -> Rows:
     )
     rewards = model.planning_rewards().reshape(M, S * A)[:, allowed].T
     action = (allowed % A).astype(np.int32)
-    return Rows(steps, induction.pad_contexts(rewards), action, place.reshape(S, A))
+    return PlanningRows(steps, induction.pad_contexts(rewards), action, place.reshape(S, A))
 
 
-def best_values(rows: Rows, values: Floats) -> Floats:
+def best_values(rows: PlanningRows, values: Floats) -> Floats:
     """Maxima (S, M) over the allowed actions of values (R, M) of rows; 0 in terminal states."""
     best = np.zeros((len(rows.place), values.shape[1]))
     induction.maxima(rows.steps.first, values, 1.0, best)
@@ -236,7 +236,7 @@ def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
     return values
 
 
-def _row_values(model: LatentMDP, rows: Rows, check: Check | None = None) -> Floats:
+def _row_values(model: LatentMDP, rows: PlanningRows, check: Check | None = None) -> Floats:
     """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
     R, M = rows.action.size, model.n_contexts
     _require_room(model, R, "the Q-values")
@@ -250,7 +250,7 @@ def _row_values(model: LatentMDP, rows: Rows, check: Check | None = None) -> Flo
     return values
 
 
-def _by_action(model: LatentMDP, rows: Rows, values: Floats) -> Floats:
+def _by_action(model: LatentMDP, rows: PlanningRows, values: Floats) -> Floats:
     """Values (L, R, M) of rows as (L, S, A, M), 0 where an action is not allowed."""
     M, S, A, _ = model.dimensions
     if model.all_allowed:
@@ -261,7 +261,7 @@ def _by_action(model: LatentMDP, rows: Rows, values: Floats) -> Floats:
 
 
 def _row_policy(
-    model: LatentMDP, rows: Rows, values: Floats, smoothing: float
+    model: LatentMDP, rows: PlanningRows, values: Floats, smoothing: float
 ) -> AlphaVectorPolicy:
     """One vector for every allowed action of every (t, s)."""
     layers, R, M = values.shape
