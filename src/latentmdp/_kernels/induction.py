@@ -35,6 +35,7 @@ __all__ = [
     "least_values",
     "maxima",
     "pad_contexts",
+    "padded_contexts",
     "padded_states",
     "policy_values",
     "q_values",
@@ -52,10 +53,15 @@ class Successors(NamedTuple):
     probs: NDArray[np.float64]  # (n, W): T_m(s' | s, a)
 
 
+def padded_contexts(M: int) -> int:
+    """W: M rounded up to full vectors."""
+    return -(-M // CONTEXT_LANES) * CONTEXT_LANES
+
+
 def pad_contexts(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Copy an array (n, M) into rows of full vectors (n, W), zero beyond M."""
     n, M = array.shape
-    padded = np.zeros((n, -(-M // CONTEXT_LANES) * CONTEXT_LANES))
+    padded = np.zeros((n, padded_contexts(M)))
     padded[:, :M] = array
     return padded
 

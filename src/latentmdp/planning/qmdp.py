@@ -184,7 +184,10 @@ def planning_rows(model: LatentMDP) -> PlanningRows:
         table = model.outcomes.successors()
     else:
         table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
-    require_memory(12.0 * table.probs.nbytes, f"planning over {table.size:,} possible steps")
+    width = induction.padded_contexts(M)
+    require_memory(
+        8.0 * width * (table.size + 2 * S * A), f"planning over {table.size:,} possible steps"
+    )
     allowed = np.flatnonzero(model.allowed)
     place = np.full(S * A, -1)
     place[allowed] = np.arange(allowed.size)
