@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import AWAKE, Filter, observe_step, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
+from latentmdp._kernels.rows import row_product
 
 __all__ = [
     "Acting",
@@ -90,9 +91,7 @@ def best_action(vectors, labels, begin, end, belief, at=0):
     if end - begin == 1:
         return np.int64(labels[begin])
     for k in range(begin, end):
-        value = 0.0
-        for m in range(vectors.shape[1]):
-            value += vectors[k, m] * belief[at + AWAKE, m]
+        value = row_product(vectors, k, belief, at + AWAKE)
         if value > best:
             best, winner = value, k
     return np.int64(labels[winner])
