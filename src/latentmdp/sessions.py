@@ -180,10 +180,11 @@ class BatchSession:
 
     def _checked(self, name: str, values: ArrayLike, running: Flags) -> Indices:
         """`states` or `actions`, one for every individual; of those that are done, anything."""
-        given = arrays.to_array(name, values)
+        given = names.listing(name, values)
         if given.shape == (self.individuals,) and not running.all():
-            given = np.where(running, given, 0) if given.dtype.kind in "iu" else given.copy()
-            given[~running] = 0 if given.dtype.kind in "iuO" else self._names(name)[0]
+            given = np.where(
+                running, given if given.dtype.kind in "iu" else given.astype(object), 0
+            )
         checked = names.to_indices(name, given, self._names(name), getattr(self.model, f"n_{name}"))
         if checked.size != self.individuals:
             raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")

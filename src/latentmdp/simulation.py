@@ -247,7 +247,8 @@ def _run_episodes(
     """Play episodes in blocks; `note(start, stop)` gives the arrays that a block fills."""
     from latentmdp._kernels.rollout import rollout
 
-    acting, H = policy.acting(space), space.longest_episode
+    sized = world.model if space is world.space else space  # a model has names for messages
+    acting, H = policy.acting(sized), space.longest_episode
     likelihood = _likelihood_in(acting, world)
 
     def work(start: int, stop: int) -> tuple[Any, ...]:
