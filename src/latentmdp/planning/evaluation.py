@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
-_LARGEST_FACTORED = 2_000
+_LARGEST_FACTORED = 500
 """With more states, linear equations are solved by iteration: factors would fill up."""
 _RESIDUAL = 1e-13
 """How well linear equations are solved, relative to the largest value."""
