@@ -57,7 +57,7 @@ def update_belief(belief, table, row, at=0):
     The belief is rows at, at + 1 and at + 2 of an array that may hold several. Returns False, and
     changes nothing, if the observation is impossible.
     """
-    weighed = weigh_row(belief, at + AWAKE, table, row, at + LEVEL, _FAINT)
+    weighed: tuple[float, bool] = weigh_row(belief, at + AWAKE, table, row, at + LEVEL, _FAINT)
     total, care = weighed[0], weighed[1]
     if care or total < _FAINT:
         return _update_sleepers(belief, table, row, at)

@@ -92,7 +92,7 @@ def best_action(vectors, labels, begin, end, belief, at=0):
     if end - begin == 1:
         return np.int64(labels[begin])
     for k in range(begin, end):
-        value = row_product(vectors, k, belief, at + AWAKE)
+        value: float = row_product(vectors, k, belief, at + AWAKE)
         if value > best:
             best, winner = value, k
     return np.int64(labels[winner])
