@@ -14,5 +14,6 @@ for _ in range(3):
     actions = crowd.act()
     # The world answers; here everybody stays on the first page and buys nothing.
     crowd.observe(np.zeros(10_000, int), np.zeros(10_000))
-print("actions", np.bincount(actions, minlength=model.n_actions))
+names, counts = np.unique(actions, return_counts=True)
+print("actions", dict(zip(names.tolist(), counts.tolist())))
 print("belief of the first", crowd.beliefs[0].round(2))

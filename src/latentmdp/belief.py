@@ -91,11 +91,9 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
         n_observations = model.n_states * model.n_rewards
         likelihood = smoothing + (1.0 - smoothing * n_observations) * likelihood
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
-    return Filter(
-        (model.n_states, model.n_actions, model.n_rewards),
-        float(smoothing),
-        *map(arrays.read_only, (*table[:3], likelihood, model.weights, initial)),
-    )
+    sizes = (model.n_states, model.n_actions, model.n_rewards)
+    shared = (table.starts, table.next_state, table.reward, likelihood, model.weights, initial)
+    return Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
 
 
 def check_smoothing(model: LatentMDP, smoothing: float) -> None:

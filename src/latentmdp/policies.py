@@ -185,7 +185,7 @@ class MarkovPolicy(Fielded, Policy):
         forbidden = _forbidden(world)
         if forbidden is None:
             return None
-        terminal = forbidden.all(axis=1)
+        terminal = np.asarray(forbidden.all(axis=1))
         if table is None:
             table = np.eye(world.n_actions)[self.actions]
         wrong = (table > 0.0) & (forbidden & ~terminal[:, None])
@@ -317,7 +317,7 @@ class AlphaVectorPolicy(Fielded, Policy):
         """Raise unless every state that is not terminal has vectors, all of allowed actions."""
         S, sizes = self.model.n_states, np.diff(self.offsets)
         forbidden = _forbidden(world)
-        over = np.zeros(S, np.bool_) if forbidden is None else forbidden.all(axis=1)
+        over = np.zeros(S, np.bool_) if forbidden is None else np.asarray(forbidden.all(axis=1))
         missing = (sizes.reshape(-1, S) == 0) & ~over
         if missing.any():
             t, s = arrays.first_index(missing)
@@ -410,8 +410,8 @@ def _no_filter() -> Filter:
     from latentmdp._kernels.belief import Filter
 
     integers = np.zeros(1, np.int32)
-    rest = (integers, integers, np.ones((1, 1)), np.ones(1), np.ones((1, 1)))
-    return Filter((1, 1, 1), 0.0, *map(arrays.read_only, (np.arange(2), *rest)))
+    blank = (np.arange(2), integers, integers, np.ones((1, 1)), np.ones(1), np.ones((1, 1)))
+    return Filter((1, 1, 1), 0.0, *(arrays.read_only(array) for array in blank))
 
 
 def _one_vector_per_action(

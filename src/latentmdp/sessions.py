@@ -84,11 +84,18 @@ class BatchSession:
         return self._beliefs[:, 0].copy()
 
     @property
-    def running(self) -> Flags:
-        """Whether the episode of each individual still goes on, (n,): False in terminal states."""
+    def over(self) -> Flags:
+        """Whether the episode of each individual has ended, (n,): by its state or by the clock."""
+        return ~self._running() | self._out_of_time()
+
+    def _running(self) -> Flags:
+        """Who is not in a terminal state, (n,)."""
         if self._states is None:
             return np.ones(self.individuals, np.bool_)
         return ~self.model.terminal[self._states]
+
+    def _out_of_time(self) -> bool:
+        return self.model.horizon is not None and self.t >= self.model.horizon
 
     def observe(
         self,
@@ -103,7 +110,7 @@ class BatchSession:
         """
         from latentmdp._kernels.rollout import observe_first, observe_next
 
-        running = self.running
+        running = self._running()
         seen = self._checked("states", states, running)
         if self._states is None:
             if rewards is not None:
@@ -143,7 +150,7 @@ class BatchSession:
             raise SessionError("observe() the first states before acting")
         self._require_time_left()
         if self._actions is None:
-            actions, running = np.full(self.individuals, -1, np.int32), self.running
+            actions, running = np.full(self.individuals, -1, np.int32), self._running()
             if self._acting is None:
                 self._decide(actions, running)
             else:
@@ -164,19 +171,20 @@ class BatchSession:
             actions[i] = drawn(chances, decision_uniform(self._key, i, self.t))
 
     def _require_time_left(self) -> None:
-        if self.model.horizon is not None and self.t >= self.model.horizon:
+        if self._out_of_time():
             raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
-        if not self.running.any():
+        if not self._running().any():
             assert self._states is not None
             where = names.called("state", int(self._states[0]), self.model.state_names)
             raise SessionError(f"the episode is over: {where} is terminal")
 
     def _checked(self, name: str, values: ArrayLike, running: Flags) -> Indices:
         """`states` or `actions`, one for every individual; of those that are done, anything."""
-        given = arrays.to_array(name, values)
+        given = names.listing(name, values)
         if given.shape == (self.individuals,) and not running.all():
-            given = np.where(running, given, 0) if given.dtype.kind in "iu" else given.copy()
-            given[~running] = 0 if given.dtype.kind in "iuO" else self._names(name)[0]
+            given = np.where(
+                running, given if given.dtype.kind in "iu" else given.astype(object), 0
+            )
         checked = names.to_indices(name, given, self._names(name), getattr(self.model, f"n_{name}"))
         if checked.size != self.individuals:
             raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")
@@ -247,8 +255,7 @@ class Session:
     @property
     def over(self) -> bool:
         """Whether the episode has ended: its state is terminal, or the horizon is reached."""
-        horizon = self._batch.model.horizon
-        return (horizon is not None and self.t >= horizon) or not self._batch.running[0]
+        return bool(self._batch.over[0])
 
     def observe(
         self,

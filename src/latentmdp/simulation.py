@@ -32,6 +32,7 @@ __all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
+_OUTCOME = ("starts", "next_state", "reward")
 
 
 def simulate(
@@ -246,7 +247,8 @@ def _run_episodes(
     """Play episodes in blocks; `note(start, stop)` gives the arrays that a block fills."""
     from latentmdp._kernels.rollout import rollout
 
-    acting, H = policy.acting(space), space.longest_episode
+    sized = world.model if space is world.space else space  # a model has names for messages
+    acting, H = policy.acting(sized), space.longest_episode
     likelihood = _likelihood_in(acting, world)
 
     def work(start: int, stop: int) -> tuple[Any, ...]:
@@ -269,10 +271,11 @@ def _likelihood_in(acting: Acting, world: ModelWorld) -> Floats:
     if not acting.filters:
         return own.likelihood
     table = world.model.outcomes
-    if all(map(np.array_equal, table[:3], (own.starts, own.next_state, own.reward))):
+    listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood)
+    same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
+    if all(same):
         return own.likelihood
     S, _, Z = own.sizes
-    listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood)
     places = listed.find(table.keys(S, Z), S, Z)
     return arrays.read_only(align_likelihoods(own.likelihood, places))
 

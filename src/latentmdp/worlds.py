@@ -111,7 +111,7 @@ class Space:
         """Whether an episode ends in each state, (S,): no action is allowed there."""
         if self.allowed is None:
             return np.zeros(self.n_states, np.bool_)
-        return ~self.allowed.any(axis=1)
+        return np.asarray(~self.allowed.any(axis=1))
 
     @property
     def n_rewards(self) -> int:
@@ -289,12 +289,16 @@ def chances_of(model: LatentMDP) -> Chances:
             f"cannot simulate: context {m}, state {row // A}, action {row % A} was never visited, "
             "so what follows it is unknown"
         )
+    starts, next_state, reward, probs = (arrays.read_only(array) for array in table)
     return Chances(
         (S, A, Z),
-        *map(arrays.read_only, (*table[:3], model.terminal)),
+        starts,
+        next_state,
+        reward,
+        model.terminal,
         *alias_tables(model.weights),
         *alias_tables(model.initial),
-        *ragged_alias_tables(arrays.read_only(table.probs), arrays.read_only(table.starts)),
+        *ragged_alias_tables(probs, starts),
     )
 
 

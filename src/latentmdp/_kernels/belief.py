@@ -16,6 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from latentmdp._kernels.rows import set_products, weigh_row
+
 __all__ = [
     "AWAKE",
     "Filter",
@@ -55,21 +57,11 @@ def update_belief(belief, table, row, at=0):
     The belief is rows at, at + 1 and at + 2 of an array that may hold several. Returns False, and
     changes nothing, if the observation is impossible.
     """
-    M = belief.shape[1]
-    total, faintest, asleep = 0.0, 1.0, 0.0
-    for m in range(M):
-        product = belief[at + AWAKE, m] * table[row, m]
-        total += product
-        asleep += belief[at + LEVEL, m]
-        if product > 0.0:
-            faintest = min(faintest, product)
-        elif belief[at + AWAKE, m] > 0.0 and table[row, m] > 0.0:
-            faintest = 0.0
-    if asleep > 0.0 or total < _FAINT or faintest < _FAINT * total:
+    weighed: tuple[float, bool] = weigh_row(belief, at + AWAKE, table, row, at + LEVEL, _FAINT)
+    total, care = weighed[0], weighed[1]
+    if care or total < _FAINT:
         return _update_sleepers(belief, table, row, at)
-    scale = 1.0 / total
-    for m in range(M):
-        belief[at + AWAKE, m] = belief[at + AWAKE, m] * table[row, m] * scale
+    set_products(belief, at + AWAKE, table, row, 1.0 / total)
     return True
 
 

@@ -1,8 +1,9 @@
 """Playing episodes: the world draws, the policy acts on the state and its belief.
 
 A policy plays whole episodes (`rollout`), or decides for many individuals at once, each with a
-belief of its own (`decide`). A rollout plays `_LANES` episodes side by side, step by step: each is
-a long chain of dependent operations, and the processor works on several such chains at once.
+belief of its own (`decide`). A rollout plays `_LANES` episodes side by side, step by step and phase
+by phase: each is a long chain of dependent operations, and the processor works on several such
+chains at once.
 """
 
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import AWAKE, Filter, observe_step, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
+from latentmdp._kernels.rows import row_product
 
 __all__ = [
     "Acting",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 _BUFFER = 64
-_LANES = 4
+_LANES = 16
 _WORLD_STREAM, _DECISION_STREAM = np.uint64(0), np.uint64(1)
 _NOT_LISTED = -1.0
 
@@ -90,9 +92,7 @@ def best_action(vectors, labels, begin, end, belief, at=0):
     if end - begin == 1:
         return np.int64(labels[begin])
     for k in range(begin, end):
-        value = 0.0
-        for m in range(vectors.shape[1]):
-            value += vectors[k, m] * belief[at + AWAKE, m]
+        value: float = row_product(vectors, k, belief, at + AWAKE)
         if value > best:
             best, winner = value, k
     return np.int64(labels[winner])
@@ -175,6 +175,7 @@ def rollout(
     beliefs = np.empty((3 * _LANES, prior.shape[0]))
     first, second = np.empty((_LANES, _BUFFER)), np.empty((_LANES, _BUFFER))
     state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    action, outcome = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     for start in range(0, contexts.shape[0], _LANES):
         count = min(_LANES, contexts.shape[0] - start)
         running = 0
@@ -203,30 +204,36 @@ def rollout(
                         draw_uniforms(
                             key, episode, t + 1, min(_BUFFER, horizon - t), first[e], second[e]
                         )
+            # One phase after the other for all lanes: what a lane waits for, others overlap.
             for e in range(count):
-                i, s, m = start + e, state[e], context[e]
+                if lengths[start + e] == horizon:
+                    group = t * S + state[e] if acting.n_layers > 1 else state[e]
+                    if acting.stochastic:
+                        a = alias_draw(first[e, j], action_threshold, action_alias, group)
+                    else:
+                        begin, end = offsets[group], offsets[group + 1]
+                        a = best_action(vectors, labels, begin, end, beliefs, 3 * e)
+                    action[e] = a
+            for e in range(count):
+                if lengths[start + e] == horizon:
+                    row = state[e] * A + action[e]
+                    begin, end = starts[row], starts[row + 1]
+                    outcome[e] = draw_entry(
+                        second[e, j], outcome_threshold, outcome_alias, context[e], begin, end
+                    )
+            for e in range(count):
+                i, k = start + e, outcome[e]
                 if lengths[i] < horizon:
                     continue
-                group = t * S + s if acting.n_layers > 1 else s
-                if acting.stochastic:
-                    a = alias_draw(first[e, j], action_threshold, action_alias, group)
-                else:
-                    a = best_action(
-                        vectors, labels, offsets[group], offsets[group + 1], beliefs, 3 * e
-                    )
-                row = s * A + a
-                k = draw_entry(
-                    second[e, j], outcome_threshold, outcome_alias, m, starts[row], starts[row + 1]
-                )
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
                 if acting.filters and likelihood[k, 0] != _NOT_LISTED:
                     update_belief(beliefs, likelihood, k, 3 * e)
                 if states is not None:
-                    actions[i, t], rewards[i, t], states[i, t + 1] = a, z, n
+                    actions[i, t], rewards[i, t], states[i, t + 1] = action[e], z, n
                 if returns is not None:
                     earned = earning.values[z]
                     if earning.hidden:
-                        earned += earning.bonus[m, row]
+                        earned += earning.bonus[context[e], state[e] * A + action[e]]
                     returns[i] += scale * earned
                 state[e] = n
                 if terminal[n]:

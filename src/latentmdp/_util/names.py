@@ -7,13 +7,13 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Indices
 from latentmdp._util.words import listed
 
-__all__ = ["called", "forbidden", "names_of", "to_indices"]
+__all__ = ["called", "forbidden", "listing", "names_of", "to_indices"]
 
 Names = Sequence[str] | None
 
@@ -36,9 +36,16 @@ def names_of(world: Any, what: str) -> Names:
     return names
 
 
+def listing(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Names or indices as an array; a list may mix them, so names stay objects."""
+    if isinstance(values, list | tuple) and any(isinstance(word, str) for word in values):
+        return np.array(values, dtype=object)
+    return arrays.to_array(what, values)
+
+
 def to_indices(what: str, values: ArrayLike, names: Names, size: int) -> Indices:
     """Names or indices below `size` as indices; `what` is the argument in messages, "states"."""
-    given = arrays.to_array(what, values)
+    given = listing(what, values)
     if given.dtype.kind not in "OU":
         indices: Indices = arrays.as_integers(what, given, np.int32)
         if indices.size and int(indices.max()) >= size:

@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
-_LARGEST_FACTORED = 2_000
-"""With more states, linear equations are solved by iteration: factors of a sparse matrix fill up."""
+_LARGEST_FACTORED = 500
+"""With more states, linear equations are solved by iteration: factors would fill up."""
 _RESIDUAL = 1e-13
 """How well linear equations are solved, relative to the largest value."""
 
@@ -282,7 +282,8 @@ class HistoryTree:
     """The histories of one length that a policy can meet; `grow` makes them a step longer.
 
     `histories` lists (last state, w_m P_m^pi(history) of shape (M,), memory of the controller);
-    nothing follows those that end in a terminal state, and no action is taken there. Beyond `most` of them `TooManyHistoriesError` is raised, with `advice`.
+    nothing follows those that end in a terminal state, and no action is taken there. Beyond
+    `most` of them `TooManyHistoriesError` is raised, with `advice`.
     """
 
     def __init__(

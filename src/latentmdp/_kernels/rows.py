@@ -1,0 +1,148 @@
+"""Products of short rows of doubles, a vector register at a time.
+
+The rows of a filter have one entry a context, a handful. A compiled loop over so few runs entry by
+entry; these intrinsics read `_WIDTH` entries at once, masked at the end of a row, so that rows need
+no padding. Sums are added in the order of the row: the results are those of the plain loop, bit for
+bit.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["row_product", "set_products", "weigh_row"]
+
+_WIDTH = 8
+_DOUBLE, _BIT, _INDEX = ir.DoubleType(), ir.IntType(1), ir.IntType(64)
+_VECTOR, _MASK = ir.VectorType(_DOUBLE, _WIDTH), ir.VectorType(_BIT, _WIDTH)
+_ZERO = ir.Constant(_VECTOR, [0.0] * _WIDTH)
+_COUNT = ir.VectorType(_INDEX, _WIDTH)
+_STEPS = ir.Constant(_COUNT, list(range(_WIDTH)))
+
+
+def _spread(builder, scalar, kind):
+    """A vector with the same entry everywhere."""
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.IntType(32)(0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), [0] * _WIDTH)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)
+
+
+def _row(context, builder, kind, value, index):
+    """Where a row of a 2-d array begins, and how long it is."""
+    array = context.make_array(kind)(context, builder, value)
+    _, width = cgutils.unpack_tuple(builder, array.shape, 2)
+    return builder.gep(array.data, [builder.mul(index, width)]), width
+
+
+def _present(builder, start, width):
+    """Which entries of a vector lie within the row."""
+    place = builder.add(_spread(builder, start, _COUNT), _STEPS)
+    return builder.icmp_signed("<", place, _spread(builder, width, _COUNT))
+
+
+def _call(builder, name, result, arguments):
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, arguments)
+
+
+def _load(builder, row, start, mask):
+    place = builder.bitcast(builder.gep(row, [start]), _VECTOR.as_pointer())
+    return _call(
+        builder, "llvm.masked.load.v8f64.p0", _VECTOR, [place, ir.IntType(32)(8), mask, _ZERO]
+    )
+
+
+def _store(builder, vector, row, start, mask):
+    place = builder.bitcast(builder.gep(row, [start]), _VECTOR.as_pointer())
+    arguments = [vector, place, ir.IntType(32)(8), mask]
+    _call(builder, "llvm.masked.store.v8f64.p0", ir.VoidType(), arguments)
+
+
+def _add_in_order(builder, total, vector):
+    return _call(builder, "llvm.vector.reduce.fadd.v8f64", _DOUBLE, [total, vector])
+
+
+def _any(builder, mask):
+    return _call(builder, "llvm.vector.reduce.or.v8i1", _BIT, [mask])
+
+
+def _vectors(builder, width):
+    """A loop over the starts of the vectors of a row."""
+    return cgutils.for_range_slice(builder, width.type(0), width, width.type(_WIDTH), inc=True)
+
+
+def _summed(builder, one, other, width):
+    """The ordered sum of the products of two rows."""
+    total = cgutils.alloca_once_value(builder, _DOUBLE(0.0))
+    with _vectors(builder, width) as (start, _):
+        mask = _present(builder, start, width)
+        product = builder.fmul(_load(builder, one, start, mask), _load(builder, other, start, mask))
+        builder.store(_add_in_order(builder, builder.load(total), product), total)
+    return builder.load(total)
+
+
+@intrinsic
+def row_product(typingctx, one, i, other, j):
+    """The product of row i of one 2-d array with row j of another."""
+
+    def emit(context, builder, signature, arguments):
+        kinds = signature.args
+        left, width = _row(context, builder, kinds[0], arguments[0], arguments[1])
+        right, _ = _row(context, builder, kinds[2], arguments[2], arguments[3])
+        return _summed(builder, left, right, width)
+
+    return types.float64(one, types.intp, other, types.intp), emit
+
+
+@intrinsic
+def weigh_row(typingctx, one, i, other, j, level, faint):
+    """The product of two rows, and whether it needs care.
+
+    It does where an entry of row `level` of the first array is positive, or where the product of
+    two positive entries is less than `faint` of the whole.
+    """
+
+    def emit(context, builder, signature, arguments):
+        kinds = signature.args
+        left, width = _row(context, builder, kinds[0], arguments[0], arguments[1])
+        right, _ = _row(context, builder, kinds[2], arguments[2], arguments[3])
+        levels, _ = _row(context, builder, kinds[0], arguments[0], arguments[4])
+        total = _summed(builder, left, right, width)
+        least = _spread(builder, builder.fmul(total, arguments[5]), _VECTOR)
+        found = cgutils.alloca_once_value(builder, ir.Constant(_MASK, [0] * _WIDTH))
+        with _vectors(builder, width) as (start, _):
+            mask = _present(builder, start, width)
+            a, b = (_load(builder, row, start, mask) for row in (left, right))
+            small = builder.fcmp_ordered("<", builder.fmul(a, b), least)
+            for entry in (a, b):
+                small = builder.and_(small, builder.fcmp_ordered(">", entry, _ZERO))
+            asleep = builder.fcmp_ordered(">", _load(builder, levels, start, mask), _ZERO)
+            care = builder.or_(builder.load(found), builder.or_(small, asleep))
+            builder.store(care, found)
+        care = _any(builder, builder.load(found))
+        return context.make_tuple(builder, signature.return_type, (total, care))
+
+    result = types.Tuple((types.float64, types.boolean))
+    return result(one, types.intp, other, types.intp, types.intp, types.float64), emit
+
+
+@intrinsic
+def set_products(typingctx, one, i, other, j, scale):
+    """Multiply row i of one 2-d array by row j of another and by a number, in place."""
+
+    def emit(context, builder, signature, arguments):
+        kinds = signature.args
+        left, width = _row(context, builder, kinds[0], arguments[0], arguments[1])
+        right, _ = _row(context, builder, kinds[2], arguments[2], arguments[3])
+        factor = _spread(builder, arguments[4], _VECTOR)
+        with _vectors(builder, width) as (start, _):
+            mask = _present(builder, start, width)
+            product = builder.fmul(
+                _load(builder, left, start, mask), _load(builder, right, start, mask)
+            )
+            _store(builder, builder.fmul(product, factor), left, start, mask)
+        return context.get_dummy_value()
+
+    return types.void(one, types.intp, other, types.intp, types.float64), emit
