@@ -21,6 +21,7 @@ LAYERS = (
     {"_kernels", "_util", "_version", "engines", "errors"},
     {
         "outcomes",
+        "model_table",
         "model",
         "trajectories",
         "worlds",

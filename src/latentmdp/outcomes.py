@@ -28,6 +28,7 @@ __all__ = [
     "check_outcomes",
     "dense_joint",
     "dense_transitions",
+    "distinct_amounts",
     "outcomes_from_arrays",
     "outcomes_from_entries",
     "outcomes_from_matrices",
@@ -245,6 +246,21 @@ def with_rewards(successors: Outcomes, reward_probs: Floats) -> Outcomes:
             successors.probs[source] * reward_probs[rows, reward],
         )
     )
+
+
+def distinct_amounts(amounts: Floats) -> tuple[Floats, Integers]:
+    """The distinct values among amounts, rising, and the index of each amount among them.
+
+    Amounts that differ by rounding only are one value: otherwise the last digit of what is paid
+    would tell the contexts apart.
+    """
+    values, index = np.unique(amounts + 0.0, return_inverse=True)
+    if values.size < 2:
+        return values, index.ravel()
+    size = np.abs(values)
+    room = 1e-12 * np.maximum(size[1:], size[:-1]) + 4.0 * np.finfo(np.float64).eps * size.max()
+    new = np.append(True, np.diff(values) > room)
+    return values[new], (np.cumsum(new) - 1)[index.ravel()]
 
 
 def dense_transitions(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
