@@ -173,6 +173,8 @@ def _root(data: bytes) -> ET.Element:
     text = re.sub(r"^\s*<\?xml[^>]*\?>", "", text, count=1)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise FormatError("a document type and entities are refused")
+    # Prose, where people write what is no XML, such as a bare ampersand.
+    text = re.sub(r"<Description>[^<]*</Description>", "", text)
     if text.count("<") > storage.MAX_CONTAINERS:
         raise FormatError(f"it has more than {storage.MAX_CONTAINERS:,} elements")
     try:
