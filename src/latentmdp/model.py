@@ -342,9 +342,7 @@ class LatentMDP(Fielded):
                 given = validation.bonus("bonus", bonus, (M, S, A))
                 bonus = found.unseen if given is None else found.unseen + given
             if not found.has_rewards and bonus is None:
-                warnings.warn(
-                    "the table has no column 'reward': every reward is 0", stacklevel=2
-                )
+                warnings.warn("the table has no column 'reward': every reward is 0", stacklevel=2)
             first = by_name("initial", initial, names[1], S, "state")
             shares = by_name("weights", weights, names[0], M, "context")
         except ValueError as error:
@@ -458,7 +456,7 @@ class LatentMDP(Fielded):
     @cached_property
     def terminal(self) -> Flags:
         """Whether an episode ends in each state, (S,): no action is allowed there."""
-        return arrays.frozen(~self.allowed.any(axis=1))
+        return arrays.frozen(np.logical_not(self.allowed.any(axis=1, keepdims=True)).reshape(-1))
 
     @cached_property
     def all_allowed(self) -> bool:
@@ -489,7 +487,9 @@ class LatentMDP(Fielded):
     def outcomes(self) -> Outcomes:
         """What can follow each (s, a), with its probability in every context."""
         table = outcomes_from_arrays(self.transitions, self.reward_probs)
-        return Outcomes(*map(arrays.frozen, table))
+        for array in table:
+            arrays.frozen(np.asarray(array))
+        return table
 
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""
@@ -689,10 +689,10 @@ class LatentMDP(Fielded):
             if fields.get(name) is not None
         }
         others.setdefault("horizon", None)
-        table = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
+        table: list[Any] = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
         if table[0] is not None:
             S = np.atleast_2d(np.asarray(fields["initial"])).shape[1]
-            kind = fields.get("reward_model") or "transition"
+            kind: Any = fields.get("reward_model") or "transition"
             return cls.from_outcomes(*table, n_states=S, reward_model=kind, **others)
         for name in ("transitions", "reward_probs"):
             if fields.get(name) is None:

@@ -83,7 +83,7 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
         values, reward = distinct_amounts(amounts)
     else:
         paid = np.bincount(m * S * A + row, probability * amounts, M * S * A)
-        unseen = paid.reshape(M, S, A)
+        unseen = paid.astype(np.float64).reshape(M, S, A)
     outcomes = outcomes_from_entries(row, n, reward, m, probability, (M, S, A, values.size))
     by_pair = _one_each(m * S * A + row, reward)
     return ModelTable(outcomes, allowed, values, unseen, "reward" in columns, by_pair, *called)

@@ -25,7 +25,11 @@ MAX_COLUMNS = 10_000
 
 
 def columns_of(
-    table: Any, wanted: Mapping[str, str], *, optional: Collection[str] = (), texts: Collection = ()
+    table: Any,
+    wanted: Mapping[str, str],
+    *,
+    optional: Collection[str] = (),
+    texts: Collection[str] = (),
 ) -> dict[str, NDArray[Any]]:
     """The columns of a table by our words for them.
 
@@ -52,11 +56,10 @@ def columns_of(
     if missing:
         known = ", ".join(repr(str(name)) for name in list(found)[:20])
         raise ValueError(
-            f"the table has no column {wanted[missing[0]]!r} ({missing[0]}); it has {known or 'none'}"
+            f"the table has no column {wanted[missing[0]]!r} ({missing[0]}); "
+            f"it has {known or 'none'}"
         )
-    columns = {
-        word: _array(name, found[name]) for word, name in wanted.items() if name in found
-    }
+    columns = {word: _array(name, found[name]) for word, name in wanted.items() if name in found}
     sizes = {word: column.size for word, column in columns.items()}
     for word, size in sizes.items():
         first, expected = next(iter(sizes.items()))
@@ -220,8 +223,9 @@ def labelled(*columns: NDArray[Any]) -> tuple[list[Integers], tuple[str, ...] | 
     """
     whole = [_whole(column) for column in columns]
     sizes = np.cumsum([column.size for column in columns])[:-1]
-    if all(values is not None for values in whole):
-        distinct, index = np.unique(np.concatenate(whole), return_inverse=True)  # type: ignore[arg-type]
+    numbered = [values for values in whole if values is not None]
+    if len(numbered) == len(columns):
+        distinct, index = np.unique(np.concatenate(numbered), return_inverse=True)
         plain = np.array_equal(distinct, np.arange(distinct.size))
         names = None if plain else tuple(str(label) for label in distinct)
         return np.split(index.ravel().astype(np.int64), sizes), names, distinct.size
@@ -244,7 +248,7 @@ def _whole(column: NDArray[Any]) -> Integers | None:
     if column.dtype.kind == "f" and (column == np.rint(column)).all():
         return column.astype(np.int64) if (np.abs(column) < 2.0**53).all() else None
     if column.dtype.kind == "O" and all(
-        isinstance(cell, int | np.integer) and not isinstance(cell, bool) and abs(cell) < 2**53
+        isinstance(cell, int | np.integer) and not isinstance(cell, bool) and abs(int(cell)) < 2**53
         for cell in column
     ):
         return column.astype(np.int64)

@@ -177,7 +177,8 @@ def load_any(path: Path, columns: str | None, given: Mapping[str, Any]) -> Any:
         pairs = [pair.partition("=") for pair in columns.split(",")]
         if not all(word.strip() and name.strip() for word, _, name in pairs):
             raise typer.BadParameter(
-                f"--columns takes context=NAME,state=NAME,... with names of the table, got {columns!r}"
+                "--columns takes context=NAME,state=NAME,... with names of the table, got "
+                f"{columns!r}"
             )
         arguments["columns"] = {word.strip(): name.strip() for word, _, name in pairs}
     return lm.load(path, **arguments)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -71,7 +71,7 @@ class Screen:
 
     @contextmanager
     def _stdout(self) -> Iterator[None]:
-        """stdout as the caller has it, also within `results_only`."""
+        """Stdout as the caller has it, also within `results_only`."""
         if self._aside is None:
             yield
             return
@@ -216,7 +216,14 @@ def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> T
     return table
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """A warning for people: what it says, not where in the code."""
     typer.secho(f"warning: {message}", err=True)
 

@@ -64,7 +64,7 @@ def tabular_model(
     (S, A), M = sizes.pop(), len(envs)
     initial = np.stack(first)
     entries = _entries(envs)
-    ends = _final_states(entries, initial.any(axis=0))
+    ends = _final_states(entries, initial.sum(axis=0) > 0.0)
     # What ends an episode in a state that goes on leads to the further state S.
     aside = entries.terminated & ~ends[entries.next_state]
     target = np.where(aside, S, entries.next_state)

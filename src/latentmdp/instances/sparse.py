@@ -80,7 +80,7 @@ def sparse(
 
 
 def _distinct(rng: np.random.Generator, rows: int, k: int, S: int) -> Integers:
-    """k of S for each row, without replacement (Floyd's algorithm, all rows at once)."""
+    """K of S for each row, without replacement (Floyd's algorithm, all rows at once)."""
     chosen = np.full((rows, k), -1)
     for i, last in enumerate(range(S - k, S)):
         drawn = rng.integers(last + 1, size=rows)

@@ -109,9 +109,7 @@ def _own(table: Any, arguments: dict[str, Any]) -> LatentMDP:
     columns = frames.columns_of(
         table, {word: word for word in words}, optional=_BONUSES, texts=COLUMNS[:4]
     )
-    numbers = {
-        word: frames.numbers(word, columns[word]) for word in words[6:] if word in columns
-    }
+    numbers = {word: frames.numbers(word, columns[word]) for word in words[6:] if word in columns}
     for word in ("horizon", "discount"):
         _require_same(word, numbers[word], np.zeros(numbers[word].size, np.int64))
     horizon, discount = numbers["horizon"][0], float(numbers["discount"][0])

@@ -1,8 +1,8 @@
 """Cassandra's .pomdp format: the latent MDP as a flat POMDP.
 
-Written: states are `begin`, then c{m}{node} for each context and node (`solver_files`: s{s}z{z}t{t},
-with a time only where there is one, and z only where rewards tell about the context). From `begin`
-any action leads to the first node in context m with probability w_m nu_m(s), so that the first
+Written: states are `begin`, then c{m}{node} for each context and node (`solver_files`:
+s{s}z{z}t{t}, with a time only where there is one, and z only where rewards tell about the context).
+From `begin` any action leads to the first node in context m with probability w_m nu_m(s), so that the first
 state is seen before the first real action; it earns the expected initial bonus. The agent observes
 the node. The value of `begin` is V*. An observation may depend on the action and the next state
 only, which is why the last reward is part of the state.
@@ -63,12 +63,11 @@ def _lines(model: LatentMDP, discounted: bool) -> Iterator[str]:
     yield "start: begin\n"
     for m, i in np.argwhere(form.first > 0.0):
         yield f"T: * : begin : {names[m][i]} {number(form.first[m, i])}\n"
-    written = set()
     for a, m, i, j, p in form.transitions():
-        if nodes[i] != "end" or i not in written:
-            yield f"T: {'*' if nodes[i] == 'end' else f'a{a}'} : {names[m][i]} : {names[m][j]} {number(p)}\n"
-        if nodes[i] == "end":
-            written.add(i)
+        if nodes[i] != "end":
+            yield f"T: a{a} : {names[m][i]} : {names[m][j]} {number(p)}\n"
+    if "end" in states:
+        yield "T: * : end : end 1.0\n"
     yield f"O: * : begin : {nodes[0]} 1.0\n"
     for name, node in {names[m][i]: nodes[i] for m in range(M) for i in range(len(nodes))}.items():
         yield f"O: * : {name} : {node} 1.0\n"
@@ -215,7 +214,7 @@ class _FlatFile:
         if values == ["uniform"]:
             self._room(len(actions) * len(states) * n)
             matrix = np.full((1, n), 1.0 / n)
-        elif values == ["identity"] and len(fields) == 1 and S == n:
+        elif values == ["identity"] and len(fields) == 1 and n == S:
             self._room(len(actions) * S)
             for a in actions:
                 self.rows[word].update({(a, x): {x: 1.0} for x in range(S)})
@@ -253,7 +252,7 @@ class _FlatFile:
         what = f"R: {' : '.join(fields)}"
         table = self._numbers(values, int(np.prod(left)), what).reshape(left)
         for place in np.ndindex(*left):
-            a, x, n, o = (*where, *place)
+            a, x, n, o = [*where, *(int(i) for i in place)]
             self.rules.append((a, x, n, o, float(table[place])))
 
     def _start(self, rest: list[str]) -> None:
@@ -293,7 +292,7 @@ class _FlatFile:
         if not 0.0 < self.discount <= 1.0:
             raise FormatError("it has no discount in (0, 1]")
         self._observe_states()
-        S, A, Z = (self._count(what) for what in ("states", "actions", "observations"))
+        S, A = self._count("states"), self._count("actions")
         first = np.full(S, 1.0 / S) if self.first is None else self.first
         a, x, n, p = self._entries("T", S)
         b, y, o, q = self._entries("O", S)

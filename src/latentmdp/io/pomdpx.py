@@ -9,18 +9,19 @@ own time slice, is what SARSOP reads and does best with.
 Read: files of others too. The variables that are fully observed are together the state, the hidden
 ones together the context, and these must not move. Observations that say something about the
 context become part of the state. Where nothing is fully observed, contexts are looked for in the
-flat problem (`static_pomdp`). Tables (`type="TBL"`) are read, decision diagrams are not. A file with
-a document type or entities is refused.
+flat problem (`static_pomdp`). Tables (`type="TBL"`) are read, decision diagrams are not. A file
+with a document type or entities is refused.
 """
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentmdp._util import storage
 from latentmdp._util.arrays import Floats, Integers
@@ -135,7 +136,7 @@ def _earned(form: SolverForm, model: LatentMDP) -> Iterator[tuple[str, str]]:
     """What is earned, with the initial bonus at the first nodes; only an end is not left again."""
     yield "* * *", "0.0"
     extra = np.zeros(form.n_contexts) if model.initial_bonus is None else model.initial_bonus
-    starts = form.first.any(axis=0)
+    starts = form.first.sum(axis=0) > 0.0
     for step in form.steps:
         payoffs = step.payoffs + extra if starts[step.node] else step.payoffs
         for m in np.flatnonzero(payoffs):
@@ -301,7 +302,7 @@ class _FactoredFile:
         parameter = element.find("Parameter")
         if parameter is None or parameter.get("type", "TBL") != "TBL":
             raise FormatError(
-                f"the table of {variable!r:.60} is a decision diagram: only type=\"TBL\" is read"
+                f'the table of {variable!r:.60} is a decision diagram: only type="TBL" is read'
             )
         keys: list[Integers] = []
         values: list[Floats] = []
@@ -358,7 +359,8 @@ class _FactoredFile:
             wanted = int(np.prod(table))
             if len(text) != wanted:
                 raise FormatError(
-                    f"the entry {' '.join(tokens)!r:.60} must have {wanted} numbers, got {len(text)}"
+                    f"the entry {' '.join(tokens)!r:.60} must have {wanted} numbers, got "
+                    f"{len(text)}"
                 )
             numbers = np.array([self._float(token) for token in text]).reshape(table)
         if is_chance and ((numbers < 0.0) | (numbers > 1.0 + TOLERANCE)).any():
@@ -464,7 +466,7 @@ class _FactoredFile:
             names = [f"{name} {value}".strip() for name in names for value in variable.values]
         return names
 
-    def _index(self, names: list[str], columns: dict[str, Integers]) -> Integers:
+    def _index(self, names: list[str], columns: Mapping[str, NDArray[Any]]) -> Integers:
         """The joint value of some variables as one number."""
         size = next(iter(columns.values())).size
         index = np.zeros(size, np.int64)

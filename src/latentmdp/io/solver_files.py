@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,9 +121,7 @@ class _Builder:
         nodes = [self._name(*node) for node in self.numbers]
         first = np.zeros((model.n_contexts, len(nodes)))
         first[:, columns] = joint[:, starts]
-        return SolverForm(
-            self.discount, nodes, first, steps, model.n_contexts, model.n_actions
-        )
+        return SolverForm(self.discount, nodes, first, steps, model.n_contexts, model.n_actions)
 
     def _number(self, s: int, signal: int, t: int) -> int:
         """The number of a node, a new one if it is met for the first time."""

@@ -20,7 +20,7 @@ pays nothing is terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,8 @@ class Events(NamedTuple):
 
 def take(events: Events, chosen: NDArray[np.integer] | Flags) -> Events:
     """Some of the events."""
-    return Events(*(column[chosen] for column in events))
+    chosen_columns: list[Any] = [np.asarray(column)[chosen] for column in events]
+    return Events(*chosen_columns)
 
 
 class Problem(NamedTuple):
@@ -244,7 +245,11 @@ class _Search:
     ) -> Problem:
         contexts, M = self._contexts()
         V = int(self.look.max()) + 1
-        begin = V if self.blind else int(self.look[self.entrance if self.entrance >= 0 else self.start[0]])
+        begin = (
+            V
+            if self.blind
+            else int(self.look[self.entrance if self.entrance >= 0 else self.start[0]])
+        )
         weights, opening = self._opening(contexts, M)
         events = take(self.events, self.events.state != self.entrance)
         counts = np.array([len(contexts[x]) for x in events.state], np.int64)
@@ -282,7 +287,8 @@ class _Search:
             keys, share = events.next_state, events.probability
             groups = events.action
         else:
-            keys, share, groups = self.start, self.first[self.start], np.zeros(self.start.size)
+            keys, share = self.start, self.first[self.start]
+            groups = np.zeros(self.start.size, np.int64)
             events = take(self.events, np.isin(self.events.state, self.start))
         weights: Floats | None = None
         for group in np.unique(groups):
@@ -350,7 +356,7 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
             "its discount is 1, so it needs an end: load(path, horizon=...) gives it one"
         )
     events, A = problem.events, problem.n_actions
-    M, V = problem.initial.shape
+    M = problem.weights.size
     split = _split_looks(events, M)
     # A state is a look, or a look and the observation that came with it; -1: none came.
     seen = np.where(split[events.next_state], events.observation, -1)
@@ -381,8 +387,8 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
         probs[:, m] = np.where(
             lacking[rows], probs[np.arange(rows.size), model_of[rows]], probs[:, m]
         )
-        s, a = np.divmod(np.flatnonzero(lacking), A)
-        bonus[m, s, a] = bonus[model_of[lacking], s, a]
+        there = np.divmod(np.flatnonzero(lacking), A)
+        bonus[m, *there] = bonus[model_of[lacking], *there]
     missing = (~filled.any(axis=1)).reshape(S, A)
     if missing.any():
         s, a = first_index(missing)
