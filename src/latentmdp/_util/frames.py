@@ -197,15 +197,16 @@ def numbers(name: str, column: NDArray[Any]) -> Floats:
     """A column as finite numbers."""
     if column.dtype.kind == "O":
         values = np.empty(column.size)
+        texts = []
         for row, cell in enumerate(column):
             try:
-                if isinstance(cell, str | bytes):
-                    raise ValueError(cell)
                 values[row] = float(cell)
+                if isinstance(cell, str | bytes):
+                    texts.append(row)
             except (TypeError, ValueError):
-                raise ValueError(
-                    f"column {name!r} is {cell!r:.60} in row {row}: must be a number"
-                ) from None
+                raise _no_number(name, column, row) from None
+        if texts:
+            raise _no_number(name, column, texts[0])
     else:
         values = column.astype(np.float64)
     wrong = ~np.isfinite(values)
@@ -213,6 +214,10 @@ def numbers(name: str, column: NDArray[Any]) -> Floats:
         row = int(np.argmax(wrong))
         raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
     return values + 0.0
+
+
+def _no_number(name: str, column: NDArray[Any], row: int) -> ValueError:
+    return ValueError(f"column {name!r} is {column[row]!r:.60} in row {row}: must be a number")
 
 
 def labelled(*columns: NDArray[Any]) -> tuple[list[Integers], tuple[str, ...] | None, int]:
@@ -255,7 +260,7 @@ def _whole(column: NDArray[Any]) -> Integers | None:
     return None
 
 
-def _natural(text: str) -> tuple[list[tuple[str, int]], str]:
-    """A key that sorts the numbers in texts by their size."""
+def _natural(text: str) -> tuple[list[str | int], str]:
+    """A key that sorts the numbers in texts by their size: text and numbers by turns."""
     parts = re.split(r"([0-9]{1,18})", text)
-    return [(parts[i], int(parts[i + 1])) for i in range(0, len(parts) - 1, 2)], text
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], text

@@ -72,15 +72,16 @@ def read(stream: BinaryIO, **arguments: Any) -> Any:
     has a column `probability` and none called `episode`.
     """
     size = storage.file_size(stream)
-    file = pq.ParquetFile(
-        stream,
-        page_checksum_verification=True,
-        read_dictionary=["episode"],
+    limits = {
+        "page_checksum_verification": True,
         # No text or list in the metadata is longer than the file.
-        thrift_string_size_limit=min(size, 2**31 - 1),
-        thrift_container_size_limit=min(size, 2**31 - 1),
-    )
+        "thrift_string_size_limit": min(size, 2**31 - 1),
+        "thrift_container_size_limit": min(size, 2**31 - 1),
+    }
+    file = pq.ParquetFile(stream, **limits)
     names = file.schema_arrow.names
+    if "episode" in names:
+        file = pq.ParquetFile(stream, read_dictionary=["episode"], **limits)
     if len(names) > MAX_COLUMNS:
         raise FormatError(f"has {len(names)} columns, at most {MAX_COLUMNS} are expected")
     metadata = file.schema_arrow.metadata or {}

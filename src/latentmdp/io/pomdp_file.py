@@ -2,10 +2,10 @@
 
 Written: states are `begin`, then c{m}{node} for each context and node (`solver_files`:
 s{s}z{z}t{t}, with a time only where there is one, and z only where rewards tell about the context).
-From `begin` any action leads to the first node in context m with probability w_m nu_m(s), so that the first
-state is seen before the first real action; it earns the expected initial bonus. The agent observes
-the node. The value of `begin` is V*. An observation may depend on the action and the next state
-only, which is why the last reward is part of the state.
+From `begin` any action leads to the first node in context m with probability w_m nu_m(s), so that
+the first state is seen before the first real action; it earns the expected initial bonus. The agent
+observes the node. The value of `begin` is V*. An observation may depend on the action and the next
+state only, which is why the last reward is part of the state.
 
 Read: files of others too, if everything hidden in them stays as it is (`static_pomdp`). The grammar
 is Cassandra's: names or numbers, wildcards, single entries, rows and matrices, `uniform` and
