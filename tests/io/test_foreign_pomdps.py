@@ -246,9 +246,8 @@ def test_the_tiger_moves(tmp_path):
 
 
 def test_a_tiger_that_stays_is_a_latent_mdp(tmp_path):
-    model = load(tmp_path, TIGER.replace("uniform\nT:", "identity\nT:").replace(
-        "T: open-right\nuniform", "T: open-right\nidentity"
-    ))
+    stays = TIGER.replace("T: open-left\nuniform", "T: open-left\nidentity")
+    model = load(tmp_path, stays.replace("T: open-right\nuniform", "T: open-right\nidentity"))
     assert model.n_contexts == 2
     assert model.action_names == ("listen", "open-left", "open-right")
     # The two growls, and how it begins.
