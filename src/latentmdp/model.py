@@ -690,7 +690,12 @@ class LatentMDP(Fielded):
         }
         others.setdefault("horizon", None)
         table: list[Any] = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
-        if table[0] is not None:
+        if any(part is not None for part in table):
+            for name, part in zip(Outcomes._fields, table):
+                if part is None:
+                    raise ModelError(f"field 'outcome_{name}' of the outcome table is missing")
+            if any(fields.get(name) is not None for name in ("transitions", "reward_probs")):
+                raise ModelError("a model has dense arrays or an outcome table, not both")
             S = np.atleast_2d(np.asarray(fields["initial"])).shape[1]
             kind: Any = fields.get("reward_model") or "transition"
             return cls.from_outcomes(*table, n_states=S, reward_model=kind, **others)
