@@ -21,7 +21,7 @@ LAYERS = (
     {"_kernels", "_util", "_version", "engines", "errors"},
     {
         "outcomes",
-        "model_table",
+        "_model_table",
         "model",
         "trajectories",
         "worlds",

@@ -35,7 +35,7 @@ from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import Fielded
 from latentmdp.errors import ModelError
-from latentmdp.model_table import COLUMNS, by_name, read_model_table
+from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp.outcomes import (
     Outcomes,
     check_outcomes,

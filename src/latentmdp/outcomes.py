@@ -229,14 +229,14 @@ def _check_sums(m: int, a: int, sums: Floats, wanted: Flags) -> None:
         )
 
 
-def with_rewards(successors: Outcomes, reward_probs: Floats) -> Outcomes:
+def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:
     """A table without rewards times R_m(z | s, a), dense of shape (S A, Z, M)."""
     possible = (reward_probs != 0.0).any(axis=-1)
     row, z = np.nonzero(possible)
     first = _starts(row, len(reward_probs))
-    of_successor = successors.rows()
+    of_successor = table.rows()
     counts = np.diff(first)[of_successor]
-    source = np.repeat(np.arange(successors.size), counts)
+    source = np.repeat(np.arange(table.size), counts)
     ends = np.cumsum(counts)
     within = np.arange(source.size) - np.repeat(ends - counts, counts)
     rows = of_successor[source]
@@ -244,9 +244,9 @@ def with_rewards(successors: Outcomes, reward_probs: Floats) -> Outcomes:
     return _possible(
         Outcomes(
             _starts(rows, len(reward_probs)),
-            successors.next_state[source],
+            table.next_state[source],
             reward.astype(np.int32),
-            successors.probs[source] * reward_probs[rows, reward],
+            table.probs[source] * reward_probs[rows, reward],
         )
     )
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from latentmdp._util import frames
 from latentmdp.errors import FormatError
 from latentmdp.model import LatentMDP
-from latentmdp.model_table import COLUMNS
+from latentmdp._model_table import COLUMNS
 
 __all__ = ["model_of", "read", "write"]
 

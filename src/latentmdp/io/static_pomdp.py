@@ -114,12 +114,12 @@ def find_contexts(
     FormatError
         Naming two states of one context that cannot be told apart.
     """
-    return _Search(events, first, names).problem(
+    return _LookSearch(events, first, names).problem(
         action_names, observation_names, n_actions, discount
     )
 
 
-class _Search:
+class _LookSearch:
     def __init__(self, events: Events, first: Floats, names: Sequence[str]) -> None:
         self.names, self.first, self.size = names, first, first.size
         self.start = np.flatnonzero(first)
