@@ -164,7 +164,7 @@ def test_probabilities_by_name():
     assert make(numbered, initial={1: 1.0}).initial[0].tolist() == [0.0, 1.0, 0.0]
     with pytest.raises(ModelError, match="initial names the state 'nera', which is none of"):
         make(initial={"nera": 1.0})
-    with pytest.raises(ModelError, match="weights: sums to 0.5"):
+    with pytest.raises(ModelError, match=r"weights: sums to 0\.5"):
         make(weights={"good": 0.5})
 
 
@@ -174,7 +174,7 @@ def test_a_table_without_rewards_pays_nothing():
     with pytest.warns(UserWarning, match="no column 'reward': every reward is 0"):
         model = make(given)
     assert model.reward_values.tolist() == [0.0]
-    with pytest.raises(ModelError, match="no column 'cost' \\(reward\\)"):
+    with pytest.raises(ModelError, match=r"no column 'cost' \(reward\)"):
         make(given, reward="cost")
 
 
@@ -231,7 +231,7 @@ def test_mistakes_of_another_kind():
         make(state_names=["a", "b", "c"])
     with pytest.raises(TypeError, match="unknown argument 'horizont'"):
         make(horizont=3)
-    with pytest.raises(ModelError, match="is read from .csv or .parquet, not from '.xlsx'"):
+    with pytest.raises(ModelError, match=r"is read from \.csv or \.parquet, not from '\.xlsx'"):
         make("models.xlsx")
     with pytest.raises(ModelError, match="discount below 1"):
         make(horizon=None)

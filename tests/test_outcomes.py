@@ -116,7 +116,7 @@ def test_copies_are_equal_and_others_are_not(pair):
 def test_successors_against_brute_force(pair):
     model = pair[1]
     found = model.outcomes.successors()
-    M, S, A, _ = model.dimensions
+    _, S, A, _ = model.dimensions
     for row in range(S * A):
         here = slice(*found.starts[row : row + 2])
         states = found.next_state[here]
@@ -226,7 +226,7 @@ def test_a_large_table_is_never_made_dense():
         lambda: model.packed(),
         lambda: model.observation_probs(),
     ):
-        with pytest.raises(TooLargeError, match="dense array.*model.outcomes holds the same"):
+        with pytest.raises(TooLargeError, match=r"dense array.*model\.outcomes holds the same"):
             ask()
     assert model.mean_rewards().shape == (3, 30_000, 4)
     assert model.subset([0, 2]).n_contexts == 2

@@ -31,11 +31,11 @@ from typing import Any, Literal, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import Fielded
 from latentmdp.errors import ModelError
-from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp.outcomes import (
     Outcomes,
     check_outcomes,

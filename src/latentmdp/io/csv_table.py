@@ -26,10 +26,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp._model_table import COLUMNS
 from latentmdp._util import frames
 from latentmdp.errors import FormatError
 from latentmdp.model import LatentMDP
-from latentmdp._model_table import COLUMNS
 
 __all__ = ["model_of", "read", "write"]
 
