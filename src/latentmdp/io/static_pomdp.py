@@ -161,11 +161,14 @@ class _LookSearch:
         linked = inner[x] & inner[n]
         _, label = _components(x[linked], n[linked], self.size)
         part = np.where(inner, label, -1)
-        for y in np.flatnonzero(self.absorbing):
-            into = np.unique(part[x[(n == y) & (x != y)]])
-            into = into[into >= 0]
-            if into.size <= 1:
-                part[y] = into[0] if into.size else label[y]
+        # An absorbing state belongs to the one part that leads to it, or is a part of its own.
+        into = self.absorbing[n] & (x != n) & (part[x] >= 0)
+        ends, sources = np.unique(np.stack([n[into], part[x[into]]]), axis=1)
+        count = np.bincount(ends, minlength=self.size)
+        alone = self.absorbing & (count == 0)
+        part[alone] = label[alone]
+        once = count[ends] == 1
+        part[ends[once]] = sources[once]
         kept, part_of = np.unique(part, return_inverse=True)
         shift = int(kept[0] == -1)
         return part_of.ravel() - shift, max(1, kept.size - shift)
