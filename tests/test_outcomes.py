@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import latentmdp as lm
@@ -349,3 +349,14 @@ def test_mistakes_in_sparse_matrices_are_named():
         lm.LatentMDP.from_amounts([[good, good]], [[good, short]], horizon=2)
     with pytest.raises(ModelError, match="lists of 2 sparse matrices"):
         lm.LatentMDP.from_amounts([[good, good]], [[good]], horizon=2)
+
+
+@settings(max_examples=25)
+@given(twins())
+def test_reports_show_the_same_differences(pair):
+    from latentmdp.report.contexts import difference_maps
+
+    assume(pair[0].n_contexts > 1)
+    dense, table = map(difference_maps, pair)
+    for name, distances in dense.items():
+        close(table[name], distances)
