@@ -36,6 +36,24 @@ def models(draw):
     return random_model(rng, M, S, A, Z, draw(st.integers(1, 9)), draw(st.booleans()), **changes)
 
 
+def gap_model(seed=0, **changes):
+    """A table with a forbidden action, a terminal state and no end."""
+    model = random_model(seed, M=2, S=3, A=2, next_state_rewards=True)
+    model = model.replace(
+        allowed=[[True, False], [True, True], [False, False]], horizon=None, discount=0.9
+    )
+    table = type(model).from_outcomes(
+        *model.outcomes,
+        n_states=3,
+        initial=model.initial,
+        weights=model.weights,
+        allowed=model.allowed,
+        horizon=None,
+        discount=0.9,
+    )
+    return table.replace(**changes)
+
+
 @st.composite
 def batches(draw, min_length=0):
     """Logs with episodes of any length, contexts, counts and reward values or none."""

@@ -21,6 +21,7 @@ LAYERS = (
     {"_kernels", "_util", "_version", "engines", "errors"},
     {
         "outcomes",
+        "_model_table",
         "model",
         "trajectories",
         "worlds",

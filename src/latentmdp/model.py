@@ -23,6 +23,7 @@ observe them.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self, TypeGuard
@@ -30,6 +31,7 @@ from typing import Any, Literal, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import Fielded
@@ -39,6 +41,7 @@ from latentmdp.outcomes import (
     check_outcomes,
     dense_joint,
     dense_transitions,
+    distinct_amounts,
     outcomes_from_arrays,
     outcomes_from_entries,
     outcomes_from_matrices,
@@ -244,12 +247,12 @@ class LatentMDP(Fielded):
             paid = _amounts_of(amounts, steps, (M, S, A))
             if observed:
                 occur = steps.probs > 0.0
-                values, index = np.unique(paid[occur] + 0.0, return_inverse=True)
+                values, index = distinct_amounts(paid[occur])
                 place, contexts = np.nonzero(occur)
                 table = outcomes_from_entries(
                     steps.rows()[place],
                     steps.next_state[place].astype(np.int64),
-                    index.ravel(),
+                    index,
                     contexts,
                     steps.probs[occur],
                     (M, S, A, values.size),
@@ -266,6 +269,112 @@ class LatentMDP(Fielded):
         others |= {"horizon": horizon, "bonus": bonus}
         model: RewardModel = "state-action" if by_pair or not observed else "transition"
         return cls._of_table(table, possible, values, model, others)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        horizon: int | None,
+        columns: Mapping[str, str] | None = None,
+        context: str = "context",
+        state: str = "state",
+        action: str = "action",
+        next_state: str = "next_state",
+        probability: str = "probability",
+        reward: str = "reward",
+        observed: bool = True,
+        initial: ArrayLike | Mapping[Any, float] | str | None = None,
+        weights: ArrayLike | Mapping[Any, float] | None = None,
+        bonus: ArrayLike | None = None,
+        **others: Any,
+    ) -> Self:
+        """A model from a long table: one row for each outcome that is possible in a context.
+
+        Parameters
+        ----------
+        table
+            A frame of any library (pandas, polars, pyarrow, ...), a mapping of columns, a list of
+            mappings (rows), or the path of a .csv or .parquet file.
+        columns
+            What the table calls the columns, by the words of the next parameters:
+            `{"context": "idoutcome", "state": "idstatefrom"}`.
+        context, state, action, next_state, probability, reward
+            The same, one by one. Without a column of contexts there is one context, without a
+            column of rewards all are 0; a name that is given must be there.
+        observed
+            Whether an agent sees what is paid, as in `from_amounts`.
+        initial, weights
+            As for `LatentMDP`, or probabilities by label; `initial` may also be one label.
+        others
+            As for `LatentMDP`, without names: they are the labels.
+
+        Notes
+        -----
+        Labels that are exactly the integers 0 .. n-1 stay numbers. Other integers become names in
+        rising order, strings in natural order (`bed2` before `bed10`). States are those of both
+        columns. An action is allowed in a state where the pair is listed, which must be so in every
+        context or in none; a state that occurs as a next state only is terminal. Rows that agree in
+        all but the probability add up.
+
+        Raises
+        ------
+        ModelError
+            Naming the column and the row (from 0, without the header), or context, state and action
+            where probabilities do not sum to 1.
+        """
+        keywords = (context, state, action, next_state, probability, reward)
+        called = dict(zip(COLUMNS, keywords))
+        for word, name in (columns or {}).items():
+            if word not in called:
+                raise ModelError(
+                    f"columns names {word!r}, which is none of {', '.join(map(repr, COLUMNS))}"
+                )
+            called[word] = name
+        for name in ("context_names", "state_names", "action_names", "allowed", "reward_values"):
+            if name in others:
+                raise TypeError(f"from_table takes no {name}: the table says it")
+        try:
+            found = read_model_table(table, called, observed)
+            M, (S, A) = found.outcomes.probs.shape[1], found.allowed.shape
+            names = (found.context_names, found.state_names, found.action_names)
+            if found.unseen is not None:
+                given = validation.bonus("bonus", bonus, (M, S, A))
+                bonus = found.unseen if given is None else found.unseen + given
+            if not found.has_rewards and bonus is None:
+                warnings.warn("the table has no column 'reward': every reward is 0", stacklevel=2)
+            first = by_name("initial", initial, names[1], S, "state")
+            shares = by_name("weights", weights, names[0], M, "context")
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        others |= {"horizon": horizon, "bonus": bonus, "initial": first, "weights": shares}
+        others |= {"context_names": names[0], "state_names": names[1], "action_names": names[2]}
+        kind: RewardModel = "state-action" if found.by_pair else "transition"
+        return cls._of_table(found.outcomes, found.allowed, found.reward_values, kind, others)
+
+    def to_table(self) -> dict[str, Any]:
+        """The long table that `from_table` reads, by column; labels are names where there are any.
+
+        It holds the outcomes, not the horizon, the discount, the weights, first states or bonuses.
+        """
+        table, A = self.outcomes, self.n_actions
+        place, m = np.nonzero(table.probs > 0.0)
+        order = np.lexsort((place, m))
+        place, m = place[order], m[order]
+        s, a = np.divmod(table.rows()[place], A)
+        labels = (
+            ("context", m, self.context_names),
+            ("state", s, self.state_names),
+            ("action", a, self.action_names),
+            ("next_state", table.next_state[place].astype(np.int64), self.state_names),
+        )
+        columns: dict[str, Any] = {
+            word: index if names is None else np.array(names, object)[index]
+            for word, index, names in labels
+        }
+        columns["probability"] = table.probs[place, m]
+        columns["reward"] = self.reward_values[table.reward[place]]
+        return columns
 
     @classmethod
     def _of_table(
@@ -347,7 +456,7 @@ class LatentMDP(Fielded):
     @cached_property
     def terminal(self) -> Flags:
         """Whether an episode ends in each state, (S,): no action is allowed there."""
-        return arrays.frozen(~self.allowed.any(axis=1))
+        return arrays.frozen(np.logical_not(self.allowed.any(axis=1, keepdims=True)).reshape(-1))
 
     @cached_property
     def all_allowed(self) -> bool:
@@ -378,7 +487,9 @@ class LatentMDP(Fielded):
     def outcomes(self) -> Outcomes:
         """What can follow each (s, a), with its probability in every context."""
         table = outcomes_from_arrays(self.transitions, self.reward_probs)
-        return Outcomes(*map(arrays.frozen, table))
+        for array in table:
+            arrays.frozen(np.asarray(array))
+        return table
 
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""
@@ -578,10 +689,15 @@ class LatentMDP(Fielded):
             if fields.get(name) is not None
         }
         others.setdefault("horizon", None)
-        table = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
-        if table[0] is not None:
+        table: list[Any] = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
+        if any(part is not None for part in table):
+            for name, part in zip(Outcomes._fields, table):
+                if part is None:
+                    raise ModelError(f"field 'outcome_{name}' of the outcome table is missing")
+            if any(fields.get(name) is not None for name in ("transitions", "reward_probs")):
+                raise ModelError("a model has dense arrays or an outcome table, not both")
             S = np.atleast_2d(np.asarray(fields["initial"])).shape[1]
-            kind = fields.get("reward_model") or "transition"
+            kind: Any = fields.get("reward_model") or "transition"
             return cls.from_outcomes(*table, n_states=S, reward_model=kind, **others)
         for name in ("transitions", "reward_probs"):
             if fields.get(name) is None:

@@ -28,6 +28,7 @@ __all__ = [
     "check_outcomes",
     "dense_joint",
     "dense_transitions",
+    "distinct_amounts",
     "outcomes_from_arrays",
     "outcomes_from_entries",
     "outcomes_from_matrices",
@@ -109,7 +110,8 @@ class Outcomes(NamedTuple):
         if (leader == np.arange(self.size)).all():
             return self
         kept, group = np.unique(leader, return_inverse=True)
-        merged = np.column_stack([np.bincount(group, column, kept.size) for column in self.probs.T])
+        columns = [np.bincount(group, column, kept.size) for column in self.probs.T]
+        merged: Floats = np.column_stack(columns).astype(np.float64)
         return Outcomes(
             _starts(rows[kept], self.starts.size - 1),
             self.next_state[kept],
@@ -152,7 +154,8 @@ def outcomes_from_entries(
     keys = (row.astype(np.int64) * S + next_state) * Z + reward
     distinct, inverse = np.unique(keys, return_inverse=True)
     require_memory(8.0 * distinct.size * M, f"an outcome table of {distinct.size:,} outcomes")
-    flat = np.bincount(inverse.ravel() * M + context, probability, distinct.size * M)
+    cells = inverse.ravel() * M + context
+    flat: Floats = np.bincount(cells, probability, distinct.size * M).astype(np.float64, copy=False)
     pair, z = np.divmod(distinct, Z)
     rows, n = np.divmod(pair, S)
     return _possible(
@@ -181,8 +184,9 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags | N
                 f"transitions[{m}] has {len(by_action)} actions, transitions[0] has {A}"
             )
         for a, given in enumerate(by_action):
-            if not sp.issparse(given) or given.shape != (S, S):
-                what = f"shape {given.shape}" if sp.issparse(given) else type(given).__name__
+            is_sparse: bool = sp.issparse(given)
+            if not is_sparse or given.shape != (S, S):
+                what = f"shape {given.shape}" if is_sparse else type(given).__name__
                 raise ValueError(
                     f"transitions[{m}][{a}] must be a sparse matrix of shape {(S, S)}, got {what}"
                 )
@@ -192,7 +196,7 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags | N
             states, successors = (np.asarray(index, np.int64) for index in matrix.coords)
             _check_entries(m, a, states, successors, values)
             kept = np.ones(values.size, np.bool_) if allowed is None else allowed[states, a]
-            sums = np.bincount(states[kept], values[kept], S)
+            sums: Floats = np.bincount(states[kept], values[kept], S).astype(np.float64)
             _check_sums(m, a, sums, np.ones(S, np.bool_) if allowed is None else allowed[:, a])
             scale = np.where(np.abs(sums - 1.0) > 1e-15 * max(4, S), sums, 1.0)
             values = values[kept] / scale[states[kept]]
@@ -225,26 +229,41 @@ def _check_sums(m: int, a: int, sums: Floats, wanted: Flags) -> None:
         )
 
 
-def with_rewards(successors: Outcomes, reward_probs: Floats) -> Outcomes:
+def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:
     """A table without rewards times R_m(z | s, a), dense of shape (S A, Z, M)."""
-    possible = reward_probs.any(axis=-1)
+    possible = (reward_probs != 0.0).any(axis=-1)
     row, z = np.nonzero(possible)
-    first = _starts(row, len(possible))
-    of_successor = successors.rows()
+    first = _starts(row, len(reward_probs))
+    of_successor = table.rows()
     counts = np.diff(first)[of_successor]
-    source = np.repeat(np.arange(successors.size), counts)
+    source = np.repeat(np.arange(table.size), counts)
     ends = np.cumsum(counts)
     within = np.arange(source.size) - np.repeat(ends - counts, counts)
     rows = of_successor[source]
     reward = z[first[rows] + within]
     return _possible(
         Outcomes(
-            _starts(rows, len(possible)),
-            successors.next_state[source],
+            _starts(rows, len(reward_probs)),
+            table.next_state[source],
             reward.astype(np.int32),
-            successors.probs[source] * reward_probs[rows, reward],
+            table.probs[source] * reward_probs[rows, reward],
         )
     )
+
+
+def distinct_amounts(amounts: Floats) -> tuple[Floats, Integers]:
+    """The distinct values among amounts, rising, and the index of each amount among them.
+
+    Amounts that differ by rounding only are one value: otherwise the last digit of what is paid
+    would tell the contexts apart.
+    """
+    values, index = np.unique(amounts + 0.0, return_inverse=True)
+    if values.size < 2:
+        return values, index.ravel()
+    size = np.abs(values)
+    room = 1e-12 * np.maximum(size[1:], size[:-1]) + 4.0 * np.finfo(np.float64).eps * size.max()
+    new = np.append(True, np.diff(values) > room)
+    return values[new], (np.cumsum(new) - 1)[index.ravel()]
 
 
 def dense_transitions(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:

@@ -1,5 +1,8 @@
 """The commands around planners: plan with bounds, compare, convert."""
 
+import subprocess
+import sys
+
 import pytest
 from command_line import run, run_json
 from support import random_model
@@ -81,7 +84,38 @@ def test_convert_there_and_back(model, suffix) -> None:
 def test_convert_refuses_what_cannot_be(model) -> None:
     target = model.with_name("m.pomdp")
     assert "discount below 1" in run("convert", model, target, "--discounted", code=2).stderr
-    assert "m.csv" in run("convert", model, model.with_name("m.csv"), code=2).stderr
+    assert "m.txt" in run("convert", model, model.with_name("m.txt"), code=2).stderr
+
+
+def test_tables_of_others_are_converted(tmp_path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("who,from,do,to,probability,reward\na,x,go,end,1,5\nb,x,go,x,1,-1\n")
+    names = "context=who,state=from,action=do,next_state=to"
+    target = tmp_path / "t.npz"
+    found = run_json("convert", table, target, "--columns", names, "--horizon", 4)
+    assert found["kind"] == "LatentMDP"
+    facts = run_json("info", target)
+    assert (facts["horizon"], facts["outcomes"], facts["terminal_states"]) == (4, 2, 1)
+    assert facts["state_names"] == ["end", "x"]
+    endless = run("info", table, "--columns", names, "--discount", 0.5)
+    assert "no end" in endless.stdout
+    assert "0.95" in run("info", table, "--columns", names).stderr
+    assert "--columns takes" in run("info", table, "--columns", "who", code=2).stderr
+    run("make", "sparse", "--states", 9, "--horizon", "none", "--discount", 0.9, "--out", target)
+    assert run_json("info", target)["horizon"] is None
+
+
+def test_what_compiled_code_prints_is_no_result(tmp_path) -> None:
+    """Bytes on file descriptor 1, as a C library writes them, go to stderr with --json."""
+    body = (
+        "import os, json\nfrom latentmdp.cli.screen import session\n"
+        "with session(True, False, False) as screen:\n"
+        "    os.write(1, b'noise'); screen.result(value=1); os.write(1, b'noise')\n"
+        "print('after')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ['{"value":', "1}", "after"]
+    assert done.stderr == "noisenoise"
 
 
 def test_the_display_shows_bounds_at_a_terminal(monkeypatch, capsys) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import latentmdp as lm
-from latentmdp.envs import LatentMDPEnv, MixtureEnv, tabular_model
+from latentmdp.envs import LatentMDPEnv, MixtureEnv
 from latentmdp.testing import random_model
 
 
@@ -102,19 +102,3 @@ def test_mixtures_hide_the_environment_until_the_end():
         MixtureEnv([lakes[0], gymnasium.make("CliffWalking-v1")])
     with pytest.raises(ValueError, match="at least one"):
         MixtureEnv([])
-
-
-def test_tables_become_models():
-    lakes = [gymnasium.make("FrozenLake-v1", is_slippery=s) for s in (False, True)]
-    model = tabular_model(lakes, horizon=10)
-    table = lakes[1].unwrapped.P
-    for s in range(16):
-        for a in range(4):
-            expected = np.zeros((16, 2))
-            for p, x, r, _ in table[s][a]:
-                expected[x, int(r)] += p
-            np.testing.assert_allclose(model.observation_probs()[1, s, a], expected)
-    cliff = tabular_model([gymnasium.make("CliffWalking-v1")], horizon=5)
-    goal = 47
-    np.testing.assert_array_equal(cliff.transitions[0, goal, :, goal], 1.0)
-    np.testing.assert_array_equal(cliff.mean_rewards()[0, goal], 0.0)

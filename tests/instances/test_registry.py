@@ -22,6 +22,7 @@ def test_the_registry_lists_every_family():
         "treatment",
         "visitor",
         "frozen-lake",
+        "sparse",
     }
 
 

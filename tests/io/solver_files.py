@@ -90,17 +90,16 @@ class FactoredPomdp:
         variable, parents = element.findtext("Var"), element.findtext("Parent").split()
         axes = [p for p in parents if p != "null"]
         axes += [variable] if variable in self.domain else []
-        table = np.full([len(self.domain[axis]) for axis in axes], np.nan)
+        table = np.zeros([len(self.domain[axis]) for axis in axes])
         for entry in element.iter("Entry"):
             names = entry.findtext("Instance").split()
             index = tuple(
-                slice(None) if name == "-" else self.domain[axis].index(name)
+                slice(None) if name in "-*" else self.domain[axis].index(name)
                 for name, axis in zip(names, axes, strict=True)
             )
             text = entry.findtext("ProbTable") or entry.findtext("ValueTable")
             numbers = np.array(text.split(), dtype=float)
-            table[index] = numbers.reshape(table[index].shape)
-        assert not np.isnan(table).any()
+            table[index] = numbers.reshape(table[index].shape) if "-" in names else numbers[0]
         if variable in self.domain:
             np.testing.assert_allclose(table.sum(axis=-1), 1.0, atol=1e-12)
         return axes, table

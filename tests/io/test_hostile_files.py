@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support import random_model
+from support import gap_model, random_model
 
 import latentmdp as lm
 from latentmdp._util import storage
@@ -110,6 +110,68 @@ def test_json_fields(tmp_path, model_json, change, message):
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({**model_json, "model": {**model_json["model"], **change}}))
     refused(path, message)
+
+
+@pytest.fixture
+def table_json(tmp_path):
+    lm.save(gap_model(), tmp_path / "t.json")
+    return json.loads((tmp_path / "t.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outcome_starts": [0]}, "allowed must have shape|starts"),
+        ({"outcome_starts": [0, 1, 2, 3, 4, 5, 6]}, "starts must rise"),
+        ({"outcome_starts": []}, "allowed must have shape|starts"),
+        ({"outcome_starts": [-1, 2]}, "must not be negative"),
+        ({"outcome_starts": [0, 2**63]}, "starts|integers"),
+        ({"outcome_starts": [0.0, 1.0]}, "array of integers"),
+        ({"outcome_next_state": [0]}, "describe the same outcomes"),
+        ({"outcome_next_state": [2**40]}, "larger than int32"),
+        ({"outcome_reward": [[0]]}, "one-dimensional"),
+        ({"outcome_reward": None}, "must be a list"),
+        ({"outcome_probs": [[2.0, 2.0]]}, "describe the same outcomes"),
+        ({"outcome_probs": [1.0]}, "describe the same outcomes"),
+        ({"outcome_probs": [["x"]]}, "array of floats"),
+        ({"allowed": [[1, 0]]}, "array of flags"),
+        ({"allowed": [[True]]}, "allowed must have shape"),
+        ({"allowed": [[True, True]] * 3}, "sums to 0"),
+        ({"reward_model": "other"}, "reward_model must be one of"),
+        ({"reward_model": 1}, "must be a string"),
+        ({"discount": 1.0}, "discount below 1"),
+        ({"initial": [[1.0]]}, "S A|starts|initial|shape"),
+        ({"initial": [[0.0] * 1000] * 2}, "S A|starts|initial|shape"),
+        ({"transitions": [[[[1.0]]]]}, "dense arrays or an outcome table, not both"),
+    ],
+)
+def test_json_tables(tmp_path, table_json, change, message):
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({**table_json, "model": {**table_json["model"], **change}}))
+    refused(path, message)
+
+
+@pytest.mark.parametrize("field", ["starts", "next_state", "reward", "probs"])
+def test_json_tables_without_a_field(tmp_path, table_json, field):
+    del table_json["model"][f"outcome_{field}"]
+    (tmp_path / "bad.json").write_text(json.dumps(table_json))
+    refused(tmp_path / "bad.json", f"outcome_{field}|outcome table")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_mutated_tables_never_crash(tmp_path, table_json, seed):
+    """One entry of one array changed to anything: refused, or another model."""
+    rng = np.random.default_rng(seed)
+    fields = [name for name in table_json["model"] if name.startswith(("outcome", "allowed"))]
+    array = table_json["model"][fields[seed % len(fields)]]
+    while isinstance(array[0], list):
+        array = array[int(rng.integers(len(array)))]
+    wild = [0, 1, -1, 5, 2**31, 2**62, 0.5, -0.5, 1e300, True, False]
+    array[int(rng.integers(len(array)))] = wild[int(rng.integers(len(wild)))]
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(table_json))
+    with suppress(FormatError):
+        assert isinstance(lm.load(path), lm.LatentMDP)
 
 
 def test_json_without_a_field(tmp_path, model_json):

@@ -8,7 +8,7 @@ import stat
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from support import batches, models, random_model
+from support import batches, gap_model, models, random_model
 
 import latentmdp as lm
 from latentmdp._util.storage import atomic_write
@@ -27,6 +27,20 @@ def test_models(tmp_path, suffix, model):
     loaded = lm.load(path)
     assert loaded == model
     assert loaded.fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json", ".pomdp", ".pomdpx"])
+@pytest.mark.parametrize("changes", [{}, {"horizon": 4}, {"horizon": 2, "discount": 1.0}])
+def test_tables_allowed_actions_and_no_end(tmp_path, suffix, changes):
+    names = {"state_names": ["a", "b", "the end"], "action_names": ["x y", "<z>"]}
+    for model in (gap_model(**changes), gap_model(**changes, **names)):
+        lm.save(model, tmp_path / f"m{suffix}")
+        loaded = lm.load(tmp_path / f"m{suffix}")
+        assert loaded == model
+        assert loaded.is_table
+        assert loaded.horizon == model.horizon
+        assert loaded.fingerprint() == model.fingerprint()
+        np.testing.assert_array_equal(loaded.allowed, model.allowed)
 
 
 @quick

@@ -95,11 +95,73 @@ def test_an_independent_solver_finds_the_optimum(tmp_path) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("content", [LAUGHS, "", "discount: 0.9\n", "<pomdpx/>", "# latentmdp\n"])
-def test_foreign_and_hostile_files_are_refused_unparsed(tmp_path, suffix, content) -> None:
+def test_hostile_files_are_refused(tmp_path, suffix, content) -> None:
     path = tmp_path / f"foreign{suffix}"
     path.write_text(content)
-    with pytest.raises(FormatError, match=r"foreign\.pomdpx?: not written by latentmdp"):
+    with pytest.raises(
+        FormatError, match=r"foreign\.pomdpx?: .*(refused|not a|broken|has no <Discount>)"
+    ):
         lm.load(path)
+
+
+def with_gaps(seed, **changes) -> lm.LatentMDP:
+    """A random model with forbidden actions and a terminal state."""
+    allowed = [[True, False], [True, True], [False, False]]
+    kinds = ("state-action", "transition")
+    model = testing.random_model(seed, states=3, horizon=3, reward_model=kinds[seed % 2])
+    return model.replace(allowed=allowed, **changes)
+
+
+def value_of(model, steps, s=None, belief=None) -> float:
+    """The optimum by recursion over histories, from the outcome table, allowed actions only."""
+    if s is None:
+        joint = model.weights[:, None] * model.initial
+        return sum(value_of(model, steps, s, joint[:, s]) for s in range(model.n_states))
+    if steps == 0 or model.terminal[s] or not belief.any():
+        return 0.0
+    table, rewards, best = model.outcomes, model.planning_rewards(), -np.inf
+    for a in np.flatnonzero(model.allowed[s]):
+        row = s * model.n_actions + a
+        later = sum(
+            value_of(model, steps - 1, int(table.next_state[k]), belief * table.probs[k])
+            for k in range(table.starts[row], table.starts[row + 1])
+        )
+        best = max(best, belief @ rewards[:, s, a] + model.discount * later)
+    return float(best)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("seed", range(4))
+def test_forbidden_actions_and_terminal_states(tmp_path, suffix, seed) -> None:
+    reader, delay = READERS[suffix]
+    for model in (with_gaps(seed), with_gaps(seed, discount=0.9, horizon=None)):
+        lm.save(model, tmp_path / f"m{suffix}")
+        assert lm.load(tmp_path / f"m{suffix}") == model
+        found = reader(tmp_path / f"m{suffix}").value(3 + delay)
+        assert found == pytest.approx(value_of(model, 3), rel=1e-9)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_endless_model_has_no_time_in_its_states(tmp_path, suffix) -> None:
+    model = testing.random_model(3, states=3).replace(horizon=None, discount=0.8)
+    lm.save(model, tmp_path / f"m{suffix}")
+    reader, delay = READERS[suffix]
+    problem = reader(tmp_path / f"m{suffix}")
+    assert problem.discount == 0.8
+    assert problem.value(3 + delay) == pytest.approx(value_of(model, 3), rel=1e-9)
+
+
+def test_files_hold_only_what_can_happen(tmp_path) -> None:
+    """One line for each outcome of a deterministic chain, however many states it has."""
+    S = 60
+    T = np.eye(S)[np.minimum(np.arange(S) + 1, S - 1)][None, :, None, :]
+    chain = lm.LatentMDP(T, np.zeros((1, S, 1)), initial=0, horizon=None, discount=0.5)
+    lm.save(chain, tmp_path / "m.pomdp")
+    body = [x for x in (tmp_path / "m.pomdp").read_text().splitlines() if x[0] != "#"]
+    assert sum(line.startswith("T:") for line in body) == S + 1
+    assert sum(line.startswith("R:") for line in body) == 1  # some solvers want one
+    lm.save(chain.replace(horizon=3, discount=1.0), tmp_path / "m.pomdpx")
+    assert (tmp_path / "m.pomdpx").read_text().count("<Instance>a0 c0") == 4
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -114,7 +176,7 @@ def test_changed_newer_and_truncated_files_are_refused(tmp_path, suffix) -> None
     with pytest.raises(FormatError, match="changed or truncated"):
         lm.load(path)
     path.write_bytes(whole[: whole.index(b"weights")])
-    with pytest.raises(FormatError, match="not written by latentmdp"):
+    with pytest.raises(FormatError, match="changed or truncated"):
         lm.load(path)
     path.write_bytes(whole.replace(b'"schema": 1', b'"schema": 9'))
     with pytest.raises(FormatError, match="newer"):

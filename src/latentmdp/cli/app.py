@@ -14,8 +14,8 @@ _NAMES = (
 COMMANDS = {name: import_module(f"latentmdp.cli.commands.{name}") for name in _NAMES}
 """Commands in the order help shows them, each the name of a module, and the modules."""
 
-TAKES_MORE_OPTIONS = {"make", "plan"}
-"""Commands that hand options they do not know on to an instance or a planner."""
+TAKES_MORE_OPTIONS = {"make", "plan", "info", "convert"}
+"""Commands that hand options they do not know on to an instance, a planner, or `load`."""
 
 app = typer.Typer(
     name="latentmdp",

@@ -17,6 +17,7 @@ from latentmdp.cli.screen import session
 
 __all__ = [
     "Checkpoint",
+    "Columns",
     "Contexts",
     "Episodes",
     "File",
@@ -37,6 +38,7 @@ __all__ = [
     "completed",
     "contexts_of",
     "draw_bounds",
+    "load_any",
     "load_logs",
     "load_model",
     "mean_return",
@@ -59,10 +61,23 @@ _READABLE = {"exists": True, "dir_okay": False, "readable": True}
 
 ModelFile = Annotated[
     Path,
-    typer.Argument(metavar="MODEL", help="A model (.npz, .json, .pomdp, .pomdpx).", **_READABLE),
+    typer.Argument(
+        metavar="MODEL", help="A model (.npz, .json, .csv, .pomdp, .pomdpx).", **_READABLE
+    ),
 ]
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A model or logs, as `save` wrote it.", **_READABLE)
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A model or logs, as `save` wrote it, or a table or POMDP of others.",
+        **_READABLE,
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", help="What a table calls its columns: `context=model,state=from,...`."
+    ),
 ]
 LogsFile = Annotated[
     Path, typer.Argument(metavar="LOGS", help="Logged episodes (.parquet or .npz).", **_READABLE)
@@ -153,6 +168,20 @@ def contexts_of(text: str) -> int | Literal["auto"]:
     if not text.isdigit() or int(text) < 1:
         raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
     return int(text)
+
+
+def load_any(path: Path, columns: str | None, given: Mapping[str, Any]) -> Any:
+    """What a file holds; `columns` and what else is `given` are for tables and POMDPs of others."""
+    arguments = dict(given)
+    if columns is not None:
+        pairs = [pair.partition("=") for pair in columns.split(",")]
+        if not all(word.strip() and name.strip() for word, _, name in pairs):
+            raise typer.BadParameter(
+                "--columns takes context=NAME,state=NAME,... with names of the table, got "
+                f"{columns!r}"
+            )
+        arguments["columns"] = {word.strip(): name.strip() for word, _, name in pairs}
+    return lm.load(path, **arguments)
 
 
 def load_model(path: Path) -> lm.LatentMDP:

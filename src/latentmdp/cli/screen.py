@@ -6,11 +6,12 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -39,11 +40,48 @@ class Screen:
         self.talks = not (as_json or quiet)
         self.checkpoint: Path | None = None
         """Where the work goes on after an interruption."""
+        self._aside: int | None = None  # the real stdout, while nothing but results may reach it
 
     def result(self, **values: Any) -> None:
         """Print the result as one JSON object, if that was asked for."""
         if self.as_json:
-            typer.echo(json.dumps(_plain(values), allow_nan=False))
+            with self._stdout():
+                typer.echo(json.dumps(_plain(values), allow_nan=False))
+
+    @contextmanager
+    def results_only(self) -> Iterator[None]:
+        """Let nothing but a JSON result reach stdout.
+
+        Compiled solvers may print there whatever they are told; that goes to stderr instead.
+        """
+        if not self.as_json or not _is_real(sys.stdout):
+            yield
+            return
+        sys.stdout.flush()
+        aside = os.dup(1)
+        os.dup2(2, 1)
+        self._aside = aside
+        try:
+            yield
+        finally:
+            _flush()
+            os.dup2(aside, 1)
+            os.close(aside)
+            self._aside = None
+
+    @contextmanager
+    def _stdout(self) -> Iterator[None]:
+        """Stdout as the caller has it, also within `results_only`."""
+        if self._aside is None:
+            yield
+            return
+        _flush()
+        os.dup2(self._aside, 1)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            os.dup2(2, 1)
 
     def say(self, text: str, subject: str = "") -> None:
         """Print a line of prose, after its subject in bold."""
@@ -131,6 +169,24 @@ class Screen:
             yield show
 
 
+def _is_real(stream: Any) -> bool:
+    """Whether a stream is the process's own stdout, not one that a test put in its place."""
+    try:
+        return bool(stream.fileno() == 1)
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _flush() -> None:
+    """Write out what Python and compiled code have printed so far."""
+    import ctypes
+    from contextlib import suppress
+
+    sys.stdout.flush()
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).fflush(None)
+
+
 def _plain(value: Any) -> Any:
     """The value as JSON can hold it: null for NaN and infinities, text for a path."""
     if isinstance(value, dict):
@@ -160,6 +216,18 @@ def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> T
     return table
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning for people: what it says, not where in the code."""
+    typer.secho(f"warning: {message}", err=True)
+
+
 @contextmanager
 def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     """Run a command's body; no error shows a traceback unless `debug` asks for it.
@@ -169,7 +237,9 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     screen = None
     try:
         screen = Screen(as_json, quiet)
-        yield screen
+        with screen.results_only(), warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            yield screen
     except KeyboardInterrupt:
         kept = None if screen is None else screen.checkpoint
         on = f"; the same command goes on from {kept}" if kept and kept.is_file() else ""

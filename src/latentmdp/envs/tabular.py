@@ -1,26 +1,44 @@
 """Gymnasium's tabular environments (FrozenLake, CliffWalking, Taxi, ...) as models.
 
-Their attribute `P[s][a]` lists (probability, next state, reward, terminated). A state that some
-transition reaches with `terminated` is absorbing and pays 0 from then on.
+Their attribute `P[s][a]` lists (probability, next state, reward, terminated). The model is an
+outcome table of the same entries. A state in which episodes always end is terminal. Where a state
+is reached with and without an end, in one environment or in two, it goes on in the model, and the
+arrivals that end an episode lead to one further state, the last one, which is terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from latentmdp._util.arrays import normalised
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import outcomes_from_entries
 from latentmdp.worlds import table_of, table_rewards
 
 __all__ = ["tabular_model"]
 
 
+class _Entries(NamedTuple):
+    """All tables, one entry for each thing that can happen."""
+
+    context: Integers
+    state: Integers
+    action: Integers
+    next_state: Integers
+    reward: Floats
+    probability: Floats
+    terminated: Flags
+
+
 def tabular_model(
-    envs: Sequence[Any], horizon: int, weights: ArrayLike | None = None, discount: float = 1.0
+    envs: Sequence[Any],
+    horizon: int | None,
+    weights: ArrayLike | None = None,
+    discount: float = 1.0,
 ) -> LatentMDP:
     """The latent MDP whose context m is the tabular environment `envs[m]`.
 
@@ -29,18 +47,41 @@ def tabular_model(
     envs
         Environments with a table `P` and the distribution `initial_state_distrib` of the first
         state, as Gymnasium's toy-text environments have.
+    horizon
+        H, or None for no end but that of the environments, with a discount below 1.
+
+    Notes
+    -----
+    States keep their numbers. There is one more if a state is reached both with and without an end.
     """
     values = table_rewards(envs)
-    if values is None:
+    if values is None or not envs:
         raise ValueError("every environment needs a table P of its transitions")
-    joint = np.stack([_joint(env, values) for env in envs])
-    T = joint.sum(axis=-1)
-    rewards = normalised(joint)
-    initial = np.stack([np.asarray(env.unwrapped.initial_state_distrib) for env in envs])
-    return LatentMDP(
-        T,
-        rewards,
-        initial=initial,
+    first = [np.asarray(env.unwrapped.initial_state_distrib, np.float64) for env in envs]
+    sizes = {(start.size, len(table_of(env)[0])) for env, start in zip(envs, first)}  # type: ignore[index]
+    if len(sizes) > 1:
+        raise ValueError(f"the environments must have the same states and actions, got {sizes}")
+    (S, A), M = sizes.pop(), len(envs)
+    initial = np.stack(first)
+    entries = _entries(envs)
+    ends = _final_states(entries, initial.sum(axis=0) > 0.0)
+    # What ends an episode in a state that goes on leads to the further state S.
+    aside = entries.terminated & ~ends[entries.next_state]
+    target = np.where(aside, S, entries.next_state)
+    n_states = S + int(aside.any())
+    kept = ~ends[entries.state]
+    outcomes = outcomes_from_entries(
+        (entries.state * A + entries.action)[kept],
+        target[kept],
+        np.searchsorted(values, entries.reward)[kept],
+        entries.context[kept],
+        entries.probability[kept],
+        (M, n_states, A, len(values)),
+    )
+    return LatentMDP.from_outcomes(
+        *outcomes,
+        n_states=n_states,
+        initial=np.pad(initial, ((0, 0), (0, n_states - S))),
         weights=weights,
         horizon=horizon,
         discount=discount,
@@ -48,18 +89,29 @@ def tabular_model(
     )
 
 
-def _joint(env: Any, values: tuple[float, ...]) -> NDArray[np.float64]:
-    table = table_of(env)
-    assert table is not None
-    S, A = len(table), len(table[0])
-    index = {value: z for z, value in enumerate(values)}
-    joint, terminal = np.zeros((S, A, S, len(values))), np.zeros(S, np.bool_)
-    for s, actions in table.items():
-        for a, outcomes in actions.items():
-            for probability, next_state, reward, terminated in outcomes:
-                joint[s, a, next_state, index[float(reward)]] += probability
-                terminal[next_state] |= terminated and probability > 0.0
-    for end in np.flatnonzero(terminal):
-        joint[end] = 0.0
-        joint[end, :, end, index[0.0]] = 1.0
-    return joint
+def _entries(envs: Sequence[Any]) -> _Entries:
+    found = [
+        (m, s, a, n, float(reward), p, bool(terminated))
+        for m, env in enumerate(envs)
+        for s, actions in (table_of(env) or {}).items()
+        for a, outcomes in actions.items()
+        for p, n, reward, terminated in outcomes
+        if p > 0.0
+    ]
+    m, s, a, n, reward, p, terminated = (np.array(column) for column in zip(*found))
+    return _Entries(m, s, a, n, reward, p, terminated)
+
+
+def _final_states(entries: _Entries, first: Flags) -> Flags:
+    """The states in which every episode ends that comes there from a first state."""
+    goes_on = first.copy()
+    while True:
+        leaves = goes_on[entries.state]
+        new = goes_on.copy()
+        new[entries.next_state[leaves & ~entries.terminated]] = True
+        if (new == goes_on).all():
+            break
+        goes_on = new
+    ends = np.zeros(first.size, np.bool_)
+    ends[entries.next_state[entries.terminated]] = True
+    return ends & ~goes_on

@@ -6,14 +6,24 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.memory import require_memory
 from latentmdp._util.validation import require_choice
 
-__all__ = ["number", "sizes", "sparse_means"]
+__all__ = ["number", "require_dense", "sizes", "sparse_means"]
 
 
 def sizes(**named: int) -> tuple[int, ...]:
     """Return each of the named sizes as an int of at least one."""
     return tuple(arrays.positive_integer(name, value) for name, value in named.items())
+
+
+def require_dense(M: int, S: int, A: int) -> None:
+    """Refuse, before any work, transitions of a size that would not fit into memory."""
+    require_memory(
+        2.0 * 8.0 * M * S * A * S,
+        f"an instance with transitions of shape {(M, S, A, S)}",
+        "the instance 'sparse' keeps only what can happen",
+    )
 
 
 def number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:

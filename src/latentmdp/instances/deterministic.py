@@ -7,7 +7,7 @@ few *distinguishing observations* split them.
 
 import numpy as np
 
-from latentmdp.instances._parts import number, sizes
+from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -46,6 +46,7 @@ def deterministic(
     needs about (S A)^M episodes and no separation.
     """
     M, S, A = sizes(contexts=contexts, states=states, actions=actions)
+    require_dense(M, S, A)
     redrawn = round(number("variation", variation, 0.0, 1.0) * S * A)
     density = number("reward_density", reward_density, 0.0, 1.0)
     next_state = np.tile(rng.integers(S, size=S * A), (M, 1))

@@ -25,7 +25,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
-from latentmdp.instances._parts import number, sizes
+from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -71,6 +71,7 @@ def lower_bound(
         raise ValueError(f"depth must be 1 in the plain variant, got {D}; use 'amplified'")
     n = sum(A**level for level in range(D))
     sinks = 1 if variant != "epsilon" else max(1, (M - 1) * D)
+    require_dense(M, M * n + sinks, A)
     right = rng.integers(A, size=(M, D))
 
     T = np.zeros((M, M * n + sinks, A, M * n + sinks))

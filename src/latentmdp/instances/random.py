@@ -10,7 +10,7 @@ travelling to.
 
 import numpy as np
 
-from latentmdp.instances._parts import number, sizes, sparse_means
+from latentmdp.instances._parts import number, require_dense, sizes, sparse_means
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -57,6 +57,7 @@ def random(
     concentration=0.3, reward_density=4/45, reward_low=0.5.
     """
     M, S, A = sizes(contexts=contexts, states=states, actions=actions)
+    require_dense(M, S, A)
     scale = number("concentration", concentration, 0.0, np.inf, open_low=True)
     T = rng.dirichlet(np.full(S, scale), size=(M, S, A))
     means = sparse_means(rng, (M, S, A), reward_density, reward_low, reward_high, rewards)

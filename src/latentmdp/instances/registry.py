@@ -110,7 +110,8 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
         Seed or `Generator`. The same seed and arguments give the same model, bit for bit;
         None draws a fresh one. Instances that are not random ignore it.
     **arguments
-        What the instance takes; every argument has a default.
+        What the instance takes; every argument has a default. Where it takes a horizon, this may
+        be None, and `discount` may be given too.
 
     Raises
     ------
@@ -125,15 +126,24 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
     >>> model = lm.make("separated", contexts=7, states=15, actions=3, delta=0.5, rng=0)
     """
     instance = get_instance(name)
+    takes_horizon = "horizon" in instance.arguments
+    changes: dict[str, Any] = {}
+    if takes_horizon and "discount" in arguments and "discount" not in instance.arguments:
+        changes["discount"] = arguments.pop("discount")
+    if takes_horizon and arguments.get("horizon", 1) is None:
+        changes["horizon"] = arguments.pop("horizon")
+        if changes.get("discount", 1.0) == 1.0:
+            raise ValueError(f"instance {name!r}: horizon=None needs a discount below 1")
     for argument in arguments:
         if argument not in instance.arguments:
-            known = list(instance.arguments)
+            known = [*instance.arguments, *(["discount"] if takes_horizon else [])]
             raise TypeError(
                 f"instance {name!r} takes no argument {argument!r}"
                 f"{_did_you_mean(argument, known)}; it takes: {', '.join(known) or 'none'}"
             )
     generator = as_generator(rng)
-    return instance.build(*([generator] if instance.uses_rng else []), **arguments)
+    model = instance.build(*([generator] if instance.uses_rng else []), **arguments)
+    return model.replace(**changes) if changes else model
 
 
 def _did_you_mean(word: str, known: list[str]) -> str:

@@ -14,7 +14,7 @@ is thrown back again and again, and resting at the left bank is the best station
 import numpy as np
 
 from latentmdp._util.arrays import Floats
-from latentmdp.instances._parts import number, sizes
+from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -56,6 +56,7 @@ def river_swim(
     somewhere for this: without, a memoryless policy is worth at least V*/M [kwon2021, Example 2].)
     """
     M, S = sizes(contexts=contexts, states=states)
+    require_dense(M, S, 3)
     forward = number("forward", forward, 0.0, 1.0)
     backward = number("backward", backward, 0.0, 1.0 - forward)
     rest_pay = number("rest_pay", rest_pay, 0.0, 1.0)

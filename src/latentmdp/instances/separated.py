@@ -15,7 +15,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
-from latentmdp.instances._parts import number, sizes, sparse_means
+from latentmdp.instances._parts import number, require_dense, sizes, sparse_means
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
@@ -73,6 +73,7 @@ def separated(
     states=7, actions=2, with delta between 0.1 and 1.
     """
     M, S, A = sizes(contexts=contexts, states=states, actions=actions)
+    require_dense(M, S, A)
     delta = number("delta", delta, 0.0, 2.0, open_low=True)
     if delta == 2.0 and M > 1:
         raise ValueError(

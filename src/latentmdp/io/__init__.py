@@ -5,8 +5,9 @@
 | `.npz`     | any kind   | NumPy arrays and a JSON header, compressed                            |
 | `.json`    | models     | human-readable, floats exact                                          |
 | `.parquet` | logs, runs | one row per step or per episode (see `latentmdp.io.parquet`)          |
-| `.pomdp`   | models     | Cassandra's flat POMDP, for other solvers                             |
-| `.pomdpx`  | models     | POMDPX, the factored form, for other solvers                          |
+| `.csv`     | models     | one row per possible outcome (see `latentmdp.io.csv_table`)           |
+| `.pomdp`   | models     | Cassandra's flat POMDP, from and for other solvers                    |
+| `.pomdpx`  | models     | POMDPX, the factored form, from and for other solvers                 |
 
 Every file names its format, its kind and its schema version; archives and runs carry a digest of
 their contents too. A file is written beside its destination and moved into place, so a reader never

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from latentmdp._util.storage import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError
-from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx
+from latentmdp.io import csv_table, json, kinds, npz, pomdp_file, pomdpx
 from latentmdp.model import LatentMDP
 
 __all__ = ["check_target", "export", "load", "load_as", "save"]
@@ -22,8 +22,8 @@ def save(obj: Any, path: PathLike) -> None:
     Parameters
     ----------
     obj : LatentMDP, Trajectories, a policy, Plan, Fit, PSR, or what a learner or `solve` returned
-        A model goes to .npz, .json, .pomdp or .pomdpx, logs and runs to .npz or .parquet, others
-        to .npz.
+        A model goes to .npz, .json, .csv, .pomdp or .pomdpx, logs and runs to .npz or .parquet,
+        others to .npz.
     path
         Where to. An existing file is replaced at once, when the new one is complete.
 
@@ -61,13 +61,19 @@ def check_target(owner: type, path: PathLike) -> None:
     require_writable(path)
 
 
-def load(path: PathLike) -> Any:
-    """An object equal to what was saved, or the logs in a foreign Parquet table with their columns.
+def load(path: PathLike, **arguments: Any) -> Any:
+    """An object equal to what was saved, or what a file of others holds.
 
     Parameters
     ----------
     path
-        A .npz, .json or .parquet file, or a .pomdp or .pomdpx file that `save` wrote.
+        A .npz or .json file that `save` wrote; a .parquet file, also a foreign one that is a long
+        table of logs or of a model; a .csv file, a long table of a model; a .pomdp or .pomdpx
+        file, if it is a latent MDP: everything hidden stays as it is.
+    arguments
+        For tables those of `LatentMDP.from_table`. Without `horizon` and `discount` the model has
+        no end and the discount 0.95, and a warning says so. For .pomdp and .pomdpx `horizon`:
+        without it the model has no end.
 
     Raises
     ------
@@ -79,9 +85,11 @@ def load(path: PathLike) -> Any:
     """
     source = Path(path)
     reader = _format(source)
+    if arguments and reader in (npz, json):
+        raise TypeError(f"{source}: such a file holds everything, load takes no {min(arguments)!r}")
     with open(source, "rb") as stream:
         try:
-            return reader.read(stream)
+            return reader.read(stream, **arguments)
         except FormatError as error:
             raise FormatError(f"{source}: {error}") from error.__cause__
         # A damaged or hostile file can make any parser beneath raise anything.
@@ -90,9 +98,9 @@ def load(path: PathLike) -> Any:
             raise FormatError(f"{source}: {reason}") from error
 
 
-def load_as(owner: type[T], path: PathLike, what: str) -> T:
+def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
     """`load`, and refuse what is not of this type; `what` says in words what is wanted."""
-    found = load(path)
+    found = load(path, **arguments)
     if not isinstance(found, owner):
         raise FormatError(f"{path} holds {type(found).__name__}, not {what}")
     return found
@@ -115,7 +123,7 @@ def _write(target: Path, obj: Any, **options: Any) -> None:
 
 
 _SOLVERS = {".pomdp": pomdp_file, ".pomdpx": pomdpx}
-_FORMATS = {".npz": npz, ".json": json, **_SOLVERS}
+_FORMATS = {".npz": npz, ".json": json, ".csv": csv_table, **_SOLVERS}
 
 
 def _format(path: Path) -> ModuleType:

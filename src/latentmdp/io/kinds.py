@@ -359,7 +359,7 @@ for _kind in (
             "reward_model": "text",
         },
         optional=frozenset({"horizon", *_LABELS, *_HIDDEN, "allowed", *_DENSE, *_TABLE}),
-        suffixes=(".npz", ".json", ".pomdp", ".pomdpx"),
+        suffixes=(".npz", ".json", ".csv", ".pomdp", ".pomdpx"),
     ),
     Kind(
         "trajectories",

@@ -39,7 +39,7 @@ from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
 from latentmdp.errors import FormatError, TrajectoryError
-from latentmdp.io import kinds
+from latentmdp.io import csv_table, kinds
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["check_table", "read", "write"]
@@ -65,23 +65,33 @@ def write(stream: BinaryIO, obj: Any) -> None:
     )
 
 
-def read(stream: BinaryIO) -> Any:
-    """Read what `write` wrote, or a foreign table with the columns of logs."""
+def read(stream: BinaryIO, **arguments: Any) -> Any:
+    """Read what `write` wrote, or a foreign table with the columns of logs or of a model.
+
+    A foreign table is a model's where arguments of `LatentMDP.from_table` are given, or where it
+    has a column `probability` and none called `episode`.
+    """
     size = storage.file_size(stream)
-    file = pq.ParquetFile(
-        stream,
-        page_checksum_verification=True,
-        read_dictionary=["episode"],
+    limits = {
+        "page_checksum_verification": True,
         # No text or list in the metadata is longer than the file.
-        thrift_string_size_limit=min(size, 2**31 - 1),
-        thrift_container_size_limit=min(size, 2**31 - 1),
-    )
+        "thrift_string_size_limit": min(size, 2**31 - 1),
+        "thrift_container_size_limit": min(size, 2**31 - 1),
+    }
+    file = pq.ParquetFile(stream, **limits)
     names = file.schema_arrow.names
+    if "episode" in names:
+        file = pq.ParquetFile(stream, read_dictionary=["episode"], **limits)
     if len(names) > MAX_COLUMNS:
         raise FormatError(f"has {len(names)} columns, at most {MAX_COLUMNS} are expected")
     metadata = file.schema_arrow.metadata or {}
     if KEY not in metadata:
+        if arguments or ("probability" in names and "episode" not in names):
+            check_table(file, names, size)
+            return csv_table.model_of(file.read(), arguments)
         return _logs(file, size, {})
+    if arguments:
+        raise FormatError(f"holds everything already: load takes no {min(arguments)!r} for it")
     header = storage.parse(metadata[KEY].decode("utf-8"), finite=False)
     kind = kinds.check_header(header)
     if kind.name == "trajectories":

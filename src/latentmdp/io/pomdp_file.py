@@ -1,22 +1,32 @@
 """Cassandra's .pomdp format: the latent MDP as a flat POMDP.
 
-States are `begin`, then c{m}s{s}z{z}t{t}: context, state, index of the last reward and time, and
-`end`. From `begin` any action leads to (m, s) at time 0 with probability w_m nu_m(s), so that the
-first state is seen before the first real action; it earns the expected initial bonus. The agent
-observes s{s}z{z}. In the discounted form there is no time and no `end`. The value of `begin` is V*.
+Written: states are `begin`, then c{m}{node} for each context and node (`solver_files`:
+s{s}z{z}t{t}, with a time only where there is one, and z only where rewards tell about the context).
+From `begin` any action leads to the first node in context m with probability w_m nu_m(s), so that
+the first state is seen before the first real action; it earns the expected initial bonus. The agent
+observes the node. The value of `begin` is V*. An observation may depend on the action and the next
+state only, which is why the last reward is part of the state.
 
-An observation may depend on the action and the next state only, which is why the last reward is
-part of the state.
+Read: files of others too, if everything hidden in them stays as it is (`static_pomdp`). The grammar
+is Cassandra's: names or numbers, wildcards, single entries, rows and matrices, `uniform` and
+`identity`, all forms of `start`, costs as negative rewards; what comes later replaces what came
+before. Without observations the states are observed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
+from latentmdp._util import storage
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.errors import FormatError
+from latentmdp.io import static_pomdp
 from latentmdp.io.solver_files import Comments, number, read_model, solver_form, write_model
+from latentmdp.io.static_pomdp import MAX_EVENTS, TOLERANCE, Events
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
@@ -26,90 +36,325 @@ _COMMENTS = Comments(opening=b"# ")
 
 def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
     """Write a model, with its horizon or as a discounted problem without end."""
-    write_model(stream, model, _COMMENTS, _Writer(model, discounted).lines())
+    write_model(stream, model, _COMMENTS, _lines(model, discounted))
 
 
-def read(stream: BinaryIO) -> Any:
-    """Read the model in a file that `write` wrote."""
-    return read_model(stream, _COMMENTS)
+def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
+    """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
+    model = read_model(stream, _COMMENTS)
+    if model is not None:
+        return model if horizon is None else model.replace(horizon=horizon)
+    size = storage.file_size(stream)
+    if size > storage.MAX_TEXT:
+        raise FormatError(f"{size:,} bytes of text; at most {storage.MAX_TEXT:,} are read")
+    return _FlatFile(stream.read().decode("latin-1")).model(horizon)
 
 
-class _Writer:
-    def __init__(self, model: LatentMDP, discounted: bool) -> None:
-        self.model, self.discounted = model, discounted
-        self.form = solver_form(model, discounted=discounted, delay=1)
-        self.times = 1 if discounted else model.horizon
+def _lines(model: LatentMDP, discounted: bool) -> Iterator[str]:
+    """The file, statement by statement."""
+    form = solver_form(model, discounted=discounted, delay=1)
+    M, nodes = form.n_contexts, form.nodes
+    names = [[_state(m, node) for node in nodes] for m in range(M)]
+    states = dict.fromkeys(name for by_node in names for name in by_node)
+    yield f"discount: {number(form.discount)}\nvalues: reward\n"
+    yield f"states: begin {' '.join(states)}\n"
+    yield f"actions: {' '.join(f'a{a}' for a in range(form.n_actions))}\n"
+    yield f"observations: {' '.join(nodes)}\n"
+    yield "start: begin\n"
+    for m, i in np.argwhere(form.first > 0.0):
+        yield f"T: * : begin : {names[m][i]} {number(form.first[m, i])}\n"
+    for a, m, i, j, p in form.transitions():
+        if nodes[i] != "end":
+            yield f"T: a{a} : {names[m][i]} : {names[m][j]} {number(p)}\n"
+    if "end" in states:
+        yield "T: * : end : end 1.0\n"
+    yield f"O: * : begin : {nodes[0]} 1.0\n"
+    for name, node in {names[m][i]: nodes[i] for m in range(M) for i in range(len(nodes))}.items():
+        yield f"O: * : {name} : {node} 1.0\n"
+    yield f"R: * : begin : * : * {number(model.initial_value())}\n"  # some solvers want one
+    for a, m, i, payoff in form.payoffs():
+        yield f"R: a{a} : {names[m][i]} : * : * {number(payoff)}\n"
 
-    def lines(self) -> Iterator[str]:
-        """The file, statement by statement."""
-        yield from self._preamble()
-        yield from self._beginning()
-        yield from self._observations()
-        for t in range(self.times):
-            yield from self._transitions(t)
-            yield from self._rewards(t)
-        if not self.discounted:
-            yield "T: * : end : end 1.0\n"
 
-    def _name(self, m: int, s: int, z: int, t: int) -> str:
-        return f"c{m}s{s}z{z}" + ("" if self.discounted else f"t{t}")
+def _state(m: int, node: str) -> str:
+    """The end is the same in all contexts."""
+    return node if node == "end" else f"c{m}{node}"
 
-    def _last_rewards(self, t: int) -> range:
-        """The last rewards that a state of time t may have; none was seen at time 0: index 0."""
-        return range(1 if t == 0 and not self.discounted else self.model.n_rewards)
 
-    def _states(self, t: int) -> Iterator[str]:
-        for m, s in np.ndindex(self.model.n_contexts, self.model.n_states):
-            for z in self._last_rewards(t):
-                yield self._name(m, s, z, t)
+# -------------------------------------------------------------------------------- files of others
 
-    def _preamble(self) -> Iterator[str]:
-        S, A, Z = self.model.n_states, self.model.n_actions, self.model.n_rewards
-        states = [name for t in range(self.times) for name in self._states(t)]
-        ends = [] if self.discounted else ["end"]
-        seen = [f"s{s}z{z}" for s, z in np.ndindex(S, Z)]
-        yield f"discount: {number(self.form.discount)}\nvalues: reward\n"
-        yield f"states: {' '.join(['begin', *states, *ends])}\n"
-        yield f"actions: {' '.join(f'a{a}' for a in range(A))}\n"
-        yield f"observations: {' '.join([*seen, *ends])}\n"
-        yield "start: begin\n"
+_STATEMENTS = ("discount", "values", "states", "actions", "observations", "start", "T", "O", "R")
+_MAX_NAMES = 1_000_000
 
-    def _beginning(self) -> Iterator[str]:
-        joint = self.model.weights[:, None] * self.model.initial
-        for m, s in np.argwhere(joint > 0.0):
-            yield f"T: * : begin : {self._name(m, s, 0, 0)} {number(joint[m, s])}\n"
-        if self.model.initial_bonus is not None:
-            bonus = float(self.model.weights @ self.model.initial_bonus)
-            yield f"R: * : begin : * : * {number(bonus)}\n"
 
-    def _observations(self) -> Iterator[str]:
-        yield "O: * : begin : s0z0 1.0\n"
-        for t in range(self.times):
-            for name in self._states(t):
-                seen = name[name.index("s") :].partition("t")[0]
-                yield f"O: * : {name} : {seen} 1.0\n"
-        if not self.discounted:
-            yield "O: * : end : end 1.0\n"
+class _FlatFile:
+    """The statements of a file: sparse T and O by (action, state), and rules for R in order."""
 
-    def _transitions(self, t: int) -> Iterator[str]:
-        M, S, A = self.model.n_contexts, self.model.n_states, self.model.n_actions
-        joint = self.model.observation_probs()
-        last = not self.discounted and t == self.times - 1
-        for m, s, a in np.ndindex(M, S, A):
-            if last:
-                arrivals = ["end 1.0"]
-            else:
-                arrivals = [
-                    f"{self._name(m, n, z, t + 1)} {number(joint[m, s, a, n, z])}"
-                    for n, z in np.argwhere(joint[m, s, a] > 0.0)
-                ]
-            for z in self._last_rewards(t):
-                start = f"T: a{a} : {self._name(m, s, z, t)} : "
-                yield from (f"{start}{arrival}\n" for arrival in arrivals)
+    def __init__(self, text: str) -> None:
+        tokens = re.findall(r":|[^\s:]+", re.sub(r"#[^\n]*", " ", text))
+        self.names: dict[str, list[str]] = {}
+        self.index: dict[str, dict[str, int]] = {}
+        self.discount, self.sign = -1.0, 1.0
+        self.first: Floats | None = None
+        self.rows: dict[str, dict[tuple[int, int], dict[int, float]]] = {"T": {}, "O": {}}
+        self.rules: list[tuple[int, int, int, int, float]] = []
+        self.n_entries = 0
+        places = [
+            i for i, token in enumerate(tokens) if token in _STATEMENTS and self._opens(tokens, i)
+        ]
+        if not places or places[0] != 0:
+            raise FormatError("not a .pomdp file: it does not begin with a statement of one")
+        for begin, end in zip(places, [*places[1:], len(tokens)]):
+            self._statement(tokens[begin], tokens[begin + 1 : end])
 
-    def _rewards(self, t: int) -> Iterator[str]:
-        payoffs = self.form.payoffs[t]
-        for m, s, a in np.argwhere(payoffs != 0.0):
-            for z in self._last_rewards(t):
-                name = self._name(m, s, z, t)
-                yield f"R: a{a} : {name} : * : * {number(payoffs[m, s, a])}\n"
+    @staticmethod
+    def _opens(tokens: list[str], i: int) -> bool:
+        """Whether the word at `i` opens a statement rather than names something."""
+        following = tokens[i + 1 : i + 3]
+        if tokens[i] == "start" and following[:1] in (["include"], ["exclude"]):
+            return following[1:] == [":"]
+        return following[:1] == [":"] and (i == 0 or tokens[i - 1] != ":")
+
+    def _statement(self, word: str, rest: list[str]) -> None:
+        if word == "start":
+            self._start(rest)
+            return
+        body = rest[1:]
+        if word == "discount":
+            self.discount = self._number(body[0] if body else "")
+        elif word == "values":
+            if body not in (["reward"], ["cost"]):
+                raise FormatError(f"values must be reward or cost, got {' '.join(body)!r:.60}")
+            self.sign = -1.0 if body == ["cost"] else 1.0
+        elif word in ("T", "O"):
+            self._probabilities(word, body)
+        elif word == "R":
+            self._reward(body)
+        else:
+            self._declare(word, body)
+
+    def _declare(self, what: str, body: list[str]) -> None:
+        if ":" in body or not body:
+            raise FormatError(f"{what} must be names, or how many there are")
+        if len(body) == 1 and body[0].isdigit():
+            if not 1 <= int(body[0][:9]) <= _MAX_NAMES or len(body[0]) > 9:
+                raise FormatError(f"{what}: {body[0]:.20} is not between 1 and {_MAX_NAMES:,}")
+            body = [str(i) for i in range(int(body[0]))]
+        if len(set(body)) < len(body):
+            twice = next(name for name in body if body.count(name) > 1)
+            raise FormatError(f"{what} names {twice!r} twice")
+        self.names[what] = body
+        self.index[what] = {name: i for i, name in enumerate(body)}
+
+    def _count(self, what: str) -> int:
+        if what not in self.names:
+            raise FormatError(f"a statement uses {what} before they are declared")
+        return len(self.names[what])
+
+    def _find(self, what: str, name: str) -> int:
+        """The number of a name, -1 for all of them."""
+        if name == "*":
+            return -1
+        size = self._count(what)
+        if name in self.index[what]:
+            return self.index[what][name]
+        if name.isdigit() and len(name) < 9 and int(name) < size:
+            return int(name)
+        raise FormatError(f"{name!r:.60} is none of the {what}")
+
+    def _all(self, what: str, name: str) -> range:
+        found = self._find(what, name)
+        return range(self._count(what)) if found < 0 else range(found, found + 1)
+
+    def _number(self, token: str) -> float:
+        try:
+            value = float(token)
+        except ValueError:
+            raise FormatError(f"{token!r:.60} is no number") from None
+        if not -np.inf < value < np.inf:
+            raise FormatError(f"{token!r:.60} is not finite")
+        return value
+
+    def _numbers(self, tokens: list[str], size: int, what: str) -> Floats:
+        if len(tokens) != size:
+            raise FormatError(f"{what} must have {size} numbers, got {len(tokens)}")
+        return np.array([self._number(token) for token in tokens])
+
+    def _fields(self, word: str, body: list[str], most: int) -> tuple[list[str], list[str]]:
+        """The names between colons, and what follows them."""
+        fields: list[str] = []
+        while True:
+            if not body or body[0] == ":":
+                raise FormatError(f"a name is missing in a statement {word}")
+            fields.append(body[0])
+            body = body[1:]
+            if body[:1] != [":"]:
+                break
+            body = body[1:]
+        if len(fields) > most or ":" in body:
+            raise FormatError(f"{word}: {' : '.join(fields)!r:.80} has too many parts")
+        return fields, body
+
+    def _probabilities(self, word: str, body: list[str]) -> None:
+        targets = "states" if word == "T" else "observations"
+        fields, values = self._fields(word, body, 3)
+        S, n = self._count("states"), self._count(targets)
+        actions = self._all("actions", fields[0])
+        states = self._all("states", fields[1] if len(fields) > 1 else "*")
+        what = f"{word}: {' : '.join(fields)}"
+        if len(fields) == 3:
+            chance = self._chances(self._numbers(values, 1, what), what)
+            matrix = None
+            reached = self._all(targets, fields[2])
+            self._room(len(actions) * len(states) * len(reached))
+            for key in ((a, x) for a in actions for x in states):
+                row = self.rows[word].setdefault(key, {})
+                row.update(dict.fromkeys(reached, float(chance[0])))
+            return
+        if values == ["uniform"]:
+            self._room(len(actions) * len(states) * n)
+            matrix = np.full((1, n), 1.0 / n)
+        elif values == ["identity"] and len(fields) == 1 and n == S:
+            self._room(len(actions) * S)
+            for a in actions:
+                self.rows[word].update({(a, x): {x: 1.0} for x in range(S)})
+            return
+        else:
+            lines = S if len(fields) == 1 else 1
+            self._room(len(values) * len(actions))
+            found = self._chances(self._numbers(values, lines * n, what), what)
+            matrix = found.reshape(lines, n)
+        for x in states:
+            line = matrix[x if len(matrix) > 1 else 0]
+            row = {int(i): float(line[i]) for i in np.flatnonzero(line)}
+            for a in actions:
+                self.rows[word][a, x] = dict(row)
+
+    def _chances(self, values: Floats, what: str) -> Floats:
+        if (values < 0.0).any() or (values > 1.0 + TOLERANCE).any():
+            raise FormatError(f"{what:.80}: probabilities lie in [0, 1]")
+        return values
+
+    def _room(self, entries: int) -> None:
+        self.n_entries += entries
+        if self.n_entries > MAX_EVENTS:
+            raise FormatError(f"it has more than {MAX_EVENTS:,} probabilities and rewards")
+
+    def _reward(self, body: list[str]) -> None:
+        kinds = ("actions", "states", "states", "observations")
+        fields, values = self._fields("R", body, 4)
+        self._observe_states()
+        where = [self._find(kind, name) for kind, name in zip(kinds, fields)]
+        left = [self._count(kind) for kind in kinds[len(fields) :]]
+        if len(fields) < 2:
+            raise FormatError("R needs an action and a state")
+        self._room(int(np.prod(left)))
+        what = f"R: {' : '.join(fields)}"
+        table = self._numbers(values, int(np.prod(left)), what).reshape(left)
+        for place in np.ndindex(*left):
+            a, x, n, o = [*where, *(int(i) for i in place)]
+            self.rules.append((a, x, n, o, float(table[place])))
+
+    def _start(self, rest: list[str]) -> None:
+        S = self._count("states")
+        if rest[0] in ("include", "exclude"):
+            named = {self._find("states", name) for name in rest[2:]}
+            wanted = [(x in named) == (rest[0] == "include") for x in range(S)]
+            self.first = np.array(wanted, np.float64)
+        elif rest[1:] == ["uniform"]:
+            self.first = np.ones(S)
+        elif len(rest) == 2 and (S > 1 or rest[1] in self.index["states"]):
+            self.first = np.zeros(S)
+            self.first[self._find("states", rest[1])] = 1.0
+        else:
+            self.first = self._chances(self._numbers(rest[1:], S, "start"), "start")
+            if abs(self.first.sum() - 1.0) > TOLERANCE:
+                raise FormatError(f"start sums to {self.first.sum():.9g}, must sum to 1")
+        if not self.first.any():
+            raise FormatError("start leaves no state in which an episode begins")
+        self.first = self.first / self.first.sum()
+
+    def _observe_states(self) -> None:
+        """Without observations the states are seen."""
+        if "observations" not in self.names and "states" in self.names:
+            self._declare("observations", self.names["states"])
+            A, S = self._count("actions"), self._count("states")
+            self._room(A * S)
+            self.rows["O"] = {(a, x): {x: 1.0} for a in range(A) for x in range(S)}
+
+    # ------------------------------------------------------------------------------ as a problem
+
+    def model(self, horizon: int | None) -> LatentMDP:
+        """The latent MDP of the file."""
+        for what in ("states", "actions"):
+            if what not in self.names:
+                raise FormatError(f"not a .pomdp file: it declares no {what}")
+        if not 0.0 < self.discount <= 1.0:
+            raise FormatError("it has no discount in (0, 1]")
+        self._observe_states()
+        S, A = self._count("states"), self._count("actions")
+        first = np.full(S, 1.0 / S) if self.first is None else self.first
+        a, x, n, p = self._entries("T", S)
+        b, y, o, q = self._entries("O", S)
+        reached = np.unique(a * S + n)
+        lacking = np.setdiff1d(reached, np.unique(b * S + y))
+        if lacking.size:
+            raise FormatError(
+                f"O: action {self.names['actions'][lacking[0] // S]!r} and state "
+                f"{self.names['states'][lacking[0] % S]!r} have no observation"
+            )
+        i, j = static_pomdp.join(a * S + n, b * S + y)
+        reward = self.sign * self._rewards(a[i], x[i], n[i], o[j])
+        context = np.zeros(i.size, np.int64)
+        events = Events(context, x[i], a[i], n[i], o[j], p[i] * q[j], reward)
+        named = {what: static_pomdp.distinct_names(self.names[what]) for what in self.names}
+        problem = static_pomdp.find_contexts(
+            events,
+            first,
+            self.names["states"],
+            named["actions"],
+            named["observations"],
+            A,
+            self.discount,
+        )
+        return static_pomdp.latent_mdp(problem, horizon)
+
+    def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
+        """(action, state, target, probability) above zero, rows that sum to one."""
+        found = []
+        for (a, x), row in self.rows[word].items():
+            total = sum(row.values())
+            if total == 0.0 and word == "O":
+                continue
+            if abs(total - 1.0) > TOLERANCE:
+                raise FormatError(
+                    f"{word}: the row of action {self.names['actions'][a]!r}, state "
+                    f"{self.names['states'][x]!r} sums to {total:.9g}, must sum to 1"
+                )
+            found += [(a, x, n, p / total) for n, p in row.items() if p > 0.0]
+        if not found:
+            raise FormatError(f"it has no statement {word}")
+        *keys, chances = zip(*found)
+        return *(np.array(key, np.int64) for key in keys), np.array(chances)  # type: ignore[return-value]
+
+    def _rewards(self, a: Integers, x: Integers, n: Integers, o: Integers) -> Floats:
+        """What each event pays: by the last of the rules that fit it."""
+        values, last = np.zeros(a.size), np.full(a.size, -1)
+        if not self.rules:
+            return values
+        rules = np.array([rule[:4] for rule in self.rules], np.int64)
+        paid = np.array([rule[4] for rule in self.rules])
+        S, Z = self._count("states"), self._count("observations")
+        pattern = (rules < 0) @ np.array([8, 4, 2, 1])
+        for kind in np.unique(pattern):
+            keep = np.array([not kind & bit for bit in (8, 4, 2, 1)], np.int64)
+            order = np.flatnonzero(pattern == kind)[::-1]  # the last of equal ones comes first
+            r = rules[order] * keep
+            keys = ((r[:, 0] * S + r[:, 1]) * S + r[:, 2]) * Z + r[:, 3]
+            distinct, place = np.unique(keys, return_index=True)
+            wanted = ((a * keep[0] * S + x * keep[1]) * S + n * keep[2]) * Z + o * keep[3]
+            at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
+            rule = order[place[at]]
+            better = (distinct[at] == wanted) & (rule > last)
+            values[better], last[better] = paid[rule[better]], rule[better]
+        return values

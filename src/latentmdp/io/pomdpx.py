@@ -1,21 +1,41 @@
 """The POMDPX format of the APPL toolkit: the latent MDP as a factored POMDP [ong2010].
 
-State variables: `context` is hidden; `state`, `reward` (the index of the last one) and `time` are
-fully observed. There is no other observation. In the discounted form there is no `time`. The
-reward variable is called `payoff`: R_m(s, a) with the bonus, and at time 0 the initial bonus too.
-Without time there is no place for an initial bonus, so a model with one has no discounted form.
+Written: the state variable `context` is hidden, `node` is fully observed (`solver_files`: the
+state, the time where there is one, and what the last reward tells), and there is no other
+observation. The reward variable is called `payoff`. In the discounted form there is no place for an
+initial bonus, so a model with one has no such form. One observed variable, with no parent in its
+own time slice, is what SARSOP reads and does best with.
+
+Read: files of others too. The variables that are fully observed are together the state, the hidden
+ones together the context, and these must not move. Observations that say something about the
+context become part of the state. Where nothing is fully observed, contexts are looked for in the
+flat problem (`static_pomdp`). Tables (`type="TBL"`) are read, decision diagrams are not. A file
+with a document type or entities is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import storage
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
-from latentmdp.io.solver_files import Comments, number, read_model, solver_form, write_model
+from latentmdp.io import static_pomdp
+from latentmdp.io.solver_files import (
+    Comments,
+    SolverForm,
+    number,
+    read_model,
+    solver_form,
+    write_model,
+)
+from latentmdp.io.static_pomdp import MAX_EVENTS, TOLERANCE, Events, Problem
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
@@ -31,14 +51,21 @@ def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> No
     write_model(stream, model, _COMMENTS, _document(model, discounted))
 
 
-def read(stream: BinaryIO) -> Any:
-    """Read the model in a file that `write` wrote; its XML is never parsed."""
-    return read_model(stream, _COMMENTS)
+def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
+    """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
+    model = read_model(stream, _COMMENTS)
+    if model is not None:
+        return model if horizon is None else model.replace(horizon=horizon)
+    size = storage.file_size(stream)
+    if size > storage.MAX_TEXT:
+        raise FormatError(f"{size:,} bytes of XML; at most {storage.MAX_TEXT:,} are read")
+    return static_pomdp.latent_mdp(_FactoredFile(_root(stream.read())).problem(), horizon)
 
 
 def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
     form = solver_form(model, discounted=discounted, delay=0)
-    if discounted and model.initial_bonus is not None:
+    endless = discounted or model.horizon is None
+    if endless and model.initial_bonus is not None:
         raise FormatError("the discounted form of POMDPX has no place for an initial bonus")
     yield (
         '<pomdpx version="1.0" id="latentmdp" '
@@ -47,103 +74,491 @@ def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
     )
     yield "<Description>A latent MDP: the context is hidden</Description>\n"
     yield f"<Discount>{number(form.discount)}</Discount>\n"
-    yield from _variables(model, discounted)
-    yield from _initial_belief(model, discounted)
-    yield from _transitions(model, discounted)
-    yield from _payoffs(model, form.payoffs, discounted)
+    yield from _variables(form)
+    yield from _initial_belief(form, model)
+    yield from _transitions(form)
+    yield from _payoffs(form, model)
     yield "</pomdpx>\n"
 
 
-def _variables(model: LatentMDP, discounted: bool) -> Iterator[str]:
-    observed = {"state": ("s", model.n_states), "reward": ("z", model.n_rewards)}
-    if not discounted:
-        observed["time"] = ("t", model.horizon + 1)
+def _variables(form: SolverForm) -> Iterator[str]:
+    contexts = " ".join(f"c{m}" for m in range(form.n_contexts))
+    actions = " ".join(f"a{a}" for a in range(form.n_actions))
     yield "<Variable>\n"
-    yield _state_variable("context", "c", model.n_contexts, "false")
-    for name, (letter, size) in observed.items():
-        yield _state_variable(name, letter, size, "true")
-    yield f'<ActionVar vname="action"><ValueEnum>{_values("a", model.n_actions)}</ValueEnum>'
+    yield _state_variable("context", contexts, "false")
+    yield _state_variable("node", " ".join(form.nodes), "true")
+    yield f'<ActionVar vname="action"><ValueEnum>{actions}</ValueEnum>'
     yield '</ActionVar>\n<RewardVar vname="payoff"/>\n</Variable>\n'
 
 
-def _state_variable(name: str, letter: str, size: int, observed: str) -> str:
+def _state_variable(name: str, values: str, observed: str) -> str:
     return (
         f'<StateVar vnamePrev="{name}_0" vnameCurr="{name}_1" fullyObs="{observed}">'
-        f"<ValueEnum>{_values(letter, size)}</ValueEnum></StateVar>\n"
+        f"<ValueEnum>{values}</ValueEnum></StateVar>\n"
     )
 
 
-def _values(letter: str, size: int) -> str:
-    return " ".join(f"{letter}{i}" for i in range(size))
-
-
-def _initial_belief(model: LatentMDP, discounted: bool) -> Iterator[str]:
-    joint = model.weights[:, None] * model.initial
-    first = joint.sum(axis=0)
+def _initial_belief(form: SolverForm, model: LatentMDP) -> Iterator[str]:
+    first = form.first.sum(axis=0)
+    starts = np.flatnonzero(first)
     yield "<InitialStateBelief>\n"
-    yield _table("state_0", "null", [("-", first)])
+    yield _table("node_0", "null", ((form.nodes[i], number(first[i])) for i in starts))
+    prior = _numbers(model.weights)
     if (model.initial == model.initial[0]).all():
-        yield _table("context_0", "null", [("-", model.weights)])
+        yield _table("context_0", "null", [("-", prior)])
     else:
-        # A state in which no episode begins gets the prior, as a row must sum to one.
-        posterior = np.where(first > 0.0, joint, model.weights[:, None])
-        posterior = posterior / posterior.sum(axis=0)
-        yield _table("context_0", "state_0", [("- -", posterior.T)])
-    yield _table("reward_0", "null", [("-", np.eye(model.n_rewards)[0])])
-    if not discounted:
-        yield _table("time_0", "null", [("-", np.eye(model.horizon + 1)[0])])
+        # Where no episode begins there is the prior, as every row must sum to one.
+        posterior = form.first[:, starts] / first[starts]
+        given = {form.nodes[i]: _numbers(posterior[:, k]) for k, i in enumerate(starts)}
+        rows = ((f"{node} -", given.get(node, prior)) for node in form.nodes)
+        yield _table("context_0", "node_0", rows)
     yield "</InitialStateBelief>\n"
 
 
-def _transitions(model: LatentMDP, discounted: bool) -> Iterator[str]:
-    M, A, H = model.n_contexts, model.n_actions, model.horizon
-    pairs = list(np.ndindex(A, M))
-    given = "action context_0 state_0"
-    rewards = model.reward_probs
+def _transitions(form: SolverForm) -> Iterator[str]:
     yield "<StateTransitionFunction>\n"
-    yield _table("context_1", "context_0", [("- -", np.eye(M))])
-    yield _table(
-        "state_1", given, [(f"a{a} c{m} - -", model.transitions[m, :, a]) for a, m in pairs]
+    yield _table("context_1", "context_0", [("- -", _numbers(np.eye(form.n_contexts)))])
+    entries = (
+        (f"a{a} c{m} {form.nodes[i]} {form.nodes[j]}", number(p))
+        for a, m, i, j, p in form.transitions()
     )
-    if model.reward_model == "transition":
-        given += " state_1"
-        impossible = rewards.sum(axis=-1, keepdims=True) == 0.0
-        rewards = np.where(impossible, 1.0 / model.n_rewards, rewards)
-    dashes = "- - -" if model.reward_model == "transition" else "- -"
-    yield _table("reward_1", given, [(f"a{a} c{m} {dashes}", rewards[m, :, a]) for a, m in pairs])
-    if not discounted:
-        step = np.eye(H + 1)[np.minimum(np.arange(H + 1) + 1, H)]
-        yield _table("time_1", "time_0", [("- -", step)])
+    yield _table("node_1", "action context_0 node_0", entries)
     yield "</StateTransitionFunction>\n"
 
 
-def _payoffs(model: LatentMDP, payoffs: Floats, discounted: bool) -> Iterator[str]:
-    if not discounted:
-        if model.initial_bonus is not None:
-            payoffs[0] += model.initial_bonus[:, None, None]
-        payoffs = np.concatenate([payoffs, np.zeros_like(payoffs[:1])])
-    dashes = "-" if discounted else "- -"
-    entries = [
-        (f"a{a} c{m} {dashes}", payoffs[:, m, :, a].T)
-        for a, m in np.ndindex(model.n_actions, model.n_contexts)
-    ]
-    given = "action context_0 state_0" + ("" if discounted else " time_0")
+def _payoffs(form: SolverForm, model: LatentMDP) -> Iterator[str]:
     yield "<RewardFunction>\n"
-    yield _table("payoff", given, entries, element="Func", values="ValueTable")
+    yield _table("payoff", "action context_0 node_0", _earned(form, model), "Func", "ValueTable")
     yield "</RewardFunction>\n"
+
+
+def _earned(form: SolverForm, model: LatentMDP) -> Iterator[tuple[str, str]]:
+    """What is earned, with the initial bonus at the first nodes; only an end is not left again."""
+    yield "* * *", "0.0"
+    extra = np.zeros(form.n_contexts) if model.initial_bonus is None else model.initial_bonus
+    starts = form.first.sum(axis=0) > 0.0
+    for step in form.steps:
+        payoffs = step.payoffs + extra if starts[step.node] else step.payoffs
+        for m in np.flatnonzero(payoffs):
+            yield f"a{step.action} c{m} {form.nodes[step.node]}", number(payoffs[m])
+
+
+def _numbers(values: Floats) -> str:
+    return " ".join(number(x) for x in values.ravel())
 
 
 def _table(
     variable: str,
     parents: str,
-    entries: list[tuple[str, Floats]],
+    entries: Iterable[tuple[str, str]],
     element: str = "CondProb",
     values: str = "ProbTable",
 ) -> str:
     parts = [f'<{element}><Var>{variable}</Var><Parent>{parents}</Parent><Parameter type="TBL">\n']
-    for instance, table in entries:
-        numbers = " ".join(number(x) for x in table.ravel())
-        parts.append(
-            f"<Entry><Instance>{instance}</Instance><{values}>{numbers}</{values}></Entry>\n"
-        )
+    for instance, text in entries:
+        parts.append(f"<Entry><Instance>{instance}</Instance><{values}>{text}</{values}></Entry>\n")
     return "".join([*parts, f"</Parameter></{element}>\n"])
+
+
+# -------------------------------------------------------------------------------- files of others
+
+
+def _root(data: bytes) -> ET.Element:
+    """The root of an XML text that has no document type, so no entities and nothing external."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:200]:
+        raise FormatError("its text is not in UTF-8 or Latin-1")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    text = re.sub(r"^\s*<\?xml[^>]*\?>", "", text, count=1)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise FormatError("a document type and entities are refused")
+    # Prose, where people write what is no XML, such as a bare ampersand.
+    text = re.sub(r"<Description>[^<]*</Description>", "", text)
+    if text.count("<") > storage.MAX_CONTAINERS:
+        raise FormatError(f"it has more than {storage.MAX_CONTAINERS:,} elements")
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError as error:
+        raise FormatError(f"not a POMDPX file, its XML is broken: {error}") from None
+    if root.tag.lower() != "pomdpx":
+        raise FormatError(f"not a POMDPX file: its root is <{root.tag[:40]}>")
+    return root
+
+
+class _Variable(NamedTuple):
+    """A variable: what it is called before and after a step, and its values."""
+
+    before: str
+    after: str
+    values: list[str]
+    observed: bool
+
+
+class _Table(NamedTuple):
+    """A table over (parents, variable), sparse: for each entry its place and its number."""
+
+    axes: list[str]
+    places: Integers  # (k, axes)
+    numbers: Floats
+
+
+class _Joined(NamedTuple):
+    """Assignments of variables, one column each, with their probabilities."""
+
+    columns: dict[str, Integers]
+    probability: Floats
+
+
+class _FactoredFile:
+    def __init__(self, root: ET.Element) -> None:
+        self.discount = self._float(self._text(root, "Discount"))
+        if not 0.0 < self.discount <= 1.0:
+            raise FormatError(f"its discount is {self.discount:g}, must lie in (0, 1]")
+        variables = root.find("Variable")
+        if variables is None:
+            raise FormatError("not a POMDPX file: it declares no variables")
+        self.values: dict[str, list[str]] = {}
+        self.states = [self._state_variable(e) for e in variables.findall("StateVar")]
+        self.seen = [self._plain(e, "o") for e in variables.findall("ObsVar")]
+        self.actions = [self._plain(e, "a") for e in variables.findall("ActionVar")]
+        if not self.states or not self.actions:
+            raise FormatError("it needs a state variable and an action variable")
+        self.first = self._tables(root, "InitialStateBelief")
+        self.moves = self._tables(root, "StateTransitionFunction")
+        self.sights = self._tables(root, "ObsFunction")
+        self.rewards = self._tables(root, "RewardFunction", "Func")
+
+    # ------------------------------------------------------------------------------- the text
+
+    def _text(self, element: ET.Element, tag: str) -> str:
+        found = element.findtext(tag)
+        if found is None:
+            raise FormatError(f"<{element.tag}> has no <{tag}>")
+        return found.strip()
+
+    def _float(self, token: str) -> float:
+        try:
+            value = float(token)
+        except ValueError:
+            raise FormatError(f"{token!r:.60} is no number") from None
+        if not -np.inf < value < np.inf:
+            raise FormatError(f"{token!r:.60} is not finite")
+        return value
+
+    def _name(self, element: ET.Element, attribute: str) -> str:
+        name = element.get(attribute)
+        if not name or name in self.values:
+            raise FormatError(f"<{element.tag}> has no {attribute} of its own, got {name!r:.60}")
+        return name
+
+    def _values(self, element: ET.Element, letter: str) -> list[str]:
+        count = element.findtext("NumValues")
+        if count is None:
+            values = self._text(element, "ValueEnum").split()
+        elif count.strip().isdigit() and len(count.strip()) < 7:
+            values = [f"{letter}{i}" for i in range(int(count))]
+        else:
+            raise FormatError(f"<NumValues> is {count!r:.40}, must be a number below a million")
+        if not values or len(set(values)) < len(values):
+            raise FormatError(f"the values of <{element.tag}> must be distinct names")
+        return values
+
+    def _state_variable(self, element: ET.Element) -> _Variable:
+        before, after = self._name(element, "vnamePrev"), self._name(element, "vnameCurr")
+        values = self._values(element, "s")
+        self.values[before] = self.values[after] = values
+        return _Variable(before, after, values, element.get("fullyObs", "").lower() == "true")
+
+    def _plain(self, element: ET.Element, letter: str) -> _Variable:
+        name, values = self._name(element, "vname"), self._values(element, letter)
+        self.values[name] = values
+        return _Variable(name, name, values, True)
+
+    def _tables(self, root: ET.Element, section: str, tag: str = "CondProb") -> dict[str, Any]:
+        """The tables of a section by variable; several functions of one reward are a list."""
+        found: dict[str, Any] = {}
+        parent = root.find(section)
+        for number_, element in enumerate([] if parent is None else parent.findall(tag)):
+            variable = self._text(element, "Var")
+            if tag == "CondProb" and variable not in self.values:
+                raise FormatError(f"<{section}> speaks of {variable!r:.60}, which is not declared")
+            key = variable if tag == "CondProb" else f"{number_} {variable}"
+            if key in found:
+                raise FormatError(f"<{section}> has two tables of {variable!r:.60}")
+            found[key] = self._table(element, variable, is_chance=tag == "CondProb")
+        return found
+
+    def _table(self, element: ET.Element, variable: str, is_chance: bool) -> _Table:
+        axes = [p for p in self._text(element, "Parent").split() if p != "null"]
+        unknown = [axis for axis in axes if axis not in self.values]
+        if unknown:
+            raise FormatError(f"the table of {variable!r:.60} has an unknown parent {unknown[0]!r}")
+        axes += [variable] if is_chance else []
+        sizes = [len(self.values[axis]) for axis in axes]
+        if np.prod([float(size) for size in sizes]) > 2.0**62:
+            raise FormatError(f"the table of {variable!r:.60} is too large")
+        parameter = element.find("Parameter")
+        if parameter is None or parameter.get("type", "TBL") != "TBL":
+            raise FormatError(
+                f'the table of {variable!r:.60} is a decision diagram: only type="TBL" is read'
+            )
+        keys: list[Integers] = []
+        values: list[Floats] = []
+        total = 0
+        for entry in parameter.findall("Entry"):
+            places, numbers = self._entry(entry, axes, sizes, is_chance)
+            total += numbers.size
+            if total > MAX_EVENTS:
+                raise FormatError(f"the table of {variable!r:.60} has too many entries")
+            keys.append(places)
+            values.append(numbers)
+        if not keys:
+            return _Table(axes, np.zeros((0, len(axes)), np.int64), np.zeros(0))
+        # The last of several entries for one place counts.
+        flat, last = np.unique(np.concatenate(keys)[::-1], return_index=True)
+        found = np.concatenate(values)[::-1][last]
+        kept = found != 0.0
+        places = np.stack(np.unravel_index(flat[kept], sizes or [1]), axis=1)
+        return _Table(axes, places[:, : len(axes)].astype(np.int64), found[kept])
+
+    def _entry(
+        self, entry: ET.Element, axes: list[str], sizes: list[int], is_chance: bool
+    ) -> tuple[Integers, Floats]:
+        """Flat places and numbers of one entry: `-` runs over a table, `*` stands for all."""
+        tokens = self._text(entry, "Instance").split()
+        if len(tokens) != len(axes) and not (not axes and tokens in (["null"], ["-"], ["*"])):
+            raise FormatError(f"an instance {' '.join(tokens)!r:.60} must name {len(axes)} values")
+        if not axes:
+            tokens = []
+        text = self._text(entry, "ProbTable" if is_chance else "ValueTable").split()
+        ranges, table, tabled = [], [], []
+        for token, axis, size in zip(tokens, axes, sizes):
+            if token in "-*":
+                ranges.append(np.arange(size))
+                tabled.append(token == "-")
+                table.append(size if token == "-" else 1)
+                continue
+            if token not in self.values[axis]:
+                raise FormatError(f"{token!r:.60} is no value of {axis!r}")
+            ranges.append(np.array([self.values[axis].index(token)]))
+            tabled.append(False)
+            table.append(1)
+        if np.prod([float(r.size) for r in ranges]) > MAX_EVENTS:
+            raise FormatError("one entry of a table stands for too many")
+        places = np.ravel_multi_index(np.ix_(*ranges), sizes) if axes else np.zeros((), np.int64)
+        if text == ["uniform"]:
+            numbers = np.full(table, 1.0 / sizes[-1])
+        elif text == ["identity"]:
+            inner = [size for size, is_dash in zip(table, tabled) if is_dash]
+            if len(inner) != 2 or inner[0] != inner[1]:
+                raise FormatError("identity needs a square table")
+            numbers = np.eye(inner[0]).reshape(table)
+        else:
+            wanted = int(np.prod(table))
+            if len(text) != wanted:
+                raise FormatError(
+                    f"the entry {' '.join(tokens)!r:.60} must have {wanted} numbers, got "
+                    f"{len(text)}"
+                )
+            numbers = np.array([self._float(token) for token in text]).reshape(table)
+        if is_chance and ((numbers < 0.0) | (numbers > 1.0 + TOLERANCE)).any():
+            raise FormatError(f"the entry {' '.join(tokens)!r:.60}: probabilities lie in [0, 1]")
+        full = np.broadcast_to(numbers, places.shape)
+        return places.ravel().astype(np.int64), np.ascontiguousarray(full).ravel()
+
+    # -------------------------------------------------------------------------------- the problem
+
+    def problem(self) -> Problem:
+        """The latent MDP: hidden variables are the context, observed ones what is seen."""
+        hidden = [v for v in self.states if not v.observed]
+        shown = [v for v in self.states if v.observed]
+        moving = [v.before for v in hidden if not self._is_static(v)]
+        if moving and shown:
+            raise FormatError(
+                f"it is no latent MDP: the hidden variable {moving[0]!r} moves, and only a hidden "
+                "variable that stays as it is can be a context"
+            )
+        start = self._start()
+        steps = self._steps()
+        count = {v.before: len(v.values) for v in self.states}
+        total = np.prod([float(size) for size in count.values()])
+        if total > MAX_EVENTS:
+            raise FormatError(f"it has {total:.3g} states")
+        reward = self._reward(steps)
+        names = [v.before for v in self.states]
+        if not shown:
+            return self._flat_problem(start, steps, reward, names)
+        contexts = self._index([v.before for v in hidden], start.columns)
+        looks = self._index([v.before for v in shown], start.columns)
+        possible, m = np.unique(contexts, return_inverse=True)
+        V = int(np.prod([len(v.values) for v in shown]))
+        first = np.bincount(m.ravel() * V + looks, start.probability, possible.size * V)
+        first = first.reshape(possible.size, V)
+        weights = first.sum(axis=1)
+        context = self._index([v.before for v in hidden], steps.columns)
+        place = np.minimum(np.searchsorted(possible, context), possible.size - 1)
+        kept = possible[place] == context
+        events = Events(
+            place,
+            self._index([v.before for v in shown], steps.columns),
+            self._index([v.before for v in self.actions], steps.columns),
+            self._index([v.after for v in shown], steps.columns),
+            self._index([v.before for v in self.seen], steps.columns),
+            steps.probability,
+            reward,
+        )
+        events = static_pomdp.take(events, kept)
+        events = static_pomdp.take(events, _reachable(events, first.any(axis=0))[events.state])
+        called = self._names(hidden)
+        return Problem(
+            events,
+            weights / weights.sum(),
+            first / weights[:, None],
+            static_pomdp.distinct_names(self._names(self.actions)),
+            static_pomdp.distinct_names([called[i] for i in possible]),
+            self._names(shown),
+            self._names(self.seen) if self.seen else None,
+            int(np.prod([len(v.values) for v in self.actions])),
+            self.discount,
+        )
+
+    def _flat_problem(
+        self, start: _Joined, steps: _Joined, reward: Floats, names: list[str]
+    ) -> Problem:
+        """Where nothing is fully observed: contexts are looked for."""
+        size = int(np.prod([len(v.values) for v in self.states]))
+        first = np.bincount(self._index(names, start.columns), start.probability, size)
+        events = Events(
+            np.zeros(reward.size, np.int64),
+            self._index(names, steps.columns),
+            self._index([v.before for v in self.actions], steps.columns),
+            self._index([v.after for v in self.states], steps.columns),
+            self._index([v.before for v in self.seen], steps.columns),
+            steps.probability,
+            reward,
+        )
+        return static_pomdp.find_contexts(
+            events,
+            first / first.sum(),
+            self._names(self.states),
+            static_pomdp.distinct_names(self._names(self.actions)),
+            self._names(self.seen) if self.seen else None,
+            int(np.prod([len(v.values) for v in self.actions])),
+            self.discount,
+        )
+
+    def _is_static(self, variable: _Variable) -> bool:
+        """Whether a variable keeps its value, whatever its parents are."""
+        table = self.moves.get(variable.after)
+        if table is None:
+            raise FormatError(f"there is no transition of {variable.after!r}")
+        if variable.before not in table.axes:
+            return len(variable.values) == 1
+        own = table.axes.index(variable.before)
+        return bool((table.places[:, own] == table.places[:, -1]).all())
+
+    def _names(self, variables: list[_Variable]) -> list[str]:
+        """What each joint value is called."""
+        names = [""]
+        for variable in variables:
+            names = [f"{name} {value}".strip() for name in names for value in variable.values]
+        return names
+
+    def _index(self, names: list[str], columns: Mapping[str, NDArray[Any]]) -> Integers:
+        """The joint value of some variables as one number."""
+        size = next(iter(columns.values())).size
+        index = np.zeros(size, np.int64)
+        for name in names:
+            index = index * len(self.values[name]) + columns[name]
+        return index
+
+    def _start(self) -> _Joined:
+        """The joint distribution of the state at the start."""
+        empty = _Joined({"": np.zeros(1, np.int64)}, np.ones(1))
+        found = self._product(empty, {v.before: v for v in self.states}, self.first)
+        if abs(found.probability.sum() - 1.0) > TOLERANCE:
+            raise FormatError(f"the initial belief sums to {found.probability.sum():.9g}, not to 1")
+        return found
+
+    def _steps(self) -> _Joined:
+        """Everything that can happen: (state, action, next state, observation)."""
+        sizes = [len(v.values) for v in (*self.actions, *self.states)]
+        if np.prod([float(size) for size in sizes]) > MAX_EVENTS:
+            raise FormatError(f"it has more than {MAX_EVENTS:,} pairs of a state and an action")
+        grid = np.indices(sizes).reshape(len(sizes), -1)
+        names = [v.before for v in (*self.actions, *self.states)]
+        joined = _Joined(dict(zip(names, grid)), np.ones(grid.shape[1]))
+        joined = self._product(joined, {v.after: v for v in self.states}, self.moves)
+        joined = self._product(joined, {v.after: v for v in self.seen}, self.sights)
+        totals = self._index(names, joined.columns)
+        sums = np.bincount(totals, joined.probability, int(np.prod(sizes)))
+        wrong = np.abs(sums - 1.0) > TOLERANCE
+        if wrong.any():
+            values = np.unravel_index(int(np.argmax(wrong)), sizes)
+            place = " ".join(self.values[n][int(i)] for n, i in zip(names, values))
+            raise FormatError(
+                f"what follows {place!r:.80} has probability {sums[wrong][0]:.9g}, must be 1"
+            )
+        return joined
+
+    def _product(
+        self, joined: _Joined, wanted: dict[str, _Variable], tables: dict[str, Any]
+    ) -> _Joined:
+        """Each assignment times the distributions of more variables, parents first."""
+        left = dict(wanted)
+        while left:
+            ready = [
+                name
+                for name in left
+                if name in tables and not set(tables[name].axes[:-1]) - set(joined.columns)
+            ]
+            if not ready:
+                name = next(iter(left))
+                raise FormatError(
+                    f"there is no distribution of {name!r:.60}, or its parents are not known"
+                )
+            name = ready[0]
+            del left[name]
+            table = tables[name]
+            keys = self._index(table.axes[:-1], {"": joined.probability, **joined.columns})
+            columns = dict(zip(table.axes, table.places.T))
+            own = self._index(table.axes[:-1], {"": table.numbers, **columns})
+            i, j = static_pomdp.join(keys, own)
+            joined = _Joined(
+                {other: column[i] for other, column in joined.columns.items()}
+                | {name: table.places[j, -1]},
+                joined.probability[i] * table.numbers[j],
+            )
+        return joined
+
+    def _reward(self, steps: _Joined) -> Floats:
+        """What every event pays: the functions of all reward variables together."""
+        paid = np.zeros(steps.probability.size)
+        for name, table in self.rewards.items():
+            unknown = set(table.axes) - set(steps.columns)
+            if unknown:
+                raise FormatError(f"the reward {name!r:.60} depends on {min(unknown)!r}")
+            if not table.numbers.size:
+                continue
+            columns = dict(zip(table.axes, table.places.T))
+            own = self._index(table.axes, {"": table.numbers, **columns})
+            keys = self._index(table.axes, {"": steps.probability, **steps.columns})
+            order = np.argsort(own)
+            at = np.minimum(np.searchsorted(own[order], keys), own.size - 1)
+            there = own[order][at] == keys
+            paid += np.where(there, table.numbers[order][at], 0.0)
+        return paid
+
+
+def _reachable(events: Events, first: Any) -> Any:
+    """Which looks can be met from the first ones."""
+    found = np.zeros(max(first.size, int(events.next_state.max(initial=0)) + 1), np.bool_)
+    found[: first.size] = first
+    while True:
+        new = found.copy()
+        new[events.next_state[found[events.state]]] = True
+        if (new == found).all():
+            return found
+        found = new

@@ -16,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas, legend
 from latentmdp.simulation import simulate
@@ -84,6 +85,12 @@ def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
 
 def _distances(model: LatentMDP) -> Iterator[tuple[int, int, Floats]]:
     """Every two contexts with their distances (S, A)."""
+    if model.is_table:
+        table = model.outcomes
+        for m, n in combinations(range(model.n_contexts), 2):
+            apart = np.abs(table.probs[:, m] - table.probs[:, n])
+            yield m, n, row_sums(table, apart[:, None]).reshape(model.allowed.shape)
+        return
     P = model.observation_probs().reshape(model.n_contexts, model.n_states, model.n_actions, -1)
     for m, n in combinations(range(model.n_contexts), 2):
         yield m, n, np.abs(P[m] - P[n]).sum(axis=-1)

@@ -7,6 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
@@ -15,21 +16,25 @@ __all__ = ["command"]
 @options.command()
 def command(
     screen: Screen,
+    context: typer.Context,
     file: options.File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to; by its suffix.")],
     discounted: Annotated[
         bool,
         typer.Option("--discounted", help="For .pomdp and .pomdpx: without end, without time."),
     ] = False,
+    columns: options.Columns = None,
 ) -> None:
-    """Write what a file holds in another format: .npz, .json, .parquet, .pomdp or .pomdpx.
+    """Write what a file holds in another format: .npz, .json, .csv, .parquet, .pomdp or .pomdpx.
 
-    Models as .pomdp and .pomdpx are for other solvers; the time is part of their state.
+    Models as .pomdp and .pomdpx are for other solvers; unless they have no end, the time is part of
+    their state. Options that the command does not know say how to read a table or a POMDP of
+    others: `--horizon 50 --discount 0.9`, `--horizon none`, `--observed false`.
 
     Example: `latentmdp convert m.npz m.pomdpx`
     """
     options.check_target(out)
-    found = lm.load(file)
+    found = options.load_any(file, columns, handed_on(context))
     if discounted:
         lm.io.export(found, out, discounted=True)
     else:

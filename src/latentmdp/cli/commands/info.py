@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
-_RANGES = {"lengths", "mean_reward_range"}
+_MOST = 20
+"""Names and values of a list that are shown to people."""
+
+_DENSE = 10_000_000
+"""Entries of a dense model up to which the separation of its contexts is computed."""
+
+_RANGES = {"lengths", "mean_reward_range", "bonus_range"}
 """Facts that are a least and a greatest number."""
 
 
 @options.command()
-def command(screen: Screen, file: options.File) -> None:
+def command(
+    screen: Screen,
+    context: typer.Context,
+    file: options.File,
+    columns: options.Columns = None,
+) -> None:
     """Say what a file holds: the sizes of a model, the episodes of logs, what was learned.
+
+    Options that the command does not know say how to read a table or a POMDP of others:
+    `--horizon 50 --discount 0.9`.
 
     Example: `latentmdp info m.npz`
     """
-    facts = _facts(lm.load(file))
+    facts = _facts(options.load_any(file, columns, handed_on(context)))
     screen.result(file=file, **facts)
+    if facts["kind"] == "model" and facts["horizon"] is None:
+        facts["horizon"] = "no end"
     shown = {name.replace("_", " "): _shown(fact) for name, fact in facts.items()}
     for name in _RANGES & facts.keys():
         shown[name.replace("_", " ")] = " to ".join(map(_shown, facts[name]))
@@ -41,7 +60,7 @@ def _facts(found: Any) -> dict[str, Any]:
 
 
 def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:
-    means = model.mean_rewards()
+    means = model.mean_rewards()[:, model.allowed]
     facts: dict[str, Any] = {
         "kind": "model",
         "contexts": model.n_contexts,
@@ -49,12 +68,20 @@ def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:
         "actions": model.n_actions,
         "horizon": model.horizon,
         "discount": model.discount,
+        "outcomes": model.outcomes.size,
+        "stored_as": "outcome table" if model.is_table else "dense arrays",
+        "allowed_pairs": int(model.allowed.sum()),
+        "terminal_states": int(model.terminal.sum()),
         "reward_values": model.reward_values.tolist(),
         "mean_reward_range": [float(means.min()), float(means.max())],
         "weights": model.weights.tolist(),
         "fingerprint": model.fingerprint()[:16],
     }
-    if model.n_contexts > 1:
+    if model.bonus is not None:
+        bonus = model.bonus[:, model.allowed]
+        facts["bonus_range"] = [float(bonus.min()), float(bonus.max())]
+    M, S, A, Z = model.dimensions
+    if M > 1 and model.all_allowed and M * S * A * S * Z < _DENSE:
         facts["separation"] = float(lm.separation(model))
     for names in ("context_names", "state_names", "action_names"):
         if getattr(model, names) is not None:
@@ -118,5 +145,6 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return ", ".join(_shown(item) for item in value) or "none"
+        more = [] if len(value) <= _MOST else [f"... ({len(value):,} in all)"]
+        return ", ".join([*map(_shown, value[:_MOST]), *more]) or "none"
     return str(value)

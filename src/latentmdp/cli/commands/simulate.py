@@ -34,7 +34,7 @@ def command(
     options.check_target(out, lm.Trajectories)
     world = options.load_model(model)
     acting = find_policy(policy, world)
-    shard = max(1, SHARD_STEPS // world.horizon)
+    shard = max(1, SHARD_STEPS // (world.horizon or 1000))
     parts, total = [], 0.0
     with screen.progress("simulating", total=episodes) as move:
         for first in range(0, episodes, shard):

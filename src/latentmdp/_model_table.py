@@ -1,0 +1,167 @@
+"""A model as a long table: one row for each outcome that is possible in a context.
+
+| column        | meaning                                                        |
+|---------------|----------------------------------------------------------------|
+| `context`     | m; one context where the table has no such column              |
+| `state`       | s                                                              |
+| `action`      | a                                                              |
+| `next_state`  | s'                                                             |
+| `probability` | of s', and of the reward where several are possible            |
+| `reward`      | the amount that is paid; 0 where the table has no such column  |
+
+Rows that agree in all but the probability add up. An action is allowed in a state where the pair is
+listed, in every context; a state that occurs as a next state only is terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentmdp._util import frames
+from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Integers, first_index
+from latentmdp._util.memory import require_memory
+from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
+
+__all__ = ["COLUMNS", "ModelTable", "by_name", "read_model_table"]
+
+COLUMNS = ("context", "state", "action", "next_state", "probability", "reward")
+_LABELS = ("context", "state", "action", "next_state")
+_OPTIONAL = ("context", "reward")
+
+
+class ModelTable(NamedTuple):
+    """What a long table says: outcomes, what is paid but not seen, and names."""
+
+    outcomes: Outcomes
+    allowed: Flags  # (S, A)
+    reward_values: Floats
+    unseen: Floats | None  # (M, S, A): mean amounts that are paid but not seen
+    has_rewards: bool  # whether the table has a column of rewards
+    by_pair: bool  # whether amounts depend on (m, s, a) only
+    context_names: tuple[str, ...] | None
+    state_names: tuple[str, ...] | None
+    action_names: tuple[str, ...] | None
+
+
+def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> ModelTable:
+    """The model that a long table describes; `names` says what it calls each of `COLUMNS`."""
+    renamed = {word for word in _OPTIONAL if names[word] != word}
+    optional = [word for word in _OPTIONAL if word not in renamed]
+    columns = frames.columns_of(table, names, optional=optional, texts=_LABELS)
+    size = columns["state"].size
+    if size == 0:
+        raise ValueError("the table has no rows")
+    probability = frames.numbers(names["probability"], columns["probability"])
+    _refuse(
+        (probability < 0.0) | (probability > 1.0 + ROW_TOLERANCE),
+        names["probability"],
+        probability,
+        "probabilities lie in [0, 1]",
+    )
+    amounts = np.zeros(size)
+    if "reward" in columns:
+        amounts = frames.numbers(names["reward"], columns["reward"])
+    contexts = columns.get("context", np.zeros(size, np.int64))
+    (m,), context_names, M = frames.labelled(contexts)
+    (s, n), state_names, S = frames.labelled(columns["state"], columns["next_state"])
+    (a,), action_names, A = frames.labelled(columns["action"])
+    require_memory(16.0 * M * S * A, f"{S:,} states, {A:,} actions and {M:,} contexts")
+    row = s * A + a
+    called = (context_names, state_names, action_names)
+    totals = _totals(m, row, probability, (M, S, A), called)
+    probability = probability / totals[m, row]
+    allowed = (totals > 0.0).any(axis=0).reshape(S, A)
+    possible = probability > 0.0
+    m, row, n, amounts = m[possible], row[possible], n[possible], amounts[possible]
+    probability = probability[possible]
+    unseen, values, reward = None, np.zeros(1), np.zeros(m.size, np.int64)
+    if observed:
+        values, reward = distinct_amounts(amounts)
+    else:
+        paid = np.bincount(m * S * A + row, probability * amounts, M * S * A)
+        unseen = paid.astype(np.float64).reshape(M, S, A)
+    outcomes = outcomes_from_entries(row, n, reward, m, probability, (M, S, A, values.size))
+    by_pair = _one_each(m * S * A + row, reward)
+    return ModelTable(outcomes, allowed, values, unseen, "reward" in columns, by_pair, *called)
+
+
+def _refuse(wrong: Flags, column: str, values: NDArray[Any], why: str) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"column {column!r} is {values[row]:.12g} in row {row}: {why}")
+
+
+def _totals(
+    m: Integers,
+    row: Integers,
+    probability: Floats,
+    sizes: tuple[int, int, int],
+    names: tuple[tuple[str, ...] | None, ...],
+) -> Floats:
+    """The sum of each row in each context, (M, S A), near 1 or 0; within rounding exactly 1."""
+    M, S, A = sizes
+    cells = m * S * A + row
+    listed = np.bincount(cells, minlength=M * S * A).reshape(M, S * A) > 0
+    partly = listed.any(axis=0) & ~listed.all(axis=0)
+    if partly.any():
+        first = int(np.argmax(partly))
+        lacking = _called("context", int(np.argmin(listed[:, first])), names[0])
+        has = _called("context", int(np.argmax(listed[:, first])), names[0])
+        s, a = divmod(first, A)
+        raise ValueError(
+            f"{_called('action', a, names[2])} of {_called('state', s, names[1])} is listed for "
+            f"{has}, but not for {lacking}: an action is allowed in all contexts or in none "
+            f"({int(partly.sum())} such pairs)"
+        )
+    sums = np.bincount(cells, probability, M * S * A).reshape(M, S * A)
+    wrong = listed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
+    if wrong.any():
+        context, first = first_index(wrong)
+        s, a = divmod(first, A)
+        total = sums[context, first]
+        raise ValueError(
+            f"the probabilities of {_called('context', context, names[0])}, "
+            f"{_called('state', s, names[1])}, {_called('action', a, names[2])} sum to "
+            f"{total:.12g}, off by {total - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
+            f"({int(wrong.sum())} of {int(listed.sum())} rows are wrong)"
+        )
+    rounding = 1e-15 * max(4, S)
+    return np.where(listed & (np.abs(sums - 1.0) <= rounding), 1.0, sums)
+
+
+def _called(what: str, index: int, names: tuple[str, ...] | None) -> str:
+    return f"{what} {index}" if names is None else f"{what} {names[index]!r}"
+
+
+def _one_each(cells: Integers, reward: Integers) -> bool:
+    """Whether every cell has one reward."""
+    order = np.argsort(cells, kind="stable")
+    cells, reward = cells[order], reward[order]
+    return not ((cells[1:] == cells[:-1]) & (reward[1:] != reward[:-1])).any()
+
+
+def by_name(
+    what: str, value: Any, names: tuple[str, ...] | None, size: int, of: str
+) -> ArrayLike | None:
+    """An argument that may be given as {label: probability}, as an array of `size`.
+
+    A single label stands for itself with probability 1.
+    """
+    index = {str(i): i for i in range(size)}
+    if names is not None:
+        index = {name: i for i, name in enumerate(names)}
+    if isinstance(value, str):
+        value = {value: 1.0}
+    if not isinstance(value, Mapping):
+        return value
+    found = np.zeros(size)
+    for label, probability in value.items():
+        if str(label) not in index:
+            known = ", ".join(map(repr, list(index)[:10]))
+            raise ValueError(f"{what} names the {of} {label!r}, which is none of {known}")
+        found[index[str(label)]] = probability
+    return found

@@ -1,0 +1,161 @@
+"""The .csv format of models: a long table with one row per outcome that is possible in a context.
+
+`LatentMDP.from_table` says what the columns `context`, `state`, `action`, `next_state`,
+`probability` and `reward` are; a file of others needs no more, under any names. What a model has
+besides is written in further columns, so that `load` finds it:
+
+| column          | meaning                                      | the same in all rows of   |
+|-----------------|----------------------------------------------|---------------------------|
+| `weight`        | w_m                                          | a context                 |
+| `initial`       | nu_m(s)                                      | a context and state       |
+| `horizon`       | H; 0 for no end                              | the table                 |
+| `discount`      |                                              | the table                 |
+| `bonus`         | hidden reward of (s, a), where there is one  | a context, state, action  |
+| `initial_bonus` | earned at the start, where there is one      | a context                 |
+
+They count only where the first four are all there, and none of them is given to `load`. What no
+row can say is refused by `save`: a state that is never reached and has no action, an episode that
+begins in a terminal state, rows never visited. Names come back in natural order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._model_table import COLUMNS
+from latentmdp._util import frames
+from latentmdp.errors import FormatError
+from latentmdp.model import LatentMDP
+
+__all__ = ["model_of", "read", "write"]
+
+DISCOUNT = 0.95
+"""Of a table that comes without a horizon and a discount."""
+
+_NEEDED = ("weight", "initial", "horizon", "discount")
+_BONUSES = ("bonus", "initial_bonus")
+
+
+def write(stream: BinaryIO, model: LatentMDP) -> None:
+    """Write a model as a long table."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    _require_rows(model)
+    columns = model.to_table()
+    place, m = np.nonzero(model.outcomes.probs.T)[::-1]
+    s, a = np.divmod(model.outcomes.rows()[place], model.n_actions)
+    columns["weight"] = model.weights[m]
+    columns["initial"] = model.initial[m, s]
+    columns["horizon"] = np.full(m.size, model.horizon or 0)
+    columns["discount"] = np.full(m.size, model.discount)
+    if model.bonus is not None:
+        columns["bonus"] = model.bonus[m, s, a]
+    if model.initial_bonus is not None:
+        columns["initial_bonus"] = model.initial_bonus[m]
+    csv.write_csv(pa.table(columns), stream)
+
+
+def _require_rows(model: LatentMDP) -> None:
+    """Refuse a model that has something of which no row of its table could speak."""
+    if model.allow_unvisited:
+        raise FormatError("a .csv table has no rows never visited: save the model as .npz")
+    lost = model.terminal & (model.initial > 0.0).any(axis=0)
+    why = "episodes begin in {}, which is terminal"
+    if not lost.any():
+        lost = model.terminal.copy()
+        lost[model.outcomes.next_state] = False
+        why = "{} has no action and is never reached"
+    if lost.any():
+        s = int(np.argmax(lost))
+        name = f"state {s}" if model.state_names is None else f"state {model.state_names[s]!r}"
+        raise FormatError(f"{why.format(name)}: a .csv table cannot say it, save as .npz")
+    unused = ~model.allowed.any(axis=0)
+    if unused.any():
+        raise FormatError(
+            f"action {int(np.argmax(unused))} is allowed nowhere: a .csv table cannot name it"
+        )
+
+
+def read(stream: BinaryIO, **arguments: Any) -> LatentMDP:
+    """Read a long table; the arguments are those of `LatentMDP.from_table`."""
+    return model_of(stream, arguments)
+
+
+def model_of(table: Any, arguments: dict[str, Any]) -> LatentMDP:
+    """The model in a long table, with what its further columns say."""
+    further = {"horizon", "discount", "weights", "initial", "bonus", "initial_bonus"}
+    if not further & set(arguments) and {*_NEEDED, *COLUMNS} <= set(frames.column_names(table)):
+        return _own(table, arguments)
+    arguments = dict(arguments)
+    if "horizon" not in arguments and "discount" not in arguments:
+        arguments["discount"] = DISCOUNT
+        warnings.warn(
+            f"the table has no horizon and no discount: the model has no end and discount "
+            f"{DISCOUNT}; horizon= and discount= say otherwise",
+            stacklevel=4,
+        )
+    arguments.setdefault("horizon", None)
+    return LatentMDP.from_table(table, **arguments)
+
+
+def _own(table: Any, arguments: dict[str, Any]) -> LatentMDP:
+    """The model in a table that has the columns which `write` adds."""
+    words = (*COLUMNS, *_NEEDED, *_BONUSES)
+    columns = frames.columns_of(
+        table, {word: word for word in words}, optional=_BONUSES, texts=COLUMNS[:4]
+    )
+    numbers = {word: frames.numbers(word, columns[word]) for word in words[6:] if word in columns}
+    for word in ("horizon", "discount"):
+        _require_same(word, numbers[word], np.zeros(numbers[word].size, np.int64))
+    horizon, discount = numbers["horizon"][0], float(numbers["discount"][0])
+    if horizon != np.rint(horizon) or not 0.0 <= horizon < 2.0**31:
+        raise FormatError(f"column 'horizon' is {horizon:g}: must be a whole number, or 0")
+    model = LatentMDP.from_table(
+        {word: columns[word] for word in COLUMNS},
+        horizon=int(horizon) or None,
+        discount=discount,
+        **arguments,
+    )
+    M, S, A, _ = model.dimensions
+    (m,), _, _ = frames.labelled(columns["context"])
+    (s, _), _, _ = frames.labelled(columns["state"], columns["next_state"])
+    (a,), _, _ = frames.labelled(columns["action"])
+    found = {
+        "weights": _spread("weight", numbers, m, (M,)),
+        "initial": _spread("initial", numbers, m * S + s, (M, S)),
+        "bonus": _spread("bonus", numbers, (m * S + s) * A + a, (M, S, A)),
+        "initial_bonus": _spread("initial_bonus", numbers, m, (M,)),
+    }
+    if found["bonus"] is not None and model.bonus is not None:
+        found["bonus"] += model.bonus
+    return model.replace(**{name: value for name, value in found.items() if value is not None})
+
+
+def _spread(
+    word: str, numbers: dict[str, NDArray[Any]], cells: NDArray[Any], shape: tuple[int, ...]
+) -> Any:
+    """A column that says one thing for each cell, as an array over the cells."""
+    if word not in numbers:
+        return None
+    _require_same(word, numbers[word], cells)
+    values = np.zeros(int(np.prod(shape)))
+    values[cells] = numbers[word]
+    return values.reshape(shape)
+
+
+def _require_same(word: str, values: NDArray[Any], cells: NDArray[Any]) -> None:
+    """One value in all rows of a cell."""
+    kept = np.zeros(int(cells.max()) + 1)
+    kept[cells[::-1]] = values[::-1]
+    wrong = kept[cells] != values
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise FormatError(
+            f"column {word!r} is {values[row]:g} in row {row}, but {kept[cells][row]:g} in an "
+            "earlier row that it must agree with"
+        )
