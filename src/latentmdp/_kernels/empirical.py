@@ -4,6 +4,11 @@ Counts and what is derived from them live in an `Estimate`. Everything derived i
 counts of its own row (m, s, a) alone, so after an episode only the rows it visited are refreshed:
 the numbers are those of starting afresh.
 
+Counts have two forms. Small models have arrays over all (s, a, s') and rewards. Large ones have a
+table of the cells (s, a, s', z) seen so far, which grows: cell k has the counts `cell_counts[k]` of
+all contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in the order in which
+they were first seen. Whoever counts an episode must have made room for its cells before.
+
 Steps are inlined: a call that passes a tuple of arrays counts references to every one of them,
 which costs more than most steps.
 """
@@ -19,20 +24,27 @@ from latentmdp._kernels.belief import update_belief
 __all__ = [
     "KNOWN",
     "LEARNED",
+    "NEXT",
+    "ROW",
     "UNIFORM",
     "Estimate",
     "count",
     "distances",
     "distinct_rows",
+    "locate",
     "observe",
     "refresh",
     "refresh_row",
     "refresh_start",
+    "write_cells",
 ]
 
 UNIFORM, KNOWN, LEARNED = 0, 1, 2
 """How a belief starts: uniform, the first state ignored [kwon2021, Alg. 3]; from known or from
 learned weights, and the learned nu-hat."""
+
+ROW, NEXT, REWARD, LINK = 0, 1, 2, 3
+"""Columns of `Estimate.cells`; the last one is the next cell of the same row, -1 at the end."""
 
 
 class Estimate(NamedTuple):
@@ -43,12 +55,18 @@ class Estimate(NamedTuple):
     start: int  # how a belief starts: UNIFORM, KNOWN or LEARNED
     reward_values: NDArray[np.float64]  # (Z,)
     smoothing: float  # alpha
+    table: bool  # whether counts are those of the cells seen, rather than arrays over all
     transition_counts: NDArray[np.float64]  # (S A, S', M)
     reward_counts: NDArray[np.float64]  # (S A, Z, M), or (S A S', Z, M) by next state
+    heads: NDArray[np.int64]  # (S A,): the first cell of each row, -1 where there is none
+    cells: NDArray[np.int64]  # (capacity, 4): s A + a, s', z and the next cell of the row
+    cell_counts: NDArray[np.float64]  # (capacity, M)
+    used: NDArray[np.int64]  # (1,): how many cells there are
+    places: NDArray[np.int64]  # (H,), scratch: the cell of every step of an episode
     initial_counts: NDArray[np.float64]  # (S, M)
     visits: NDArray[np.float64]  # (S A, M): sum over s' of transition_counts
     scale: NDArray[np.float64]  # (S A, M): 1 / max(1, visits)
-    scratch: NDArray[np.float64]  # (1, M)
+    scratch: NDArray[np.float64]  # (3, M)
     rows: NDArray[np.int64]  # (S A,), scratch
     seen: NDArray[np.bool_]  # (S A,), scratch, all False between episodes
     prior: NDArray[np.float64]  # (M,)
@@ -70,6 +88,9 @@ def refresh(estimate):
 @njit(cache=True, nogil=True, inline="always")
 def refresh_row(estimate, row, m):
     """T-hat and the mean of R-hat of one (m, s, a)."""
+    if estimate.table:
+        _refresh_row_of_table(estimate, row, m)
+        return
     S, A, Z = estimate.sizes
     counts, T = estimate.transition_counts[row], estimate.transitions[m]
     column = row % A * (estimate.means.shape[1] // A) + row // A
@@ -84,6 +105,24 @@ def refresh_row(estimate, row, m):
     for source in range(row * sources, (row + 1) * sources):
         for z in range(Z):
             mean += estimate.reward_counts[source, z, m] * estimate.reward_values[z]
+    estimate.means[m, column] = mean * scale
+    estimate.visits[row, m] = total
+    estimate.scale[row, m] = scale
+
+
+@njit(cache=True, nogil=True)
+def _refresh_row_of_table(estimate, row, m):
+    """Visits and the mean of R-hat of one (m, s, a), from the cells of its row."""
+    A = estimate.sizes[1]
+    total, mean = 0.0, 0.0
+    k = estimate.heads[row]
+    while k >= 0:
+        weight = estimate.cell_counts[k, m]
+        total += weight
+        mean += weight * estimate.reward_values[estimate.cells[k, REWARD]]
+        k = estimate.cells[k, LINK]
+    scale = 1.0 / max(1.0, total)
+    column = row % A * (estimate.means.shape[1] // A) + row // A
     estimate.means[m, column] = mean * scale
     estimate.visits[row, m] = total
     estimate.scale[row, m] = scale
@@ -124,9 +163,64 @@ def distinct_rows(estimate, states, actions, length):
     return visited
 
 
+@njit(cache=True, nogil=True)
+def locate(estimate, states, actions, rewards, length):
+    """Put the cell of every step into `estimate.places`; cells seen for the first time join."""
+    A = estimate.sizes[1]
+    for t in range(length):
+        row = states[t] * A + actions[t]
+        estimate.places[t] = _cell_of(estimate, row, states[t + 1], rewards[t])
+
+
+@njit(cache=True, nogil=True)
+def _cell_of(estimate, row, n, z):
+    """The cell of (row, s', z), a new one at the end of its row if there is none."""
+    cells = estimate.cells
+    last, k = np.int64(-1), estimate.heads[row]
+    while k >= 0:
+        if cells[k, NEXT] == n and cells[k, REWARD] == z:
+            return k
+        last, k = k, cells[k, LINK]
+    k = estimate.used[0]
+    estimate.used[0] = k + 1
+    cells[k, ROW], cells[k, NEXT], cells[k, REWARD], cells[k, LINK] = row, n, z, -1
+    estimate.cell_counts[k] = 0.0
+    if last < 0:
+        estimate.heads[row] = k
+    else:
+        cells[last, LINK] = k
+    return k
+
+
+@njit(cache=True, nogil=True)
+def write_cells(estimate, rows, next_states, rewards, counts):
+    """Make the table that of cells in the order given; `counts` is (n, M)."""
+    estimate.heads[:] = -1
+    estimate.used[0] = 0
+    for i in range(rows.shape[0]):
+        estimate.cell_counts[_cell_of(estimate, rows[i], next_states[i], rewards[i])] = counts[i]
+
+
+@njit(cache=True, nogil=True)
+def _count_cells(estimate, m, weight, length):
+    """Add `weight` at the places of an episode's steps; False if all were below rounding."""
+    changed = False
+    for t in range(length):
+        k = estimate.places[t]
+        count = estimate.cell_counts[k, m]
+        estimate.cell_counts[k, m] = count + weight
+        changed |= count + weight != count
+    return changed
+
+
 @njit(cache=True, nogil=True, inline="always")
 def count(estimate, m, weight, states, actions, rewards, length):
-    """Add the steps to the counts of one context; False if all were below their rounding."""
+    """Add the steps to the counts of one context; False if all were below their rounding.
+
+    A table must have been told the steps by `locate`.
+    """
+    if estimate.table:
+        return _count_cells(estimate, m, weight, length)
     S, A, _ = estimate.sizes
     changed = False
     for t in range(length):
@@ -144,6 +238,10 @@ def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
     S, A, Z = estimate.sizes
     row = s * A + a
+    if estimate.table:
+        _likelihoods_of_table(estimate, row, n, z)
+        update_belief(belief, estimate.scratch, 0)
+        return
     counts, scale = estimate.transition_counts[row, n], estimate.scale[row]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
     paid = estimate.reward_counts[row * S + n if estimate.transition_rewards else row, z]
@@ -153,6 +251,32 @@ def observe(estimate, belief, s, a, n, z):
             share *= counts[m] * scale[m]
         estimate.scratch[0, m] = floor + slope * share
     update_belief(belief, estimate.scratch, 0)
+
+
+@njit(cache=True, nogil=True)
+def _likelihoods_of_table(estimate, row, n, z):
+    """The smoothed likelihoods of (s', z) in every context, into scratch[0]."""
+    S, _, Z = estimate.sizes
+    moved, paid = estimate.scratch[1], estimate.scratch[2]
+    moved[:], paid[:] = 0.0, 0.0
+    k = estimate.heads[row]
+    while k >= 0:
+        there, same = estimate.cells[k, NEXT] == n, estimate.cells[k, REWARD] == z
+        if estimate.transition_rewards:
+            there = same = there and same
+        for m in range(moved.shape[0]):
+            if there:
+                moved[m] += estimate.cell_counts[k, m]
+            if same:
+                paid[m] += estimate.cell_counts[k, m]
+        k = estimate.cells[k, LINK]
+    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    for m in range(moved.shape[0]):
+        scale = estimate.scale[row, m]
+        share = paid[m] * scale
+        if not estimate.transition_rewards:
+            share *= moved[m] * scale
+        estimate.scratch[0, m] = floor + slope * share
 
 
 @njit(cache=True, nogil=True)

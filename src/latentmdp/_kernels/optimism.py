@@ -1,6 +1,8 @@
 """Q-MDP in the optimistic model of L-UCRL [kwon2021, Prop. 3.2].
 
 Only contexts whose counts changed are planned again: the numbers are those of starting afresh.
+An action that is not allowed has a reward below any value, so that no maximum takes it; a terminal
+state has no reward, no bonus and no successor, so its value is 0.
 """
 
 import math
@@ -11,9 +13,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.belief import AWAKE
+from latentmdp._kernels.empirical import NEXT, ROW
 from latentmdp._kernels.induction import context_q_values
 
-__all__ = ["OptimisticValues", "greedy_action", "replan"]
+__all__ = ["FORBIDDEN", "OptimisticValues", "greedy_action", "replan"]
+
+FORBIDDEN = -1e100
+"""The reward of an action that is not allowed: finite, since zero times it must be zero."""
 
 
 class OptimisticValues(NamedTuple):
@@ -33,6 +39,9 @@ class OptimisticValues(NamedTuple):
     values: NDArray[np.float64]  # (M, H, A W), in lanes
     bonus: NDArray[np.float64]  # (M, A W) of the last plan
     rewards: NDArray[np.float64]  # (M, A W): means plus bonus
+    missing: NDArray[np.int64]  # rows s A + a whose action is not allowed
+    penalty: NDArray[np.float64]  # their rewards: `FORBIDDEN`, or 0 in a terminal state
+    terminal: NDArray[np.bool_]  # (S,)
     spread: NDArray[np.float64]  # (M,)
     planned_visits: NDArray[np.float64]  # (S A, M) at the last plan
     stale: NDArray[np.bool_]  # (M,): whether counts changed since the last plan
@@ -52,6 +61,41 @@ def _add_bonus(estimate, optimistic, m):
         bonus = min(optimistic.reach, optimistic.reach * missing + optimistic.spread[m] * share)
         optimistic.bonus[m, column] = bonus
         optimistic.rewards[m, column] = estimate.means[m, column] + bonus
+    for i in range(optimistic.missing.shape[0]):
+        row = optimistic.missing[i]
+        column = row % A * width + row // A
+        optimistic.bonus[m, column] = 0.0
+        optimistic.rewards[m, column] = optimistic.penalty[i]
+
+
+@njit(cache=True, nogil=True)
+def _table_q_values(estimate, optimistic, m):
+    """Q-values of one context by the cells that it has counts of."""
+    S, A, _ = estimate.sizes
+    width, discount = optimistic.bonus.shape[1] // A, optimistic.discount
+    columns = np.empty(estimate.used[0], np.int64)
+    successors = np.empty(estimate.used[0], np.int64)
+    shares = np.empty(estimate.used[0])
+    n = 0
+    for k in range(estimate.used[0]):
+        if estimate.cell_counts[k, m] > 0.0:
+            row = estimate.cells[k, ROW]
+            columns[n] = row % A * width + row // A
+            successors[n] = estimate.cells[k, NEXT]
+            shares[n] = estimate.cell_counts[k, m] * estimate.scale[row, m]
+            n += 1
+    value = np.zeros(S)
+    for t in range(optimistic.values.shape[1] - 1, -1, -1):
+        q = optimistic.values[m, t]
+        q[:] = optimistic.rewards[m]
+        for i in range(n):
+            q[columns[i]] += shares[i] * value[successors[i]]
+        value[:] = q[:S]
+        for a in range(1, A):
+            for s in range(S):
+                value[s] = max(value[s], q[a * width + s])
+        for s in range(S):
+            value[s] *= discount
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -82,7 +126,10 @@ def replan(estimate, optimistic):
     for m in range(optimistic.stale.shape[0]):
         if optimistic.stale[m]:
             _add_bonus(estimate, optimistic, m)
-            context_q_values(transitions, rewards, m, A, discount, values)
+            if estimate.table:
+                _table_q_values(estimate, optimistic, m)
+            else:
+                context_q_values(transitions, rewards, m, A, discount, values)
             if optimistic.adaptive:
                 optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
             optimistic.stale[m] = False
