@@ -5,9 +5,10 @@ counts of its own row (m, s, a) alone, so after an episode only the rows it visi
 the numbers are those of starting afresh.
 
 Counts have two forms. Small models have arrays over all (s, a, s') and rewards. Large ones have a
-table of the cells (s, a, s', z) seen so far, which grows: cell k has the counts `cell_counts[k]` of
-all contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in the order in which
-they were first seen. Whoever counts an episode must have made room for its cells before.
+table of the cells (s, a, s', z) seen so far, which grows: cell k has the counts `counts[k]` of all
+contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in the order in which
+they were first seen. Whoever counts an episode must have made room for its cells before. Which form
+it is the type of the `Estimate` says, so that each is compiled for itself.
 
 Steps are inlined: a call that passes a tuple of arrays counts references to every one of them,
 which costs more than most steps.
@@ -16,7 +17,8 @@ which costs more than most steps.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from latentmdp._kernels.belief import update_belief
@@ -27,10 +29,13 @@ __all__ = [
     "NEXT",
     "ROW",
     "UNIFORM",
+    "Cells",
     "Estimate",
     "count",
     "distances",
     "distinct_rows",
+    "has_room",
+    "in_table",
     "locate",
     "observe",
     "refresh",
@@ -47,6 +52,16 @@ ROW, NEXT, REWARD, LINK = 0, 1, 2, 3
 """Columns of `Estimate.cells`; the last one is the next cell of the same row, -1 at the end."""
 
 
+class Cells(NamedTuple):
+    """A growing table of the cells (s, a, s', z) seen, with their counts."""
+
+    heads: NDArray[np.int64]  # (S A,): the first cell of each row, -1 where there is none
+    cells: NDArray[np.int64]  # (capacity, 4): s A + a, s', z and the next cell of the row
+    counts: NDArray[np.float64]  # (capacity, M)
+    used: NDArray[np.int64]  # (1,): how many cells there are
+    places: NDArray[np.int64]  # (H,), scratch: the cell of every step of an episode
+
+
 class Estimate(NamedTuple):
     """Belief-weighted counts of an empirical model, and the tables that act and plan on it."""
 
@@ -55,14 +70,9 @@ class Estimate(NamedTuple):
     start: int  # how a belief starts: UNIFORM, KNOWN or LEARNED
     reward_values: NDArray[np.float64]  # (Z,)
     smoothing: float  # alpha
-    table: bool  # whether counts are those of the cells seen, rather than arrays over all
+    table: Cells | None  # counts of the cells seen, in place of the next two
     transition_counts: NDArray[np.float64]  # (S A, S', M)
     reward_counts: NDArray[np.float64]  # (S A, Z, M), or (S A S', Z, M) by next state
-    heads: NDArray[np.int64]  # (S A,): the first cell of each row, -1 where there is none
-    cells: NDArray[np.int64]  # (capacity, 4): s A + a, s', z and the next cell of the row
-    cell_counts: NDArray[np.float64]  # (capacity, M)
-    used: NDArray[np.int64]  # (1,): how many cells there are
-    places: NDArray[np.int64]  # (H,), scratch: the cell of every step of an episode
     initial_counts: NDArray[np.float64]  # (S, M)
     visits: NDArray[np.float64]  # (S A, M): sum over s' of transition_counts
     scale: NDArray[np.float64]  # (S A, M): 1 / max(1, visits)
@@ -75,6 +85,11 @@ class Estimate(NamedTuple):
     means: NDArray[np.float64]  # (M, A W): mean of R-hat
 
 
+def in_table(estimate):
+    """Whether a compiled estimate has a table: its type tells, at no cost while running."""
+    return not isinstance(estimate.types[estimate.fields.index("table")], types.NoneType)
+
+
 @njit(cache=True, nogil=True)
 def refresh(estimate):
     """Derive every table from the counts."""
@@ -85,12 +100,17 @@ def refresh(estimate):
         refresh_start(estimate, m)
 
 
-@njit(cache=True, nogil=True, inline="always")
 def refresh_row(estimate, row, m):
     """T-hat and the mean of R-hat of one (m, s, a)."""
-    if estimate.table:
-        _refresh_row_of_table(estimate, row, m)
-        return
+    raise NotImplementedError
+
+
+@overload(refresh_row, inline="always")
+def _refresh_row(estimate, row, m):
+    return _refresh_row_of_table if in_table(estimate) else _refresh_row_of_arrays
+
+
+def _refresh_row_of_arrays(estimate, row, m):
     S, A, Z = estimate.sizes
     counts, T = estimate.transition_counts[row], estimate.transitions[m]
     column = row % A * (estimate.means.shape[1] // A) + row // A
@@ -110,17 +130,16 @@ def refresh_row(estimate, row, m):
     estimate.scale[row, m] = scale
 
 
-@njit(cache=True, nogil=True)
 def _refresh_row_of_table(estimate, row, m):
     """Visits and the mean of R-hat of one (m, s, a), from the cells of its row."""
     A = estimate.sizes[1]
     total, mean = 0.0, 0.0
-    k = estimate.heads[row]
+    k = estimate.table.heads[row]
     while k >= 0:
-        weight = estimate.cell_counts[k, m]
+        weight = estimate.table.counts[k, m]
         total += weight
-        mean += weight * estimate.reward_values[estimate.cells[k, REWARD]]
-        k = estimate.cells[k, LINK]
+        mean += weight * estimate.reward_values[estimate.table.cells[k, REWARD]]
+        k = estimate.table.cells[k, LINK]
     scale = 1.0 / max(1.0, total)
     column = row % A * (estimate.means.shape[1] // A) + row // A
     estimate.means[m, column] = mean * scale
@@ -163,64 +182,95 @@ def distinct_rows(estimate, states, actions, length):
     return visited
 
 
-@njit(cache=True, nogil=True)
+def has_room(estimate, steps):
+    """Whether the counts of so many more steps can be kept."""
+    raise NotImplementedError
+
+
+@overload(has_room, inline="always")
+def _has_room(estimate, steps):
+    if in_table(estimate):
+        return lambda estimate, steps: (
+            estimate.table.used[0] + steps <= estimate.table.cells.shape[0]
+        )
+    return lambda estimate, steps: True
+
+
 def locate(estimate, states, actions, rewards, length):
-    """Put the cell of every step into `estimate.places`; cells seen for the first time join."""
+    """Of a table: note the cell of every step; cells seen for the first time join."""
+    raise NotImplementedError
+
+
+@overload(locate, inline="always")
+def _locate(estimate, states, actions, rewards, length):
+    return _locate_in_table if in_table(estimate) else _locate_nothing
+
+
+def _locate_nothing(estimate, states, actions, rewards, length):
+    return
+
+
+def _locate_in_table(estimate, states, actions, rewards, length):
     A = estimate.sizes[1]
     for t in range(length):
         row = states[t] * A + actions[t]
-        estimate.places[t] = _cell_of(estimate, row, states[t + 1], rewards[t])
+        estimate.table.places[t] = _cell_of(estimate.table, row, states[t + 1], rewards[t])
 
 
 @njit(cache=True, nogil=True)
-def _cell_of(estimate, row, n, z):
+def _cell_of(table, row, n, z):
     """The cell of (row, s', z), a new one at the end of its row if there is none."""
-    cells = estimate.cells
-    last, k = np.int64(-1), estimate.heads[row]
+    cells = table.cells
+    last, k = np.int64(-1), table.heads[row]
     while k >= 0:
         if cells[k, NEXT] == n and cells[k, REWARD] == z:
             return k
         last, k = k, cells[k, LINK]
-    k = estimate.used[0]
-    estimate.used[0] = k + 1
+    k = table.used[0]
+    table.used[0] = k + 1
     cells[k, ROW], cells[k, NEXT], cells[k, REWARD], cells[k, LINK] = row, n, z, -1
-    estimate.cell_counts[k] = 0.0
+    table.counts[k] = 0.0
     if last < 0:
-        estimate.heads[row] = k
+        table.heads[row] = k
     else:
         cells[last, LINK] = k
     return k
 
 
 @njit(cache=True, nogil=True)
-def write_cells(estimate, rows, next_states, rewards, counts):
+def write_cells(table, rows, next_states, rewards, counts):
     """Make the table that of cells in the order given; `counts` is (n, M)."""
-    estimate.heads[:] = -1
-    estimate.used[0] = 0
+    table.heads[:] = -1
+    table.used[0] = 0
     for i in range(rows.shape[0]):
-        estimate.cell_counts[_cell_of(estimate, rows[i], next_states[i], rewards[i])] = counts[i]
+        table.counts[_cell_of(table, rows[i], next_states[i], rewards[i])] = counts[i]
 
 
-@njit(cache=True, nogil=True)
-def _count_cells(estimate, m, weight, length):
+def _count_in_table(estimate, m, weight, states, actions, rewards, length):
     """Add `weight` at the places of an episode's steps; False if all were below rounding."""
     changed = False
     for t in range(length):
-        k = estimate.places[t]
-        count = estimate.cell_counts[k, m]
-        estimate.cell_counts[k, m] = count + weight
+        k = estimate.table.places[t]
+        count = estimate.table.counts[k, m]
+        estimate.table.counts[k, m] = count + weight
         changed |= count + weight != count
     return changed
 
 
-@njit(cache=True, nogil=True, inline="always")
 def count(estimate, m, weight, states, actions, rewards, length):
     """Add the steps to the counts of one context; False if all were below their rounding.
 
     A table must have been told the steps by `locate`.
     """
-    if estimate.table:
-        return _count_cells(estimate, m, weight, length)
+    raise NotImplementedError
+
+
+@overload(count, inline="always")
+def _count(estimate, m, weight, states, actions, rewards, length):
+    return _count_in_table if in_table(estimate) else _count_in_arrays
+
+
+def _count_in_arrays(estimate, m, weight, states, actions, rewards, length):
     S, A, _ = estimate.sizes
     changed = False
     for t in range(length):
@@ -233,43 +283,52 @@ def count(estimate, m, weight, states, actions, rewards, length):
     return changed
 
 
+def likelihoods(estimate, n_contexts, s, a, n, z):
+    """Put the smoothed likelihoods of (s', z) in every context into scratch[0]."""
+    raise NotImplementedError
+
+
+@overload(likelihoods, inline="always")
+def _likelihoods(estimate, n_contexts, s, a, n, z):
+    return _likelihoods_in_table if in_table(estimate) else _likelihoods_in_arrays
+
+
 @njit(cache=True, nogil=True, inline="always")
 def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
+    likelihoods(estimate, belief.shape[1], s, a, n, z)
+    update_belief(belief, estimate.scratch, 0)
+
+
+def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     S, A, Z = estimate.sizes
     row = s * A + a
-    if estimate.table:
-        _likelihoods_of_table(estimate, row, n, z)
-        update_belief(belief, estimate.scratch, 0)
-        return
     counts, scale = estimate.transition_counts[row, n], estimate.scale[row]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
     paid = estimate.reward_counts[row * S + n if estimate.transition_rewards else row, z]
-    for m in range(belief.shape[1]):
+    for m in range(n_contexts):
         share = paid[m] * scale[m]
         if not estimate.transition_rewards:
             share *= counts[m] * scale[m]
         estimate.scratch[0, m] = floor + slope * share
-    update_belief(belief, estimate.scratch, 0)
 
 
-@njit(cache=True, nogil=True)
-def _likelihoods_of_table(estimate, row, n, z):
-    """The smoothed likelihoods of (s', z) in every context, into scratch[0]."""
-    S, _, Z = estimate.sizes
+def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
+    S, A, Z = estimate.sizes
+    row = s * A + a
     moved, paid = estimate.scratch[1], estimate.scratch[2]
     moved[:], paid[:] = 0.0, 0.0
-    k = estimate.heads[row]
+    k = estimate.table.heads[row]
     while k >= 0:
-        there, same = estimate.cells[k, NEXT] == n, estimate.cells[k, REWARD] == z
+        there, same = estimate.table.cells[k, NEXT] == n, estimate.table.cells[k, REWARD] == z
         if estimate.transition_rewards:
             there = same = there and same
         for m in range(moved.shape[0]):
             if there:
-                moved[m] += estimate.cell_counts[k, m]
+                moved[m] += estimate.table.counts[k, m]
             if same:
-                paid[m] += estimate.cell_counts[k, m]
-        k = estimate.cells[k, LINK]
+                paid[m] += estimate.table.counts[k, m]
+        k = estimate.table.cells[k, LINK]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
     for m in range(moved.shape[0]):
         scale = estimate.scale[row, m]

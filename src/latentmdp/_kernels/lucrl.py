@@ -10,6 +10,7 @@ from latentmdp._kernels.belief import AWAKE, reset_belief
 from latentmdp._kernels.empirical import (
     count,
     distinct_rows,
+    has_room,
     locate,
     observe,
     refresh_row,
@@ -36,7 +37,7 @@ def play_lucrl(
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
     for i in range(returns.shape[0]):
-        if estimate.table and estimate.used[0] + H > estimate.cells.shape[0]:
+        if not has_room(estimate, H):
             return i
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
@@ -66,8 +67,7 @@ def play_lucrl(
 def absorb_episode(estimate, optimistic, belief, states, actions, rewards, length):
     """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
     visited = distinct_rows(estimate, states, actions, length)
-    if estimate.table:
-        locate(estimate, states, actions, rewards, length)
+    locate(estimate, states, actions, rewards, length)
     for m in range(belief.shape[0]):
         weight = belief[m]
         if weight == 0.0:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from latentmdp._kernels.belief import AWAKE
-from latentmdp._kernels.empirical import NEXT, ROW
+from latentmdp._kernels.empirical import NEXT, ROW, in_table
 from latentmdp._kernels.induction import context_q_values
 
 __all__ = ["FORBIDDEN", "OptimisticValues", "greedy_action", "replan"]
@@ -68,26 +69,47 @@ def _add_bonus(estimate, optimistic, m):
         optimistic.rewards[m, column] = optimistic.penalty[i]
 
 
+def plan_context(estimate, optimistic, m):
+    """Q-values of one context in the optimistic model."""
+    raise NotImplementedError
+
+
+@overload(plan_context, inline="always")
+def _plan_context(estimate, optimistic, m):
+    return _plan_by_table if in_table(estimate) else _plan_by_arrays
+
+
+def _plan_by_arrays(estimate, optimistic, m):
+    T, rewards, values = estimate.transitions, optimistic.rewards, optimistic.values
+    context_q_values(T, rewards, m, estimate.sizes[1], optimistic.discount, values)
+
+
+def _plan_by_table(estimate, optimistic, m):
+    rewards, values = optimistic.rewards[m], optimistic.values[m]
+    _table_q_values(
+        estimate.sizes, estimate.table, estimate.scale, rewards, m, optimistic.discount, values
+    )
+
+
 @njit(cache=True, nogil=True)
-def _table_q_values(estimate, optimistic, m):
-    """Q-values of one context by the cells that it has counts of."""
-    S, A, _ = estimate.sizes
-    width, discount = optimistic.bonus.shape[1] // A, optimistic.discount
-    columns = np.empty(estimate.used[0], np.int64)
-    successors = np.empty(estimate.used[0], np.int64)
-    shares = np.empty(estimate.used[0])
+def _table_q_values(sizes, table, scale, rewards, m, discount, values):
+    """Fill values (H, A W) of one context by the cells that it has counts of."""
+    S, A, _ = sizes
+    width, used = rewards.shape[0] // A, table.used[0]
+    columns, successors = np.empty(used, np.int64), np.empty(used, np.int64)
+    shares = np.empty(used)
     n = 0
-    for k in range(estimate.used[0]):
-        if estimate.cell_counts[k, m] > 0.0:
-            row = estimate.cells[k, ROW]
+    for k in range(used):
+        if table.counts[k, m] > 0.0:
+            row = table.cells[k, ROW]
             columns[n] = row % A * width + row // A
-            successors[n] = estimate.cells[k, NEXT]
-            shares[n] = estimate.cell_counts[k, m] * estimate.scale[row, m]
+            successors[n] = table.cells[k, NEXT]
+            shares[n] = table.counts[k, m] * scale[row, m]
             n += 1
     value = np.zeros(S)
-    for t in range(optimistic.values.shape[1] - 1, -1, -1):
-        q = optimistic.values[m, t]
-        q[:] = optimistic.rewards[m]
+    for t in range(values.shape[0] - 1, -1, -1):
+        q = values[t]
+        q[:] = rewards
         for i in range(n):
             q[columns[i]] += shares[i] * value[successors[i]]
         value[:] = q[:S]
@@ -121,15 +143,10 @@ def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
     if not optimistic.due[0]:
         return False
-    A, discount = estimate.sizes[1], optimistic.discount
-    transitions, rewards, values = estimate.transitions, optimistic.rewards, optimistic.values
     for m in range(optimistic.stale.shape[0]):
         if optimistic.stale[m]:
             _add_bonus(estimate, optimistic, m)
-            if estimate.table:
-                _table_q_values(estimate, optimistic, m)
-            else:
-                context_q_values(transitions, rewards, m, A, discount, values)
+            plan_context(estimate, optimistic, m)
             if optimistic.adaptive:
                 optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
             optimistic.stale[m] = False

@@ -275,11 +275,8 @@ class CountingLearning(Learning[Batch]):
         self.note_error()
 
     def arrays(self) -> Arrays:
-        """See `Learning`."""
-        found = super().arrays()
-        if self.empirical.estimate.table:
-            found["cells"], found["cell_counts"] = self.empirical.cells(), self.empirical.cell_counts()
-        return found
+        """See `Learning`; a table of counts grows."""
+        return {**super().arrays(), **self.empirical.cells()}
 
     def fixed_arrays(self) -> Arrays:
         """See `Learning`: the very arrays that the run goes on writing to."""
@@ -295,7 +292,7 @@ class CountingLearning(Learning[Batch]):
         super().restore(saved)
         for name, array in CountingLearning.fixed_arrays(self).items():
             array[...] = saved[name]
-        if self.empirical.estimate.table:
+        if self.empirical.estimate.table is not None:
             self.empirical.set_cells(saved["cells"], saved["cell_counts"])
         else:
             self.empirical.refresh()

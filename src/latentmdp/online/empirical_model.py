@@ -418,7 +418,7 @@ class EmpiricalModel:
         learn_weights: bool,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
-        from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Estimate
+        from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Cells, Estimate
         from latentmdp._kernels.induction import padded_states
         from latentmdp._kernels.optimism import FORBIDDEN, OptimisticValues
 
@@ -428,20 +428,22 @@ class EmpiricalModel:
         start = KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM
         table, by_transition = isinstance(counts, OutcomeCounts), counts.reward_model == "transition"
         rows = 0 if table else S * A
+        cells = Cells(
+            heads=np.full(S * A, -1),
+            cells=np.zeros((0, 4), np.int64),
+            counts=np.zeros((0, M)),
+            used=np.zeros(1, np.int64),
+            places=np.zeros(space.horizon, np.int64),
+        )
         estimate = Estimate(
             sizes=(S, A, Z),
             transition_rewards=by_transition,
             start=start,
             reward_values=space.reward_array,
             smoothing=float(smoothing),
-            table=table,
+            table=cells if table else None,
             transition_counts=np.zeros((rows, S, M)),
             reward_counts=np.zeros((rows * S if by_transition else rows, Z, M)),
-            heads=np.full(S * A if table else 0, -1),
-            cells=np.zeros((0, 4), np.int64),
-            cell_counts=np.zeros((0, M)),
-            used=np.zeros(1, np.int64),
-            places=np.zeros(space.horizon, np.int64),
             initial_counts=np.zeros((S, M)),
             visits=np.zeros((S * A, M)),
             scale=np.empty((S * A, M)),
@@ -482,23 +484,26 @@ class EmpiricalModel:
         """A copy of the counts, context first."""
         M, S, A, Z = self.space.dimensions
         e = self.estimate
-        if e.table:
+        if seen := self.cells():
             initial = _unpacked(e.initial_counts, (S, M))
             kind: RewardModel = "transition" if e.transition_rewards else "state-action"
-            cells, counts = self.cells(), self.cell_counts()
-            keys = (cells[:, 0] * S + cells[:, 1]) * Z + cells[:, 2]
-            return OutcomeCounts.of(keys, counts, initial, self.space, kind)
+            rows, n, z = seen["cells"].T
+            keys = (rows * S + n) * Z + z
+            return OutcomeCounts.of(keys, seen["cell_counts"], initial, self.space, kind)
         shape = (S, A, S, Z, M) if e.transition_rewards else (S, A, Z, M)
         packed = (e.transition_counts, e.reward_counts, e.initial_counts)
         return Counts(*map(_unpacked, packed, ((S, A, S, M), shape, (S, M))))
 
-    def cells(self) -> Integers:
-        """Of a table, s A + a, s' and z of the cells in the order they were seen, (n, 3)."""
-        return self.estimate.cells[: self.estimate.used[0], :3]
+    def cells(self) -> Arrays:
+        """Of a table: s A + a, s' and z of its cells in the order they were seen, and their counts.
 
-    def cell_counts(self) -> Floats:
-        """Of a table, the counts of those cells, (n, M)."""
-        return self.estimate.cell_counts[: self.estimate.used[0]]
+        Nothing where counts are arrays.
+        """
+        table = self.estimate.table
+        if table is None:
+            return {}
+        n = int(table.used[0])
+        return {"cells": table.cells[:n, :3], "cell_counts": table.counts[:n]}
 
     def set_counts(self, counts: AnyCounts) -> None:
         """Replace the counts and derive everything from them again."""
@@ -518,7 +523,8 @@ class EmpiricalModel:
         from latentmdp._kernels.empirical import write_cells
 
         self._room_for(len(cells))
-        write_cells(self.estimate, *cells.T.astype(np.int64), np.ascontiguousarray(counts))
+        columns = np.ascontiguousarray(cells.T, np.int64)
+        write_cells(self.estimate.table, *columns, np.ascontiguousarray(counts))
         self.refresh()
 
     def refresh(self) -> None:
@@ -529,19 +535,21 @@ class EmpiricalModel:
 
     def make_room(self) -> None:
         """Let a table have room for the cells of one more episode; it grows by doubling."""
-        if self.estimate.table:
-            self._room_for(int(self.estimate.used[0]))
+        if self.estimate.table is not None:
+            self._room_for(int(self.estimate.table.used[0]))
 
     def _room_for(self, cells: int) -> None:
-        """Room for so many cells and those of one more episode."""
-        e = self.estimate
-        needed, capacity = cells + e.places.size, len(e.cells)
+        """Room in the table for so many cells and those of one more episode."""
+        table = self.estimate.table
+        assert table is not None
+        needed, (capacity, M) = cells + table.places.size, table.counts.shape
         if needed > capacity:
             more = max(2 * capacity, needed) - capacity
-            self.estimate = e._replace(
-                cells=np.concatenate([e.cells, np.zeros((more, 4), np.int64)]),
-                cell_counts=np.concatenate([e.cell_counts, np.zeros((more, e.cell_counts.shape[1]))]),
+            grown = table._replace(
+                cells=np.concatenate([table.cells, np.zeros((more, 4), np.int64)]),
+                counts=np.concatenate([table.counts, np.zeros((more, M))]),
             )
+            self.estimate = self.estimate._replace(table=grown)
 
     def model(self, weights: Floats | None = None) -> LatentMDP:
         """The empirical model."""
@@ -610,7 +618,7 @@ class EmpiricalModel:
         """sum_{s,a} ||P_n - Phat_m||_1 for every pair of contexts, (M, M)."""
         from latentmdp._kernels.empirical import distances
 
-        if self.estimate.table:
+        if self.estimate.table is not None:
             return truth.distances(self.model())
         M = self.space.n_contexts
         cost = np.empty((M, M))
