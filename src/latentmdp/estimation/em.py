@@ -48,6 +48,7 @@ from latentmdp.estimation.likelihood import (
     PseudoCounts,
     SharedRewards,
     Structure,
+    is_large,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
@@ -181,7 +182,7 @@ class EM:
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
             problem = _problem(self, parts, _models(start), team)
-            for message in _warnings_before(problem.likelihood):
+            for message in _warnings_before(problem.likelihood, problem.shared):
                 warnings.warn(message, FitWarning, stacklevel=2)
             starts = list(self._starts(problem, start, generator))
             likelihood = problem.likelihood.with_pseudo_counts(self._first_pseudo_counts())
@@ -438,7 +439,9 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
-def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
+def _warnings_before(
+    likelihood: MixtureLikelihood, shared: SharedRewards | None
+) -> Iterator[str]:
     """Refuse what cannot be fitted, and name what cannot be trusted."""
     M, episodes = likelihood.structure.n_contexts, likelihood.episodes
     if episodes.n_episodes < M:
@@ -464,7 +467,6 @@ def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
     if missing.size:
         some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
-        yield (
-            f"no episode visits (state, action) {some}{more}: these rows are uniform in every "
-            "context, not estimated"
-        )
+        large = is_large(episodes, likelihood.structure, shared)
+        told = "are left out of the model" if large else "are uniform in every context"
+        yield f"no episode visits (state, action) {some}{more}: these rows {told}, not estimated"
