@@ -243,9 +243,7 @@ def with_rewards(successors: Outcomes, reward_probs: Floats) -> Outcomes:
     row, z = np.nonzero(reward_probs.any(axis=-1))
     starts = _starts(row, len(reward_probs))
     unused = np.zeros(row.size, np.int32)
-    return product(
-        successors, Outcomes(starts, unused, z.astype(np.int32), reward_probs[row, z])
-    )
+    return product(successors, Outcomes(starts, unused, z.astype(np.int32), reward_probs[row, z]))
 
 
 def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:

@@ -439,9 +439,7 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
-def _warnings_before(
-    likelihood: MixtureLikelihood, shared: SharedRewards | None
-) -> Iterator[str]:
+def _warnings_before(likelihood: MixtureLikelihood, shared: SharedRewards | None) -> Iterator[str]:
     """Refuse what cannot be fitted, and name what cannot be trusted."""
     M, episodes = likelihood.structure.n_contexts, likelihood.episodes
     if episodes.n_episodes < M:

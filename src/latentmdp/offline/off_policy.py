@@ -25,7 +25,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp._util.results import Result
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import Policy
 from latentmdp.trajectories import Trajectories, cell_counts
 
@@ -89,8 +89,8 @@ def logged_estimate(
 ) -> LoggedEstimate:
     """Weighted per-decision importance sampling of a policy from logs of a behaviour (S, A).
 
-    In states that are `final` (S,) nothing is chosen and nothing earned: an episode that reached
-    one keeps its weight. One that is cut short elsewhere loses it.
+    After a state that is `final` (S,) nothing is chosen and nothing earned: an episode that ended
+    in one keeps its weight. One that is cut short elsewhere loses it.
     """
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     ratios, rewards = _ratios(logs, policy, model, behaviour, final)
@@ -115,7 +115,7 @@ def _ratios(
 ) -> tuple[Floats, Floats]:
     """Importance ratios rho (N, L) and rewards (N, L); zero where an episode is cut short."""
     lengths = logs.lengths
-    longest = min(int(lengths.max()), model.horizon)
+    longest = min(int(lengths.max()), require_horizon(model, "an estimate from logs"))
     ratios, rewards = np.zeros((len(logs), longest)), np.zeros((len(logs), longest))
     for length in np.unique(lengths[lengths > 0]):
         chosen = np.flatnonzero(lengths == length)
@@ -126,7 +126,7 @@ def _ratios(
         running = np.ones(chosen.size)
         for t in range(min(int(length), longest)):
             ratio = (session.act() == actions[:, t]) / behaviour[states[:, t], actions[:, t]]
-            running = running * np.where(final[states[:, t]], 1.0, ratio)
+            running = running * ratio
             ratios[chosen, t], rewards[chosen, t] = running, values[:, t]
             session.observe(states[:, t + 1], values[:, t], actions[:, t])
         ended = final[states[:, -1]]

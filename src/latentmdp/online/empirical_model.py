@@ -25,6 +25,7 @@ from latentmdp._util.memory import few_entries
 from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
+from latentmdp.online.space import allowed_actions, required_horizon
 from latentmdp.outcomes import (
     Outcomes,
     dense_joint,
@@ -46,7 +47,6 @@ __all__ = [
     "Counts",
     "EmpiricalModel",
     "OutcomeCounts",
-    "allowed_actions",
     "counts_from_arrays",
     "same_contexts",
 ]
@@ -132,7 +132,9 @@ class Counts(Result):
         M, S, A, Z = space.dimensions
         if not _keeps_arrays(space, reward_model):
             nothing = np.zeros(0, np.int64)
-            return OutcomeCounts.of(nothing, np.zeros((0, M)), np.zeros((M, S)), space, reward_model)
+            return OutcomeCounts.of(
+                nothing, np.zeros((0, M)), np.zeros((M, S)), space, reward_model
+            )
         rewards = (M, S, A, S, Z) if reward_model == "transition" else (M, S, A, Z)
         return cls(np.zeros((M, S, A, S)), np.zeros(rewards), np.zeros((M, S)))
 
@@ -217,22 +219,21 @@ class OutcomeCounts(Result):
         ]
 
     def __add__(self, other: OutcomeCounts) -> OutcomeCounts:
-        M, S, A, Z = self.dimensions
+        M, S, _, Z = self.dimensions
         mine, theirs = self.outcomes, other.outcomes
         keys = np.concatenate([mine.keys(S, Z), theirs.keys(S, Z)])
         rows, rest = np.divmod(np.repeat(keys, M), S * Z)
         counts = np.concatenate([mine.probs, theirs.probs]).ravel()
         contexts = np.tile(np.arange(M), keys.size)
-        table = outcomes_from_entries(
-            rows, rest // Z, rest % Z, contexts, counts, self.dimensions
-        )
+        table = outcomes_from_entries(rows, rest // Z, rest % Z, contexts, counts, self.dimensions)
         return replace(self, outcomes=table, initial=self.initial + other.initial)
 
     def arrays(self, prefix: str = "") -> Arrays:
         """The arrays by name, which `prefix` goes before."""
         names = ("starts", "next_state", "reward", "counts")
-        named = dict(zip((f"outcome_{name}" for name in names), self.outcomes))
-        return {f"{prefix}{name}": array for name, array in {**named, "initial": self.initial}.items()}
+        found: Arrays = {f"{prefix}initial": self.initial}
+        found |= zip((f"{prefix}outcome_{name}" for name in names), self.outcomes)
+        return found
 
     @property
     def dimensions(self) -> tuple[int, int, int, int]:
@@ -312,13 +313,6 @@ def _keeps_arrays(space: Space, reward_model: RewardModel) -> bool:
     return few_entries(float(S) * A * S * (Z if reward_model == "transition" else 1))
 
 
-def allowed_actions(space: Space) -> Flags:
-    """Which actions each state has, (S, A)."""
-    given = getattr(space, "allowed", None)
-    shape = (space.n_states, space.n_actions)
-    return np.ones(shape, np.bool_) if given is None else np.asarray(given, np.bool_).reshape(shape)
-
-
 def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel) -> AnyCounts:
     if logs.contexts is None:
         raise ValueError("start: the logs must know their contexts")
@@ -376,7 +370,9 @@ def counts_from_arrays(
         raise ValueError(f"{prefix}outcome_starts must rise from 0 to the number of outcomes, {n}")
     table = Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), counts)
     if (np.diff(table.keys(S, Z)) <= 0).any() or (counts < 0.0).any():
-        raise ValueError(f"{prefix}outcome_*: the outcomes of a row must rise, their counts be >= 0")
+        raise ValueError(
+            f"{prefix}outcome_*: the outcomes of a row must rise, their counts be >= 0"
+        )
     return OutcomeCounts(table, initial, Z, reward_model)
 
 
@@ -426,14 +422,17 @@ class EmpiricalModel:
         M, S, A, Z = space.dimensions
         n = A * padded_states(S)
         start = KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM
-        table, by_transition = isinstance(counts, OutcomeCounts), counts.reward_model == "transition"
+        table, by_transition = (
+            isinstance(counts, OutcomeCounts),
+            counts.reward_model == "transition",
+        )
         rows = 0 if table else S * A
         cells = Cells(
             heads=np.full(S * A, -1),
             cells=np.zeros((0, 4), np.int64),
             counts=np.zeros((0, M)),
             used=np.zeros(1, np.int64),
-            places=np.zeros(space.horizon, np.int64),
+            places=np.zeros(required_horizon(space), np.int64),
         )
         estimate = Estimate(
             sizes=(S, A, Z),
@@ -456,7 +455,7 @@ class EmpiricalModel:
             means=np.zeros((M, n)),
         )
         allowed = allowed_actions(space)
-        terminal = ~allowed.any(axis=1)
+        terminal: Flags = np.logical_not(allowed.any(axis=1))
         missing = np.flatnonzero(~allowed)
         optimistic = OptimisticValues(
             reach=float(widths.reach),
@@ -465,7 +464,7 @@ class EmpiricalModel:
             adaptive=widths.adaptive,
             growth=float(growth),
             discount=float(space.discount),
-            values=np.zeros((M, space.horizon, n)),
+            values=np.zeros((M, required_horizon(space), n)),
             bonus=np.zeros((M, n)),
             rewards=np.zeros((M, n)),
             missing=missing,
@@ -518,13 +517,18 @@ class EmpiricalModel:
             own[...] = _packed(given, own.shape)
         self.refresh()
 
+    def add_counts(self, counts: AnyCounts) -> None:
+        """Add counts of the same form, and derive everything again."""
+        own: Any = self.counts()
+        self.set_counts(own + counts)
+
     def set_cells(self, cells: Integers, counts: Floats) -> None:
-        """Replace the counts of a table by those of `cells`, in their order, and derive the rest."""
+        """Replace the counts of a table by those of `cells` in their order, derive the rest."""
         from latentmdp._kernels.empirical import write_cells
 
         self._room_for(len(cells))
-        columns = np.ascontiguousarray(cells.T, np.int64)
-        write_cells(self.estimate.table, *columns, np.ascontiguousarray(counts))
+        rows, n, z = np.ascontiguousarray(cells.T, np.int64)
+        write_cells(self.estimate.table, rows, n, z, np.ascontiguousarray(counts))
         self.refresh()
 
     def refresh(self) -> None:

@@ -18,6 +18,7 @@ from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
+from latentmdp.online.space import required_horizon
 from latentmdp.planning import Plan
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
@@ -190,7 +191,7 @@ class Run(Result):
         space = self.space
         return regret_bound(
             *space.dimensions[:3],
-            space.horizon,
+            required_horizon(space),
             np.arange(1, self.n_episodes + 1),
             failure_probability,
             space.reward_span,
