@@ -89,8 +89,8 @@ def logged_estimate(
 ) -> LoggedEstimate:
     """Weighted per-decision importance sampling of a policy from logs of a behaviour (S, A).
 
-    After a state that is `final` (S,) nothing is chosen and nothing earned: an episode that ended
-    in one keeps its weight. One that is cut short elsewhere loses it.
+    In states that are `final` (S,) nothing is chosen and nothing earned: an episode that reached
+    one keeps its weight. One that is cut short elsewhere loses it.
     """
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     ratios, rewards = _ratios(logs, policy, model, behaviour, final)
@@ -126,7 +126,7 @@ def _ratios(
         running = np.ones(chosen.size)
         for t in range(min(int(length), longest)):
             ratio = (session.act() == actions[:, t]) / behaviour[states[:, t], actions[:, t]]
-            running = running * ratio
+            running = running * np.where(final[states[:, t]], 1.0, ratio)
             ratios[chosen, t], rewards[chosen, t] = running, values[:, t]
             session.observe(states[:, t + 1], values[:, t], actions[:, t])
         ended = final[states[:, -1]]
