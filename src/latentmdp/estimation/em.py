@@ -55,6 +55,7 @@ from latentmdp.estimation.likelihood import (
 )
 from latentmdp.estimation.pseudo_counts import choose_pseudo_counts
 from latentmdp.estimation.starts import own_starts
+from latentmdp.estimation.termination import final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.trajectories import Trajectories
@@ -182,7 +183,7 @@ class EM:
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
             problem = _problem(self, parts, _models(start), team)
-            for message in _warnings_before(problem.likelihood, problem.shared):
+            for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
             starts = list(self._starts(problem, start, generator))
             likelihood = problem.likelihood.with_pseudo_counts(self._first_pseudo_counts())
@@ -439,8 +440,9 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
-def _warnings_before(likelihood: MixtureLikelihood, shared: SharedRewards | None) -> Iterator[str]:
+def _warnings_before(problem: _Problem) -> Iterator[str]:
     """Refuse what cannot be fitted, and name what cannot be trusted."""
+    likelihood, shared = problem.likelihood, problem.shared
     M, episodes = likelihood.structure.n_contexts, likelihood.episodes
     if episodes.n_episodes < M:
         raise TrajectoryError(
@@ -461,7 +463,9 @@ def _warnings_before(likelihood: MixtureLikelihood, shared: SharedRewards | None
     if given is not None and (given.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
         raise TrajectoryError("initial gives probability 0 to a state in which episodes start")
     S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
-    missing = np.setdiff1d(np.arange(S * A), episodes.cells // (S * Z))
+    lasting = np.ones(S, np.bool_)
+    lasting[np.flatnonzero(final_states(problem.logs))] = False
+    missing = np.setdiff1d(np.flatnonzero(np.repeat(lasting, A)), episodes.cells // (S * Z))
     if missing.size:
         some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
