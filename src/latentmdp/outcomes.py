@@ -98,7 +98,7 @@ class Outcomes(NamedTuple):
             _starts(kept // Z, self.starts.size - 1),
             np.zeros(kept.size, np.int32),
             (kept % Z).astype(np.int32),
-            np.column_stack(sums),
+            np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
         )
 
     def informative(self) -> Outcomes:

@@ -18,9 +18,7 @@ def sparse(n_states, n_actions, horizon, seed=0, branches=2):
     rng = np.random.default_rng(seed)
     rows = n_states * n_actions
     starts = np.arange(0, rows * branches + 1, branches)
-    first = rng.integers(n_states, size=(rows, 1))
-    steps = 1 + np.sort(rng.integers(n_states // 3, size=(rows, branches)), axis=1).cumsum(axis=1)
-    following = np.sort((first + steps) % n_states, axis=1)
+    following = np.sort(np.argsort(rng.random((rows, n_states)), axis=1)[:, :branches], axis=1)
     pays = rng.random(n_states) < 0.2
     high = 0.9 * (rng.random(rows) < 0.5) + 0.05
     probs = np.stack([np.column_stack([p, 1 - p]).ravel() for p in (high, 1 - high)], axis=1)
@@ -50,7 +48,8 @@ def test_a_table_and_arrays_are_one_fit(options, monkeypatch):
     dense = em.fit(logs, rng=0)
     monkeypatch.setattr(likelihood, "few_entries", lambda number: False)
     fit = em.fit(logs, rng=0)
-    assert fit.model.is_table and not dense.model.is_table
+    assert fit.model.is_table
+    assert not dense.model.is_table
     assert fit.model.reward_model == dense.model.reward_model
     np.testing.assert_array_equal(fit.model.allowed, True)
     assert lm.model_error(dense.model, fit.model) == pytest.approx(0.0, abs=1e-9)
@@ -89,7 +88,7 @@ def test_a_sparse_problem_of_300_states_is_recovered():
     fit = lm.EM(2, restarts=2, reward_model="transition").fit(logs.without_contexts(), rng=0)
     assert fit.model.is_table
     assert lm.metrics.clustering_accuracy(logs.contexts, fit.labels) > 0.99
-    assert lm.model_error(model, fit.model, per_cell=True) < 0.1
+    assert lm.model_error(model, fit.model, per_cell=True) < 0.15
 
 
 def test_memory_follows_what_the_logs_show():
