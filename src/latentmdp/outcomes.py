@@ -166,6 +166,7 @@ def outcomes_from_entries(
     distinct, inverse = np.unique(keys, return_inverse=True)
     require_memory(8.0 * distinct.size * M, f"an outcome table of {distinct.size:,} outcomes")
     flat = np.bincount(inverse.ravel() * M + context, probability, distinct.size * M)
+    flat = flat.astype(np.float64)  # nothing is counted in integers
     pair, z = np.divmod(distinct, Z)
     rows, n = np.divmod(pair, S)
     return _possible(

@@ -178,7 +178,6 @@ def test_lucrl_never_tries_what_is_forbidden_and_becomes_good(form, contexts, ta
     assert (run.counts.visits[:, ~model.allowed] == 0.0).all()
     assert (run.counts.visits[:, model.allowed].sum(axis=0) > 0.0).all()
     value = lm.evaluate(model, run.policy, 20_000, rng=1).mean
-    print(value, lm.QMDP().plan(model).upper)
     assert value > 0.95 * lm.QMDP().plan(model).upper
     assert run.model.terminal[-1]
     plain = lm.LUCRL(contexts=contexts, start=start, planner=PlainQMDP())
