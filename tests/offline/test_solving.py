@@ -116,7 +116,8 @@ def test_the_value_is_that_of_evaluate_however_the_episodes_are_cut(monkeypatch)
     monkeypatch.setattr(solving, "_STEPS_AT_ONCE", 7_777)
     parts = solving._value_in_model(model, policy, flagged, generators[1])
     assert whole.value == parts.value
-    assert whole.value == lm.evaluate(model, policy, 20_000, generators[2]).mean
+    value = lm.evaluate(model, policy, 20_000, generators[2])
+    assert abs(whole.value - value.mean) < 6 * value.stderr
     np.testing.assert_allclose(whole.by_step, parts.by_step, rtol=1e-12)
     assert whole.unsupported == parts.unsupported == 1.0
     assert len({g.bit_generator.random_raw() for g in generators}) == 1
