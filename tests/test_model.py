@@ -260,6 +260,6 @@ def test_an_empty_row_of_an_allowed_action_stays_allowed() -> None:
         allowed=np.ones((2, 2), bool),
         allow_unvisited=True,
     )
-    for copy in (model.replace(horizon=4), LatentMDP.from_fields(model.to_fields())):
-        assert copy.all_allowed
-        assert (copy.transitions[:, 0, 1] == 0.0).all()
+    for again in (model.replace(horizon=4), LatentMDP.from_fields(model.to_fields())):
+        assert again.all_allowed
+        assert (again.transitions[:, 0, 1] == 0.0).all()
