@@ -161,7 +161,14 @@ def test_memory_follows_what_was_seen():
     assert peak < 8 * values < 52e6
 
 
-LIMITED = {"contexts": 2, "states": 6, "actions": 4, "horizon": 8, "forbidden": 0.5, "terminal": 1}
+def limited(form="arrays"):
+    """About half of the actions are forbidden, and the last state is terminal."""
+    model = random_model(3, contexts=2, states=6, actions=4, horizon=8)
+    allowed = np.random.default_rng(3).random((6, 4)) < 0.5
+    allowed[np.arange(5), np.arange(5) % 4] = True
+    allowed[5] = False
+    model = model.replace(allowed=allowed)
+    return model.replace(outcomes=model.outcomes) if form == "table" else model
 
 
 @pytest.mark.parametrize("form", ["arrays", "table"])
@@ -170,7 +177,7 @@ def test_lucrl_never_tries_what_is_forbidden_and_becomes_good(form, contexts, ta
     """Its policy earns nearly what Q-MDP's bound on all policies allows."""
     if form == "table":
         tables()
-    model = random_model(3, **LIMITED, table=form == "table")
+    model = limited(form)
     logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
     start = None if contexts == "revealed" else logs
     learner = lm.LUCRL(contexts=contexts, start=start)
@@ -201,7 +208,7 @@ def test_no_learner_tries_what_is_forbidden(learner, form, tables, monkeypatch):
     if form == "table":
         tables()
         monkeypatch.setattr(lm.estimation.likelihood, "few_entries", lambda number: False)
-    model = random_model(3, **LIMITED)
+    model = limited()
     run = learner.run(model, 60, rng=0)
     if run.logs is not None:
         steps = run.logs.steps()
@@ -214,7 +221,7 @@ def test_no_learner_tries_what_is_forbidden(learner, form, tables, monkeypatch):
 
 
 def test_a_terminal_state_has_no_bonus_and_no_value():
-    model = random_model(3, **LIMITED)
+    model = limited()
     space = Space.of(model)
     counts = Counts.zero(space, "state-action")
     widths = lm.Bonus().widths(space, 100)
