@@ -246,3 +246,20 @@ def test_subclasses_survive_what_makes_new_models():
     ward = Ward(model.transitions, model.reward_probs, horizon=5, reward_values=model.reward_values)
     others = (ward.replace(horizon=2), ward.subset([0]), ward.mixture(), ward.align(ward))
     assert all(other.beds() == ward.n_states for other in others)
+
+
+def test_an_empty_row_of_an_allowed_action_stays_allowed() -> None:
+    """As a learner has it: copies and files must not take it for a forbidden one."""
+    model = LatentMDP.from_outcomes(
+        [0, 1, 1, 2, 3],
+        [1, 0, 1],
+        [0, 1, 0],
+        [[1.0]] * 3,
+        n_states=2,
+        horizon=3,
+        allowed=np.ones((2, 2), bool),
+        allow_unvisited=True,
+    )
+    for again in (model.replace(horizon=4), LatentMDP.from_fields(model.to_fields())):
+        assert again.all_allowed
+        assert (again.transitions[:, 0, 1] == 0.0).all()

@@ -23,7 +23,7 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
     Parameters
     ----------
     per_cell
-        Divide by M S A: the mean L1 distance of one row, in [0, 2].
+        Divide by M times the number of allowed (s, a): the mean L1 distance of one row, in [0, 2].
     """
     for name, model in (("true", true), ("estimate", estimate)):
         arrays.require_instance(name, model, LatentMDP)
@@ -33,7 +33,7 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
         )
     cost = true.distances(estimate)
     error = float(cost[linear_sum_assignment(cost)].sum())
-    cells = true.n_contexts * true.n_states * true.n_actions
+    cells = true.n_contexts * int(true.allowed.sum())
     return error / cells if per_cell else error
 
 

@@ -640,10 +640,7 @@ class LatentMDP(Fielded):
         if unknown:
             raise TypeError(f"replace() got an unknown argument {sorted(unknown)[0]!r}")
         current = {name: getattr(self, name) for name in _OTHERS}
-        shared = {
-            "reward_values": self.reward_values,
-            "allowed": None if self.all_allowed else self.allowed,
-        }
+        shared = {"reward_values": self.reward_values, "allowed": self._stated_allowed()}
         if "outcomes" in changes or (self.is_table and not set(changes) & {*_ARRAYS}):
             table = changes.pop("outcomes", self.outcomes)
             kind = {"n_states": self.n_states, "reward_model": self.reward_model}
@@ -675,7 +672,7 @@ class LatentMDP(Fielded):
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in ((name, getattr(self, name)) for name in _OTHERS)
             },
-            "allowed": None if self.all_allowed else self.allowed,
+            "allowed": self._stated_allowed(),
             **{f"outcome_{name}": array for name, array in table._asdict().items()},
             "reward_model": self.reward_model if self.is_table else None,
         }
@@ -709,6 +706,16 @@ class LatentMDP(Fielded):
                 f"{rewards.shape}"
             )
         return cls(fields["transitions"], rewards, **others)
+
+    def _stated_allowed(self) -> Flags | None:
+        """`allowed` where it does not follow from the other fields.
+
+        A table with `allow_unvisited` may have empty rows of actions that are allowed.
+        """
+        default = self.all_allowed
+        if default and self.is_table:
+            default = bool((np.diff(self.outcomes.starts) > 0).all())
+        return None if default else self.allowed
 
     def _content(self) -> dict[str, Any]:
         """What was stored when the model was made, without what was derived since."""

@@ -32,6 +32,7 @@ __all__ = [
     "outcomes_from_arrays",
     "outcomes_from_entries",
     "outcomes_from_matrices",
+    "product",
     "row_sums",
     "with_rewards",
 ]
@@ -87,6 +88,18 @@ class Outcomes(NamedTuple):
             self.next_state[kept],
             np.zeros(kept.size, np.int32),
             probs,
+        )
+
+    def rewards(self) -> Outcomes:
+        """The table without next states: one outcome for each reward, R_m(z | s, a)."""
+        Z = int(self.reward.max(initial=0)) + 1
+        kept, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
+        sums = [np.bincount(member.ravel(), column, kept.size) for column in self.probs.T]
+        return Outcomes(
+            _starts(kept // Z, self.starts.size - 1),
+            np.zeros(kept.size, np.int32),
+            (kept % Z).astype(np.int32),
+            np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
         )
 
     def informative(self) -> Outcomes:
@@ -231,22 +244,27 @@ def _check_sums(m: int, a: int, sums: Floats, wanted: Flags) -> None:
 
 def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:
     """A table without rewards times R_m(z | s, a), dense of shape (S A, Z, M)."""
-    possible = (reward_probs != 0.0).any(axis=-1)
-    row, z = np.nonzero(possible)
-    first = _starts(row, len(reward_probs))
-    of_successor = table.rows()
-    counts = np.diff(first)[of_successor]
-    source = np.repeat(np.arange(table.size), counts)
+    row, z = np.nonzero((reward_probs != 0.0).any(axis=-1))
+    starts = _starts(row, len(reward_probs))
+    unused = np.zeros(row.size, np.int32)
+    return product(table, Outcomes(starts, unused, z.astype(np.int32), reward_probs[row, z]))
+
+
+def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
+    """A table without rewards times one without next states: R_m(z | s, a) of every row."""
+    of_successor = successors.rows()
+    counts = np.diff(rewards.starts)[of_successor]
+    source = np.repeat(np.arange(successors.size), counts)
     ends = np.cumsum(counts)
     within = np.arange(source.size) - np.repeat(ends - counts, counts)
     rows = of_successor[source]
-    reward = z[first[rows] + within]
+    reward = rewards.starts[rows] + within
     return _possible(
         Outcomes(
-            _starts(rows, len(reward_probs)),
-            table.next_state[source],
-            reward.astype(np.int32),
-            table.probs[source] * reward_probs[rows, reward],
+            _starts(rows, successors.starts.size - 1),
+            successors.next_state[source],
+            rewards.reward[reward],
+            successors.probs[source] * rewards.probs[reward],
         )
     )
 

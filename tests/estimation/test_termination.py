@@ -7,10 +7,10 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.estimation import (
-    continued,
     cut_short,
     final_states,
-    forbidding,
+    only_tried,
+    restricted,
     tried_pairs,
 )
 from latentmdp.offline import SolveWarning
@@ -28,8 +28,9 @@ def customers(seed: int = 0) -> lm.LatentMDP:
         T[m, s, a, :3] = rng.dirichlet(np.ones(3)) * (1.0 - leaves)
         T[m, s, a, LEFT] = leaves
         R[m, s, a] = [0.1, 0.2, 0.7] if a == m else [0.4, 0.3, 0.3]
-    T[:, LEFT, :, LEFT], R[:, LEFT, :, 1] = 1.0, 1.0
-    return lm.LatentMDP(T, R, initial=0, horizon=8, reward_values=[-1.5, 0.0, 2.0])
+    allowed = np.arange(4)[:, None] != np.full(2, LEFT)
+    values = [-1.5, 0.0, 2.0]
+    return lm.LatentMDP(T, R, initial=0, horizon=8, reward_values=values, allowed=allowed)
 
 
 def as_logged(logs: lm.Trajectories) -> lm.Trajectories:
@@ -63,23 +64,8 @@ def by_hand(**sizes: object) -> lm.Trajectories:
 
 def test_a_state_without_actions_in_which_a_short_episode_ends_is_final() -> None:
     np.testing.assert_array_equal(final_states(by_hand()), [False, False, True, False])
-    even = lm.simulate(customers(), lm.UniformPolicy(), 50, rng=0)
-    assert not final_states(even).any()
-
-
-@pytest.mark.parametrize("values", [[0.0, 2.0], [-1.0, 2.0], [3.0, 4.0], [-2.0, -1.0]])
-def test_an_ended_episode_goes_on_in_its_final_state_and_earns_nothing(values: list[float]) -> None:
-    logs = by_hand(reward_values=values)
-    whole = lists(continued(logs, final_states(logs)))
-    before = lists(logs)
-    assert [whole[0], whole[2]] == [before[0], before[2]]
-    for i, more in ((1, 2), (3, 1)):
-        states, actions, rewards = whole[i]
-        old_states, old_actions, old_rewards = before[i]
-        assert states == old_states + [2] * more
-        assert actions[: len(old_actions)] == old_actions
-        assert rewards == old_rewards + [0.0] * more
-    assert {a for i in (1, 3) for a in whole[i][1][len(before[i][1]) :]} == {0, 1}
+    even = lm.make("separated", contexts=2, states=4, horizon=8, delta=1.0, rng=0)
+    assert not final_states(lm.simulate(even, lm.UniformPolicy(), 50, rng=0)).any()
 
 
 def test_cutting_keeps_the_first_steps() -> None:
@@ -96,11 +82,25 @@ def test_no_planner_takes_an_action_that_was_never_tried() -> None:
     model = customers()
     logs = lm.simulate(model, lm.MarkovPolicy([0, 1, 0, 0]), 200, rng=0)
     tried = tried_pairs(logs)
-    assert tried.sum() == 4
+    assert tried.sum() == 3
     for planner in (lm.QMDP(), lm.PBVI(), lm.HSVI(gap=0.1), lm.Memoryless(method="cadp")):
-        policy = planner.plan(forbidding(model, logs)).policy
+        policy = planner.plan(only_tried(model, logs)).policy
         played = lm.simulate(model, policy, 500, rng=1)
         assert not (tried_pairs(played) & ~tried).any(), planner
+
+
+def test_fewer_actions_are_fewer_rows_in_arrays_and_in_tables() -> None:
+    model = lm.testing.random_model(0, contexts=2, states=4, actions=3, horizon=3)
+    allowed = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 1]], bool)
+    arrays = restricted(model, allowed)
+    table = restricted(model.replace(outcomes=model.outcomes), allowed)
+    np.testing.assert_array_equal(arrays.allowed, allowed)
+    np.testing.assert_array_equal(table.allowed, allowed)
+    assert table.is_table
+    assert not arrays.is_table
+    np.testing.assert_allclose(table.transitions, arrays.transitions, atol=1e-15)
+    np.testing.assert_allclose(arrays.transitions[:, allowed], model.transitions[:, allowed])
+    assert restricted(model, np.ones((4, 3), bool)) is model
 
 
 def test_the_value_of_a_policy_counts_that_episodes_end() -> None:
@@ -113,8 +113,7 @@ def test_the_value_of_a_policy_counts_that_episodes_end() -> None:
     assert solved.final_states == (LEFT,)
     assert solved.warnings == ()
     assert solved.value.low - 4 * truth.stderr < truth.mean < solved.value.high + 4 * truth.stderr
-    np.testing.assert_allclose(solved.model.transitions[:, LEFT, :, LEFT], 1.0)
-    np.testing.assert_allclose(solved.model.mean_rewards()[:, LEFT], 0.0)
+    np.testing.assert_array_equal(np.flatnonzero(solved.model.terminal), [LEFT])
 
 
 def test_the_logs_alone_count_who_has_left() -> None:
@@ -141,7 +140,7 @@ def test_gaps_in_the_numbers_and_rewards_without_end_are_said() -> None:
     with pytest.warns(SolveWarning, match="3 of 7 states never occur, the first is 1"):
         lm.solve(lm.Trajectories.from_table(spread).without_contexts(), 1, rng=0, bootstrap=2)
     noise = {**table, "reward": np.random.default_rng(0).normal(size=table["t"].size)}
-    with pytest.warns(SolveWarning, match="480 different rewards in 480 steps"):
+    with pytest.warns(SolveWarning, match="307 different rewards in 307 steps"):
         lm.solve(lm.Trajectories.from_table(noise).without_contexts(), 1, rng=0, bootstrap=2)
 
 
@@ -151,14 +150,13 @@ def test_logs_must_be_logs() -> None:
 
 
 def test_a_fitted_model_ends_where_the_logs_end() -> None:
-    """`initialize` on logs of unequal lengths: the final state is absorbing and pays nothing."""
+    """`initialize` on logs of unequal lengths: the final state is terminal."""
     logs = as_logged(lm.simulate(customers(), lm.UniformPolicy(), 1_500, rng=0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit = lm.initialize(None, logs, 2, rng=0)
     assert fit.responsibilities.shape == (1_500, 2)
-    np.testing.assert_allclose(fit.model.transitions[:, LEFT, :, LEFT], 1.0, atol=1e-6)
-    np.testing.assert_allclose(fit.model.mean_rewards()[:, LEFT], 0.0, atol=1e-6)
+    np.testing.assert_array_equal(np.flatnonzero(fit.model.terminal), [LEFT])
     assert lm.model_error(customers(), fit.model, per_cell=True) < 0.25
 
 

@@ -8,7 +8,6 @@ import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
-from latentmdp.estimation.termination import continued, final_states
 from latentmdp.offline import Interval, LoggedEstimate, Solved, solving
 
 
@@ -117,23 +116,11 @@ def test_the_value_is_that_of_evaluate_however_the_episodes_are_cut(monkeypatch)
     monkeypatch.setattr(solving, "_STEPS_AT_ONCE", 7_777)
     parts = solving._value_in_model(model, policy, flagged, generators[1])
     assert whole.value == parts.value
-    assert whole.value == lm.evaluate(model, policy, 20_000, generators[2]).mean
+    value = lm.evaluate(model, policy, 20_000, generators[2])
+    assert abs(whole.value - value.mean) < 6 * value.stderr
     np.testing.assert_allclose(whole.by_step, parts.by_step, rtol=1e-12)
     assert whole.unsupported == parts.unsupported == 1.0
     assert len({g.bit_generator.random_raw() for g in generators}) == 1
-
-
-def test_no_state_is_final_in_logs_that_were_continued() -> None:
-    """So `solve` finds final states once: the fit, given continued logs, finds none."""
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        lengths = rng.integers(1, 6, 8)
-        logs = lm.Trajectories.from_lists(
-            [rng.integers(0, 6, n + 1).tolist() for n in lengths],
-            [rng.integers(0, 3, n).tolist() for n in lengths],
-            [rng.integers(0, 2, n).tolist() for n in lengths],
-        )
-        assert not final_states(continued(logs, final_states(logs))).any()
 
 
 def test_planners_with_markov_policies_are_valued_exactly(logs: lm.Trajectories) -> None:

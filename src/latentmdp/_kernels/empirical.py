@@ -4,6 +4,12 @@ Counts and what is derived from them live in an `Estimate`. Everything derived i
 counts of its own row (m, s, a) alone, so after an episode only the rows it visited are refreshed:
 the numbers are those of starting afresh.
 
+Counts have two forms. Small models have arrays over all (s, a, s') and rewards. Large ones have a
+table of the cells (s, a, s', z) seen so far, which grows: cell k has the counts `counts[k]` of all
+contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in the order in which
+they were first seen. Whoever counts an episode must have made room for its cells before. Which form
+it is the type of the `Estimate` says, so that each is compiled for itself.
+
 Steps are inlined: a call that passes a tuple of arrays counts references to every one of them,
 which costs more than most steps.
 """
@@ -11,7 +17,8 @@ which costs more than most steps.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from latentmdp._kernels.belief import update_belief
@@ -19,20 +26,40 @@ from latentmdp._kernels.belief import update_belief
 __all__ = [
     "KNOWN",
     "LEARNED",
+    "NEXT",
+    "ROW",
     "UNIFORM",
+    "Cells",
     "Estimate",
     "count",
     "distances",
     "distinct_rows",
+    "has_room",
+    "in_table",
+    "locate",
     "observe",
     "refresh",
     "refresh_row",
     "refresh_start",
+    "write_cells",
 ]
 
 UNIFORM, KNOWN, LEARNED = 0, 1, 2
 """How a belief starts: uniform, the first state ignored [kwon2021, Alg. 3]; from known or from
 learned weights, and the learned nu-hat."""
+
+ROW, NEXT, REWARD, LINK = 0, 1, 2, 3
+"""Columns of `Estimate.cells`; the last one is the next cell of the same row, -1 at the end."""
+
+
+class Cells(NamedTuple):
+    """A growing table of the cells (s, a, s', z) seen, with their counts."""
+
+    heads: NDArray[np.int64]  # (S A,): the first cell of each row, -1 where there is none
+    cells: NDArray[np.int64]  # (capacity, 4): s A + a, s', z and the next cell of the row
+    counts: NDArray[np.float64]  # (capacity, M)
+    used: NDArray[np.int64]  # (1,): how many cells there are
+    places: NDArray[np.int64]  # (H,), scratch: the cell of every step of an episode
 
 
 class Estimate(NamedTuple):
@@ -43,18 +70,24 @@ class Estimate(NamedTuple):
     start: int  # how a belief starts: UNIFORM, KNOWN or LEARNED
     reward_values: NDArray[np.float64]  # (Z,)
     smoothing: float  # alpha
+    table: Cells | None  # counts of the cells seen, in place of the next two
     transition_counts: NDArray[np.float64]  # (S A, S', M)
     reward_counts: NDArray[np.float64]  # (S A, Z, M), or (S A S', Z, M) by next state
     initial_counts: NDArray[np.float64]  # (S, M)
     visits: NDArray[np.float64]  # (S A, M): sum over s' of transition_counts
     scale: NDArray[np.float64]  # (S A, M): 1 / max(1, visits)
-    scratch: NDArray[np.float64]  # (1, M)
+    scratch: NDArray[np.float64]  # (3, M)
     rows: NDArray[np.int64]  # (S A,), scratch
     seen: NDArray[np.bool_]  # (S A,), scratch, all False between episodes
     prior: NDArray[np.float64]  # (M,)
     initial: NDArray[np.float64]  # (S, M)
     transitions: NDArray[np.float64]  # (M, S', A W): T-hat, in lanes
     means: NDArray[np.float64]  # (M, A W): mean of R-hat
+
+
+def in_table(estimate):
+    """Whether a compiled estimate has a table: its type tells, at no cost while running."""
+    return not isinstance(estimate.types[estimate.fields.index("table")], types.NoneType)
 
 
 @njit(cache=True, nogil=True)
@@ -67,9 +100,17 @@ def refresh(estimate):
         refresh_start(estimate, m)
 
 
-@njit(cache=True, nogil=True, inline="always")
 def refresh_row(estimate, row, m):
     """T-hat and the mean of R-hat of one (m, s, a)."""
+    raise NotImplementedError
+
+
+@overload(refresh_row, inline="always")
+def _refresh_row(estimate, row, m):
+    return _refresh_row_of_table if in_table(estimate) else _refresh_row_of_arrays
+
+
+def _refresh_row_of_arrays(estimate, row, m):
     S, A, Z = estimate.sizes
     counts, T = estimate.transition_counts[row], estimate.transitions[m]
     column = row % A * (estimate.means.shape[1] // A) + row // A
@@ -84,6 +125,23 @@ def refresh_row(estimate, row, m):
     for source in range(row * sources, (row + 1) * sources):
         for z in range(Z):
             mean += estimate.reward_counts[source, z, m] * estimate.reward_values[z]
+    estimate.means[m, column] = mean * scale
+    estimate.visits[row, m] = total
+    estimate.scale[row, m] = scale
+
+
+def _refresh_row_of_table(estimate, row, m):
+    """Visits and the mean of R-hat of one (m, s, a), from the cells of its row."""
+    A = estimate.sizes[1]
+    total, mean = 0.0, 0.0
+    k = estimate.table.heads[row]
+    while k >= 0:
+        weight = estimate.table.counts[k, m]
+        total += weight
+        mean += weight * estimate.reward_values[estimate.table.cells[k, REWARD]]
+        k = estimate.table.cells[k, LINK]
+    scale = 1.0 / max(1.0, total)
+    column = row % A * (estimate.means.shape[1] // A) + row // A
     estimate.means[m, column] = mean * scale
     estimate.visits[row, m] = total
     estimate.scale[row, m] = scale
@@ -124,9 +182,95 @@ def distinct_rows(estimate, states, actions, length):
     return visited
 
 
-@njit(cache=True, nogil=True, inline="always")
+def has_room(estimate, steps):
+    """Whether the counts of so many more steps can be kept."""
+    raise NotImplementedError
+
+
+@overload(has_room, inline="always")
+def _has_room(estimate, steps):
+    if in_table(estimate):
+        return lambda estimate, steps: (
+            estimate.table.used[0] + steps <= estimate.table.cells.shape[0]
+        )
+    return lambda estimate, steps: True
+
+
+def locate(estimate, states, actions, rewards, length):
+    """Of a table: note the cell of every step; cells seen for the first time join."""
+    raise NotImplementedError
+
+
+@overload(locate, inline="always")
+def _locate(estimate, states, actions, rewards, length):
+    return _locate_in_table if in_table(estimate) else _locate_nothing
+
+
+def _locate_nothing(estimate, states, actions, rewards, length):
+    return
+
+
+def _locate_in_table(estimate, states, actions, rewards, length):
+    A = estimate.sizes[1]
+    for t in range(length):
+        row = states[t] * A + actions[t]
+        estimate.table.places[t] = _cell_of(estimate.table, row, states[t + 1], rewards[t])
+
+
+@njit(cache=True, nogil=True)
+def _cell_of(table, row, n, z):
+    """The cell of (row, s', z), a new one at the end of its row if there is none."""
+    cells = table.cells
+    last, k = np.int64(-1), table.heads[row]
+    while k >= 0:
+        if cells[k, NEXT] == n and cells[k, REWARD] == z:
+            return k
+        last, k = k, cells[k, LINK]
+    k = table.used[0]
+    table.used[0] = k + 1
+    cells[k, ROW], cells[k, NEXT], cells[k, REWARD], cells[k, LINK] = row, n, z, -1
+    table.counts[k] = 0.0
+    if last < 0:
+        table.heads[row] = k
+    else:
+        cells[last, LINK] = k
+    return k
+
+
+@njit(cache=True, nogil=True)
+def write_cells(table, rows, next_states, rewards, counts):
+    """Make the table that of cells in the order given; `counts` is (n, M)."""
+    table.heads[:] = -1
+    table.used[0] = 0
+    for i in range(rows.shape[0]):
+        table.counts[_cell_of(table, rows[i], next_states[i], rewards[i])] = counts[i]
+
+
+def _count_in_table(estimate, m, weight, states, actions, rewards, length):
+    """Add `weight` at the places of an episode's steps; False if all were below rounding."""
+    changed = False
+    for t in range(length):
+        k = estimate.table.places[t]
+        count = estimate.table.counts[k, m]
+        estimate.table.counts[k, m] = count + weight
+        changed |= count + weight != count
+    return changed
+
+
 def count(estimate, m, weight, states, actions, rewards, length):
-    """Add the steps to the counts of one context; False if all were below their rounding."""
+    """Add the steps to the counts of one context; False if all were below their rounding.
+
+    A table must have been told the steps by `locate`.
+    """
+    raise NotImplementedError
+
+
+@overload(count, inline="always")
+def _count(estimate, m, weight, states, actions, rewards, length):
+    return _count_in_table if in_table(estimate) else _count_in_arrays
+
+
+def _count_in_arrays(estimate, m, weight, states, actions, rewards, length):
     S, A, _ = estimate.sizes
     changed = False
     for t in range(length):
@@ -139,20 +283,59 @@ def count(estimate, m, weight, states, actions, rewards, length):
     return changed
 
 
+def likelihoods(estimate, n_contexts, s, a, n, z):
+    """Put the smoothed likelihoods of (s', z) in every context into scratch[0]."""
+    raise NotImplementedError
+
+
+@overload(likelihoods, inline="always")
+def _likelihoods(estimate, n_contexts, s, a, n, z):
+    return _likelihoods_in_table if in_table(estimate) else _likelihoods_in_arrays
+
+
 @njit(cache=True, nogil=True, inline="always")
 def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
+    likelihoods(estimate, belief.shape[1], s, a, n, z)
+    update_belief(belief, estimate.scratch, 0)
+
+
+def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     S, A, Z = estimate.sizes
     row = s * A + a
     counts, scale = estimate.transition_counts[row, n], estimate.scale[row]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
     paid = estimate.reward_counts[row * S + n if estimate.transition_rewards else row, z]
-    for m in range(belief.shape[1]):
+    for m in range(n_contexts):
         share = paid[m] * scale[m]
         if not estimate.transition_rewards:
             share *= counts[m] * scale[m]
         estimate.scratch[0, m] = floor + slope * share
-    update_belief(belief, estimate.scratch, 0)
+
+
+def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
+    S, A, Z = estimate.sizes
+    row = s * A + a
+    moved, paid = estimate.scratch[1], estimate.scratch[2]
+    moved[:], paid[:] = 0.0, 0.0
+    k = estimate.table.heads[row]
+    while k >= 0:
+        there, same = estimate.table.cells[k, NEXT] == n, estimate.table.cells[k, REWARD] == z
+        if estimate.transition_rewards:
+            there = same = there and same
+        for m in range(moved.shape[0]):
+            if there:
+                moved[m] += estimate.table.counts[k, m]
+            if same:
+                paid[m] += estimate.table.counts[k, m]
+        k = estimate.table.cells[k, LINK]
+    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    for m in range(moved.shape[0]):
+        scale = estimate.scale[row, m]
+        share = paid[m] * scale
+        if not estimate.transition_rewards:
+            share *= moved[m] * scale
+        estimate.scratch[0, m] = floor + slope * share
 
 
 @njit(cache=True, nogil=True)

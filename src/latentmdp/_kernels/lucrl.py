@@ -7,7 +7,15 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.belief import AWAKE, reset_belief
-from latentmdp._kernels.empirical import count, distinct_rows, observe, refresh_row, refresh_start
+from latentmdp._kernels.empirical import (
+    count,
+    distinct_rows,
+    has_room,
+    locate,
+    observe,
+    refresh_row,
+    refresh_start,
+)
 from latentmdp._kernels.optimism import greedy_action, replan
 from latentmdp._kernels.rollout import begin_episode, draw_outcome, draw_uniforms
 
@@ -18,9 +26,10 @@ __all__ = ["absorb_episode", "discounted_return", "play_lucrl"]
 def play_lucrl(
     chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts
 ):
-    """Play as many episodes of Algorithm 1 as `returns` has entries.
+    """Play as many episodes of Algorithm 1 as `returns` has entries; how many were played.
 
-    Fills the returns, the final belief in the true context and the true contexts.
+    They are fewer where a table of counts has no room for another episode. Fills the returns, the
+    final belief in the true context and the true contexts.
     """
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
@@ -28,33 +37,38 @@ def play_lucrl(
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
     for i in range(returns.shape[0]):
+        if not has_room(estimate, H):
+            return i
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
         context, s = begin_episode(chances, key, episode)
         reset_belief(belief, estimate.prior, estimate.initial, s)
         draw_uniforms(key, episode, 1, H, first, second)
-        states[0] = s
-        for t in range(H):
+        states[0], length = s, 0
+        while length < H and not optimistic.terminal[s]:
+            t = length
             a = greedy_action(optimistic.values, estimate.sizes[1], t, s, belief)
             k = draw_outcome(chances, second[t], context, s, a)
             n, z = np.int64(chances.next_state[k]), np.int64(chances.reward[k])
             observe(estimate, belief, s, a, n, z)
             actions[t], rewards[t], states[t + 1] = a, z, n
-            s = n
+            s, length = n, length + 1
         for m in range(M):
             weight[m] = belief[AWAKE, m]
             if revealed:
                 weight[m] = 1.0 if m == context else 0.0
-        absorb_episode(estimate, optimistic, weight, states, actions, rewards, H)
-        returns[i] = discounted_return(rewards, H, estimate.reward_values, optimistic.discount)
+        absorb_episode(estimate, optimistic, weight, states, actions, rewards, length)
+        returns[i] = discounted_return(rewards, length, estimate.reward_values, optimistic.discount)
         contexts[i] = context
         true_belief[i] = belief[AWAKE, context] if context < M else np.nan
+    return returns.shape[0]
 
 
 @njit(cache=True, nogil=True, inline="always")
 def absorb_episode(estimate, optimistic, belief, states, actions, rewards, length):
     """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
     visited = distinct_rows(estimate, states, actions, length)
+    locate(estimate, states, actions, rewards, length)
     for m in range(belief.shape[0]):
         weight = belief[m]
         if weight == 0.0:

@@ -5,7 +5,11 @@ from pathlib import Path
 
 from latentmdp.errors import TooLargeError
 
-__all__ = ["free_memory", "memory_text", "require_memory"]
+__all__ = ["few_entries", "free_memory", "memory_text", "require_memory"]
+
+_FEW = 1 << 17
+"""Entries of an array over all (s, a, s') of one context, 1 MB, that a learner reads as fast as a
+table of those that occur: they stay in the cache of a core."""
 
 _CGROUPS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current"),
@@ -17,6 +21,14 @@ _CGROUPS = (
 def free_memory() -> float:
     """Bytes that this process may still take; infinite where the system does not say."""
     return min(_system_memory(), *(_container_memory(*files) for files in _CGROUPS))
+
+
+def few_entries(number: float) -> bool:
+    """Whether a learner keeps an array with so many entries for each context, rather than a table.
+
+    The array is over all (s, a, s'), or (s, a, s', z); the table is of those that occur.
+    """
+    return number <= _FEW
 
 
 def require_memory(needed: float, what: str, advice: str = "") -> None:

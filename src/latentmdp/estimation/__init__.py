@@ -16,10 +16,10 @@ from latentmdp.estimation.reward_model import (
     settle_rewards,
 )
 from latentmdp.estimation.termination import (
-    continued,
     cut_short,
     final_states,
-    forbidding,
+    only_tried,
+    restricted,
     tried_pairs,
 )
 from latentmdp.fit import ContextSelection
@@ -33,14 +33,14 @@ __all__ = [
     "SubspaceClustering",
     "TrajectoryKMeans",
     "choose_contexts",
-    "continued",
     "cut_short",
     "final_states",
-    "forbidding",
     "initialize",
     "may_show_contexts",
+    "only_tried",
     "preferred_reward_model",
     "require_reward_model",
+    "restricted",
     "settle_rewards",
     "tried_pairs",
 ]

@@ -48,12 +48,14 @@ from latentmdp.estimation.likelihood import (
     PseudoCounts,
     SharedRewards,
     Structure,
+    is_large,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
 )
 from latentmdp.estimation.pseudo_counts import choose_pseudo_counts
 from latentmdp.estimation.starts import own_starts
+from latentmdp.estimation.termination import final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.trajectories import Trajectories
@@ -181,7 +183,7 @@ class EM:
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
             problem = _problem(self, parts, _models(start), team)
-            for message in _warnings_before(problem.likelihood):
+            for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
             starts = list(self._starts(problem, start, generator))
             likelihood = problem.likelihood.with_pseudo_counts(self._first_pseudo_counts())
@@ -438,8 +440,9 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
-def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
+def _warnings_before(problem: _Problem) -> Iterator[str]:
     """Refuse what cannot be fitted, and name what cannot be trusted."""
+    likelihood, shared = problem.likelihood, problem.shared
     M, episodes = likelihood.structure.n_contexts, likelihood.episodes
     if episodes.n_episodes < M:
         raise TrajectoryError(
@@ -460,11 +463,12 @@ def _warnings_before(likelihood: MixtureLikelihood) -> Iterator[str]:
     if given is not None and (given.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
         raise TrajectoryError("initial gives probability 0 to a state in which episodes start")
     S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
-    missing = np.setdiff1d(np.arange(S * A), episodes.cells // (S * Z))
+    lasting = np.ones(S, np.bool_)
+    lasting[np.flatnonzero(final_states(problem.logs))] = False
+    missing = np.setdiff1d(np.flatnonzero(np.repeat(lasting, A)), episodes.cells // (S * Z))
     if missing.size:
         some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
-        yield (
-            f"no episode visits (state, action) {some}{more}: these rows are uniform in every "
-            "context, not estimated"
-        )
+        large = is_large(episodes, likelihood.structure, shared)
+        told = "are left out of the model" if large else "are uniform in every context"
+        yield f"no episode visits (state, action) {some}{more}: these rows {told}, not estimated"

@@ -44,9 +44,9 @@ _BLOCK_WORK = 1 << 17
 """Steps in one block of a pass: enough that starting a thread for it costs nothing beside the work,
 few enough that a log of a million steps has a block for each of several threads."""
 
-_LARGEST_TABLE = 10**9
-"""Entries of a (S, A, S) table, 8 GB a context: beyond it a log is refused before memory runs out,
-since state numbers that large are identifiers, not states."""
+_MOST_ROWS = 10**8
+"""Rows (s, a), 0.8 GB of flags and numbers each: beyond them a log is refused before memory runs
+out, since state numbers that large are identifiers, not states."""
 
 
 class ExpectedCounts(NamedTuple):
@@ -300,7 +300,7 @@ def checked_logs(
     ------
     TrajectoryError
         There is no episode, none has `minimum` steps, the logs disagree on reward values, or the
-        states are so many that no machine holds their table of transitions.
+        states are so many that no machine holds a table of them.
     """
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     for i, part in enumerate(parts):
@@ -315,11 +315,11 @@ def checked_logs(
                 f"the logs differ in reward_values: {known[0].tolist()} and {values.tolist()}"
             )
     S, A, _ = sizes_of(parts)
-    if S * S * A > _LARGEST_TABLE:
+    if S * A > _MOST_ROWS:
         occur = np.unique(np.concatenate([np.unique(part.states) for part in parts])).size
         raise TrajectoryError(
-            f"states are numbered up to {S - 1} and {occur} of them occur: a table of transitions "
-            f"would have {S * S * A:.1e} entries for each context; number states 0, 1, 2, ... "
+            f"states are numbered up to {S - 1} and {occur} of them occur: a table of "
+            f"(state, action) would have {S * A:.1e} rows; number states 0, 1, 2, ... "
             "without gaps"
         )
     if known and max(part.n_rewards for part in parts) > known[0].size:

@@ -4,7 +4,7 @@ Short episodes, of which there are many, and long ones, of which there are few, 
 likelihood: EM over all of them, from pair-moment and random starts, with as many pseudo-counts of
 the pooled model as predict held-out episodes best. What rewards depend on and whether contexts
 share them is decided by BIC (`reward_model`), the number of contexts by held-out likelihood
-(`n_contexts`). States in which episodes end are absorbing (`termination`).
+(`n_contexts`). States in which episodes end are terminal (`termination`).
 
 `method="psr"` is [kwon2021, Alg. 4 and 6]: a spectral PSR from the short episodes, then clustering
 of the long ones by its predictions.
@@ -28,7 +28,7 @@ from latentmdp.estimation.n_contexts import (
     may_show_contexts,
 )
 from latentmdp.estimation.reward_model import require_reward_model, settle_rewards
-from latentmdp.estimation.termination import continued, final_states
+from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Fit, shares_of
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories
@@ -60,7 +60,7 @@ def initialize(
         Many short episodes (at least 3 steps for method="psr"); None if there are none.
     long : Trajectories
         Episodes long enough to tell contexts apart. A state where episodes ended before the longest
-        did, and where no action was ever logged, is final: absorbing, and without reward.
+        did, and where no action was ever logged, is final: terminal in the model.
     n_contexts : int or "auto"
         M; "auto" chooses it and reports the evidence in `Fit.selection`.
     method
@@ -91,8 +91,6 @@ def initialize(
         return _spectral(short, long, n_contexts, rng)
     if n_contexts == "auto" and not may_show_contexts(logs):
         n_contexts = 1
-    final = final_states(logs)
-    logs = [continued(part, final) for part in logs]
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
     rewards = settle_rewards(
@@ -121,8 +119,13 @@ def initialize(
     report(f"EM with {n_contexts} contexts from {em.restarts} starts")
     fit = em.fit(logs, rng=generator)
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
+    lasting = ~final_states(logs)[:, None]
+    if selection is not None:
+        models = tuple(restricted(model, lasting) for model in selection.models)
+        selection = dataclasses.replace(selection, models=models)
     return dataclasses.replace(
         fit,
+        model=restricted(fit.model, lasting),
         responsibilities=shares_of(fit.model, logs[-1]),
         selection=selection,
         seconds=time.perf_counter() - began,

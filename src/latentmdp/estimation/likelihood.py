@@ -16,8 +16,11 @@ Every row of T has k_T pseudo-counts of the pooled row, and every row of R has k
 is added to the log-likelihood. There are two strengths, since contexts may share their dynamics
 and not their rewards, or the reverse.
 
-Rows that no episode visits cannot be estimated: in a `LatentMDP` they become uniform over next
-states, with the rewards of all transitions together.
+Rows that no episode visits cannot be estimated. In a model of dense arrays they become uniform over
+next states, with the rewards of all transitions together. Large models are outcome tables of what
+the episodes show: there an action that was never tried in a state is not allowed, and a state in
+which none was tried, of which nothing is known, stays as it is and pays the least there is, so that
+no planner is drawn to it.
 """
 
 from __future__ import annotations
@@ -32,10 +35,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from latentmdp._util.arrays import Floats, Integers, normalised
+from latentmdp._util.memory import few_entries
 from latentmdp.engines.threads import Team
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.outcomes import Outcomes, product
+from latentmdp.trajectories import Trajectories, occurring_cells
 
 __all__ = [
     "MixtureLikelihood",
@@ -44,6 +49,7 @@ __all__ = [
     "Rows",
     "SharedRewards",
     "Structure",
+    "is_large",
     "model_from_parameters",
     "parameters_from_model",
     "reward_values_of",
@@ -269,29 +275,40 @@ def _cross(pooled: Floats, values: Floats) -> float:
 
 
 class SharedRewards:
-    """Rewards that all contexts share: how often each came, by (s, a) or by (s, a, s')."""
+    """Rewards that all contexts share: how often each came, by (s, a) or by (s, a, s').
+
+    Attributes
+    ----------
+    cells, counts : (C,)
+        The rewards that occur, numbered with what they depend on, and how often they do.
+    """
 
     def __init__(
         self, logs: Sequence[Trajectories], sizes: tuple[int, int, int], reward_model: RewardModel
     ) -> None:
+        S, A, self.n_rewards = sizes
         given = ("next_state",) if reward_model == "transition" else ()
-        counts = cell_counts(logs, ("state", "action", *given, "reward"), sizes)
-        self.counts, self.shape = counts.reshape(-1, sizes[2]), counts.shape
-
-    @property
-    def n_parameters(self) -> int:
-        """One less than the number of rewards seen, for every row visited."""
-        return int(np.maximum(np.count_nonzero(self.counts, axis=1) - 1, 0).sum())
+        self.shape = (S, A, S, self.n_rewards) if given else sizes
+        by = ("state", "action", *given, "reward")
+        self.cells, self.counts = occurring_cells(logs, by, sizes)
+        _, row = np.unique(self.cells // self.n_rewards, return_inverse=True)
+        self._totals = np.bincount(row, self.counts)[row]
+        self.n_parameters = int(self.cells.size - np.unique(row).size)
 
     def log_likelihood(self) -> float:
         """Sum over transitions of log R(z | ...) at the maximum."""
-        totals = np.repeat(self.counts.sum(axis=1, keepdims=True), self.counts.shape[1], axis=1)
-        seen = self.counts > 0.0
-        return float(self.counts[seen] @ np.log(self.counts[seen] / totals[seen]))
+        return float(self.counts @ np.log(self.counts / self._totals))
+
+    def shares(self) -> Floats:
+        """R(z | ...) of every cell."""
+        return self.counts / self._totals
 
     def probabilities(self) -> Floats:
         """R in its dense shape."""
-        return normalised(self.counts, self.counts.sum(axis=0)).reshape(self.shape)
+        dense = np.zeros(int(np.prod(self.shape)))
+        dense[self.cells] = self.counts
+        rows = dense.reshape(-1, self.n_rewards)
+        return normalised(rows, rows.sum(axis=0)).reshape(self.shape)
 
 
 def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
@@ -312,6 +329,8 @@ def model_from_parameters(
     episodes, structure = likelihood.episodes, likelihood.structure
     M, S, A, Z = structure.n_contexts, episodes.n_states, episodes.n_actions, episodes.n_rewards
     by_transition = structure.reward_model == "transition"
+    if is_large(episodes, structure, shared):
+        return _table_model(likelihood, parameters, reward_values, shared)
     blocks: list[Floats] = []
     for block, values in zip(likelihood.rows, parameters):
         width = S * Z if by_transition else (S, Z)[len(blocks)]
@@ -339,6 +358,67 @@ def model_from_parameters(
     )
 
 
+def is_large(episodes: Episodes, structure: Structure, shared: SharedRewards | None) -> bool:
+    """Whether a fitted model is an outcome table, rather than dense arrays."""
+    S, A = episodes.n_states, episodes.n_actions
+    Z = episodes.n_rewards if shared is None else shared.n_rewards
+    joint = structure.reward_model == "transition"
+    return not few_entries(float(S) * A * S * (Z if joint else 1))
+
+
+def _table_model(
+    likelihood: MixtureLikelihood,
+    parameters: Parameters,
+    reward_values: ArrayLike,
+    shared: SharedRewards | None,
+) -> LatentMDP:
+    """`model_from_parameters` as an outcome table of what the episodes show."""
+    episodes, structure = likelihood.episodes, likelihood.structure
+    S, A = episodes.n_states, episodes.n_actions
+    by_transition = structure.reward_model == "transition"
+    values = np.asarray(reward_values, np.float64)
+    Z, places, first = values.size, likelihood.rows[0].position, parameters[0]
+    if not by_transition:
+        moves = _table(places * Z, first, (S, A, Z))
+        if shared is None:
+            pay, shares = likelihood.rows[1].position, parameters[1]
+        else:
+            pay, shares = shared.cells, np.repeat(shared.shares()[:, None], first.shape[1], axis=1)
+        table = product(moves, _table(pay // Z * S * Z + pay % Z, shares, (S, A, Z)))
+    elif shared is None:
+        table = _table(places, first, (S, A, Z))
+    else:
+        moved = first[np.searchsorted(places, shared.cells // Z)]
+        table = _table(shared.cells, moved * shared.shares()[:, None], (S, A, Z))
+    tried = (np.diff(table.starts) > 0).reshape(S, A)
+    unknown = np.flatnonzero(~tried.any(axis=1))
+    if unknown.size:
+        stays = (unknown[:, None] * A + np.arange(A)) * S + unknown[:, None]
+        keys = np.concatenate([table.keys(S, Z), stays.ravel() * Z + int(values.argmin())])
+        probs = np.concatenate([table.probs, np.ones((stays.size, first.shape[1]))])
+        order = np.argsort(keys)
+        table = _table(keys[order], probs[order], (S, A, Z))
+    initial, weights = parameters[-2:]
+    return LatentMDP.from_outcomes(
+        *table,
+        n_states=S,
+        horizon=episodes.longest,
+        reward_values=values,
+        reward_model=structure.reward_model,
+        initial=initial.T,
+        weights=weights / weights.sum(),
+    )
+
+
+def _table(keys: Integers, probs: Floats, sizes: tuple[int, int, int]) -> Outcomes:
+    """The outcome table of rising numbers ((s A + a) S + s') Z + z, probabilities (n, M)."""
+    S, A, Z = sizes
+    rows, rest = np.divmod(keys, S * Z)
+    starts = np.searchsorted(rows, np.arange(S * A + 1))
+    next_state, reward = np.divmod(rest, Z)
+    return Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), probs)
+
+
 def _split(joint: Floats) -> tuple[Floats, Floats]:
     """T(s'|s,a) and R(z|s,a,s') from P(s',z|s,a); unseen next states take R(z|s,a)."""
     T = normalised(joint.sum(axis=3), np.ones(joint.shape[2]))
@@ -350,11 +430,32 @@ def _split(joint: Floats) -> tuple[Floats, Floats]:
 
 def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Parameters:
     """The blocks of a model, on the cells that the episodes show."""
-    joint, Z = model.observation_probs(), likelihood.episodes.n_rewards
+    Z = likelihood.episodes.n_rewards
     whole = likelihood.structure.reward_model == "transition" and Z > 1
+    initial, weights = np.ascontiguousarray(model.initial.T), model.weights
+    if model.is_table:
+        S, own = model.n_states, model.outcomes
+        keys = own.keys(S, model.n_rewards)
+        rows, z = own.rows(), own.reward
+        numbers = [keys] if whole else [keys // model.n_rewards, rows * model.n_rewards + z]
+        blocks = [
+            _marginal(number, own.probs, block.position)
+            for block, number in zip(likelihood.rows, numbers)
+        ]
+        return likelihood.mixed((*blocks, initial, weights))
+    joint = model.observation_probs()
     parts = [joint] if whole else [joint.sum(axis=4), joint.sum(axis=3)]
     blocks = [
         np.ascontiguousarray(values.reshape(model.n_contexts, -1)[:, block.position].T)
         for block, values in zip(likelihood.rows, parts)
     ]
-    return likelihood.mixed((*blocks, np.ascontiguousarray(model.initial.T), model.weights))
+    return likelihood.mixed((*blocks, initial, weights))
+
+
+def _marginal(numbers: Integers, probs: Floats, wanted: Integers) -> Floats:
+    """Sums of probs (n, M) over equal numbers, for the numbers wanted; 0 where there are none."""
+    place = np.searchsorted(wanted, numbers)
+    place[place == wanted.size] = 0
+    found = wanted[place] == numbers
+    sums = [np.bincount(place[found], column[found], wanted.size) for column in probs.T]
+    return np.column_stack(sums)

@@ -1,13 +1,13 @@
 """States in which logged episodes end for good, and actions that were never logged.
 
 A state s is **final** if no action was ever logged in it and some episode ended there before the
-longest one did: whoever reached it left. It is treated as the Gymnasium adapter treats
-`terminated`: absorbing, with reward 0 from then on. Every other episode that is shorter than the
-longest was cut short: what was seen counts, nothing is assumed of the rest.
+longest one did: whoever reached it left. In a fitted model it is terminal: nothing is earned from
+then on. Every other episode that is shorter than the longest was cut short: what was seen counts,
+nothing is assumed of the rest.
 
 An action that was never tried in a state has no data behind it, in any context, and a fitted row
-for it is made up. A planner must not be drawn to it, so it is forbidden by a hidden reward lower
-than anything it could lead to; where a state has no tried action there is nothing to choose from.
+for it is made up. A planner must not be drawn to it, so it is not allowed; where a state has no
+tried action there is nothing to choose from.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 
 from latentmdp._util.arrays import Flags, Integers
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
 from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["continued", "cut_short", "final_states", "forbidding", "tried_pairs"]
+__all__ = ["cut_short", "final_states", "only_tried", "restricted", "tried_pairs"]
 
 
 def tried_pairs(logs: Trajectories) -> Flags:
@@ -40,38 +41,6 @@ def final_states(logs: Trajectories | Sequence[Trajectories]) -> Flags:
     return final & ~acted_in
 
 
-def continued(logs: Trajectories, final: Flags) -> Trajectories:
-    """Episodes that ended in a final state go on there, for one step of each action at most.
-
-    More would tell nothing new. The actions take turns, so that all are seen as early as can be.
-    0 joins the reward values if it is not among them.
-    """
-    if not final.any() or len(logs) == 0:
-        return logs
-    known = values = logs.reward_values
-    rewards, nothing = logs.rewards, 0
-    if known is not None:
-        values = np.union1d(known, [0.0])
-        rewards = np.searchsorted(values, known).astype(np.int32)[rewards]
-        nothing = int(np.flatnonzero(values == 0.0)[0])
-    last = logs.last_states
-    left = np.minimum(int(logs.lengths.max()) - logs.lengths, logs.n_actions)
-    more = np.where(final[last], left, 0)
-    ends = np.repeat(logs.offsets[1:], more)
-    turns = np.arange(more.sum()) % logs.n_actions
-    return logs._with(
-        states=np.insert(
-            logs.states,
-            np.repeat(logs.offsets[1:] + np.arange(1, len(logs) + 1), more),
-            np.repeat(last, more),
-        ),
-        actions=np.insert(logs.actions, ends, turns),
-        rewards=np.insert(rewards, ends, nothing),
-        offsets=np.concatenate([[0], np.cumsum(logs.lengths + more)]),
-        reward_values=values,
-    )
-
-
 def cut_short(logs: Trajectories, lengths: Integers) -> Trajectories:
     """The first lengths[i] steps of episode i."""
     if (lengths >= logs.lengths).all():
@@ -84,12 +53,23 @@ def cut_short(logs: Trajectories, lengths: Integers) -> Trajectories:
     return logs._taken(seen, kept, offsets, slice(None))
 
 
-def forbidding(model: LatentMDP, logs: Trajectories) -> LatentMDP:
-    """The model with a hidden reward that no planner takes for an action that was never tried."""
-    tried = tried_pairs(logs)
-    untried = ~tried & tried.any(axis=1, keepdims=True)
-    if not untried.any():
+def restricted(model: LatentMDP, allowed: Flags) -> LatentMDP:
+    """The model with those of its actions alone that are also `allowed` (S, A)."""
+    fewer = model.allowed & allowed
+    if (fewer == model.allowed).all():
         return model
-    most = model.horizon * float(np.ptp(model.reward_values)) + 1.0
-    bonus = np.where(untried, -most, 0.0)
-    return model.replace(bonus=np.tile(bonus, (model.n_contexts, 1, 1)))
+    if not model.is_table:
+        return model.replace(allowed=fewer)
+    table = model.outcomes
+    kept = fewer.ravel()[table.rows()]
+    ends = np.concatenate([[0], np.cumsum(kept)])
+    left = Outcomes(
+        ends[table.starts], table.next_state[kept], table.reward[kept], table.probs[kept]
+    )
+    return model.replace(outcomes=left, allowed=fewer)
+
+
+def only_tried(model: LatentMDP, logs: Trajectories) -> LatentMDP:
+    """The model without the actions that were never tried, in states where some were."""
+    tried = tried_pairs(logs)
+    return restricted(model, tried | ~tried.any(axis=1, keepdims=True))

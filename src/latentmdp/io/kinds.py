@@ -339,7 +339,8 @@ _TABLE = (
     "outcome_probs",
     "reward_model",
 )
-_COUNTS = ("count_transitions", "count_rewards", "count_initial")
+_COUNTS = ("count_transitions", "count_rewards", "count_initial", "count_outcome_counts")
+_COUNTED = tuple(f"count_outcome_{name}" for name in ("starts", "next_state", "reward"))
 
 for _kind in (
     Kind(
@@ -504,7 +505,7 @@ for _kind in (
         lambda: _online().Run,
         {
             **_each(_FLOATS, "returns", "beliefs", "curve_errors", "phases"),
-            **_each(_INTEGERS, "contexts", "curve_episodes"),
+            **_each(_INTEGERS, "contexts", "curve_episodes", *_COUNTED),
             **_each(_FLOATS, *_COUNTS),
             "model": _MODEL,
             "policy": _POLICY,
@@ -515,7 +516,7 @@ for _kind in (
             "logs": ("trajectories",),
             "seconds": "seconds",
         },
-        optional=frozenset({*_COUNTS, "policy", "plan", "fit", "logs"}),
+        optional=frozenset({*_COUNTS, *_COUNTED, "policy", "plan", "fit", "logs"}),
         suffixes=(".parquet", ".npz"),
         columns={"returns": "return", "beliefs": "belief", "contexts": "context"},
     ),

@@ -25,7 +25,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp._util.results import Result
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import Policy
 from latentmdp.trajectories import Trajectories, cell_counts
 
@@ -115,7 +115,7 @@ def _ratios(
 ) -> tuple[Floats, Floats]:
     """Importance ratios rho (N, L) and rewards (N, L); zero where an episode is cut short."""
     lengths = logs.lengths
-    longest = min(int(lengths.max()), model.horizon)
+    longest = min(int(lengths.max()), require_horizon(model, "an estimate from logs"))
     ratios, rewards = np.zeros((len(logs), longest)), np.zeros((len(logs), longest))
     for length in np.unique(lengths[lengths > 0]):
         chosen = np.flatnonzero(lengths == length)

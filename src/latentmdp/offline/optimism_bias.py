@@ -16,11 +16,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp.engines.threads import run_blocks
-from latentmdp.estimation import EM, cut_short, forbidding
+from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import Interval
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
@@ -52,11 +52,13 @@ def bootstrap_differences(
     The strengths of the pseudo-counts were themselves chosen from the logs, so each repetition
     draws its own: those of the fit, or one step of their grid up or down. Simulated episodes are
     cut where the logged ones were, except where those reached a `final` state (S,): the fitted
-    model then stays there by itself.
+    model then ends by itself.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    policy = MarkovPolicy(behaviour)
-    lengths = np.where(final[logs.last_states], fit.model.horizon, logs.lengths)
+    possible, everything = fit.model.allowed, np.ones(behaviour.shape[1])
+    policy = MarkovPolicy(normalised(np.where(possible, behaviour, 0.0), everything))
+    horizon = require_horizon(fit.model, "an estimate of the optimism bias")
+    lengths = np.where(final[logs.last_states], horizon, logs.lengths)
     lengths = np.repeat(lengths, logs.multiplicities())
 
     def difference(b: int, _: int) -> float:
@@ -71,8 +73,8 @@ def bootstrap_differences(
             reward_model=fit.model.reward_model,
             threads=1,
         )
-        refitted = em.fit(drawn, start=fit.model, rng=own).model
-        planned = planner.plan(forbidding(refitted, drawn)).policy
+        refitted = restricted(em.fit(drawn, start=fit.model, rng=own).model, possible)
+        planned = planner.plan(only_tried(refitted, drawn)).policy
         return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
 
     with without_fit_warnings():

@@ -31,14 +31,13 @@ from latentmdp._util.words import plural
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
     MAX_CONTEXTS,
-    continued,
     final_states,
-    forbidding,
     initialize,
+    only_tried,
     tried_pairs,
 )
 from latentmdp.fit import Fit
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
     Interval,
     LoggedEstimate,
@@ -248,22 +247,21 @@ def solve(
     generator = as_generator(rng)
     known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
     final = final_states(logs)
-    whole = continued(logs, final)  # in which no state is final any more
     if planner is None:
-        planner = QMDP(acting_smoothing(whole.n_states, whole.n_rewards))
+        planner = QMDP(acting_smoothing(logs.n_states, logs.n_rewards))
     fit = initialize(
         None,
-        whole,
+        logs,
         n_contexts,
         max_contexts=max_contexts,
         reward_model=reward_model,
         rng=generator,
         progress=progress,
     )
-    plan = planner.plan(forbidding(fit.model, whole))
-    in_model = _value_in_model(fit.model, plan.policy, hardly_seen(whole, fit, final), generator)
-    differences = bootstrap_differences(whole, fit, planner, known, final, bootstrap, generator)
-    logged = logged_estimate(whole, plan.policy, fit.model, known, generator, final)
+    plan = planner.plan(only_tried(fit.model, logs))
+    in_model = _value_in_model(fit.model, plan.policy, hardly_seen(logs, fit, final), generator)
+    differences = bootstrap_differences(logs, fit, planner, known, final, bootstrap, generator)
+    logged = logged_estimate(logs, plan.policy, fit.model, known, generator, final)
     first_steps = in_model.first_steps(logged.steps)
     found = (
         *value_warnings(logged, first_steps, in_model.unsupported),
@@ -317,23 +315,27 @@ def _value_in_model(
 
     Everything comes from the same simulated episodes; a Markov policy needs none.
     """
-    H = model.horizon
+    H = require_horizon(model, "the value of a policy found in logs")
     scale = model.discount ** np.arange(H)
     if isinstance(policy, MarkovPolicy | UniformPolicy):
-        visits = occupancy(model, policy, H)
+        visits = np.where(model.allowed, occupancy(model, policy, H), 0.0)
         by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.mean_rewards())
-        share = np.einsum("tmsa,m,msa->", visits, model.weights, flagged) / H
+        share = np.einsum("tmsa,m,msa->", visits, model.weights, flagged)
+        share /= max(np.einsum("tmsa,m->", visits, model.weights), 1e-300)
         return _ModelValue(value_in(model, policy, rng), by_step * scale, float(share))
     seed = np.random.SeedSequence(philox_key(rng))
-    returns, earned, steps = np.empty(EPISODES), np.zeros(H), 0
+    returns, earned, steps, unsupported = np.empty(EPISODES), np.zeros(H), 0, 0
     for start, stop in blocks(EPISODES, max(1, _STEPS_AT_ONCE // H)):
         played = simulate(model, policy, stop - start, seed, first_episode=start)
         assert played.contexts is not None
-        states, actions, rewards = played.as_arrays()
         returns[start:stop] = played.returns(model.discount)
-        earned += model.reward_values[rewards].sum(axis=0)
-        steps += int(flagged[played.contexts[:, None], states[:, :-1], actions].sum())
-    return _ModelValue(float(returns.mean()), earned / EPISODES * scale, steps / (EPISODES * H))
+        episode, states, actions, *_ = played.steps()
+        time = np.arange(played.n_steps) - played.offsets[episode]
+        earned += np.bincount(time, played.values(), H)
+        steps += played.n_steps
+        unsupported += int(flagged[played.contexts[episode], states, actions].sum())
+    share = unsupported / max(steps, 1)
+    return _ModelValue(float(returns.mean()), earned / EPISODES * scale, share)
 
 
 def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:

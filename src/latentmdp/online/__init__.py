@@ -4,7 +4,7 @@ from latentmdp._util.checkpoint import CheckpointError
 from latentmdp.online import baselines
 from latentmdp.online.base import Learner
 from latentmdp.online.bonus import Bonus
-from latentmdp.online.empirical_model import Counts
+from latentmdp.online.empirical_model import Counts, OutcomeCounts
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.posterior_sampling import PosteriorSampling
 from latentmdp.online.psr_start import PSRStart
@@ -18,6 +18,7 @@ __all__ = [
     "Counts",
     "Curve",
     "Learner",
+    "OutcomeCounts",
     "PSRStart",
     "Phase",
     "PosteriorSampling",

@@ -33,6 +33,7 @@ from latentmdp._util.storage import one_writer, require_writable
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
+from latentmdp.online.space import required_horizon
 from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.trajectories import Episode, Trajectories
@@ -98,6 +99,7 @@ class Learner(ABC):
         """
         episodes = arrays.positive_integer("episodes", episodes)
         place, key = as_world(world), philox_key(rng)
+        required_horizon(place.space)
         if checkpoint is not None:
             require_writable(checkpoint)
         learning = self.begin(place, episodes, key)
@@ -262,6 +264,7 @@ class CountingLearning(Learning[Batch]):
         empirical, length, k = self.empirical, played.actions.size, self.done
         states, actions, rewards = (part.astype(np.int64) for part in played[:3])
         steps = (states, actions, rewards, length)
+        empirical.make_room()
         absorb_episode(empirical.estimate, empirical.optimistic, belief, *steps)
         self.returns[k] = discounted_return(
             rewards, length, empirical.estimate.reward_values, self.space.discount
@@ -272,6 +275,10 @@ class CountingLearning(Learning[Batch]):
                 self.beliefs[k] = inferred[played.context]
         self.done = k + 1
         self.note_error()
+
+    def arrays(self) -> Arrays:
+        """See `Learning`; a table of counts grows."""
+        return {**super().arrays(), **self.empirical.cells()}
 
     def fixed_arrays(self) -> Arrays:
         """See `Learning`: the very arrays that the run goes on writing to."""
@@ -284,12 +291,13 @@ class CountingLearning(Learning[Batch]):
 
     def restore(self, saved: Arrays) -> None:
         """See `Learning`."""
-        from latentmdp._kernels.empirical import refresh
-
         super().restore(saved)
         for name, array in CountingLearning.fixed_arrays(self).items():
             array[...] = saved[name]
-        refresh(self.empirical.estimate)
+        if self.empirical.estimate.table is not None:
+            self.empirical.set_cells(saved["cells"], saved["cell_counts"])
+        else:
+            self.empirical.refresh()
 
     def counted(
         self,
@@ -334,7 +342,7 @@ class EstimateAgent(PolicyAgent):
         own_filter: bool = False,
     ) -> None:
         super().__init__(policy, world, key)
-        self._estimate = empirical.estimate
+        self._empirical = empirical
         self._inferred = np.empty((3, empirical.space.n_contexts))
         if not own_filter and self._acting is not None:
             self._acting = self._acting._replace(filters=False)
@@ -345,14 +353,15 @@ class EstimateAgent(PolicyAgent):
         from latentmdp._kernels.belief import reset_belief
 
         super().begin(episode, state)
-        reset_belief(self._inferred, self._estimate.prior, self._estimate.initial, state)
+        estimate = self._empirical.estimate
+        reset_belief(self._inferred, estimate.prior, estimate.initial, state)
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
         from latentmdp._kernels.empirical import observe
 
         n, z = transition.next_state, transition.reward
-        observe(self._estimate, self._inferred, self._state, action, n, z)
+        observe(self._empirical.estimate, self._inferred, self._state, action, n, z)
         super().observe(action, transition)
 
     def inferred(self) -> Floats:

@@ -81,7 +81,7 @@ class _Following(CountingLearning[Trajectories]):
         self.record(batch)
         if batch.contexts is not None:
             seen = Counts.start(batch, self.space, 0.0, "state-action")
-            self.empirical.set_counts(self.empirical.counts() + seen)
+            self.empirical.add_counts(seen)
         self.note_error()
 
     def result(self, settings: dict[str, Any]) -> Run:

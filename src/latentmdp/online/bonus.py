@@ -40,9 +40,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
+from latentmdp.online.space import required_horizon
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
@@ -98,7 +99,7 @@ class Bonus:
         """The numbers the learner uses for a run of K episodes in a space."""
         c = self.constants or confidence_constants(
             *space.dimensions[:3],
-            space.horizon,
+            required_horizon(space),
             episodes,
             self.failure_probability,
             space.n_rewards,
@@ -114,7 +115,12 @@ class Bonus:
 
 
 def optimistic_fit(
-    model: LatentMDP, fit: Fit, visits: Floats, scale: float, largest_return: float
+    model: LatentMDP,
+    fit: Fit,
+    visits: Floats,
+    scale: float,
+    largest_return: float,
+    allowed: Flags | None = None,
 ) -> LatentMDP:
     """A fitted model with bonuses for rows that few observations support.
 
@@ -126,7 +132,11 @@ def optimistic_fit(
         The fit behind it, with its pseudo-counts.
     visits : (M, S, A)
         N_m(s, a), each episode shared among the contexts.
+    allowed : None or (S, A)
+        The actions that the world allows, the model's own by default: a row that no episode
+        visits is unknown, and worth trying.
     """
+    allowed = model.allowed if allowed is None else allowed
     pooled = visits.sum(axis=0)
     of_moves = visits + np.minimum(fit.pseudo_counts, pooled)
     of_rewards = visits + np.minimum(fit.reward_pseudo_counts, pooled)
@@ -134,10 +144,22 @@ def optimistic_fit(
     unit = scale * float(np.ptp(model.reward_values))
     moves, rewards = np.maximum(of_moves, 1.0), np.maximum(of_rewards, _FEWEST)
     widths = 1.0 / np.sqrt(moves) + 1.0 / np.sqrt(rewards)
+    bonus = np.where(unseen, largest_return, np.minimum(largest_return, unit * widths))
+    bonus[:, ~allowed] = 0.0
+    if model.is_table:
+        table = model.outcomes
+        known = ~unseen.reshape(len(unseen), -1).T[table.rows()]
+        return model.replace(
+            outcomes=table._replace(probs=np.where(known, table.probs, 0.0)),
+            allowed=allowed,
+            bonus=bonus,
+            allow_unvisited=True,
+        )
     rewards_axes = unseen.shape + (1,) * (model.reward_probs.ndim - 3)
     return model.replace(
         transitions=np.where(unseen[..., None], 0.0, model.transitions),
         rewards=np.where(unseen.reshape(rewards_axes), 0.0, model.reward_probs),
-        bonus=np.where(unseen, largest_return, np.minimum(largest_return, unit * widths)),
+        bonus=bonus,
+        allowed=allowed,
         allow_unvisited=True,
     )

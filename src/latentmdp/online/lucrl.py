@@ -36,7 +36,7 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,13 @@ from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner, Learning
 from latentmdp.online.bonus import Bonus
-from latentmdp.online.empirical_model import Counts, EmpiricalModel, same_contexts
+from latentmdp.online.empirical_model import (
+    AnyCounts,
+    Counts,
+    EmpiricalModel,
+    counts_from_arrays,
+    same_contexts,
+)
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
@@ -217,7 +223,7 @@ class _LUCRL(CountingLearning[Episode | None]):
     """Algorithm 1, one episode at a time, in the order of the paper."""
 
     learner: LUCRL
-    _planned: Counts | None = None  # the counts of the last plan
+    _planned: AnyCounts | None = None  # the counts of the last plan
     _plan: Plan | None = None
     _agent: EstimateAgent
 
@@ -232,7 +238,7 @@ class _LUCRL(CountingLearning[Episode | None]):
             self.empirical.raise_bonus()
             self._follow(self._planned)
 
-    def _follow(self, counts: Counts) -> None:
+    def _follow(self, counts: AnyCounts) -> None:
         model = self.empirical.optimistic_model(counts)
         self._plan = self.learner.planner.plan(model)
         self._agent = EstimateAgent(self._plan.policy, self.space, self.key, self.empirical)
@@ -251,14 +257,15 @@ class _LUCRL(CountingLearning[Episode | None]):
             belief = inferred  # Algorithm 3
         self.count(batch, belief, inferred)
 
-    def fixed_arrays(self) -> Arrays:
+    def arrays(self) -> Arrays:
         """See `Learning`; the counts of the last plan find it again."""
         planned = self._planned or self.empirical.counts()
-        return {**super().fixed_arrays(), **planned.arrays("planned_")}
+        return {**super().arrays(), **planned.arrays("planned_")}
 
     def restore(self, saved: Arrays) -> None:
         super().restore(saved)
-        self._planned = Counts(*(saved[f"planned_{field.name}"] for field in fields(Counts)))
+        sizes, kind = self.space.dimensions, self.learner.reward_model
+        self._planned = counts_from_arrays(saved, "planned_", sizes, kind)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
@@ -285,19 +292,21 @@ class _CompiledLUCRL(_LUCRL):
         """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
         from latentmdp._kernels.lucrl import play_lucrl
 
-        now = slice(self.done, self.done + most)
-        play_lucrl(
-            self.world.chances,
-            np.uint64(self.key),
-            self.done,
-            self.learner.contexts == "revealed",
-            self.empirical.estimate,
-            self.empirical.optimistic,
-            self.returns[now],
-            self.beliefs[now],
-            self.contexts[now],
-        )
-        self.done += most
+        stop = self.done + most
+        while self.done < stop:
+            self.empirical.make_room()
+            now = slice(self.done, stop)
+            self.done += play_lucrl(
+                self.world.chances,
+                np.uint64(self.key),
+                self.done,
+                self.learner.contexts == "revealed",
+                self.empirical.estimate,
+                self.empirical.optimistic,
+                self.returns[now],
+                self.beliefs[now],
+                self.contexts[now],
+            )
         self.note_error()
 
     def absorb(self, batch: Episode | None) -> None:

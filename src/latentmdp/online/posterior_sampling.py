@@ -1,6 +1,7 @@
 """Posterior sampling for latent MDPs: plan in a model drawn from the posterior.
 
-Every row of T, R and nu has a Dirichlet posterior over its outcomes, given the counts. Each
+Every row of T, R and nu has a Dirichlet posterior over its outcomes, given the counts. (Where the
+counts are a table, a row has the outcomes seen and one more, drawn at random.) Each
 episode: draw a model, plan in it and play; then count the episode for its context, which is
 revealed or drawn from the posterior of the sampled model's own filter.
 """
@@ -16,11 +17,14 @@ from latentmdp._util.arrays import Floats
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
+from latentmdp.online.empirical_model import OutcomeCounts
 from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
+from latentmdp.online.space import allowed_actions
+from latentmdp.outcomes import Outcomes, outcomes_from_entries
 from latentmdp.planning import QMDP, Planner
 from latentmdp.trajectories import Episode, Trajectories
-from latentmdp.worlds import World, play_episode
+from latentmdp.worlds import Space, World, play_episode
 
 __all__ = ["PosteriorSampling"]
 
@@ -76,12 +80,24 @@ class _Sampling(CountingLearning[Episode]):
         self._agent = EstimateAgent(policy, self.space, self.key, self.empirical, own_filter=True)
 
     def _drawn_model(self) -> LatentMDP:
-        counts = self.empirical.counts()
+        counts, prior = self.empirical.counts(), self.learner.prior
+        weights, allowed = self.empirical.weights(), allowed_actions(self.space)
+        if isinstance(counts, OutcomeCounts):
+            return LatentMDP.from_outcomes(
+                *_drawn_table(self._chance, counts.outcomes, self.space, prior),
+                n_states=self.space.n_states,
+                horizon=self.space.horizon,
+                discount=self.space.discount,
+                reward_values=self.space.reward_array,
+                initial=_dirichlet_rows(self._chance, counts.initial + prior),
+                weights=weights,
+                allowed=allowed,
+            )
         T, R, nu = (
-            _dirichlet_rows(self._chance, rows + self.learner.prior)
+            _dirichlet_rows(self._chance, rows + prior)
             for rows in (counts.transitions, counts.rewards, counts.initial)
         )
-        return self.space.model_of(T, R, initial=nu, weights=self.empirical.weights())
+        return self.space.model_of(T, R, initial=nu, weights=weights, allowed=allowed)
 
     def play(self, most: int) -> Episode:
         """Play its policy."""
@@ -99,6 +115,32 @@ class _Sampling(CountingLearning[Episode]):
         plan = self.learner.planner.plan(self.empirical.acting_model())
         value = plan.upper if plan.upper is not None else plan.lower
         return self.counted(plan.policy, value, settings)
+
+
+def _drawn_table(
+    chance: np.random.Generator, counts: Outcomes, space: Space, prior: float
+) -> Outcomes:
+    """One draw of all rows of all contexts: each outcome seen, and one more drawn at random.
+
+    The outcomes seen have their counts as parameters and the further one has the prior's, as if
+    outcomes came from a Dirichlet process around the uniform distribution over all (s', z).
+    """
+    M, S, A, Z = space.dimensions
+    rows = np.flatnonzero(allowed_actions(space))
+    fresh = rows[:, None] * (S * Z) + chance.integers(S * Z, size=(rows.size, M))
+    place, contexts = np.nonzero(counts.probs > 0.0)
+    keys = np.concatenate([counts.keys(S, Z)[place], fresh.ravel()])
+    contexts = np.concatenate([contexts, np.tile(np.arange(M), rows.size)])
+    shapes = np.concatenate(
+        [counts.probs[place, contexts[: place.size]], np.full(fresh.size, prior)]
+    )
+    kept = np.isin(keys // (S * Z), rows)
+    keys, contexts = keys[kept], contexts[kept]
+    gammas = np.maximum(chance.standard_gamma(shapes[kept]), 1e-300)
+    of_row = keys // (S * Z) * M + contexts
+    shares = gammas / np.bincount(of_row, gammas, S * A * M)[of_row]
+    row, rest = np.divmod(keys, S * Z)
+    return outcomes_from_entries(row, rest // Z, rest % Z, contexts, shares, (M, S, A, Z))
 
 
 def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:

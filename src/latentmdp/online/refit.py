@@ -38,6 +38,7 @@ from latentmdp.estimation import (
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
+    restricted,
     settle_rewards,
 )
 from latentmdp.fit import Fit, without_fit_warnings
@@ -46,6 +47,8 @@ from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import optimistic_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
+from latentmdp.online.space import allowed_actions, required_horizon
+from latentmdp.outcomes import Outcomes
 from latentmdp.planning import Planner, acting_policy, certified_plan
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.simulation import play
@@ -165,7 +168,7 @@ class Refit(Learner):
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Trajectories]:
         """See `Learner`; what no fit could do is refused before any episode is played."""
-        M, H = self.n_contexts, world.space.horizon
+        M, H = self.n_contexts, required_horizon(world.space)
         if M not in (1, "auto"):
             if H < 2:
                 raise ValueError(f"episodes of one step cannot show n_contexts={M}")
@@ -219,7 +222,12 @@ class _Refitting(Learning[Trajectories]):
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         model = self._sized(fit.model)
         optimistic = optimistic_fit(
-            model, fit, visits, self.learner.bonus_scale, self.space.largest_return
+            model,
+            fit,
+            visits,
+            self.learner.bonus_scale,
+            self.space.largest_return,
+            allowed_actions(self.space),
         )
         self._policy = acting_policy(model, optimistic)
 
@@ -319,8 +327,9 @@ class _Refitting(Learning[Trajectories]):
         return self.fit
 
     def _sized(self, model: LatentMDP) -> LatentMDP:
-        """The fitted model with the world's horizon and discount."""
-        return model.replace(horizon=self.space.horizon, discount=self.space.discount)
+        """The fitted model with the world's horizon, discount and allowed actions."""
+        own = restricted(model, allowed_actions(self.space))
+        return own.replace(horizon=self.space.horizon, discount=self.space.discount)
 
     def status(self) -> str:
         """The number of contexts."""
@@ -338,7 +347,8 @@ class _Refitting(Learning[Trajectories]):
             joint = float(reward_model == "transition")
             saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
         if self._model is not None:
-            saved |= {f"model_{name}": getattr(self._model, name) for name in _MODEL}
+            held = self._model.to_fields()
+            saved |= {f"model_{name}": held[name] for name in _MODEL if held[name] is not None}
         return saved
 
     def restore(self, saved: Arrays) -> None:
@@ -348,17 +358,19 @@ class _Refitting(Learning[Trajectories]):
         if len(self.logs) != self.done:
             raise ValueError(f"there are {len(self.logs)} episodes, and {self.done} are done")
         self.phases = phases_of(saved)
-        if "model_transitions" in saved:
-            T, R, nu, w = (saved[f"model_{name}"] for name in _MODEL)
-            self._model = self.space.model_of(T, R, initial=nu, weights=w)
-            if self._model.transitions.shape[1:3] != self.space.dimensions[1:3]:
-                raise ValueError("the model has other sizes than the world")
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
             if not (episodes >= 1 and M >= 1 and all(0 <= k < np.inf for k in strengths)):
                 raise ValueError("what was settled is out of range")
             reward_model: RewardModel = "transition" if by_transition else "state-action"
             self._settled = Settled(int(episodes), int(M), reward_model, *strengths)
+        if "model_initial" in saved:
+            held = {name: saved.get(f"model_{name}") for name in _MODEL}
+            kind = None if self._settled is None else self._settled.reward_model
+            others = {"horizon": self.space.horizon, "reward_values": self.space.reward_array}
+            self._model = LatentMDP.from_fields({**held, **others, "reward_model": kind})
+            if self._model.dimensions[1:3] != self.space.dimensions[1:3]:
+                raise ValueError("the model has other sizes than the world")
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: a last fit, and a plan with a certificate."""
@@ -388,4 +400,7 @@ class _Refitting(Learning[Trajectories]):
 
 
 _LOGS = ("states", "actions", "rewards", "offsets")
-_MODEL = ("transitions", "reward_probs", "initial", "weights")
+_MODEL = (
+    *("transitions", "reward_probs", "initial", "weights"),
+    *(f"outcome_{name}" for name in Outcomes._fields),
+)

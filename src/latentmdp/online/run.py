@@ -17,7 +17,8 @@ from latentmdp._util.results import Result
 from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
-from latentmdp.online.empirical_model import Counts
+from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
+from latentmdp.online.space import required_horizon
 from latentmdp.planning import Plan
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
@@ -136,7 +137,7 @@ class Run(Result):
     model: LatentMDP
     policy: Policy | HistoryPolicy
     settings: dict[str, Any]
-    counts: Counts | None = None
+    counts: AnyCounts | None = None
     optimistic_value: float = float("nan")
     plan: Plan | None = None
     fit: Fit | None = None
@@ -190,7 +191,7 @@ class Run(Result):
         space = self.space
         return regret_bound(
             *space.dimensions[:3],
-            space.horizon,
+            required_horizon(space),
             np.arange(1, self.n_episodes + 1),
             failure_probability,
             space.reward_span,
@@ -216,14 +217,8 @@ class Run(Result):
         if policy is None:
             raise ValueError("there is neither a policy nor a plan")
         counts = None
-        if "count_transitions" in fields:
-            M, S, A = model.n_contexts, model.n_states, model.n_actions
-            outcomes = model.reward_probs.shape[3:]
-            counts = Counts(
-                float_field(fields, "count_transitions", M, S, A, S),
-                float_field(fields, "count_rewards", M, S, A, *outcomes),
-                float_field(fields, "count_initial", M, S),
-            )
+        if "count_initial" in fields:
+            counts = counts_from_arrays(fields, "count_", model.dimensions, model.reward_model)
         K = np.size(fields["returns"])
         points = integer_field(fields, "curve_episodes", None)
         return cls(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentmdp._util.arrays import Floats
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import window_lengths
 from latentmdp.trajectories import Sizes
@@ -105,6 +105,7 @@ def population_moments(
     A horizon too short for a window still gives the moments of the first one.
     """
     p, q = window_lengths(length)
+    required = require_horizon(model, "the moments of whole episodes")
     S, A, Z = sizes = (model.n_states, model.n_actions, model.n_rewards)
     entries = (S * (A * Z * S) ** p + (A * Z * S) ** q * S) * model.n_contexts
     if entries > MAX_ENTRIES:
@@ -112,7 +113,7 @@ def population_moments(
             f"length {(p, q)} makes population moments of {entries} entries, more than "
             f"{MAX_ENTRIES}: use a smaller length"
         )
-    n_offsets = 1 if offsets == "first" else max(1, model.horizon - p - q)
+    n_offsets = 1 if offsets == "first" else max(1, required - p - q)
     steps = model.packed().transpose(0, 1, 3, 2, 4).reshape(S, A * Z * S, -1)
     table = policy_table(policy, S, A, n_offsets + p)
     start = model.initial.T * model.weights
