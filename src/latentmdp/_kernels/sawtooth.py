@@ -121,7 +121,8 @@ def upper_backup(
     is left alone. `later` and `faces` are the `StepBounds` and the `Faces` of the next step;
     `breadth` of its cells are searched, and 0 means that there is no next step.
     """
-    S, A, _, Z, M = table.shape
+    _, A, M = rewards.shape
+    next_state, probs = table.next_state, table.probs
     mass, tried = np.empty(M), np.empty(A, np.bool_)
     cells, room = np.empty(breadth, np.int64), _room(M, later)
     for i in chosen:
@@ -134,45 +135,50 @@ def upper_backup(
             value = 0.0
             for m in range(M):
                 value += beliefs[i, m] * rewards[s, a, m]
-            for n in range(S if breadth > 0 else 0):
-                for z in range(Z):
-                    total = posterior_mass(beliefs[i], table, s, a, n, z, mass)
-                    if total > 0.0:
-                        _, upper = _bounds(later, faces, close, n, mass, total, cells, room)
-                        value += discount * upper
+            begin, end = table.starts[s * A + a], table.starts[s * A + a + 1]
+            for k in range(begin, end if breadth > 0 else begin):
+                total = posterior_mass(beliefs[i], probs, k, mass)
+                if total > 0.0:
+                    _, upper = _bounds(later, faces, close, next_state[k], mass, total, cells, room)
+                    value += discount * upper
             limits[i, a] = min(limits[i, a], value)
             best = max(best, limits[i, a])
 
 
 @njit(cache=True, nogil=True)
 def expand(
-    table, later, faces, close, breadth, states, beliefs, chosen, weights, actions, faintest
-):
+    table, n_actions, later, faces, close, breadth, states, beliefs, chosen, weights, actions,
+    faintest,
+):  # fmt: skip
     """Successors of the chosen points under one action each, with weights and gaps.
 
     Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
     `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
     The next step is given as in `upper_backup`.
     """
-    S, _, _, Z, M = table.shape
-    most = chosen.shape[0] * S * Z
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    M, most = probs.shape[1], 0
+    for c in range(chosen.shape[0]):
+        row = states[chosen[c]] * n_actions + actions[c]
+        most += starts[row + 1] - starts[row]
     out = (np.empty(most, np.int64), np.empty((most, M)), np.empty(most), np.empty(most))
     mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, later)
-    k = 0
+    found = 0
     for c in range(chosen.shape[0]):
         i = chosen[c]
-        for n in range(S):
-            for z in range(Z):
-                total = posterior_mass(beliefs[i], table, states[i], actions[c], n, z, mass)
-                if total <= 0.0 or total * weights[c] < faintest:
-                    continue
-                lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
-                out[0][k], out[2][k] = n, weights[c] * total
-                out[3][k] = max(upper - lower, 0.0) / total
-                for m in range(M):
-                    out[1][k, m] = mass[m] / total
-                k += 1
-    return out[0][:k], out[1][:k], out[2][:k], out[3][:k]
+        row = states[i] * n_actions + actions[c]
+        for k in range(starts[row], starts[row + 1]):
+            total = posterior_mass(beliefs[i], probs, k, mass)
+            if total <= 0.0 or total * weights[c] < faintest:
+                continue
+            n = next_state[k]
+            lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
+            out[0][found], out[2][found] = n, weights[c] * total
+            out[3][found] = max(upper - lower, 0.0) / total
+            for m in range(M):
+                out[1][found, m] = mass[m] / total
+            found += 1
+    return out[0][:found], out[1][:found], out[2][:found], out[3][:found]
 
 
 @njit(cache=True, nogil=True)

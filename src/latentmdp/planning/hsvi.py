@@ -157,7 +157,7 @@ class _HeuristicSearch:
         self.clock = clock
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds = 0, 0.0
-        backup = model.horizon * model.n_states * model.n_rewards * model.n_actions
+        backup = model.n_layers * self.bounds.table.size / model.n_states
         self._count = min(max(_FIRST_WORK / backup, _FEWEST_POINTS), _MOST_FIRST_POINTS)
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)
@@ -219,7 +219,6 @@ class _HeuristicSearch:
                 self.clock.stop_for_time()
         self._count *= growth
         self._resolution *= math.sqrt(growth)
-        model = self.bounds.model
         points = (1.0 + self._spare) * growth * sum(now.size for now in self.visited)
-        successors = self._count * model.n_states * model.n_rewards
+        successors = self._count * float(np.diff(self.bounds.table.starts).max())
         self.clock.require_memory(self.bounds.memory(points, successors))

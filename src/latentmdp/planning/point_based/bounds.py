@@ -91,10 +91,12 @@ class Bounds:
 
     def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
         self.model, self.exact, self.check = model, exact, check
-        self.table = model.packed()
+        self.table = model.outcomes.informative()
         self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
         self.q, self.least = q_values(model), least_values(model)
-        self.context_actions = self.q.argmax(axis=2)
+        self.allowed = model.allowed
+        possible = self.allowed[None, :, :, None]
+        self.context_actions = np.where(possible, self.q, -np.inf).argmax(axis=2)
         self.context_plans = _cross_values(model, self.context_actions)
         self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
@@ -117,7 +119,7 @@ class Bounds:
 
     def tighten(self, work: float, memory: float) -> None:
         """Bring in the edges and triangles of the simplex, see `small_faces`."""
-        self.faces = small_faces(self.model, self.q, work, memory, self.check)
+        self.faces = small_faces(self.model, self.table, self.q, work, memory, self.check)
         for points, faces in zip(self.points, self.faces):
             split_values(faces, points.states, points.beliefs, points.splits)
 
@@ -133,6 +135,7 @@ class Bounds:
         points, splits = self.points[t], np.empty(states.size)
         split_values(self.faces[t], states, beliefs, splits)
         limits = np.einsum("im,iam->ia", beliefs, self.q[t, states])
+        limits[~self.allowed[states]] = -np.inf
         points.append(states, beliefs, limits, splits)
         return np.arange(len(points) - states.size, len(points))
 
@@ -153,8 +156,8 @@ class Bounds:
         """Successors (states, beliefs, weights, gaps) of chosen points of time t."""
         points = self.points[t]
         return sawtooth.expand(
-            self.table, self.steps[t + 1], self.faces[t + 1], self.close, self.breadth,
-            points.states, points.beliefs, chosen, weights, actions, faintest,
+            self.table, self.model.n_actions, self.steps[t + 1], self.faces[t + 1],
+            self.close, self.breadth, points.states, points.beliefs, chosen, weights, actions, faintest,
         )  # fmt: skip
 
     def lower(self) -> float:
@@ -201,7 +204,7 @@ class Bounds:
             if t + 1 < len(steps):
                 wanted = np.zeros(len(steps[t + 1].rows), np.bool_)
                 alpha.mark_followers(
-                    self.table, steps[t + 1], now.breadth, states,
+                    self.table, self.model.n_actions, steps[t + 1], now.breadth, states,
                     np.ascontiguousarray(now.beliefs.T), now.labels, kept, wanted,
                 )  # fmt: skip
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])

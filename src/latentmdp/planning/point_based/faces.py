@@ -13,6 +13,7 @@ import numpy as np
 from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
 
 __all__ = ["small_faces", "straight_faces"]
 
@@ -38,12 +39,19 @@ def straight_faces(q: Floats) -> list[Faces]:
 
 
 def small_faces(
-    model: LatentMDP, q: Floats, work: float, memory: float, check: Callable[[], None]
+    model: LatentMDP,
+    table: Outcomes,
+    q: Floats,
+    work: float,
+    memory: float,
+    check: Callable[[], None],
 ) -> list[Faces]:
     """Back up edges and triangles for t = H-1..0 from `q`, as finely as the budget allows.
 
     Parameters
     ----------
+    table
+        The model's outcomes, those merged that say the same.
     work, memory
         Interpolations, and bytes, for edges and triangles each; a grid that would need more is
         coarsened, and in the end left out.
@@ -51,10 +59,8 @@ def small_faces(
         Called between time steps; it may raise to stop.
     """
     H, S, _, M = q.shape
-    table = model.packed()
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    transitions = max(1, int(np.count_nonzero(table.any(axis=-1))))
-    values = min(work / transitions, memory / (16.0 * S)) / H
+    values = min(work / max(1, table.size), memory / (16.0 * S)) / H
     edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
     if edge == 0:
@@ -66,7 +72,7 @@ def small_faces(
     for t in range(H - 1, -1, -1):
         check()
         now = Faces(vertices[t], np.empty_like(later.edges), np.zeros(shape))
-        arguments = (table, rewards, model.discount, q[t], later)
+        arguments = (table, rewards, model.allowed, model.discount, q[t], later, 0, S)
         backup_edges(*arguments, now.edges)
         if shape[2] > 1:
             backup_triangles(*arguments, now.triangles)
