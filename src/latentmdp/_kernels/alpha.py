@@ -13,7 +13,7 @@ from numba import njit
 
 from latentmdp._kernels.plans import best_cells, best_plan
 
-__all__ = ["alpha_backup", "mark_followers", "next_action", "posterior_mass"]
+__all__ = ["alpha_backup", "condition", "mark_followers", "next_action", "posterior_mass"]
 
 
 @njit(cache=True, nogil=True)
@@ -77,7 +77,7 @@ def _extend(
     if cells.shape[0] == 0:
         return
     for k in range(begin, end):
-        _condition(belief, probs, k, mass)
+        condition(belief, probs, k, mass)
         count = best_cells(starts, groups, leaders, next_state[k], mass, scores, cells)
         j, _ = best_plan(starts, columns, mass, cells, count, scores)
         for m in range(M):
@@ -95,7 +95,7 @@ def posterior_mass(belief, probs, k, mass):
 
 
 @njit(cache=True, nogil=True)
-def _condition(belief, probs, k, mass):
+def condition(belief, probs, k, mass):
     """The unnormalised posterior after outcome k.
 
     A plan must go on somehow also where its own belief excludes the outcome: then every context
@@ -118,7 +118,7 @@ def mark_followers(table, n_actions, later, breadth, states, beliefs, labels, wa
             continue
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):
-            _condition(beliefs[i], probs, k, mass)
+            condition(beliefs[i], probs, k, mass)
             count = best_cells(starts, groups, leaders, next_state[k], mass, scores, cells)
             j, _ = best_plan(starts, columns, mass, cells, count, scores)
             out[j] = True

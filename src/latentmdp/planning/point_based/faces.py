@@ -84,3 +84,54 @@ def small_faces(
 def _finest(choices: tuple[int, ...], size: Callable[[int], int], allowed: float) -> int:
     """The first choice that is small enough, or 0."""
     return next((n for n in choices if size(n) <= allowed), 0)
+
+
+def endless_faces(model, table, q, work, memory, check):
+    """Iterate edges and triangles from above, until little changes."""
+    S, _, M = q.shape
+    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+    possible = model.allowed[:, :, None]
+    vertices = np.where(model.terminal[:, None], 0.0, np.where(possible, q, -np.inf).max(axis=1))
+    iterations = 30.0
+    values = min(work / max(1, table.size) / iterations, memory / (16.0 * S))
+    edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
+    side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
+    i, j = np.triu_indices(M, 1)
+    edges = np.stack([vertices[:, j], vertices[:, i]], axis=-1)
+    faces = Faces(vertices, edges, np.zeros((1, 1, 1, 1)))
+    if edge == 0:
+        return faces
+    x = np.arange(edge + 1) / edge
+    faces = faces._replace(edges=np.ascontiguousarray(edges[:, :, :1] * (1 - x) + edges[:, :, 1:] * x))
+    arguments = (table, rewards, model.allowed, model.discount, q)
+    for n in range(200):
+        check()
+        now = np.empty_like(faces.edges)
+        backup_edges(*arguments, faces, 0, S, now)
+        change = np.abs(now - faces.edges).max()
+        faces = faces._replace(edges=np.minimum(now, faces.edges))
+        if change <= 1e-5 * np.abs(now).max() * (1 - model.discount):
+            break
+    print("edges", edge, n)
+    if side and M >= 3:
+        T = math.comb(M, 3)
+        triangles = np.zeros((S, T, side + 1, side + 1))
+        from latentmdp._kernels.faces import edge_value
+        from itertools import combinations
+        big = np.full(T * 0 + 1, 0.0)
+        for rank, (a, b, c) in enumerate(combinations(range(M), 3)):
+            for xx in range(side + 1):
+                for yy in range(xx + 1):
+                    u, v, w = (side - xx) / side, (xx - yy) / side, yy / side
+                    triangles[:, rank, xx, yy] = u * vertices[:, a] + v * vertices[:, b] + w * vertices[:, c]
+        faces = faces._replace(triangles=triangles)
+        for n in range(200):
+            check()
+            now = np.zeros_like(faces.triangles)
+            backup_triangles(*arguments, faces, 0, S, now)
+            change = np.abs(now - faces.triangles).max()
+            faces = faces._replace(triangles=np.minimum(now, faces.triangles))
+            if change <= 1e-5 * np.abs(now).max() * (1 - model.discount):
+                break
+        print("triangles", side, n)
+    return faces
