@@ -10,7 +10,7 @@ from numba import njit
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.plans import best_cells, best_plan
 
-__all__ = ["best_items", "evaluate_plans", "follow", "second_values", "visit_plans"]
+__all__ = ["best_items", "evaluate_plans", "follow", "gains_over_next", "visit"]
 
 
 @njit(cache=True, nogil=True)
@@ -64,49 +64,41 @@ def best_items(step, breadth, states, beliefs, out):
 
 
 @njit(cache=True, nogil=True)
-def visit_plans(table, n_actions, discount, states, labels, offsets, followers, start, out):
-    """One step of the discounted visits of all items in every context: out = start + moved visits.
-
-    start and the visits so far are (n, M); `out` is overwritten, and the largest change returned.
-    """
+def visit(table, n_actions, discount, states, labels, offsets, followers, start, visits, out):
+    """Out = start + discount times the visits (n, M) moved on by one step; the total change."""
     n, M = start.shape
     probs = table.probs
-    moved = start.copy()
+    for i in range(n):
+        for m in range(M):
+            out[i, m] = start[i, m]
     for i in range(n):
         begin = table.starts[states[i] * n_actions + labels[i]]
         for j in range(offsets[i], offsets[i + 1]):
             k, f = begin + j - offsets[i], followers[j]
             for m in range(M):
-                moved[f, m] += discount * out[i, m] * probs[k, m]
+                out[f, m] += discount * visits[i, m] * probs[k, m]
     change = 0.0
     for i in range(n):
         for m in range(M):
-            change = max(change, abs(moved[i, m] - out[i, m]))
-            out[i, m] = moved[i, m]
+            change += abs(out[i, m] - visits[i, m])
     return change
 
 
 @njit(cache=True, nogil=True)
-def second_values(step, items, out):
+def gains_over_next(step, states, items, out):
     """What each of some items gains at its own belief over the best other item of its state."""
-    starts, groups, columns = step.starts, step.groups, step.columns
+    starts, groups, columns, beliefs = step.starts, step.groups, step.columns, step.beliefs
     M = columns.shape[0]
     for c in range(items.shape[0]):
         i = items[c]
-        low, high = 0, groups.shape[0] - 1
-        while high - low > 1:  # the state of an item
-            middle = (low + high) // 2
-            if starts[groups[middle]] <= i:
-                low = middle
-            else:
-                high = middle
+        s = states[i]
         own, best = 0.0, -np.inf
         for m in range(M):
-            own += step.beliefs[m, i] * columns[m, i]
-        for j in range(starts[groups[low]], starts[groups[low + 1]]):
+            own += beliefs[m, i] * columns[m, i]
+        for j in range(starts[groups[s]], starts[groups[s + 1]]):
             if j != i:
                 value = 0.0
                 for m in range(M):
-                    value += step.beliefs[m, i] * columns[m, j]
+                    value += beliefs[m, i] * columns[m, j]
                 best = max(best, value)
         out[c] = own - best

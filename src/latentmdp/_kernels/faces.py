@@ -23,6 +23,7 @@ __all__ = [
     "backup_triangles",
     "edge_rank",
     "edge_value",
+    "fill_triangles",
     "split_value",
     "split_values",
     "triangle_rank",
@@ -249,3 +250,19 @@ def _after_triangle(
             other = edge_value(edges, n, j, k, M, q, o) + p * vertices[n, i]
         value += min(other, _interpolated(triangles, n, rank, p, q, o))
     return value
+
+
+@njit(cache=True, nogil=True)
+def fill_triangles(vertices, out):
+    """Values of triangles out (S, triples, G + 1, G + 1) that are flat between their vertices."""
+    S, M = vertices.shape
+    G = out.shape[2] - 1
+    for s in range(S):
+        for i in range(M):
+            for j in range(i + 1, M):
+                for k in range(j + 1, M):
+                    rank = triangle_rank(i, j, k, M)
+                    for x in range(G + 1):
+                        for y in range(x + 1):
+                            value = (G - x) * vertices[s, i] + (x - y) * vertices[s, j]
+                            out[s, rank, x, y] = (value + y * vertices[s, k]) / G

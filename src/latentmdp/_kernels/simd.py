@@ -31,9 +31,7 @@ _CONTEXTS = ir.VectorType(ir.DoubleType(), CONTEXT_LANES)
 
 def _fused_multiply_add(builder, kind=_VECTOR):
     name = f"llvm.fmuladd.v{kind.count}f64"
-    return cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kind, [kind] * 3), name
-    )
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
 
 
 def _broadcast(builder, scalar):

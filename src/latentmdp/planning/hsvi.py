@@ -151,13 +151,13 @@ class _HeuristicSearch:
     """The state of a run: the bounds, and how many points to visit next."""
 
     def __init__(self, model: LatentMDP, clock: PlanningClock) -> None:
-        from latentmdp.planning.point_based.bounds import Bounds
+        from latentmdp.planning.point_based.endless import bounds_of
 
-        self.bounds = Bounds(model, exact=False, check=clock.check)
+        self.bounds = bounds_of(model, exact=False, check=clock.check)
         self.clock = clock
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds = 0, 0.0
-        backup = model.n_layers * self.bounds.table.size / model.n_states
+        backup = len(self.bounds.points) * self.bounds.table.size / model.n_states
         self._count = min(max(_FIRST_WORK / backup, _FEWEST_POINTS), _MOST_FIRST_POINTS)
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)

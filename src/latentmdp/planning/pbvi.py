@@ -75,17 +75,17 @@ class PBVI:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
-        from latentmdp.planning.point_based.bounds import Bounds
+        from latentmdp.planning.point_based.endless import bounds_of
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
-        bounds = Bounds(model, exact=True, check=clock.check)
+        bounds = bounds_of(model, exact=True, check=clock.check)
         n_iter = 0
         with clock.searching(), clock.interruptible():
             for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
                 clock.require_memory(bounds.memory(0, 0))
-                bounds.sweep([np.empty(0, np.int64)] * model.horizon)
+                bounds.sweep([np.empty(0, np.int64)] * len(bounds.points))
                 n_iter += 1
                 bounds.keep_better()
                 clock.record(bounds.best_lower, bounds.best_upper)
@@ -134,7 +134,7 @@ class PBVI:
 
     def _grid(self, model: LatentMDP, spacing: float) -> Floats:
         """The grid, unless it is too large."""
-        M, cells = model.n_contexts, model.horizon * model.n_states
+        M, cells = model.n_contexts, model.n_layers * model.n_states
         n = max(1, math.ceil(2 * (M // 2) * (M - M // 2) / (M * spacing) - 1e-9))
         points = cells * math.comb(n + M - 1, M - 1)
         needed = 8.0 * points * (11 * M + model.n_actions + 9)

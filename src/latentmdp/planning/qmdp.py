@@ -184,9 +184,7 @@ def planning_rows(model: LatentMDP) -> Rows:
         table = model.outcomes.successors()
     else:
         table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
-    require_memory(
-        12.0 * table.probs.nbytes, f"planning over {table.size:,} possible steps"
-    )
+    require_memory(12.0 * table.probs.nbytes, f"planning over {table.size:,} possible steps")
     allowed = np.flatnonzero(model.allowed)
     place = np.full(S * A, -1)
     place[allowed] = np.arange(allowed.size)
@@ -262,7 +260,9 @@ def _by_action(model: LatentMDP, rows: Rows, values: Floats) -> Floats:
     return spread.reshape(-1, S, A, M)
 
 
-def _row_policy(model: LatentMDP, rows: Rows, values: Floats, smoothing: float) -> AlphaVectorPolicy:
+def _row_policy(
+    model: LatentMDP, rows: Rows, values: Floats, smoothing: float
+) -> AlphaVectorPolicy:
     """One vector for every allowed action of every (t, s)."""
     layers, R, M = values.shape
     offsets = np.arange(layers)[:, None] * R + rows.steps.first[:-1]

@@ -21,7 +21,7 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.qmdp import least_values, q_values
+from latentmdp.planning.qmdp import best_actions, least_values, policy_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["BeliefPoints", "Bounds"]
@@ -52,6 +52,11 @@ class BeliefPoints:
         self.limits = np.concatenate([self.limits, limits])
         self.splits = np.concatenate([self.splits, splits])
         self.labels = np.concatenate([self.labels, limits.argmax(axis=1)])
+
+    def keep(self, chosen: Integers) -> None:
+        """Drop all but the chosen points."""
+        for name, array in vars(self).items():
+            setattr(self, name, array[chosen])
 
     @property
     def uppers(self) -> Floats:
@@ -95,14 +100,13 @@ class Bounds:
         self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
         self.q, self.least = q_values(model), least_values(model)
         self.allowed = model.allowed
-        possible = self.allowed[None, :, :, None]
-        self.context_actions = np.where(possible, self.q, -np.inf).argmax(axis=2)
-        self.context_plans = _cross_values(model, self.context_actions)
+        self.context_actions = best_actions(model, self.q)
+        self.context_plans = policy_values(model, self.context_actions)
         self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
-        self.faces = straight_faces(self.q)
-        M, H = model.n_contexts, model.horizon
+        self.faces = straight_faces(model, self.q)
+        M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
         self.steps = [self._arrange(t, np.empty((0, M)), np.empty(0, np.int64)) for t in range(H)]
         joint = model.weights[:, None] * model.initial
@@ -157,7 +161,8 @@ class Bounds:
         points = self.points[t]
         return sawtooth.expand(
             self.table, self.model.n_actions, self.steps[t + 1], self.faces[t + 1],
-            self.close, self.breadth, points.states, points.beliefs, chosen, weights, actions, faintest,
+            self.close, self.breadth, points.states, points.beliefs,
+            chosen, weights, actions, faintest,
         )  # fmt: skip
 
     def lower(self) -> float:
@@ -268,6 +273,7 @@ class Bounds:
             columns=columns,
             rows=rows,
             labels=labels[order],
+            order=order,
             beliefs=masses,
             inverses=inverses,
             uppers=uppers[order],
@@ -276,19 +282,3 @@ class Bounds:
             is_vertex=order < S * M,
             breadth=self.breadth,
         )
-
-
-def _cross_values(model: LatentMDP, actions: Integers) -> Floats:
-    """Value in context m of following, from (t, s), the optimal policy of context k.
-
-    `actions` is (H, S, M), by context k; the values are (H, S, M, M), context m last.
-    """
-    H, S, M = actions.shape
-    rewards = model.planning_rewards()
-    values = np.zeros((H + 1, S, M, M))
-    states = np.arange(S)[:, None]
-    for t in range(H - 1, -1, -1):
-        later = np.einsum("mskn,nkm->skm", model.transitions[:, states, actions[t]], values[t + 1])
-        earned = np.moveaxis(rewards[:, states, actions[t]], 0, -1)
-        values[t] = earned + model.discount * later
-    return values[:H]

@@ -7,7 +7,7 @@ these choices fixed, the values of all nodes solve
     alpha_i(m) = R_m(s, a_i) + discount sum_k P_m(k | s, a_i) alpha_{f(i, k)}(m),
 
 and acting by the label of the node that is best at the belief earns at least max_i <b, alpha_i>:
-what the node goes on with is among what the next step may choose from. A round of search
+what the node goes on with is among what the next step may choose from. A sweep
 
     improves    backs up the points just visited, those reached last first, from the newest values,
                 and then all points once: each plan gets the best action at its own belief, and goes
@@ -18,80 +18,87 @@ what the node goes on with is among what the next step may choose from. A round 
 
 The upper bound goes down at the visited points, in the same order. It starts from the values of the
 problems with two and three contexts, which are iterated from above.
+
+Plans are few: those whose loss would cost least are dropped as the search goes on. The cost of
+dropping a plan is about (its discounted visits from the start) x (its gain, at its own belief, over
+the best other plan there).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels.alpha import alpha_backup
-from latentmdp._kernels.endless import best_items, evaluate_plans, follow, second_values, visit_plans
-from latentmdp._kernels.faces import Faces, split_values
-from latentmdp._kernels.plans import StepBounds, arrange
-from latentmdp._kernels.sawtooth import expand, upper_backup
-from latentmdp._kernels.simd import LANES
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._kernels import alpha, sawtooth
+from latentmdp._kernels.endless import best_items, evaluate_plans, follow, gains_over_next, visit
+from latentmdp._kernels.faces import split_values
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.point_based.bounds import BeliefPoints
+from latentmdp.planning.point_based.bounds import Bounds
+from latentmdp.planning.point_based.faces import endless_faces
 from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["EndlessBounds"]
+__all__ = ["EndlessBounds", "bounds_of"]
+
+_DEPTH_SHARE = 1e-3
+"""Walks go so deep that discount^depth is this small: deeper beliefs hardly move the start."""
+
+_SETTLED = 0.02
+"""Of the gap: values of a policy graph are iterated until no more than this is left to gain, which
+is little beside what the next round of search brings."""
+
+_FINEST = 1e-11
+"""Of the largest value: what is left to gain need not be smaller, rounding is of that order."""
+
+_MOST_ITERATIONS = 5_000
+"""Of an evaluation: its result holds after any number, it is only less tight."""
+
+_MOST_VISIT_STEPS, _VISITS_SETTLED = 300, 1e-4
+"""Iterations for the visits of plans, and the change at which they stop: they rank plans only."""
 
 _BLOCK = 256
-"""Points backed up from the same values: enough for several threads, few enough that later blocks
-profit from earlier ones."""
+"""Points backed up between two looks at the clock."""
+
+_MOST_PLANS, _PLANS_A_STATE, _KEPT_SHARE = 20_000, 20, 0.7
+"""Plans kept at most, more where there are many states; beyond that the least useful go, until this
+share is left, so that the next rounds have room."""
 
 
-class _Graph(NamedTuple):
-    """A policy graph that attains its values: the nodes of all states, in search order."""
+class Graph(NamedTuple):
+    """A policy graph: nodes in the order of their states, each with its value in every context."""
 
-    states: Integers
-    labels: Integers
-    rows: Floats  # (n, M): values
+    states: Integers  # (n,)
+    labels: Integers  # (n,)
+    values: Floats  # (n, M)
     offsets: Integers  # (n + 1,)
-    followers: Integers  # node after each outcome of node i: followers[offsets[i]] and beyond
+    followers: Integers  # of node i after each outcome of its action: from offsets[i] on
+    vertex: Integers  # (n,): k where the node began as the optimal policy of context k, else -1
 
 
-class EndlessBounds:
-    """Lower and upper bounds of one model without an end."""
+class EndlessBounds(Bounds):
+    """Lower and upper bounds of a model without an end.
+
+    The attributes are those of `Bounds` with one time step; `points` lists that step once for every
+    depth that a walk may reach. `best_steps` is the `Graph` that attains the lower bound.
+    """
+
+    best_steps: Any
 
     def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
-        self.model, self.exact, self.check = model, exact, check
-        self.table = model.outcomes.informative()
-        self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-        self.allowed = model.allowed
-        self.q, self.least = _q(model), _least(model)
-        S, A, M = self.q.shape
-        possible = self.allowed[:, :, None]
-        masked = np.where(possible, self.q, -np.inf)
-        self.context_actions = masked.argmax(axis=1)
-        self.context_plans = _cross(model, self.context_actions)
-        self.constant = model.initial_value()
-        self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
-        self.breadth, self.close = 1 if exact else 2, 0.0
-        vertices = np.where(model.terminal[:, None], 0.0, masked.max(axis=1))
-        i, j = np.triu_indices(M, 1)
-        edges = np.stack([vertices[:, j], vertices[:, i]], axis=-1)
-        self.faces = Faces(vertices, edges, np.zeros((1, 1, 1, 1)))
-        points = BeliefPoints(M, A)
-        self.vectors = np.empty((0, M))
-        self.depth = max(2, math.ceil(math.log(_DEPTH_SHARE) / math.log(model.discount)))
-        self.points = [points] * (self.depth + 1)
-        self.step = self._arrange()
-        joint = model.weights[:, None] * model.initial
-        weights = joint.sum(axis=0)
-        states = np.flatnonzero(weights > 0.0)
-        self.start_weights = weights[states]
-        self.add(0, states, (joint[:, states] / weights[states]).T.copy())
-        self.step = self._arrange()
-        self.graph = self._evaluated()
-        self.best_graph, self.best_lower, self.best_upper = self.graph, self.lower(), self.upper()
+        self.vectors = np.empty((0, model.n_contexts))  # plans of the points
+        super().__init__(model, exact, check)
+        depth = max(1, math.ceil(math.log(_DEPTH_SHARE) / math.log(model.discount)))
+        self.points = self.points * (depth + 1)
+        self.most_plans = max(_MOST_PLANS, _PLANS_A_STATE * model.n_states)
+        self._certain = bool((row_sums(self.table, self.table.probs) > 1.0 - 1e-9).all())
+        self._renew()
+        self.graph = self.best_steps = self._evaluated()
+        self.best_lower, self.best_upper = self.lower(), self.upper()
 
     @property
     def n_points(self) -> int:
@@ -99,273 +106,190 @@ class EndlessBounds:
         return len(self.points[0])
 
     def tighten(self, work: float, memory: float) -> None:
-        """Bring in the edges and triangles of the simplex."""
-        from latentmdp.planning.point_based.faces import endless_faces
-
-        self.faces = endless_faces(self.model, self.table, self.q, work, memory, self.check)
+        """Bring in the edges and triangles of the simplex, see `endless_faces`."""
         points = self.points[0]
-        split_values(self.faces, points.states, points.beliefs, points.splits)
-        self.step = self._arrange()
+        self.faces = [endless_faces(self.model, self.table, self.q[0], work, memory, self.check)]
+        split_values(self.faces[0], points.states, points.beliefs, points.splits)
+        self._renew()
 
     def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
-        """Add points; returns their positions. Each starts with the best plan known there."""
-        points, splits = self.points[0], np.empty(states.size)
-        split_values(self.faces, states, beliefs, splits)
-        limits = np.einsum("im,iam->ia", beliefs, self.q[states])
-        limits[~self.allowed[states]] = -np.inf
-        points.append(states, beliefs, limits, splits)
-        vectors, labels = np.empty((states.size, self.vectors.shape[1])), np.empty(states.size, int)
-        self._best_plans(states, beliefs, vectors, labels)
-        points.labels[len(points) - states.size :] = labels
-        self.vectors = np.concatenate([self.vectors, vectors])
-        return np.arange(len(points) - states.size, len(points))
+        """Add points, each with the best plan known there; returns their positions."""
+        positions = super().add(0, states, beliefs)
+        step, items = self.steps[0], np.empty(states.size, np.int64)
+        best_items(step, self.breadth, states, beliefs, items)
+        self.vectors = np.concatenate([self.vectors, step.rows[items]])
+        self.points[0].labels[positions] = step.labels[items]
+        return positions
 
-    def _best_plans(self, states, beliefs, vectors, labels):
-        items = np.empty(states.size, np.int64)
-        best_items(self.step, self.breadth, states, beliefs, items)
-        vectors[:], labels[:] = self.step.rows[items], self.step.labels[items]
-
-    def expand(self, t, chosen, weights, actions, faintest):
+    def expand(
+        self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
+    ) -> tuple[Integers, Floats, Floats, Floats]:
         """Successors (states, beliefs, weights, gaps) of chosen points; weights are discounted."""
         points = self.points[0]
-        states, beliefs, chances, gaps = expand(
-            self.table, self.model.n_actions, self.step, self.faces, self.close, self.breadth,
-            points.states, points.beliefs, chosen, weights * self.model.discount, actions, faintest,
+        return sawtooth.expand(
+            self.table, self.model.n_actions, self.steps[0], self.faces[0], self.close,
+            self.breadth, points.states, points.beliefs, chosen, self.model.discount * weights,
+            actions, faintest,
         )  # fmt: skip
-        return states, beliefs, chances, gaps
 
     def sweep(self, visited: list[Integers]) -> None:
-        """Improve and evaluate."""
-        self.step = self._arrange()
-        position = self._position()
-        points = self.points[0]
-        for at_depth in visited[::-1]:
-            for first in range(0, at_depth.size, _BLOCK):
-                self.check()
-                chosen = at_depth[first : first + _BLOCK]
-                self._upper_backup(chosen)
-                items = position[chosen]
-                self.step.uppers[items] = points.uppers[chosen]
-                self.step.gains[items] = points.splits[chosen] - points.uppers[chosen]
-                vectors, labels = self._alpha_backup(chosen)
-                self._put(chosen, items, vectors, labels)
-        everyone = np.arange(len(points))
-        self._put(everyone, position, *self._alpha_backup(everyone))
+        """Improve and evaluate all plans, and lower the upper bounds of the visited points."""
+        self._renew()
+        for chosen in visited[::-1]:
+            self.check()
+            self._lower_uppers(chosen)
+            self._improve(chosen)
+        self._improve(np.arange(self.n_points))
         self.graph = self._evaluated()
-
-    def _put(self, chosen, items, vectors, labels):
-        points = self.points[0]
-        old = np.einsum("im,im->i", points.beliefs[chosen], self.vectors[chosen])
-        new = np.einsum("im,im->i", points.beliefs[chosen], vectors)
-        better = new >= old
-        chosen, items = chosen[better], items[better]
-        self.vectors[chosen] = vectors[better]
-        points.labels[chosen] = labels[better]
-        self.step.rows[items] = vectors[better]
-        self.step.columns[:, items] = vectors[better].T
-        self.step.labels[items] = labels[better]
-
-    def _alpha_backup(self, chosen):
-        points = self.points[0]
-        vectors, labels = np.empty((chosen.size, self.vectors.shape[1])), np.empty(chosen.size, int)
-        alpha_backup(
-            self.table, self.rewards, self.model.discount, self.step, self.breadth,
-            points.states[chosen], points.beliefs[chosen], points.limits[chosen],
-            0, chosen.size, vectors, labels,
-        )  # fmt: skip
-        return vectors, labels
-
-    def _upper_backup(self, chosen):
-        points = self.points[0]
-        upper_backup(
-            self.table, self.rewards, self.model.discount, self.step, self.faces, self.close,
-            self.breadth, points.states, points.beliefs, chosen, points.limits,
-        )  # fmt: skip
-
-    def _evaluated(self) -> _Graph:
-        """Fix what every plan goes on with, and give it the value of doing so."""
-        step, table, A = self.step, self.table, self.model.n_actions
-        S, M = self.model.n_states, self.model.n_contexts
-        sizes = np.diff(step.starts[step.groups])
-        states = np.repeat(np.arange(S), sizes)
-        rows = states * A + step.labels
-        offsets = np.concatenate([[0], np.cumsum(np.diff(table.starts)[rows])])
-        followers = np.empty(offsets[-1], np.int64)
-        beliefs = np.ascontiguousarray(step.beliefs.T)
-        follow(table, A, step, self.breadth, states, beliefs, step.labels, offsets, 0, rows.size, followers)
-        # the optimal policy of a context goes on with itself
-        values, discount = step.rows.copy(), self.model.discount
-        out = np.empty_like(values)
-        tolerance = _EVALUATION * self.magnitude
-        if hasattr(self, "best_lower"):
-            tolerance = max(tolerance, .02 * (self.best_upper - self.best_lower))
-        for it in range(_MOST_ITERATIONS):
-            least, largest = evaluate_plans(
-                table, self.rewards, discount, states, step.labels, offsets, followers, values, out
-            )
-            values, out = out, values
-            if (largest - least) * discount / (1.0 - discount) <= tolerance:
-                break
-        self.iterations = it
-        values += least * discount / (1.0 - discount)
-        step.rows[:] = values
-        step.columns[:, : len(values)] = values.T
-        position = self._position()
-        self.vectors = values[position].copy()
-        return _Graph(states, step.labels.copy(), values, offsets, followers)
-
-    def _position(self) -> Integers:
-        S, M = self.model.n_states, self.model.n_contexts
-        inverse = np.empty(self._order.size, np.int64)
-        inverse[self._order] = np.arange(self._order.size)
-        return inverse[S * M :]
-
-    def prune(self, most: int) -> None:
-        """Drop points whose plans are missed least: visits times the gain over the next plan."""
-        g, M = self.graph, self.model.n_contexts
-        points = self.points[0]
-        n_start = self.start_weights.size
-        start = np.zeros_like(g.rows)
-        for i in range(n_start):
-            idx = np.flatnonzero(g.states == points.states[i])
-            start[idx[np.argmax(g.rows[idx] @ points.beliefs[i])]] += self.start_weights[i] * points.beliefs[i]
-        visits = start.copy()
-        for _ in range(200):
-            change = visit_plans(self.table, self.model.n_actions, self.model.discount, g.states, g.labels, g.offsets, g.followers, start, visits)
-            if change < 1e-4 / most:
-                break
-        position = self._position()
-        gains = np.empty(position.size)
-        second_values(self.step, position, gains)
-        loss = visits[position].sum(axis=1) * gains
-        self.loss = loss
-        loss[:n_start] = np.inf
-        kept = np.sort(np.argsort(-loss, kind="stable")[:most])
-        for name in ("states", "beliefs", "limits", "splits", "labels"):
-            setattr(points, name, getattr(points, name)[kept])
-        self.vectors = self.vectors[kept]
-        self.step = self._arrange()
-        self.graph = self._evaluated()
-
-    def lower(self) -> float:
-        value = self.constant
-        points = self.points[0]
-        for i, weight in enumerate(self.start_weights):
-            s = points.states[i]
-            own = self.graph.rows[self.graph.states == s]
-            value += float(weight * (own @ points.beliefs[i]).max())
-        return value
-
-    def upper(self) -> float:
-        first = self.points[0].uppers[: self.start_weights.size]
-        return self.constant + float(self.start_weights @ first)
+        if self.n_points > self.most_plans - self.model.n_states * self.model.n_contexts:
+            self._prune(int(_KEPT_SHARE * self.most_plans))
 
     def keep_better(self) -> None:
+        """Keep the better of the bounds at the start before and now."""
         lower = self.lower()
         if lower > self.best_lower:
-            self.best_graph = self.graph
-            self.best_lower = lower
+            self.best_steps, self.best_lower = self.graph, lower
         upper = min(self.upper(), self.best_upper)
         self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
 
-    def closure(self):
-        """Nodes that the best ones at the start can lead to."""
-        g = self.best_graph
-        points = self.points[0]
-        wanted = np.zeros(g.states.size, bool)
-        for i in range(self.start_weights.size):
-            idx = np.flatnonzero(g.states == points.states[i])
-            wanted[idx[np.argmax(g.rows[idx] @ points.beliefs[i])]] = True
-        stack = list(np.flatnonzero(wanted))
-        while stack:
-            i = stack.pop()
-            for f in g.followers[g.offsets[i] : g.offsets[i + 1]]:
-                if not wanted[f]:
-                    wanted[f] = True
-                    stack.append(f)
-        return wanted
+    def policy(self, steps: Any) -> AlphaVectorPolicy:
+        """The policy of a graph: the nodes that the best at the start lead to.
 
-    def _arrange(self) -> StepBounds:
-        S, M = self.model.n_states, self.model.n_contexts
-        points = self.points[0]
-        states = np.concatenate([np.repeat(np.arange(S), M), points.states])
-        beliefs = np.concatenate([np.tile(np.eye(M), (S, 1)), points.beliefs])
-        vectors = np.concatenate([self.context_plans.reshape(-1, M), self.vectors])
-        labels = np.concatenate([self.context_actions.ravel(), points.labels])
-        order, starts, groups, leaders = arrange(states, beliefs, vectors, S, self.exact)
-        self._order = order
-        rows = vectors[order]
-        columns = np.zeros((M, len(rows) + LANES))
-        columns[:, : len(rows)] = rows.T
-        uppers = np.concatenate([self.faces.vertices.ravel(), points.uppers])
-        gains = np.concatenate([np.zeros(S * M), points.splits - points.uppers])
-        masses = np.ascontiguousarray(beliefs[order].T)
-        with np.errstate(divide="ignore", over="ignore"):
-            inverses = 1.0 / masses
-        return StepBounds(
-            starts=starts, groups=groups, leaders=leaders, columns=columns, rows=rows,
-            labels=labels[order], beliefs=masses, inverses=inverses, uppers=uppers[order],
-            gains=gains[order], least=self.least, is_vertex=order < S * M, breadth=self.breadth,
-        )  # fmt: skip
+        A state that these never reach acts by the optimal policy of the likeliest context.
+        """
+        graph, S = steps, self.model.n_states
+        wanted = np.zeros(graph.states.size, np.bool_)
+        _mark_reached(graph, self._start_nodes(graph), wanted)
+        missing = np.bincount(graph.states[wanted], minlength=S) == 0
+        likeliest = graph.vertex == int(np.argmax(self.model.weights))
+        _mark_reached(graph, np.flatnonzero(likeliest & missing[graph.states]), wanted)
+        wanted &= ~self.model.terminal[graph.states]
+        counts = np.bincount(graph.states[wanted], minlength=S)
+        return AlphaVectorPolicy(
+            graph.values[wanted],
+            graph.labels[wanted],
+            np.concatenate([[0], np.cumsum(counts)]),
+            self.model,
+        )
 
+    def _start_nodes(self, graph: Graph) -> Integers:
+        """The best node at each belief of the start."""
+        first = np.searchsorted(graph.states, np.arange(self.model.n_states + 1))
+        points, nodes = self.points[0], []
+        for s, belief in zip(points.states[: self.start_weights.size], points.beliefs):
+            values = graph.values[first[s] : first[s + 1]] @ belief
+            nodes.append(int(first[s] + np.argmax(values)))
+        return np.array(nodes)
 
-_DEPTH_SHARE = 1e-3
-_EVALUATION = 1e-9
-_MOST_ITERATIONS = 2000
+    def _renew(self) -> None:
+        """Arrange the plans and points as they are now."""
+        self.steps = [self._arrange(0, self.vectors, self.points[0].labels)]
+        order = self.steps[0].order
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        self._place = place[self.model.n_states * self.model.n_contexts :]
 
+    def _improve(self, chosen: Integers) -> None:
+        """Back up plans, in place; a plan is replaced where the new one is no worse."""
+        points, step = self.points[0], self.steps[0]
+        states, beliefs = points.states[chosen], points.beliefs[chosen]
+        vectors, labels = np.empty(beliefs.shape), np.empty(chosen.size, np.int64)
+        limits = points.limits[chosen]
+        for first in range(0, chosen.size, _BLOCK):
+            self.check()
+            alpha.alpha_backup(
+                self.table, self.rewards, self.model.discount, step, self.breadth,
+                states, beliefs, limits, first, min(first + _BLOCK, chosen.size), vectors, labels,
+            )  # fmt: skip
+        gained = np.einsum("im,im->i", beliefs, vectors - self.vectors[chosen])
+        better = gained >= 0.0
+        chosen, vectors, labels = chosen[better], vectors[better], labels[better]
+        items = self._place[chosen]
+        self.vectors[chosen], points.labels[chosen] = vectors, labels
+        step.rows[items], step.columns[:, items], step.labels[items] = vectors, vectors.T, labels
 
-def _backup(model, steps, rewards, V):
-    S, A, M = rewards.shape
-    return rewards + model.discount * row_sums(steps, steps.probs * V[steps.next_state]).reshape(S, A, M)
+    def _lower_uppers(self, chosen: Integers) -> None:
+        """Back up the upper bounds of points, in place."""
+        points, step = self.points[0], self.steps[0]
+        for first in range(0, chosen.size, _BLOCK):
+            sawtooth.upper_backup(
+                self.table, self.rewards, self.model.discount, step, self.faces[0], self.close,
+                self.breadth, points.states, points.beliefs, chosen[first : first + _BLOCK],
+                points.limits,
+            )  # fmt: skip
+        items, uppers = self._place[chosen], points.uppers[chosen]
+        step.uppers[items], step.gains[items] = uppers, points.splits[chosen] - uppers
 
-
-def _q(model):
-    steps = model.outcomes.successors()
-    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    V = np.zeros((model.n_states, model.n_contexts)) + max(rewards.max(), 0) / (1 - model.discount)
-    V[model.terminal] = 0.0
-    for _ in range(100000):
-        q = _backup(model, steps, rewards, V)
-        new = np.where(model.allowed[:, :, None], q, -np.inf).max(axis=1)
-        new[model.terminal] = 0.0
-        done = np.abs(new - V).max() <= 1e-12 * np.abs(new).max()
-        V = new
-        if done:
-            break
-    return _backup(model, steps, rewards, V)
-
-
-def _least(model):
-    steps = model.outcomes.successors()
-    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    V = np.zeros((model.n_states, model.n_contexts)) + min(rewards.min(), 0) / (1 - model.discount)
-    V[model.terminal] = 0.0
-    for _ in range(100000):
-        q = _backup(model, steps, rewards, V)
-        new = np.where(model.allowed[:, :, None], q, np.inf).min(axis=1)
-        new[model.terminal] = 0.0
-        done = np.abs(new - V).max() <= 1e-12 * max(np.abs(new).max(), 1e-300)
-        V = new
-        if done:
-            break
-    return V
-
-
-def _cross(model, actions):
-    S, M = actions.shape
-    steps = model.outcomes.successors()
-    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    out = np.empty((S, M, M))
-    for k in range(M):
-        V = np.zeros((S, M)) + min(rewards.min(), 0) / (1 - model.discount)
-        V[model.terminal] = 0.0
-        for _ in range(100000):
-            q = _backup(model, steps, rewards, V)
-            new = q[np.arange(S), actions[:, k]]
-            new[model.terminal] = 0.0
-            done = np.abs(new - V).max() <= 1e-12 * max(np.abs(new).max(), 1e-300)
-            V = new
-            if done:
+    def _evaluated(self) -> Graph:
+        """Fix what every plan goes on with, and give it the value of doing so."""
+        step, table, S, A = self.steps[0], self.table, self.model.n_states, self.model.n_actions
+        states = np.repeat(np.arange(S), np.diff(step.starts[step.groups]))
+        outcomes = np.diff(table.starts)[states * A + step.labels]
+        offsets = np.concatenate([[0], np.cumsum(outcomes)])
+        followers = np.empty(offsets[-1], np.int64)
+        beliefs = np.ascontiguousarray(step.beliefs.T)
+        for first in range(0, states.size, _BLOCK):
+            self.check()
+            follow(
+                table, A, step, self.breadth, states, beliefs, step.labels, offsets,
+                first, min(first + _BLOCK, states.size), followers,
+            )  # fmt: skip
+        values, discount = step.rows.copy(), self.model.discount
+        other, share = np.empty_like(values), discount / (1.0 - discount)
+        wanted = max(_FINEST * self.magnitude, _SETTLED * (self.best_upper - self.best_lower))
+        for _ in range(_MOST_ITERATIONS):
+            least, largest = evaluate_plans(
+                table, self.rewards, discount, states, step.labels, offsets, followers, values,
+                other,
+            )  # fmt: skip
+            values, other = other, values
+            if (largest - least) * share <= wanted:
                 break
-        out[:, k] = V
-    return out
+        values += (least if self._certain else min(least, 0.0)) * share
+        step.rows[:], step.columns[:, : len(values)] = values, values.T
+        self.vectors = values[self._place]
+        vertex = np.where(step.is_vertex, step.order % self.model.n_contexts, -1)
+        return Graph(states, step.labels.copy(), values, offsets, followers, vertex)
+
+    def _prune(self, most: int) -> None:
+        """Drop points but for the `most` whose plans would be missed most."""
+        graph, points, first = self.graph, self.points[0], self.start_weights.size
+        start = np.zeros_like(graph.values)
+        for node, weight, belief in zip(
+            self._start_nodes(graph), self.start_weights, points.beliefs
+        ):
+            start[node] += weight * belief
+        visits, other = start.copy(), np.empty_like(start)
+        for _ in range(_MOST_VISIT_STEPS):
+            change = visit(
+                self.table, self.model.n_actions, self.model.discount, graph.states, graph.labels,
+                graph.offsets, graph.followers, start, visits, other,
+            )  # fmt: skip
+            visits, other = other, visits
+            if change <= _VISITS_SETTLED:
+                break
+        gains = np.empty(self.n_points)
+        gains_over_next(self.steps[0], graph.states, self._place, gains)
+        loss = visits[self._place].sum(axis=1) * gains
+        loss[:first] = np.inf
+        kept = np.sort(np.argsort(-loss, kind="stable")[:most])
+        points.keep(kept)
+        self.vectors = self.vectors[kept]
+        self._renew()
+        self.graph = self._evaluated()
+
+
+def _mark_reached(graph: Graph, nodes: Integers, marked: Flags) -> None:
+    """Mark the nodes given, and all that they lead to."""
+    new = nodes[~marked[nodes]]
+    while new.size:
+        marked[new] = True
+        sizes = graph.offsets[new + 1] - graph.offsets[new]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        reached = np.unique(graph.followers[np.repeat(graph.offsets[new], sizes) + within])
+        new = reached[~marked[reached]]
+
+
+def bounds_of(model: LatentMDP, exact: bool, check: Callable[[], None]) -> Bounds:
+    """The bounds of a model, with or without an end."""
+    return (Bounds if model.horizon is not None else EndlessBounds)(model, exact, check)

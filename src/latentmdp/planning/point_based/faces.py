@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles
+from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles, fill_triangles
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 
-__all__ = ["small_faces", "straight_faces"]
+__all__ = ["endless_faces", "small_faces", "straight_faces"]
 
 _EDGE_CELLS = (64, 32, 16, 8, 4)
 """Cells along an edge, the finest that the budget allows: twice as many cost twice the work and
@@ -26,14 +26,28 @@ _TRIANGLE_CELLS = tuple(range(24, 5, -2))
 factor of two would leave much of a budget unused."""
 
 
-def straight_faces(q: Floats) -> list[Faces]:
+_ITERATIONS, _MOST_ITERATIONS, _LEFT = 20.0, 500, 1e-5
+"""Without an end: iterations that the work is planned for, those made at most, and the share of the
+value that may be left to gain; backed-up points gain more than a finer end of this iteration."""
+
+
+def _vertices(model: LatentMDP, q: Floats) -> Floats:
+    """The value of every context alone, (H, S, M), from q (H, S, A, M)."""
+    if model.all_allowed:
+        return np.asarray(q.max(axis=2))
+    best = np.where(model.allowed[:, :, None], q, -np.inf).max(axis=2)
+    best[:, model.terminal] = 0.0
+    return np.asarray(best)
+
+
+def straight_faces(model: LatentMDP, q: Floats) -> list[Faces]:
     """Edges as straight lines between their vertices, which is Q-MDP's bound; no triangles.
 
     `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     """
     H, _, _, M = q.shape
     i, j = np.triu_indices(M, 1)
-    vertices = q.max(axis=2)
+    vertices = _vertices(model, q)
     edges = np.stack([vertices[:, :, j], vertices[:, :, i]], axis=-1)
     return [Faces(vertices[t], edges[t], np.zeros((1, 1, 1, 1))) for t in range(H)]
 
@@ -64,8 +78,8 @@ def small_faces(
     edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
     if edge == 0:
-        return straight_faces(q)
-    vertices = q.max(axis=2)
+        return straight_faces(model, q)
+    vertices = _vertices(model, q)
     shape = (S, math.comb(M, 3), side + 1, side + 1) if side and M >= 3 else (1, 1, 1, 1)
     later = Faces(np.zeros((S, M)), np.zeros((S, math.comb(M, 2), edge + 1)), np.zeros(shape))
     faces = []
@@ -86,52 +100,52 @@ def _finest(choices: tuple[int, ...], size: Callable[[int], int], allowed: float
     return next((n for n in choices if size(n) <= allowed), 0)
 
 
-def endless_faces(model, table, q, work, memory, check):
-    """Iterate edges and triangles from above, until little changes."""
+def endless_faces(
+    model: LatentMDP,
+    table: Outcomes,
+    q: Floats,
+    work: float,
+    memory: float,
+    check: Callable[[], None],
+) -> Faces:
+    """Edges and triangles of a model without an end, iterated from Q-MDP's bound down.
+
+    `q` is Q_m(s, a) of every context, shape (S, A, M). Every iterate is an upper bound, so the
+    iteration may stop at any time: when little is left to gain, or when `check` raises, which is
+    passed on before anything has changed. The rest is as for `small_faces`.
+    """
     S, _, M = q.shape
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    possible = model.allowed[:, :, None]
-    vertices = np.where(model.terminal[:, None], 0.0, np.where(possible, q, -np.inf).max(axis=1))
-    iterations = 30.0
-    values = min(work / max(1, table.size) / iterations, memory / (16.0 * S))
+    values = min(work / (_ITERATIONS * max(1, table.size)), memory / (16.0 * S))
     edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
-    i, j = np.triu_indices(M, 1)
-    edges = np.stack([vertices[:, j], vertices[:, i]], axis=-1)
-    faces = Faces(vertices, edges, np.zeros((1, 1, 1, 1)))
+    straight = straight_faces(model, q[None])[0]
     if edge == 0:
-        return faces
+        return straight
     x = np.arange(edge + 1) / edge
-    faces = faces._replace(edges=np.ascontiguousarray(edges[:, :, :1] * (1 - x) + edges[:, :, 1:] * x))
+    ends = straight.edges[:, :, :, None]
+    faces = straight._replace(
+        edges=np.ascontiguousarray(ends[:, :, 0] * (1.0 - x) + ends[:, :, 1] * x)
+    )
     arguments = (table, rewards, model.allowed, model.discount, q)
-    for n in range(200):
-        check()
-        now = np.empty_like(faces.edges)
-        backup_edges(*arguments, faces, 0, S, now)
-        change = np.abs(now - faces.edges).max()
-        faces = faces._replace(edges=np.minimum(now, faces.edges))
-        if change <= 1e-5 * np.abs(now).max() * (1 - model.discount):
-            break
-    print("edges", edge, n)
-    if side and M >= 3:
-        T = math.comb(M, 3)
-        triangles = np.zeros((S, T, side + 1, side + 1))
-        from latentmdp._kernels.faces import edge_value
-        from itertools import combinations
-        big = np.full(T * 0 + 1, 0.0)
-        for rank, (a, b, c) in enumerate(combinations(range(M), 3)):
-            for xx in range(side + 1):
-                for yy in range(xx + 1):
-                    u, v, w = (side - xx) / side, (xx - yy) / side, yy / side
-                    triangles[:, rank, xx, yy] = u * vertices[:, a] + v * vertices[:, b] + w * vertices[:, c]
-        faces = faces._replace(triangles=triangles)
-        for n in range(200):
+    wanted = _LEFT * (1.0 - model.discount) * max(float(np.abs(straight.vertices).max()), 1e-300)
+
+    def iterate(back_up: Callable[..., None], name: str) -> None:
+        nonlocal faces
+        for _ in range(_MOST_ITERATIONS):
             check()
-            now = np.zeros_like(faces.triangles)
-            backup_triangles(*arguments, faces, 0, S, now)
-            change = np.abs(now - faces.triangles).max()
-            faces = faces._replace(triangles=np.minimum(now, faces.triangles))
-            if change <= 1e-5 * np.abs(now).max() * (1 - model.discount):
+            before = getattr(faces, name)
+            now = np.zeros_like(before)
+            back_up(*arguments, faces, 0, S, now)
+            now = np.minimum(now, before)
+            faces = faces._replace(**{name: now})
+            if (before - now).max() <= wanted:
                 break
-        print("triangles", side, n)
+
+    iterate(backup_edges, "edges")
+    if side and M >= 3:
+        triangles = np.zeros((S, math.comb(M, 3), side + 1, side + 1))
+        fill_triangles(straight.vertices, triangles)
+        faces = faces._replace(triangles=triangles)
+        iterate(backup_triangles, "triangles")
     return faces
