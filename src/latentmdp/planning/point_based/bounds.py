@@ -140,6 +140,7 @@ class Bounds:
         split_values(self.faces[t], states, beliefs, splits)
         limits = np.einsum("im,iam->ia", beliefs, self.q[t, states])
         limits[~self.allowed[states]] = -np.inf
+        limits[self.model.terminal[states], 0] = 0.0  # nothing is left to earn
         points.append(states, beliefs, limits, splits)
         return np.arange(len(points) - states.size, len(points))
 
@@ -200,9 +201,9 @@ class Bounds:
             wanted[begin + np.argmax(worth)] = True
         vectors, labels, counts = [], [], []
         for t, now in enumerate(steps):
-            kept = wanted | now.is_vertex
             sizes = np.diff(now.starts[now.groups])
             states = np.repeat(np.arange(sizes.size), sizes)
+            kept = (wanted | now.is_vertex) & ~self.model.terminal[states]
             vectors.append(now.rows[kept])
             labels.append(now.labels[kept])
             counts.append(np.bincount(states[kept], minlength=sizes.size))

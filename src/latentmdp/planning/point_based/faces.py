@@ -139,7 +139,7 @@ def endless_faces(
             back_up(*arguments, faces, 0, S, now)
             now = np.minimum(now, before)
             faces = faces._replace(**{name: now})
-            if (before - now).max() <= wanted:
+            if (before - now).max(initial=0.0) <= wanted:
                 break
 
     iterate(backup_edges, "edges")
