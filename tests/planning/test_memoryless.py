@@ -127,7 +127,7 @@ def test_interrupt_returns_the_incumbent() -> None:
 
 
 def test_interrupt_of_the_solver_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(call: object) -> None:
+    def interrupted(call: object, seconds: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(mip, "in_background", interrupted)
@@ -147,3 +147,82 @@ def test_interrupt_of_the_solver_returns_the_incumbent(monkeypatch: pytest.Monke
 def test_bad_arguments(arguments: dict, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         lm.Memoryless(**arguments)
+
+
+@pytest.mark.parametrize("method", PROVING)
+@pytest.mark.parametrize("stationary", [False, True])
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    contexts=st.integers(1, 3),
+    horizon=st.integers(1, 3),
+    terminal=st.integers(0, 1),
+    table=st.booleans(),
+)
+def test_equals_enumeration_with_forbidden_actions(
+    method, stationary, seed, contexts, horizon, terminal, table
+) -> None:
+    model = testing.random_model(
+        seed,
+        contexts=contexts,
+        states=3,
+        actions=3,
+        horizon=horizon,
+        reward_values=(-1.0, 0.0, 2.0),
+        zeros=0.2,
+        bonus=True,
+        forbidden=0.5,
+        terminal=terminal,
+        table=table,
+    )
+    best = testing.optimal_memoryless_value(model, stationary=stationary)
+    plan = lm.Memoryless(method, stationary=stationary, starts=0).plan(model)
+    assert plan.lower == plan.upper == pytest.approx(best, abs=1e-9)
+    assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", PROVING)
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    contexts=st.integers(1, 3),
+    discount=st.sampled_from([0.3, 0.9, 0.99]),
+    terminal=st.integers(0, 1),
+)
+def test_equals_enumeration_without_an_end(method, seed, contexts, discount, terminal) -> None:
+    model = testing.random_model(
+        seed,
+        contexts=contexts,
+        states=4,
+        actions=3,
+        horizon=None,
+        reward_values=(-1.0, 0.0, 2.0),
+        zeros=0.2,
+        bonus=True,
+        discount=discount,
+        forbidden=0.3,
+        terminal=terminal,
+        table=bool(seed % 2),
+    )
+    best = testing.optimal_memoryless_value(model)
+    plan = lm.Memoryless(method, starts=0).plan(model)
+    size = max(1.0, abs(best))
+    assert plan.converged
+    assert plan.lower == plan.upper == pytest.approx(best, abs=1e-6 * size)
+    assert testing.policy_value(model, plan.policy) == pytest.approx(plan.lower, abs=1e-9 * size)
+    assert plan.policy.stationary
+    assert plan.guarantee is None
+
+
+def test_without_an_end_no_single_change_improves_the_ascent() -> None:
+    for seed in range(5):
+        model = testing.random_model(
+            seed, contexts=3, states=5, actions=3, horizon=None, discount=0.95, forbidden=0.3
+        )
+        plan = lm.Memoryless("cadp", starts=2).plan(model)
+        assert testing.policy_value(model, plan.policy) == pytest.approx(plan.lower, rel=1e-10)
+        assert plan.upper >= testing.optimal_memoryless_value(model) - 1e-9
+        for s, a in np.argwhere(model.allowed):
+            changed = plan.policy.actions.copy()
+            changed[0, s] = a
+            assert testing.policy_value(model, lm.MarkovPolicy(changed)) <= plan.lower + 1e-8

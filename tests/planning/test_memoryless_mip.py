@@ -15,7 +15,7 @@ def occupancies(problem: MemorylessProblem, policy: np.ndarray) -> np.ndarray:
     for t in range(H):
         rule = policy[t % len(policy)]
         y[t, np.arange(S), rule] = now
-        now = problem.discount * np.einsum("sam,sanm->nm", y[t], problem.transitions)
+        now = problem.discount * np.einsum("sam,msan->nm", y[t], problem.model.transitions)
     return y
 
 

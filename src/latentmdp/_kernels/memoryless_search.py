@@ -18,15 +18,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.loops import copy, sort_down
-from latentmdp._kernels.memoryless import push
+from latentmdp._kernels.memoryless import Moves, push
 
 __all__ = ["MarkovPath", "Relaxed", "begin", "new_path", "search"]
+
+
+_FEW = 200  # states that an insertion sort puts in order faster than a general one
 
 
 class Relaxed(NamedTuple):
     """The problem and K relaxations of it: Q^k (K, H, S, A, M) and their constants (K, H + 1)."""
 
-    transitions: NDArray[np.float64]
+    moves: Moves
     rewards: NDArray[np.float64]
     discount: float
     values: NDArray[np.float64]
@@ -94,7 +97,7 @@ def begin(relaxed, path):
 def search(relaxed, path, target, tolerance, budget):
     """Go on for at most `budget` nodes; return how many were made and whether it is finished."""
     H, S = path.rules.shape
-    transitions, rewards, discount = relaxed.transitions, relaxed.rewards, relaxed.discount
+    moves, rewards, discount = relaxed.moves, relaxed.rewards, relaxed.discount
     t, k = path.cursor
     for node in range(budget):
         floor = max(target, path.best[0] + tolerance)
@@ -116,7 +119,7 @@ def search(relaxed, path, target, tolerance, budget):
                 t, k = t + 1, 0
                 if t < H:
                     rule, y = path.rules[t - 1], path.y[t - 1]
-                    gain = push(transitions, rewards, discount, rule, y, path.y[t])
+                    gain = push(moves, rewards, discount, rule, y, path.y[t])
                     path.earned[t] = path.earned[t - 1] + gain
                     _enter(relaxed, path, t, floor)
                 else:  # a complete policy: at the last time its bound is its value
@@ -146,11 +149,22 @@ def _enter(relaxed, path, t, floor):
     for s in range(S):
         path.states[t, s] = s
         path.margins[s] = _margin(path.scores[1, s])
-    sort_down(path.states[t], path.margins)
+    _sort_states(path.states[t], path.margins)
     for k in range(S):
         _rank(path, t, k)
     path.choice[t, 0] = 0
     path.spent[t, 0] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _sort_states(states, margins):
+    """The same as `sort_down`, for many."""
+    if states.shape[0] <= _FEW:
+        sort_down(states, margins)
+        return
+    order = np.argsort(-margins, kind="mergesort")
+    for i in range(order.shape[0]):
+        states[i] = order[i]
 
 
 @njit(cache=True, nogil=True)
@@ -168,7 +182,10 @@ def _rank(path, t, k):
     for m in range(path.y.shape[2]):
         reached = reached or path.y[t, s, m] > 0.0
     # The last rule is chosen state by state; where nobody is, one action is as good as another.
-    path.width[t, k] = A if reached and t < H - 1 else 1
+    path.width[t, k] = 1
+    if reached and t < H - 1:
+        while path.width[t, k] < A and path.losses[t, k, path.width[t, k]] < np.inf:
+            path.width[t, k] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -192,6 +209,9 @@ def _scores(relaxed, k, path, t):
     for s in range(S):
         best = -np.inf
         for a in range(A):
+            if not relaxed.moves.open[s, a]:
+                path.scores[0, s, a] = -np.inf
+                continue
             x = 0.0
             for m in range(path.y.shape[2]):
                 x += path.y[t, s, m] * relaxed.rewards[s, a, m]
@@ -206,14 +226,17 @@ def _scores(relaxed, k, path, t):
 @njit(cache=True, nogil=True)
 def _ahead(relaxed, k, y, t, s, a):
     """sum_s' max_a' sum_m y(m) T_m(s' | s, a) Q^k_{t+1,m}(s', a')."""
-    S, A, M = relaxed.rewards.shape
+    _, A, M = relaxed.rewards.shape
+    moves = relaxed.moves
     total = 0.0
-    for n in range(S):
+    for i in range(moves.starts[s * A + a], moves.starts[s * A + a + 1]):
+        n = moves.next_state[i]
         best = -np.inf
         for b in range(A):
-            x = 0.0
-            for m in range(M):
-                x += y[m] * relaxed.transitions[s, a, n, m] * relaxed.values[k, t + 1, n, b, m]
-            best = max(best, x)
+            if moves.open[n, b]:
+                x = 0.0
+                for m in range(M):
+                    x += y[m] * moves.probs[i, m] * relaxed.values[k, t + 1, n, b, m]
+                best = max(best, x)
         total += best
     return total

@@ -17,18 +17,21 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.loops import copy, sort_down
+from latentmdp._kernels.memoryless import Moves
 
 __all__ = ["Branches", "Priced", "begin", "new_branches", "search"]
 
 
 class Priced(NamedTuple):
-    """The problem with K reward tables (K, H, S, A, M) and their constants (K, S, A)."""
+    """The problem under its own rewards, and under rewards less prices if there are any."""
 
-    transitions: NDArray[np.float64]
-    rewards: NDArray[np.float64]
+    moves: Moves
+    rewards: NDArray[np.float64]  # (S, A, M)
     discount: float
-    constants: NDArray[np.float64]
-    start: NDArray[np.float64]
+    horizon: int
+    prices: NDArray[np.float64]  # (H, S, A, M), or (0, S, A, M) without any
+    charges: NDArray[np.float64]  # (S, A): what prices return
+    start: NDArray[np.float64]  # (S, M)
 
 
 class Branches(NamedTuple):
@@ -66,7 +69,7 @@ def begin(priced, branches):
     branches.depth[0] = 0
     branches.dropped[0] = -np.inf
     bound, gains = _relax(priced, branches.fixed)
-    _branch(branches, 0, gains)
+    _branch(priced.moves.open, branches, 0, gains)
     return bound
 
 
@@ -77,6 +80,11 @@ def search(priced, branches, target, tolerance, budget):
     d = branches.depth[0]
     for node in range(budget):
         s = branches.states[d]
+        while (
+            branches.choice[d] < A
+            and not priced.moves.open[s, branches.labels[d, branches.choice[d]]]
+        ):
+            branches.choice[d] += 1
         if branches.choice[d] == A:
             branches.fixed[s] = -1
             d -= 1
@@ -95,13 +103,13 @@ def search(priced, branches, target, tolerance, budget):
                 branches.policy[0, i] = branches.fixed[i]
         else:
             d += 1
-            _branch(branches, d, gains)
+            _branch(priced.moves.open, branches, d, gains)
     branches.depth[0] = d
     return budget, False
 
 
 @njit(cache=True, nogil=True)
-def _branch(branches, d, gains):
+def _branch(open_, branches, d, gains):
     """Choose the free state whose best common action costs most, its actions by their cost."""
     S, A = gains.shape
     chosen, most = -1, -np.inf
@@ -109,7 +117,8 @@ def _branch(branches, d, gains):
         if branches.fixed[s] < 0:
             cost = np.inf
             for a in range(A):
-                cost = min(cost, -gains[s, a])
+                if open_[s, a]:
+                    cost = min(cost, -gains[s, a])
             if cost > most:
                 chosen, most = s, cost
     branches.states[d] = chosen
@@ -121,18 +130,19 @@ def _branch(branches, d, gains):
 
 @njit(cache=True, nogil=True)
 def _relax(priced, fixed):
-    """The smallest of the K bounds, and the gains (S, A), at most 0, of the common actions."""
-    K, _, S, A, _ = priced.rewards.shape
+    """The smaller of the bounds, and the gains (S, A), at most 0, of the common actions."""
+    S, A, _ = priced.rewards.shape
     bound = np.inf
     gains = np.zeros((S, A))
-    for k in range(K):
+    for k in range(2 if priced.prices.shape[0] else 1):
         values, found = _solve_contexts(priced, k, fixed)
-        for s in range(S):
-            first, last = _open_actions(fixed, s, A)
-            most = -np.inf
-            for a in range(first, last):
-                most = max(most, priced.constants[k, s, a])
-            found += most
+        if k > 0:
+            for s in range(S):
+                most = -np.inf
+                for a in range(A):
+                    if _may_take(priced, fixed, s, a):
+                        most = max(most, priced.charges[s, a])
+                found += most
         if found < bound:
             bound = found
             _fill_gains(priced, k, values, fixed, gains)
@@ -140,24 +150,26 @@ def _relax(priced, fixed):
 
 
 @njit(cache=True, nogil=True)
-def _open_actions(fixed, s, A):
-    """The range of actions that a state may still take."""
-    return (0, A) if fixed[s] < 0 else (fixed[s], fixed[s] + 1)
+def _may_take(priced, fixed, s, a):
+    """Whether a state may still take an action."""
+    return priced.moves.open[s, a] and (fixed[s] < 0 or fixed[s] == a)
 
 
 @njit(cache=True, nogil=True)
 def _solve_contexts(priced, k, fixed):
     """Backward induction in every context: V (H + 1, S, M) and the value at the start."""
-    _, H, S, A, M = priced.rewards.shape
-    V = np.zeros((H + 1, S, M))
-    for t in range(H - 1, -1, -1):
+    S, A, M = priced.rewards.shape
+    V = np.zeros((priced.horizon + 1, S, M))
+    q = np.empty(M)
+    for t in range(priced.horizon - 1, -1, -1):
         for s in range(S):
-            first, last = _open_actions(fixed, s, A)
             for m in range(M):
-                best = -np.inf
-                for a in range(first, last):
-                    best = max(best, _q(priced, k, V, t, s, a, m))
-                V[t, s, m] = best
+                V[t, s, m] = -np.inf
+            for a in range(A):
+                if _may_take(priced, fixed, s, a):
+                    _q(priced, k, V, t, s, a, q)
+                    for m in range(M):
+                        V[t, s, m] = max(V[t, s, m], q[m])
     total = 0.0
     for s in range(S):
         for m in range(M):
@@ -166,34 +178,49 @@ def _solve_contexts(priced, k, fixed):
 
 
 @njit(cache=True, nogil=True)
-def _q(priced, k, V, t, s, a, m):
-    x = 0.0
-    for n in range(V.shape[1]):
-        x += priced.transitions[s, a, n, m] * V[t + 1, n, m]
-    return priced.rewards[k, t, s, a, m] + priced.discount * x
+def _q(priced, k, V, t, s, a, q):
+    """Fill q (M,) with Q_{t,m}(s, a) under the rewards of relaxation k."""
+    A, M = priced.rewards.shape[1:]
+    moves = priced.moves
+    for m in range(M):
+        q[m] = 0.0
+    for i in range(moves.starts[s * A + a], moves.starts[s * A + a + 1]):
+        n = moves.next_state[i]
+        for m in range(M):
+            q[m] += moves.probs[i, m] * V[t + 1, n, m]
+    for m in range(M):
+        price = priced.prices[t, s, a, m] if k > 0 else 0.0
+        q[m] = priced.rewards[s, a, m] - price + priced.discount * q[m]
 
 
 @njit(cache=True, nogil=True)
 def _fill_gains(priced, k, V, fixed, gains):
     """What an action gains at all times, under the occupancies of each context's own solution."""
-    _, H, S, A, M = priced.rewards.shape
+    S, A, M = priced.rewards.shape
+    moves = priced.moves
     for s in range(S):
         for a in range(A):
             gains[s, a] = 0.0
-    y = np.zeros((H + 1, S, M))
-    copy(priced.start, y[0])
-    for t in range(H):
-        for s in range(S):
-            first, last = _open_actions(fixed, s, A)
+    y, later, q = priced.start.copy(), np.empty((S, M)), np.empty((A, M))
+    for t in range(priced.horizon):
+        for n in range(S):
             for m in range(M):
-                mass = y[t, s, m]
+                later[n, m] = 0.0
+        for s in range(S):
+            for a in range(A):
+                if _may_take(priced, fixed, s, a):
+                    _q(priced, k, V, t, s, a, q[a])
+            for m in range(M):
+                mass = y[s, m]
                 if mass > 0.0:
-                    chosen, most = first, -np.inf
-                    for a in range(first, last):
-                        gain = _q(priced, k, V, t, s, a, m) - V[t, s, m]
-                        gains[s, a] += mass * gain
-                        if gain > most:
-                            chosen, most = a, gain
+                    chosen, most = -1, -np.inf
+                    for a in range(A):
+                        if _may_take(priced, fixed, s, a):
+                            gain = q[a, m] - V[t, s, m]
+                            gains[s, a] += mass * gain
+                            if gain > most:
+                                chosen, most = a, gain
                     gone = priced.discount * mass
-                    for n in range(S):
-                        y[t + 1, n, m] += gone * priced.transitions[s, chosen, n, m]
+                    for i in range(moves.starts[s * A + chosen], moves.starts[s * A + chosen + 1]):
+                        later[moves.next_state[i], m] += gone * moves.probs[i, m]
+        copy(later, y)

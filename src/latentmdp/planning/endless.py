@@ -22,13 +22,21 @@ from latentmdp._kernels import induction
 from latentmdp._kernels.induction import Steps
 from latentmdp._util.arrays import Floats, Integers
 
-__all__ = ["TOLERANCE", "best_from_above", "policies_from_below", "solve_policies"]
+__all__ = [
+    "TOLERANCE",
+    "best_from_above",
+    "greedy_rows",
+    "policies_from_below",
+    "policy_chain",
+    "solve_policies",
+]
 
 TOLERANCE = 1e-10
 """How far a bound may be from the value, relative to the largest value, unless rounding forbids."""
 
-_FEW_STATES = 200
-"""Up to here policies are evaluated by dense solves, S^3 / 3 multiplications each."""
+_FEW_STATES = 64
+"""Up to here policies are evaluated by dense solves; a Krylov method is as fast from here on, and
+linear algebra begins to use threads, which is slow where the machine is busy."""
 
 _SWEEPS = 20
 """Backups before a linear solve, which is dearer, if there are more than a few states."""
@@ -39,6 +47,9 @@ _DENSE_BYTES = 1 << 26
 _KRYLOV_STEPS = 400
 """Of a Krylov method: chains that mix need a few dozen, and one that has not converged by now may
 well be periodic."""
+
+_SPREADING = 20
+"""Plain iterations before it: from a residual in one state only it would break down."""
 
 _FACTORISED_STATES = 5_000
 """Up to here a system is factorised if need be; the factors may be full, 200 MB."""
@@ -156,61 +167,86 @@ def solve_policies(
     `chosen` (S, K) are rows of `steps`, -1 in terminal states, and `start` (S, K, M) is a guess.
     With `own`, policy m counts in context m only: `start` is (S, M, 1), the answer (S, M).
     """
-    S, K = chosen.shape
     values = start.copy()
-    for k in range(K):
+    for k in range(chosen.shape[1]):
         contexts = np.array([k]) if own else np.arange(start.shape[2])
-        rows = np.maximum(chosen[:, k], 0)
-        ended = chosen[:, k] < 0
-        counts = np.where(ended, 0, steps.starts[rows + 1] - steps.starts[rows])
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        entries = np.repeat(steps.starts[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
-        earned = np.where(ended[:, None], 0.0, rewards[rows][:, contexts])
-        probs, following = steps.probs[entries][:, contexts], steps.next_state[entries]
-        solve = _solve_dense if S <= _FEW_STATES else _solve_sparse
-        values[:, k] = solve(offsets, following, probs, earned, discount, values[:, k])
+        ended = chosen[:, k, None] < 0
+        earned = np.where(ended, 0.0, rewards[chosen[:, k]][:, contexts])
+        values[:, k] = policy_chain(steps, discount, chosen[:, k], earned, contexts, values[:, k])
     return values[:, :, 0] if own else values
 
 
-def _solve_dense(
-    offsets: Integers, following: Integers, probs: Floats, earned: Floats, discount: float,
-    start: Floats,
+def policy_chain(
+    steps: Steps, discount: float, rows: Integers, right: Floats,
+    contexts: Integers | None = None, start: Floats | None = None, transposed: bool = False,
 ) -> Floats:  # fmt: skip
-    S, M = earned.shape
+    """Solve (I - discount P_m) x_m = right_m for the chain of one policy in each context.
+
+    `rows` (S,) are rows of `steps`, -1 in terminal states; `right` and the answer are (S, k) for
+    the k contexts given, all by default; `start` is a guess. `transposed` solves with the
+    transposed matrix: from earned rewards to values, or from first states to visits.
+    """
+    S = len(right)
+    kept = np.maximum(rows, 0)
+    counts = np.where(rows < 0, 0, steps.starts[kept + 1] - steps.starts[kept])
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    entries = np.repeat(steps.starts[kept] - offsets[:-1], counts) + np.arange(offsets[-1])
+    columns = np.arange(right.shape[1]) if contexts is None else contexts
+    probs, following = steps.probs[entries][:, columns], steps.next_state[entries]
+    if S <= _FEW_STATES:
+        return _solve_dense(offsets, following, probs, right, discount, transposed)
+    guess = np.zeros_like(right) if start is None else start
+    return _solve_sparse(offsets, following, probs, right, discount, transposed, guess)
+
+
+def _solve_dense(
+    offsets: Integers, following: Integers, probs: Floats, right: Floats, discount: float,
+    transposed: bool,
+) -> Floats:  # fmt: skip
+    S, M = right.shape
     state = np.repeat(np.arange(S), np.diff(offsets))
     step = max(1, _DENSE_BYTES // (8 * S * S))
-    found = np.empty_like(earned)
+    found = np.empty_like(right)
     for begin in range(0, M, step):
         part = slice(begin, begin + step)
-        system = np.zeros((earned[:, part].shape[1], S, S))
-        system[:, state, following] = -discount * probs[:, part].T
+        system = np.zeros((right[:, part].shape[1], S, S))
+        place = (following, state) if transposed else (state, following)
+        system[:, *place] = -discount * probs[:, part].T
         system[:, np.arange(S), np.arange(S)] += 1.0
-        found[:, part] = np.linalg.solve(system, earned[:, part].T[:, :, None])[:, :, 0].T
+        found[:, part] = np.linalg.solve(system, right[:, part].T[:, :, None])[:, :, 0].T
     return found
 
 
 def _solve_sparse(
-    offsets: Integers, following: Integers, probs: Floats, earned: Floats, discount: float,
-    start: Floats,
+    offsets: Integers, following: Integers, probs: Floats, right: Floats, discount: float,
+    transposed: bool, start: Floats,
 ) -> Floats:  # fmt: skip
     from scipy import sparse
     from scipy.sparse import linalg
 
-    S, M = earned.shape
+    S, M = right.shape
     found = start.copy()
     for m in range(M):
         moves = sparse.csr_array((discount * probs[:, m], following, offsets), shape=(S, S))
+        moves = moves.T.tocsr() if transposed else moves
         system = sparse.eye_array(S, format="csr") - moves
-        right = earned[:, m]
-        size = float(np.abs(right).max(initial=0.0))
+        wanted, answer = right[:, m], start[:, m]
+        size = float(np.abs(wanted).max(initial=0.0))
         enough = size * max(0.01 * TOLERANCE, 1e-15 / (1.0 - discount))
-        answer, _ = linalg.bicgstab(
-            system, right, x0=start[:, m], rtol=0.0, atol=enough, maxiter=_KRYLOV_STEPS
-        )
-        off = float(np.abs(right - system @ answer).max(initial=0.0))
+        for _ in range(_SPREADING):
+            answer = wanted + moves @ answer
+        off = float(np.abs(wanted - system @ answer).max(initial=0.0))
+        for method, options in (
+            (linalg.bicgstab, {"maxiter": _KRYLOV_STEPS}),
+            (linalg.gmres, {"restart": 50, "maxiter": _KRYLOV_STEPS // 50}),
+        ):
+            if off <= 10.0 * enough:
+                break
+            closer, _ = method(system, wanted, x0=answer, rtol=0.0, atol=enough, **options)
+            now = float(np.abs(wanted - system @ closer).max(initial=0.0))
+            if now < off:
+                answer, off = closer, now
         if off > 10.0 * enough and S <= _FACTORISED_STATES:
-            answer = linalg.spsolve(system.tocsc(), right)
-        elif off > np.abs(right - system @ start[:, m]).max(initial=0.0):
-            answer = start[:, m]
+            answer = linalg.spsolve(system.tocsc(), wanted)
         found[:, m] = answer
     return found

@@ -4,9 +4,10 @@ Layer t holds every (s, b) that some sequence of actions and observations can le
 
     alpha_{s,b}(m) = R_m(s, a) + discount sum_{s',r} P_m(s', r | s, a) alpha_{s',b'}(m),
 
-with b' the belief after (s', r) and a the action that maximises sum_m b(m) alpha_{s,b}(m). The
-belief depends on how often each likelihood was met, not on the order, so many histories share one:
-beliefs that agree to 12 digits are merged, which changes the value by less than 1e-11 of its range.
+with b' the belief after (s', r) and a the allowed action that maximises sum_m b(m) alpha_{s,b}(m).
+A terminal state has no beliefs and is worth 0. The belief depends on how often each likelihood was
+met, not on the order, so many histories share one: beliefs that agree to 12 digits are merged,
+which changes the value by less than 1e-11 of its range.
 
 Every alpha is at most the value of a plan that goes on with other alphas (what cannot happen under
 b counts as the worst policy's value), so acting by the best alpha attains the optimum.
@@ -22,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp.engines.threads import blocks
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.errors import LatentMDPError
-from latentmdp.model import LatentMDP, require_model
+from latentmdp.model import LatentMDP, require_horizon, require_model
+from latentmdp.outcomes import Outcomes
 from latentmdp.planning.base import Plan
 from latentmdp.planning.qmdp import least_values
 from latentmdp.policies import AlphaVectorPolicy
@@ -39,16 +40,70 @@ _CHUNK_ENTRIES = 1 << 22
 """Numbers (32 MiB) in one array of successors: NumPy is busy, and the layers take far more."""
 
 
+_COUNTED = 1_000_000
+"""Outcomes times steps: counting beliefs takes a second for so many."""
+
+
 class TooManyBeliefsError(LatentMDPError, ValueError):
     """There are more reachable beliefs than allowed."""
 
 
 class _Layer(NamedTuple):
-    """Distinct (s, b) of one time, and where each observation leads: -1 if it is impossible."""
+    """Distinct (s, b) of one time, and where each outcome leads: -1 if it is impossible or ends."""
 
     states: Integers  # (n,)
     beliefs: Floats  # (n, M)
-    children: Indices  # (n, A, S, Z) into the next layer
+    children: Indices  # into the next layer, for the outcomes of each (s, b) one after the other
+
+
+class _Problem(NamedTuple):
+    """What there is to plan: the outcomes by state, and the rows of allowed actions by state."""
+
+    table: Outcomes
+    outcomes: Integers  # (S + 1,): first outcome of each state
+    rows: Integers  # (S + 1,): first allowed row of each state
+    lengths: Integers  # (R,): outcomes of each allowed row
+    actions: Integers  # (R,)
+    rewards: Floats  # (R, M): mean reward and bonus
+
+    @classmethod
+    def of(cls, model: LatentMDP) -> _Problem:
+        """Outcomes that lead to the same state and belief are one."""
+        M, S, A, _ = model.dimensions
+        table = model.outcomes.informative()
+        allowed = np.flatnonzero(model.allowed)
+        lengths = np.diff(table.starts)[allowed]
+        rewards = model.planning_rewards().reshape(M, S * A)
+        return cls(
+            table,
+            table.starts[::A],
+            np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
+            lengths,
+            allowed % A,
+            np.ascontiguousarray(rewards[:, allowed].T),
+        )
+
+    def chunks(self, states: Integers) -> list[tuple[int, int]]:
+        """Intervals of beliefs whose outcomes fit into `_CHUNK_ENTRIES`, at least one."""
+        entries = np.cumsum(np.diff(self.outcomes)[states]) * self.rewards.shape[1]
+        part = entries // _CHUNK_ENTRIES
+        ends = np.append(np.flatnonzero(np.diff(part)) + 1, states.size)
+        return list(zip(np.append(0, ends[:-1]).tolist(), ends.tolist()))
+
+    def outcomes_of(self, states: Integers) -> tuple[Integers, Integers]:
+        """The belief (its position) and the outcome of all that can follow beliefs at states."""
+        return _segments(self.outcomes, states)
+
+    def rows_of(self, states: Integers) -> tuple[Integers, Integers]:
+        """The belief (its position) and the row of all that can be done at beliefs."""
+        return _segments(self.rows, states)
+
+
+def _segments(offsets: Integers, states: Integers) -> tuple[Integers, Integers]:
+    counts = np.diff(offsets)[states]
+    first = np.cumsum(counts) - counts
+    position = np.repeat(np.arange(states.size), counts)
+    return position, np.arange(position.size) + (offsets[states] - first)[position]
 
 
 @dataclass(frozen=True)
@@ -71,10 +126,12 @@ class Exact:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `lower` equals `upper`. Raises `TooManyBeliefsError` if the model is too large."""
         require_model(model)
+        require_horizon(model, "Exact (unlike HSVI)")
         began = time.perf_counter()
-        layers, chances = _expand(model, self.max_beliefs)
+        problem = _Problem.of(model)
+        layers, chances = _expand(model, problem, self.max_beliefs)
         least = least_values(model)
-        vectors, actions = _induce(model, layers, least)
+        vectors, actions = _induce(model, problem, layers, least)
         first = np.einsum("nm,nm->n", layers[0].beliefs, vectors[0])
         value = float(chances @ first) + model.initial_value()
         n_beliefs = sum(layer.states.size for layer in layers)
@@ -98,26 +155,37 @@ def belief_count(model: LatentMDP) -> int:
     belief, so from one belief at s there are at most as many at s' as there are such classes; and
     after t steps, no more than first beliefs times multisets of t classes.
     """
-    table = model.packed()
-    kinds, classes = _classes(table)
-    S = model.n_states
-    moves = np.array(
-        [[np.unique(c[c >= 0]).size for c in classes[s].swapaxes(0, 1)] for s in range(S)], object
-    )
-    start = (model.weights[:, None] * model.initial).T
+    horizon = require_horizon(model, "the number of beliefs")
+    table, S = model.outcomes, model.n_states
+    kinds, classes = _classes(table.probs)
+    leaving = ~model.terminal[table.next_state]
+    state = table.rows()[leaving] // model.n_actions
+    moves = np.column_stack([state, table.next_state[leaving], classes[leaving]])
+    source, target, _ = np.unique(moves, axis=0).T
+    start = (model.weights[:, None] * model.initial).T * ~model.terminal[:, None]
     first, _ = _classes(start)
     beliefs = (start > 0.0).any(axis=1).astype(object)
     total = 0
-    for t in range(model.horizon):
+    for t in range(horizon):
         most = first * math.comb(t + kinds - 1, t)
         beliefs = np.array([min(int(n), most) for n in beliefs], object)
         total += int(beliefs.sum())
-        beliefs = beliefs @ moves
+        arriving = np.zeros(S, object)
+        np.add.at(arriving, target, beliefs[source])
+        beliefs = arriving
     return total
 
 
+def _at_most(model: LatentMDP) -> str:
+    """How many beliefs there may be, where that is quickly counted."""
+    if model.outcomes.size * model.n_layers > _COUNTED:
+        return ""
+    most = belief_count(model)
+    return f", perhaps up to {most:,}" if most < 10**12 else f", perhaps up to {most:.1e}"
+
+
 def _classes(likelihoods: Floats) -> tuple[int, Integers]:
-    """How many classes of likelihoods (..., M) there are, and the class of each; -1 if all zero."""
+    """How many classes of likelihoods (n, M) there are, and the class of each; -1 if all zero."""
     possible = (likelihoods > 0.0).any(axis=-1)
     rows = likelihoods[possible]
     rows = np.round(rows / rows.sum(axis=1, keepdims=True), _DIGITS)
@@ -127,62 +195,61 @@ def _classes(likelihoods: Floats) -> tuple[int, Integers]:
     return max(1, len(distinct)), classes
 
 
-def _expand(model: LatentMDP, max_beliefs: int) -> tuple[list[_Layer], Floats]:
+def _expand(model: LatentMDP, problem: _Problem, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     """Layers 0..H-1 of distinct beliefs, and the probabilities of the first ones."""
     joint = (model.weights[:, None] * model.initial).T
-    chances = joint.sum(axis=1)
+    chances = np.where(model.terminal, 0.0, joint.sum(axis=1))
     states = np.flatnonzero(chances > 0.0)
     beliefs = joint[states] / chances[states, None]
     layers: list[_Layer] = []
     total = states.size
-    for _ in range(model.horizon - 1):
-        arrivals = _step(model, states, beliefs, max_beliefs - total)
+    for _ in range(model.n_layers - 1):
+        arrivals = None
+        if total <= max_beliefs:
+            arrivals = _step(problem, model.terminal, states, beliefs, max_beliefs - total)
         if arrivals is None:
-            most = belief_count(model)
-            shown = f"{most:,}" if most < 10**12 else f"{most:.1e}"
             raise TooManyBeliefsError(
-                f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs, perhaps up "
-                f"to {shown}: raise max_beliefs, or use a planner with bounds such as HSVI"
+                f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs"
+                f"{_at_most(model)}: raise max_beliefs, or use a planner with bounds such as HSVI"
             )
         layers.append(_Layer(states, beliefs, arrivals[0]))
         _, states, beliefs = arrivals
         total += states.size
-    layers.append(_Layer(states, beliefs, np.empty((states.size, 0, 0, 0), np.int32)))
+    layers.append(_Layer(states, beliefs, np.empty(0, np.int32)))
     return layers, chances[chances > 0.0]
 
 
 def _step(
-    model: LatentMDP, states: Integers, beliefs: Floats, room: int
+    problem: _Problem, terminal: Flags, states: Integers, beliefs: Floats, room: int
 ) -> tuple[Indices, Integers, Floats] | None:
     """What follows each belief: children, their states and beliefs; None if more than `room`."""
-    table = model.packed()
-    S, A, _, Z, _ = table.shape
-    children = np.full((states.size, A, S, Z), -1, np.int32)
-    found_states, found_beliefs, places = [], [], []
+    children, found_states, found_beliefs = [], [], []
     offset = 0
-    for chunk in _chunks(states.size, table):
-        joint = beliefs[chunk, None, None, None, :] * table[states[chunk]]
-        place = np.nonzero(joint.sum(axis=-1) > 0.0)
-        rows = joint[place]
-        first, inverse = _merge(place[2], rows / rows.sum(axis=1, keepdims=True))
-        found_states.append(place[2][first])
-        found_beliefs.append(rows[first] / rows[first].sum(axis=1, keepdims=True))
-        places.append(((place[0] + chunk.start, *place[1:]), inverse + offset))
+    for begin, end in problem.chunks(states):
+        position, outcome = problem.outcomes_of(states[begin:end])
+        joint = beliefs[begin:end][position] * problem.table.probs[outcome]
+        arrived = problem.table.next_state[outcome]
+        chance = joint.sum(axis=-1)
+        open_ = (chance > 0.0) & ~terminal[arrived]
+        posterior, arrived = joint[open_] / chance[open_, None], arrived[open_].astype(np.int64)
+        first, inverse = _merge(arrived, posterior)
+        found_states.append(arrived[first])
+        found_beliefs.append(posterior[first])
+        child = np.full(outcome.size, -1, np.int64)
+        child[open_] = inverse + offset
+        children.append(child)
         offset += first.size
         if offset > 2 * room:
             first, _ = _merge(np.concatenate(found_states), np.concatenate(found_beliefs))
             if first.size > room:
                 return None
-    arrived, posterior = np.concatenate(found_states), np.concatenate(found_beliefs)
-    first, inverse = _merge(arrived, posterior)
-    for place, index in places:
-        children[place] = inverse[index]
-    return (children, arrived[first], posterior[first]) if first.size <= room else None
-
-
-def _chunks(n: int, table: Floats) -> list[slice]:
-    """Slices of n beliefs whose successors fit into `_CHUNK_ENTRIES`; an empty one if n is 0."""
-    return [slice(*ends) for ends in blocks(max(n, 1), max(1, _CHUNK_ENTRIES // table[0].size))]
+    together, posteriors = np.concatenate(found_states), np.concatenate(found_beliefs)
+    first, inverse = _merge(together, posteriors)
+    places = np.concatenate(children)
+    places[places >= 0] = inverse[places[places >= 0]]
+    if first.size > room:
+        return None
+    return places.astype(np.int32), together[first], posteriors[first]
 
 
 def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
@@ -194,14 +261,14 @@ def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
 
 
 def _induce(
-    model: LatentMDP, layers: list[_Layer], least: Floats
+    model: LatentMDP, problem: _Problem, layers: list[_Layer], least: Floats
 ) -> tuple[list[Floats], list[Integers]]:
     """Alpha vectors and actions of every layer, from the last to the first."""
     worst = np.zeros((model.n_states, model.n_contexts))  # nothing is earned after the last step
     later = np.zeros((0, model.n_contexts))
     found = []
-    for t in range(model.horizon - 1, -1, -1):
-        later, actions = _back_up(model, layers[t], later, worst)
+    for t in range(model.n_layers - 1, -1, -1):
+        later, actions = _back_up(model.discount, problem, layers[t], later, worst)
         worst = least[t]
         found.append((later, actions))
     vectors, labels = zip(*found[::-1])
@@ -209,24 +276,34 @@ def _induce(
 
 
 def _back_up(
-    model: LatentMDP, layer: _Layer, later: Floats, least: Floats
+    discount: float, problem: _Problem, layer: _Layer, later: Floats, least: Floats
 ) -> tuple[Floats, Integers]:
     """The best action and its alpha vector at every belief of a layer."""
-    table, rewards = model.packed(), np.moveaxis(model.planning_rewards(), 0, -1)
+    from scipy.sparse import csr_array
+
     vectors, actions = np.empty_like(layer.beliefs), np.empty_like(layer.states)
-    # Row -1 - s' of what follows stands for an observation that leads to s' and cannot occur.
+    # Row -1 - s' of what follows stands for an outcome that ends in s' or cannot occur.
     rows = np.concatenate([later, least[::-1]])
-    impossible = (-1 - np.arange(model.n_states))[:, None]
-    for chunk in _chunks(layer.states.size, table):
-        q = rewards[layer.states[chunk]]
-        if layer.children.shape[1]:
-            children = layer.children[chunk]
-            index = np.where(children >= 0, children, impossible)
-            follow = np.einsum("ianzm,ianzm->iam", table[layer.states[chunk]], rows[index])
-            q = q + model.discount * follow
-        best = np.einsum("iam,im->ia", q, layer.beliefs[chunk]).argmax(axis=1)
-        actions[chunk] = best
-        vectors[chunk] = q[np.arange(best.size), best]
+    passed = 0
+    for begin, end in problem.chunks(layer.states):
+        position, row = problem.rows_of(layer.states[begin:end])
+        q = problem.rewards[row]
+        if layer.children.size:
+            _, outcome = problem.outcomes_of(layer.states[begin:end])
+            children = layer.children[passed : passed + outcome.size]
+            passed += outcome.size
+            next_state = problem.table.next_state[outcome]
+            follow = rows[np.where(children >= 0, children, -1 - next_state)]
+            ends = np.concatenate([[0], np.cumsum(problem.lengths[row])])
+            sums = csr_array(
+                (np.ones(outcome.size), np.arange(outcome.size), ends), (row.size, outcome.size)
+            )
+            q = q + discount * (sums @ (problem.table.probs[outcome] * follow))
+        scores = np.einsum("im,im->i", q, layer.beliefs[begin:end][position])
+        order = np.lexsort((np.arange(row.size), -scores, position))
+        best = order[np.flatnonzero(np.diff(position[order], prepend=-1))]
+        actions[begin:end] = problem.actions[row[best]]
+        vectors[begin:end] = q[best]
     return vectors, actions
 
 
@@ -241,9 +318,9 @@ def _policy(
     S = model.n_states
     rows, labels, counts = [], [], []
     for t, layer in enumerate(layers):
-        missing = np.setdiff1d(np.arange(S), layer.states)
+        missing = np.setdiff1d(np.flatnonzero(~model.terminal), layer.states)
         states = np.concatenate([layer.states, missing])
-        label = np.concatenate([actions[t], np.zeros(missing.size, np.int64)])
+        label = np.concatenate([actions[t], model.allowed[missing].argmax(axis=1)])
         values = np.concatenate([vectors[t], least[t, missing]])
         distinct = np.unique(np.column_stack([states, label, values]), axis=0)
         rows.append(distinct[:, 2:])

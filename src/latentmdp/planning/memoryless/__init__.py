@@ -29,10 +29,12 @@ class Memoryless:
     ----------
     method
         "branch-and-bound": own search in the space of occupancies. "mip": mixed-integer program on
-        HiGHS. Both prove the optimum when they finish. "cadp": coordinate ascent from several
+        HiGHS, which also serves as the search where there is no end. Both prove the optimum when
+        they finish. "cadp": coordinate ascent from several
         starts; quick and monotone, but it may end in a local optimum and proves nothing.
     stationary
-        Whether the policy must be the same at all times, s -> a.
+        Whether the policy must be the same at all times, s -> a, as it always is where there is no
+        end.
     time_limit
         Seconds of wall-clock time, or None.
     memory_limit
@@ -48,9 +50,10 @@ class Memoryless:
 
     Notes
     -----
-    The plan's `upper` bounds all memoryless policies of the class asked for, not V*; `lower` is the
-    exact value of the policy. An interrupt (Ctrl-C) ends the search as a limit does. The guarantee
-    (1/M, 0) against V* is stated for Markov policies where no reward or bonus is negative.
+    The plan's `upper` bounds all memoryless policies of the class asked for, not V*: deterministic
+    ones, which depend on the time unless `stationary` or without an end. `lower` is the exact value
+    of the policy. An interrupt (Ctrl-C) ends the search as a limit does. The guarantee (1/M, 0)
+    against V* is stated for Markov policies where no reward or bonus is negative.
     """
 
     method: str = "branch-and-bound"
@@ -72,19 +75,22 @@ class Memoryless:
     def plan(self, model: LatentMDP) -> Plan:
         """Find a good policy by coordinate ascent, then prove it or find a better one."""
         from latentmdp.planning.memoryless.bnb import branch_and_bound
-        from latentmdp.planning.memoryless.cadp import MemorylessProblem, coordinate_ascent
+        from latentmdp.planning.memoryless.cadp import (
+            Incumbent,
+            MemorylessProblem,
+            coordinate_ascent,
+        )
         from latentmdp.planning.memoryless.mip import mixed_integer_program
 
         require_model(model)
         prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         problem = MemorylessProblem.of(model, self.stationary)
-        ascent = coordinate_ascent(problem, self.starts, as_generator(self.rng))
-        incumbent = next(ascent)
-        clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+        incumbent = Incumbent.first(problem)
+        rng = as_generator(self.rng)
         with clock.searching():
-            for _ in ascent:
-                clock.check()
+            clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+            coordinate_ascent(problem, incumbent, self.starts, rng, clock.check)
             unproven = incumbent.upper - incumbent.lower > problem.tolerance()
             if unproven and self.method in prove:
                 prove[self.method](problem, incumbent, clock)
@@ -100,7 +106,7 @@ class Memoryless:
             n_iter=incumbent.n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
-            guarantee=None if self.stationary else _guarantee(model),
+            guarantee=None if problem.stationary else _guarantee(model),
             message=message,
         )
 

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import memoryless_search, stationary_search
+from latentmdp._kernels import memoryless, memoryless_search, stationary_search
 from latentmdp._util.arrays import Floats
 from latentmdp.planning.limits import PlanningClock
 from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, improve
-from latentmdp.planning.memoryless.mip import Program
+from latentmdp.planning.memoryless.mip import Program, mixed_integer_program
 
 __all__ = ["branch_and_bound"]
 
@@ -30,9 +30,10 @@ _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.0)
 """Where the targets of the passes stand between the lower (0) and the upper bound (1) at the root.
 A high target ends soon and proves little; each halving costs about what all before did."""
 
-_FIRST_BUDGET, _SLICE_SECONDS = 1000, 0.05
-"""Nodes of the first slice between two looks at the clock; a slice doubles until it takes so many
-seconds: short enough for Ctrl-C and limits, long enough for looks to cost nothing."""
+_FIRST_BUDGET, _FIRST_WORK, _SLICE_SECONDS = 1000, 3e7, 0.05
+"""Nodes of the first slice between two looks at the clock, fewer if each may cost so many
+multiplications together; a slice doubles until it takes so many seconds: short enough for Ctrl-C
+and limits, long enough for looks to cost nothing."""
 
 _PRICING_SHARE = 0.5
 """Of the time left, for the linear relaxation: its prices are worth most of a search, but without
@@ -54,7 +55,13 @@ class _Search(NamedTuple):
 def branch_and_bound(
     problem: MemorylessProblem, incumbent: Incumbent, clock: PlanningClock
 ) -> None:
-    """Search until the incumbent is proven optimal or a limit is reached (`LimitReached`)."""
+    """Search until the incumbent is proven optimal or a limit is reached (`LimitReached`).
+
+    Without an end, the search is that of the mixed-integer program.
+    """
+    if problem.horizon is None:
+        mixed_integer_program(problem, incumbent, clock)
+        return
     prices, charges = _relax(problem, incumbent, clock)
     clock.check()
     build = _stationary_search if problem.stationary else _markov_search
@@ -72,17 +79,22 @@ def branch_and_bound(
 def _relax(
     problem: MemorylessProblem, incumbent: Incumbent, clock: PlanningClock
 ) -> tuple[Floats, Floats]:
-    """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); zero without room.
+    """Lambda (H, S, A, M) and what it charges at most for each (t, s, a); empty without room.
 
     The relaxation's likeliest actions are one more start for the coordinate ascent.
     """
+    none = np.zeros((0, *problem.sizes[1:])), np.zeros((0, *problem.sizes[1:3]))
     if Program.bytes_needed(problem) > clock.memory:
-        return np.zeros(problem.sizes), np.zeros(problem.sizes[:3])
+        return none
+    if not Program.is_built_within(problem, clock.remaining):
+        return none
     program = Program.of(problem)
+    clock.check()
     prices, actions = program.relax(clock.remaining * _PRICING_SHARE)
-    if actions is not None:
-        policy, value, _ = improve(problem, actions)
-        incumbent.offer(policy, value)
+    if actions is None:
+        return none
+    policy, value, _ = improve(problem, actions)
+    incumbent.offer(policy, value)
     return prices, np.einsum("tsm,tsam->tsa", program.reach, prices)
 
 
@@ -95,8 +107,10 @@ def _pass(
 ) -> None:
     """One pass over the tree; at its end the upper bound is what was dropped."""
     kernels, relaxed, path = search
+    H, _, A, _ = problem.sizes
     search.begin()
-    budget, finished = _FIRST_BUDGET, False
+    node = 4.0 * problem.moves.probs.size * (H if problem.stationary else A)
+    budget, finished = max(1, min(_FIRST_BUDGET, int(_FIRST_WORK / node))), False
     while not finished:
         before = clock.seconds
         nodes, finished = kernels.search(relaxed, path, target, problem.tolerance(), budget)
@@ -119,13 +133,13 @@ def _markov_search(
 ) -> _Search:
     """Over policies (H, S), forward in time."""
     H, _, A, _ = problem.sizes
-    charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
+    values, tails = problem.values[None], np.zeros((1, H + 1))
+    if prices.size:
+        charge = np.append(charges.max(axis=2).sum(axis=1), 0.0)
+        values = np.stack([_priced_values(problem, prices), problem.values])
+        tails = np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)])
     relaxed = memoryless_search.Relaxed(
-        problem.transitions,
-        problem.rewards,
-        problem.discount,
-        values=np.stack([_priced_values(problem, prices), problem.values]),
-        tails=np.stack([np.cumsum(charge[::-1])[::-1], np.zeros(H + 1)]),
+        problem.moves, problem.rewards, problem.discount, values=values, tails=tails
     )
     path = memoryless_search.new_path(problem.start, H, A, incumbent.lower, incumbent.policy)
     return _Search(memoryless_search, relaxed, path)
@@ -135,13 +149,14 @@ def _stationary_search(
     problem: MemorylessProblem, incumbent: Incumbent, prices: Floats, charges: Floats
 ) -> _Search:
     """Over policies (1, S), state by state."""
-    H, S, A, M = problem.sizes
-    own = np.broadcast_to(problem.rewards, (H, S, A, M))
+    H, S, A, _ = problem.sizes
     priced = stationary_search.Priced(
-        problem.transitions,
-        rewards=np.stack([own, problem.rewards - prices]),
+        problem.moves,
+        problem.rewards,
         discount=problem.discount,
-        constants=np.stack([np.zeros((S, A)), charges.sum(axis=0)]),
+        horizon=H,
+        prices=prices,
+        charges=charges.sum(axis=0),
         start=problem.start,
     )
     branches = stationary_search.new_branches(S, A, incumbent.lower, incumbent.policy)
@@ -154,7 +169,7 @@ def _priced_values(problem: MemorylessProblem, prices: Floats) -> Floats:
     values = np.empty((H, S, A, M))
     later = np.zeros((S, M))
     for t in range(H - 1, -1, -1):
-        follow = np.einsum("sanm,nm->sam", problem.transitions, later)
-        values[t] = problem.rewards - prices[t] + problem.discount * follow
-        later = values[t].max(axis=1)
+        tables = (problem.moves, problem.rewards - prices[t], problem.discount)
+        memoryless.action_values(*tables, later, values[t])
+        later = np.where(problem.moves.open[:, :, None], values[t], -np.inf).max(axis=1)
     return values

@@ -12,57 +12,100 @@ best on average over the contexts, given the rules already chosen for later time
 until nothing improves. A sweep never lowers the value: the action in force is always a candidate.
 A stationary policy changes one state at a time, at all times at once.
 
+Without an end the policy is stationary. It is valued by linear solves, and whole sets of states
+change their actions where sum_m y(s, m) (Q^pi_m(s, a) - V^pi_m(s)) says that it pays, halved until
+the value rises; where there are few states, every change of a single one is tried too.
+
 Other starts are each context's own optimal policy and random policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from latentmdp._kernels import memoryless as kernels
+from latentmdp._kernels.induction import Steps
+from latentmdp._kernels.memoryless import Moves
 from latentmdp._util.arrays import Floats, Indices
+from latentmdp._util.memory import require_memory
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
+from latentmdp.planning.endless import policy_chain
 from latentmdp.planning.qmdp import q_values
 
 __all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
 
+Check = Callable[[], None]
+
 _TOLERANCE = 1e-10
 """Values closer than this share of the informed bound count as equal: rounding in sums over time
 and states stays below it, and differences that small would keep an ascent going for nothing."""
+
+_FEW_STATES = 200
+"""Up to here every change of one state is tried where there is no end: it needs an inverse."""
+
+_DEAR = 2e8
+"""Multiplications of a round in which every state of a stationary policy tries every action, above
+which sets of states change together first."""
 
 
 @dataclass(frozen=True)
 class MemorylessProblem:
     """A model in context-last tables, and what each context alone is worth."""
 
-    transitions: Floats  # (S, A, S, M)
+    model: LatentMDP
+    moves: Moves
     rewards: Floats  # (S, A, M), hidden bonus included
-    discount: float
     start: Floats  # (S, M): y_0
-    values: Floats  # (H, S, A, M): Q_{t,m}(s, a) of each context's optimal policy
-    constant: float  # the part of the value that no policy changes
+    values: Floats  # (H or 1, S, A, M): Q_{t,m}(s, a) of each context's optimal policy
     stationary: bool
 
     @classmethod
-    def of(cls, model: LatentMDP, stationary: bool) -> MemorylessProblem:
+    def of(
+        cls, model: LatentMDP, stationary: bool, check: Check | None = None
+    ) -> MemorylessProblem:
         """The problem of a model."""
+        M, S, A, _ = model.dimensions
+        require_memory(
+            3.0 * 8.0 * model.n_layers * S * A * M, "the values of all times, states and actions"
+        )
+        if model.is_table:
+            table = model.outcomes.successors()
+        else:
+            table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
+        open_ = model.allowed.copy()
+        open_[model.terminal, 0] = True
         return cls(
-            transitions=np.ascontiguousarray(np.moveaxis(model.transitions, 0, -1)),
+            model=model,
+            moves=Moves(table.starts, table.next_state, table.probs, open_),
             rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
-            discount=model.discount,
             start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
-            values=q_values(model),
-            constant=model.initial_value(),
-            stationary=stationary,
+            values=q_values(model, check),
+            stationary=stationary or model.horizon is None,
         )
 
     @property
+    def discount(self) -> float:
+        """The model's discount."""
+        return self.model.discount
+
+    @property
+    def constant(self) -> float:
+        """The part of the value that no policy changes."""
+        return self.model.initial_value()
+
+    @property
+    def horizon(self) -> int | None:
+        """The model's horizon."""
+        return self.model.horizon
+
+    @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """H, S, A, M."""
+        """H (1 where there is no end), S, A, M."""
         H, S, A, M = self.values.shape
         return H, S, A, M
 
@@ -72,14 +115,32 @@ class MemorylessProblem:
         H, S, _, _ = self.sizes
         return (1 if self.stationary else H), S
 
+    @property
+    def step_cost(self) -> float:
+        """Multiplications of a backup of all times and actions."""
+        return float(self.values.shape[0]) * self.moves.probs.size
+
+    def best(self, scores: Floats) -> Indices:
+        """The best action (..., S) that may be taken, by scores (..., S, A)."""
+        if not self.moves.open.all():
+            scores = np.where(self.moves.open, scores, -np.inf)
+        return scores.argmax(axis=-1).astype(np.int32)
+
     def bound(self) -> float:
         """Q-MDP's bound: the first action is the same in all contexts, later ones are informed."""
-        return float(np.einsum("sm,sam->sa", self.start, self.values[0]).max(axis=1).sum())
+        first = np.einsum("sm,sam->sa", self.start, self.values[0])
+        return float(np.where(self.moves.open, first, -np.inf).max(axis=1).sum())
 
     def value(self, policy: Indices) -> float:
         """What a policy earns, without the constant."""
-        tables = (self.transitions, self.rewards, self.discount, self.start)
-        return float(kernels.policy_value(*tables, self.values.shape[0], policy))
+        if self.horizon is None:
+            return float((self.start * _Chain.of(self, policy).values).sum())
+        return float(kernels.policy_value(*self.tables, self.horizon, policy))
+
+    @property
+    def tables(self) -> tuple[Moves, Floats, float, Floats]:
+        """What kernels read."""
+        return self.moves, self.rewards, self.discount, self.start
 
     def tolerance(self) -> float:
         """The absolute difference below which two values count as equal."""
@@ -97,6 +158,14 @@ class Incumbent:
     magnitude: float  # the largest absolute value of an action in any context, at any time
     n_iter: int = 0
 
+    @classmethod
+    def first(cls, problem: MemorylessProblem) -> Incumbent:
+        """Weight-select-update as it is, under Q-MDP's bound."""
+        policy = weight_select_update(problem)[: problem.shape[0]]
+        incumbent = cls(policy, problem.value(policy), np.inf, float(np.abs(problem.values).max()))
+        incumbent.prove(problem.bound())
+        return incumbent
+
     def offer(self, policy: Indices, value: float) -> None:
         """Keep a policy if it is better; `CrossedBoundsError` if no policy can be that good."""
         if value > self.lower:
@@ -109,42 +178,192 @@ class Incumbent:
 
 
 def coordinate_ascent(
-    problem: MemorylessProblem, random_starts: int, rng: np.random.Generator
-) -> Iterator[Incumbent]:
-    """Ascend from one start after another; yields the incumbent after each."""
-    incumbent: Incumbent | None = None
+    problem: MemorylessProblem,
+    incumbent: Incumbent,
+    random_starts: int,
+    rng: np.random.Generator,
+    check: Check,
+) -> None:
+    """Ascend from one start after another; what is found on the way counts if `check` raises."""
     for start in _starts(problem, random_starts, rng):
-        policy, value, sweeps = improve(problem, start)
-        if incumbent is None:
-            incumbent = Incumbent(policy, value, np.inf, float(np.abs(problem.values).max()))
-            incumbent.prove(problem.bound())
-        incumbent.offer(policy, value)
-        incumbent.n_iter += sweeps
-        yield incumbent
+        for policy, value in _ascent(problem, start):
+            incumbent.offer(policy, value)
+            incumbent.n_iter += 1
+            check()
 
 
-def improve(problem: MemorylessProblem, start: Indices) -> tuple[Indices, float, int]:
-    """Coordinate ascent from one policy: the policy reached, its value, and the sweeps made."""
+def improve(
+    problem: MemorylessProblem, start: Indices, check: Check | None = None
+) -> tuple[Indices, float, int]:
+    """Coordinate ascent from one policy: the policy reached, its value, and the rounds made."""
+    rounds, reached = 0, (start, -np.inf)
+    for reached in _ascent(problem, start):  # noqa: B007, the last one counts
+        rounds += 1
+        if check is not None:
+            check()
+    return *reached, rounds
+
+
+def _ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices, float]]:
+    """The policies on the way up with their values, the last one where it ends."""
     policy = np.array(start, dtype=np.int32)
-    tables = (problem.transitions, problem.rewards, problem.discount, problem.start)
-    if problem.stationary:
-        horizon = problem.values.shape[0]
-        _, sweeps = kernels.ascend_stationary(*tables, horizon, policy, problem.tolerance())
+    if problem.horizon is None:
+        yield from _endless_ascent(problem, policy)
+    elif problem.stationary:
+        yield from _stationary_ascent(problem, policy)
     else:
-        _, sweeps = kernels.ascend(*tables, policy, problem.tolerance())
-    return policy, problem.value(policy), int(sweeps)
+        value, tolerance = -np.inf, problem.tolerance()
+        while True:
+            improved = kernels.sweep(*problem.tables, policy)
+            yield policy, problem.value(policy)
+            if improved <= value + tolerance:
+                return
+            value = improved
+
+
+def _stationary_ascent(
+    problem: MemorylessProblem, policy: Indices
+) -> Iterator[tuple[Indices, float]]:
+    """One state after the other; many together first, where that would take long."""
+    assert problem.horizon is not None
+    _, S, A, _ = problem.sizes
+    if S * A * problem.step_cost / A > _DEAR:
+        for found in _ascent_by_sets(problem, policy, _gains):
+            yield found
+            policy = found[0]
+    tolerance, value = problem.tolerance(), problem.value(policy)
+    yield policy, value
+    while True:
+        before = value
+        for s in range(S):
+            value = kernels.switch(*problem.tables, problem.horizon, policy, s, value, tolerance)
+            yield policy, value
+        if value <= before + tolerance:
+            return
+
+
+def _gains(problem: MemorylessProblem, policy: Indices) -> tuple[float, Floats]:
+    found = np.empty(problem.moves.open.shape)
+    kernels.gains(*problem.tables, problem.sizes[0], policy, found)
+    return problem.value(policy), found
+
+
+def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
+    """By sets of states; then one change of a single state at a time, where there are few."""
+    while True:
+        value = -np.inf
+        for found in _ascent_by_sets(problem, policy, _endless_gains):
+            yield found
+            policy, value = found
+        if problem.sizes[1] > _FEW_STATES:
+            return
+        rises = _single_rises(problem, policy)
+        s, a = np.unravel_index(int(np.argmax(rises)), rises.shape)
+        changed = policy.copy()
+        changed[0, s] = a
+        if rises[s, a] <= problem.tolerance() or problem.value(changed) <= value:
+            return
+        policy = changed
+
+
+def _ascent_by_sets(
+    problem: MemorylessProblem,
+    policy: Indices,
+    gains_of: Callable[[MemorylessProblem, Indices], tuple[float, Floats]],
+) -> Iterator[tuple[Indices, float]]:
+    """Change all states that seem to gain, or half of them, and so on, while the value rises."""
+    tolerance = problem.tolerance()
+    while True:
+        value, gains = gains_of(problem, policy)
+        yield policy, value
+        gains[~problem.moves.open] = -np.inf
+        best = gains.argmax(axis=1)
+        gain = gains.max(axis=1)
+        order = np.argsort(-gain, kind="stable")[: int((gain > 0.0).sum())]
+        while order.size:
+            changed = policy.copy()
+            changed[0, order] = best[order]
+            found = problem.value(changed)
+            yield (changed, found) if found > value else (policy, value)
+            if found > value + tolerance:
+                break
+            order = order[: order.size // 2]
+        if not order.size:
+            return
+        policy = changed
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The Markov chains of a stationary policy without an end, one for each context."""
+
+    values: Floats  # (S, M)
+    visits: Floats  # (S, M): discounted, weighted by the start
+
+    @classmethod
+    def of(cls, problem: MemorylessProblem, policy: Indices, visits: bool = False) -> _Chain:
+        """Solve for the values, and for the visits if wanted."""
+        _, S, A, _ = problem.sizes
+        steps = Steps(np.arange(S + 1) * A, problem.moves.starts, *problem.moves[1:3])
+        rows = np.arange(S) * A + policy[0]
+        earned = problem.rewards.reshape(S * A, -1)[rows]
+        values = policy_chain(steps, problem.discount, rows, earned)
+        wanted = (
+            policy_chain(steps, problem.discount, rows, problem.start, transposed=True)
+            if visits
+            else np.empty((0, 0))
+        )
+        return cls(values, wanted)
+
+
+def _endless_gains(problem: MemorylessProblem, policy: Indices) -> tuple[float, Floats]:
+    chain = _Chain.of(problem, policy, visits=True)
+    q = np.empty(problem.rewards.shape)
+    kernels.action_values(problem.moves, problem.rewards, problem.discount, chain.values, q)
+    gains = np.einsum("sm,sam->sa", chain.visits, q - chain.values[:, None, :])
+    return float((problem.start * chain.values).sum()), gains
+
+
+def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
+    """By how much the value rises if one state changes its action, (S, A): a rank-one update.
+
+    With N = (I - discount P)^-1 and d = T(. | s, a) - P(. | s), V rises by
+    N(., s) (Q(s, a) - V(s)) / (1 - discount d N(., s)).
+    """
+    _, S, A, M = problem.sizes
+    chain = _Chain.of(problem, policy, visits=True)
+    q = np.empty(problem.rewards.shape)
+    kernels.action_values(problem.moves, problem.rewards, problem.discount, chain.values, q)
+    starts, next_state, probs, _ = problem.moves
+    rows, state = np.repeat(np.arange(S * A), np.diff(starts)), np.arange(S)
+    rises = np.zeros((S, A))
+    for m in range(M):
+        T = np.zeros((S * A, S))
+        T[rows, next_state] = probs[:, m]
+        own = T[state * A + policy[0]]
+        back = np.linalg.inv(np.eye(S) - problem.discount * own)
+        ahead = (T @ back).reshape(S, A, S)[state, :, state]
+        staying = ahead - (own @ back)[state, state][:, None]
+        rise = (q[..., m] - chain.values[:, m, None]) / (1.0 - problem.discount * staying)
+        rises += chain.visits[:, m, None] * rise
+    rises[~problem.moves.open] = -np.inf
+    return rises
 
 
 def weight_select_update(problem: MemorylessProblem) -> Indices:
-    """The policy of weight-select-update, shape (H, S) [steimle2021]."""
-    H, S, _, M = problem.sizes
+    """The policy of weight-select-update, shape (H, S) [steimle2021].
+
+    Without an end, the actions that are best if the context is revealed after the first step.
+    """
+    H, S, A, M = problem.sizes
     weights = problem.start.sum(axis=0)
+    if problem.horizon is None:
+        return problem.best(problem.values @ weights)
     policy = np.empty((H, S), np.int32)
-    later = np.zeros((S, M))
+    later, q = np.zeros((S, M)), np.empty((S, A, M))
     for t in range(H - 1, -1, -1):
-        follow = np.einsum("sanm,nm->sam", problem.transitions, later)
-        q = problem.rewards + problem.discount * follow
-        policy[t] = (q @ weights).argmax(axis=1)
+        kernels.action_values(problem.moves, problem.rewards, problem.discount, later, q)
+        policy[t] = problem.best(q @ weights)
         later = q[np.arange(S), policy[t]]
     return policy
 
@@ -152,10 +371,13 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
 def _starts(
     problem: MemorylessProblem, random_starts: int, rng: np.random.Generator
 ) -> Iterator[Indices]:
-    _, _, A, M = problem.sizes
+    _, S, A, M = problem.sizes
     rows = problem.shape[0]
     yield weight_select_update(problem)[:rows]
     for m in range(M):
-        yield problem.values[:rows, ..., m].argmax(axis=2).astype(np.int32)
+        yield problem.best(problem.values[:rows, ..., m])
+    ranked = np.argsort(~problem.moves.open, axis=1, kind="stable")  # those that may be taken first
+    number = problem.moves.open.sum(axis=1)
     for _ in range(random_starts):
-        yield rng.integers(A, size=problem.shape, dtype=np.int32)
+        drawn = rng.integers(A, size=problem.shape, dtype=np.int32) % number
+        yield ranked[np.arange(S), drawn].astype(np.int32)
