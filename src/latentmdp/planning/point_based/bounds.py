@@ -94,6 +94,9 @@ class Bounds:
         The best bounds at the start so far, and the `StepBounds` whose policy attains the lower.
     """
 
+    gained = 0.0
+    """What a further sweep over the same points could still gain: nothing, steps being in order."""
+
     def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
         self.model, self.exact, self.check = model, exact, check
         self.table = model.outcomes.informative()

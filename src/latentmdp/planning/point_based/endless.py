@@ -52,8 +52,8 @@ _SETTLED = 0.02
 """Of the gap: values of a policy graph are iterated until no more than this is left to gain, which
 is little beside what the next round of search brings."""
 
-_FINEST = 1e-11
-"""Of the largest value: what is left to gain need not be smaller, rounding is of that order."""
+_FINEST = 1e-10
+"""Of the largest value: what is left to gain need not be smaller, rounding is not far below."""
 
 _MOST_ITERATIONS = 5_000
 """Of an evaluation: its result holds after any number, it is only less tight."""
@@ -94,8 +94,10 @@ class EndlessBounds(Bounds):
         super().__init__(model, exact, check)
         depth = max(1, math.ceil(math.log(_DEPTH_SHARE) / math.log(model.discount)))
         self.points = self.points * (depth + 1)
-        self.most_plans = max(_MOST_PLANS, _PLANS_A_STATE * model.n_states)
-        self._certain = bool((row_sums(self.table, self.table.probs) > 1.0 - 1e-9).all())
+        self.most_plans = max(_MOST_PLANS, (_PLANS_A_STATE + model.n_contexts) * model.n_states)
+        # Whether values can be raised: what is lost on the way, to an end, cannot.
+        stays = row_sums(self.table, self.table.probs) > 1.0 - 1e-9
+        self._goes_on = bool(stays.all()) and not model.terminal.any()
         self._renew()
         self.graph = self.best_steps = self._evaluated()
         self.best_lower, self.best_upper = self.lower(), self.upper()
@@ -139,10 +141,11 @@ class EndlessBounds(Bounds):
             self.check()
             self._lower_uppers(chosen)
             self._improve(chosen)
-        self._improve(np.arange(self.n_points))
+        self.gained = self._improve(np.arange(self.n_points))
         self.graph = self._evaluated()
-        if self.n_points > self.most_plans - self.model.n_states * self.model.n_contexts:
-            self._prune(int(_KEPT_SHARE * self.most_plans))
+        vertices = self.model.n_states * self.model.n_contexts
+        if not self.exact and self.n_points > self.most_plans - vertices:
+            self._prune(int(_KEPT_SHARE * (self.most_plans - vertices)))
 
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
@@ -189,8 +192,8 @@ class EndlessBounds(Bounds):
         place[order] = np.arange(order.size)
         self._place = place[self.model.n_states * self.model.n_contexts :]
 
-    def _improve(self, chosen: Integers) -> None:
-        """Back up plans, in place; a plan is replaced where the new one is no worse."""
+    def _improve(self, chosen: Integers) -> float:
+        """Back up plans, in place, where the new one is no worse; the largest gain."""
         points, step = self.points[0], self.steps[0]
         states, beliefs = points.states[chosen], points.beliefs[chosen]
         vectors, labels = np.empty(beliefs.shape), np.empty(chosen.size, np.int64)
@@ -207,6 +210,7 @@ class EndlessBounds(Bounds):
         items = self._place[chosen]
         self.vectors[chosen], points.labels[chosen] = vectors, labels
         step.rows[items], step.columns[:, items], step.labels[items] = vectors, vectors.T, labels
+        return float(gained.max(initial=0.0))
 
     def _lower_uppers(self, chosen: Integers) -> None:
         """Back up the upper bounds of points, in place."""
@@ -236,7 +240,8 @@ class EndlessBounds(Bounds):
             )  # fmt: skip
         values, discount = step.rows.copy(), self.model.discount
         other, share = np.empty_like(values), discount / (1.0 - discount)
-        wanted = max(_FINEST * self.magnitude, _SETTLED * (self.best_upper - self.best_lower))
+        gap = 0.0 if self.exact else self.best_upper - self.best_lower
+        wanted = max(_FINEST * self.magnitude, _SETTLED * gap)
         for _ in range(_MOST_ITERATIONS):
             least, largest = evaluate_plans(
                 table, self.rewards, discount, states, step.labels, offsets, followers, values,
@@ -245,7 +250,8 @@ class EndlessBounds(Bounds):
             values, other = other, values
             if (largest - least) * share <= wanted:
                 break
-        values += (least if self._certain else min(least, 0.0)) * share
+        change = share * (least if self._goes_on else min(least, 0.0))
+        values[~self.model.terminal[states]] += change
         step.rows[:], step.columns[:, : len(values)] = values, values.T
         self.vectors = values[self._place]
         vertex = np.where(step.is_vertex, step.order % self.model.n_contexts, -1)
