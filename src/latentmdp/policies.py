@@ -238,8 +238,9 @@ class AlphaVectorPolicy(Fielded, Policy):
                 f"offsets must cut the {n} vectors into H S or S groups (S = {S}), got "
                 f"{self.offsets.size} entries"
             )
-        if (np.diff(self.offsets) < 1).any():
-            group = int(np.argmax(np.diff(self.offsets) < 1))
+        missing = (np.diff(self.offsets) < 1) & ~np.tile(model.terminal, self.n_layers)
+        if missing.any():
+            group = int(np.argmax(missing))
             raise ValueError(f"time {group // S}, state {group % S} has no vector")
         _require_actions(self.actions, model.n_actions)
 

@@ -46,6 +46,13 @@ def markov_value(model, probabilities):
     return total
 
 
+def among_allowed(model, probabilities):
+    """The same preferences among allowed actions; any in a terminal state, which has none."""
+    allowed = model.allowed | model.terminal[:, None]
+    kept = np.where(allowed, probabilities, 0.0)
+    return kept / kept.sum(axis=-1, keepdims=True)
+
+
 def every_trajectory(model, actions):
     S, Z, L = model.n_states, model.n_rewards, len(actions)
     return product(product(range(S), repeat=L + 1), product(range(Z), repeat=L))
@@ -65,6 +72,7 @@ def test_the_value_of_a_markov_policy(name):
     model = MODELS[name]
     g = np.random.default_rng(0)
     pi = g.dirichlet(np.ones(model.n_actions), size=(model.horizon, model.n_states))
+    pi = among_allowed(model, pi)
     expected = markov_value(model, pi)
     assert policy_value(model, MarkovPolicy(pi)) == pytest.approx(expected, rel=1e-12)
     by_history = policy_value(model, lambda history: pi[len(history.actions), history.states[-1]])
@@ -77,7 +85,7 @@ def test_the_value_of_a_markov_policy(name):
 def test_the_uniform_policy_is_the_uniform_markov_policy(name):
     model = MODELS[name]
     flat = np.full((model.horizon, model.n_states, model.n_actions), 1 / model.n_actions)
-    expected = markov_value(model, flat)
+    expected = markov_value(model, among_allowed(model, flat))
     assert policy_value(model, UniformPolicy()) == pytest.approx(expected, rel=1e-12)
 
 
@@ -124,7 +132,9 @@ def test_the_lower_bound_instance_is_worth_one_in_m(M):
     assert optimal_value(lm.make("lower-bound", contexts=M, rng=0)) == pytest.approx(1 / M)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "unvisited rows"])
+@pytest.mark.parametrize(
+    "name", [name for name, m in MODELS.items() if m.all_allowed and not m.allow_unvisited]
+)
 def test_probabilities_of_all_trajectories_sum_to_one(name):
     model = MODELS[name]
     actions = [0, model.n_actions - 1]
@@ -236,3 +246,39 @@ def test_lengths_must_fit():
 def test_a_policy_must_be_one():
     with pytest.raises(TypeError, match="policy must be a Policy or callable, got int"):
         policy_value(random_model(0), 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_table_is_judged_like_the_arrays_it_stands_for(seed):
+    kind = {"states": 4, "actions": 3, "zeros": 0.3, "forbidden": 0.4, "terminal": 1}
+    dense = random_model(seed, **kind, bonus=True, discount=0.9)
+    table = random_model(seed, **kind, bonus=True, discount=0.9, table=True)
+    assert table.is_table
+    assert not dense.is_table
+    assert count_histories(table) == count_histories(dense)
+    for value in (optimal_value, optimal_memoryless_value):
+        assert value(table) == pytest.approx(value(dense), rel=1e-12)
+
+
+def test_a_forbidden_action_is_not_an_option_and_a_terminal_state_pays_nothing():
+    # State 0 may stop (action 1) or go on for 1; state 1 may only wait; state 2 is the end.
+    T = np.zeros((1, 3, 2, 3))
+    T[0, 0, 0, 1] = T[0, 0, 1, 2] = T[0, 1, 0, 0] = 1.0
+    allowed = [[True, True], [True, False], [False, False]]
+    rewards = [[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]
+    model = lm.LatentMDP(T, rewards, initial=0, horizon=6, allowed=allowed)
+    assert optimal_value(model) == pytest.approx(3.0)
+    assert policy_value(model, MarkovPolicy([1, 0, 0])) == 0.0
+    with pytest.raises(ValueError, match="not allowed"):
+        policy_value(model, MarkovPolicy([0, 1, 0]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_an_end_a_stationary_policy_is_worth_its_limit(seed):
+    kind = {"forbidden": 0.4, "terminal": 1, "states": 4, "bonus": True}
+    endless = random_model(seed, **kind, horizon=None, discount=0.5)
+    long = endless.replace(horizon=60)
+    best = optimal_memoryless_value(endless)
+    assert best == pytest.approx(optimal_memoryless_value(long, stationary=True), abs=1e-12)
+    with pytest.raises(lm.errors.ModelError, match="horizon"):
+        optimal_value(endless)

@@ -3,22 +3,61 @@
 Arrays are in lanes: transitions (M, S', n), rewards (M, n) and values (M, H, n) with n = A W, where
 entry a W + s stands for (s, a) and W is S rounded up to full vectors (`padded_states`); what is
 beyond S is zero. So the inner loop is q(a, s) += V(s') T(s' | s, a) over long contiguous rows.
+
+Sparse problems are `Steps`: the rows are the allowed (s, a), each with its possible next states,
+and contexts lie side by side, padded to full vectors, so that the inner loop is
+q(., m) += T_m(s' | s, a) V_m(s') over the contexts.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.simd import LANES, discounted_maxima, expected_values
+from latentmdp._kernels.simd import (
+    CONTEXT_LANES,
+    LANES,
+    discounted_maxima,
+    expected_row,
+    expected_values,
+    keep_larger,
+)
 
 __all__ = [
+    "Steps",
+    "back_up",
     "context_q_values",
+    "follow",
+    "greedy_rows",
     "informed_value",
     "interleave",
+    "least_values",
+    "maxima",
+    "pad_contexts",
     "padded_states",
+    "policy_values",
     "q_values",
+    "sparse_q_values",
     "to_lanes",
 ]
+
+
+class Steps(NamedTuple):
+    """Transitions of the allowed (s, a): R rows, n possible steps, contexts padded to W."""
+
+    first: NDArray[np.int64]  # (S + 1,): first row of each state
+    starts: NDArray[np.int64]  # (R + 1,): first step of each row
+    next_state: NDArray[np.int32]  # (n,)
+    probs: NDArray[np.float64]  # (n, W): T_m(s' | s, a)
+
+
+def pad_contexts(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Copy an array (n, M) into rows of full vectors (n, W), zero beyond M."""
+    n, M = array.shape
+    padded = np.zeros((n, -(-M // CONTEXT_LANES) * CONTEXT_LANES))
+    padded[:, :M] = array
+    return padded
 
 
 def padded_states(S: int) -> int:
@@ -77,3 +116,128 @@ def informed_value(values, weights, initial):
                 best = max(best, values[m, 0, column])
             total += weights[m] * initial[m, s] * best
     return total
+
+
+@njit(cache=True, nogil=True)
+def back_up(steps, rewards, later, q, best):
+    """Fill q (R, M) with R_m(s, a) + sum_s' T_m(s' | s, a) later_m(s'), best (S, W) with maxima.
+
+    `rewards` (R, W) and `later` (S, W), discounted already, are padded. A terminal state's best
+    is left alone.
+    """
+    R, M = q.shape
+    W = rewards.shape[1]
+    spare = np.empty((1, W))
+    # A padded row of q spills into the next one, which comes later; the last ones need a detour.
+    direct = (R * M - W) // M if R * M >= W else -1
+    for s in range(best.shape[0]):
+        for row in range(steps.first[s], steps.first[s + 1]):
+            begin, end = steps.starts[row], steps.starts[row + 1]
+            first = row == steps.first[s]
+            if row <= direct:
+                expected_row(
+                    steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, q, row * M
+                )
+                keep_larger(best, s, first, q, row * M)
+            else:
+                expected_row(
+                    steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, spare, 0
+                )
+                keep_larger(best, s, first, spare, 0)
+                for m in range(M):
+                    q[row, m] = spare[0, m]
+
+
+@njit(cache=True, nogil=True)
+def maxima(first, q, discount, value):
+    """Fill value (S, W) with discount times the maximum over each state's rows of q (R, M)."""
+    M = q.shape[1]
+    for s in range(first.shape[0] - 1):
+        begin, end = first[s], first[s + 1]
+        if begin < end:  # a terminal state keeps the value 0
+            for m in range(M):
+                value[s, m] = q[begin, m]
+            for row in range(begin + 1, end):
+                for m in range(M):
+                    value[s, m] = max(value[s, m], q[row, m])
+            for m in range(M):
+                value[s, m] *= discount
+
+
+@njit(cache=True, nogil=True)
+def greedy_rows(first, q, chosen):
+    """Fill chosen (S, M) with each state's best row of q (R, M), -1 in terminal states."""
+    S, M = chosen.shape
+    for s in range(S):
+        for m in range(M):
+            chosen[s, m] = -1
+            best = -np.inf
+            for row in range(first[s], first[s + 1]):
+                if q[row, m] > best:
+                    best, chosen[s, m] = q[row, m], row
+
+
+@njit(cache=True, nogil=True)
+def sparse_q_values(steps, rewards, discount, values):
+    """Fill values (H, R, M) by backward induction."""
+    S, W = steps.first.shape[0] - 1, rewards.shape[1]
+    later, best = np.zeros((S, W)), np.zeros((S, W))
+    for t in range(values.shape[0] - 1, -1, -1):
+        back_up(steps, rewards, later, values[t], best)
+        scale(discount, best, later)
+
+
+@njit(cache=True, nogil=True)
+def least_values(steps, costs, discount, values):
+    """Fill values (H, S, M) with minus the largest costs from (t, s) on."""
+    H, S, M = values.shape
+    W = costs.shape[1]
+    later, best, q = np.zeros((S, W)), np.zeros((S, W)), np.empty((costs.shape[0], M))
+    for t in range(H - 1, -1, -1):
+        back_up(steps, costs, later, q, best)
+        scale(discount, best, later)
+        for s in range(S):
+            for m in range(M):
+                values[t, s, m] = 0.0 - best[s, m]
+
+
+@njit(cache=True, nogil=True)
+def scale(factor, source, target):
+    """Fill target (n, W) with a multiple of source."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = factor * source[i, j]
+
+
+@njit(cache=True, nogil=True)
+def follow(steps, rewards, chosen, later, values):
+    """One step of K policies: fill values (S K, W) from later (S K, W), discounted already.
+
+    `chosen` (S, K) are rows of `steps`, -1 in a terminal state, whose values are left alone.
+    """
+    S, K = chosen.shape
+    for s in range(S):
+        for k in range(K):
+            row = chosen[s, k]
+            if row >= 0:
+                begin, end = steps.starts[row], steps.starts[row + 1]
+                expected_row(
+                    steps.probs, steps.next_state, begin, end, later, K, k, rewards, row,
+                    values, (s * K + k) * values.shape[1],
+                )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def policy_values(steps, rewards, chosen, discount, values):
+    """Fill values (H, S, K, M): in every context, that of following policy k from (t, s) on.
+
+    `chosen` is (H, S, K), or (1, S, K) for the same rules at all times; see `follow`.
+    """
+    H, S, K, M = values.shape
+    now, later = np.zeros((S * K, rewards.shape[1])), np.zeros((S * K, rewards.shape[1]))
+    for t in range(H - 1, -1, -1):
+        follow(steps, rewards, chosen[t if chosen.shape[0] > 1 else 0], later, now)
+        for i in range(S * K):
+            for m in range(M):
+                values[t, i // K, i % K, m] = now[i, m]
+                later[i, m] = discount * now[i, m]

@@ -11,17 +11,29 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "block_products", "discounted_maxima", "expected_values"]
+__all__ = [
+    "CONTEXT_LANES",
+    "LANES",
+    "block_products",
+    "discounted_maxima",
+    "expected_row",
+    "expected_values",
+    "keep_larger",
+]
 
 LANES = 8
+CONTEXT_LANES = 4  # contexts are few: 5 of them are padded to 8, 3 to 4
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
 _PANELS = (6, 3, 2, 1)  # vectors kept in registers at once
+_CONTEXTS = ir.VectorType(ir.DoubleType(), CONTEXT_LANES)
 
 
-def _fused_multiply_add(builder):
-    signature = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    return cgutils.get_or_insert_function(builder.module, signature, f"llvm.fmuladd.v{LANES}f64")
+def _fused_multiply_add(builder, kind=_VECTOR):
+    name = f"llvm.fmuladd.v{kind.count}f64"
+    return cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(kind, [kind] * 3), name
+    )
 
 
 def _broadcast(builder, scalar):
@@ -30,8 +42,8 @@ def _broadcast(builder, scalar):
     return builder.shuffle_vector(first, _UNDEFINED, mask)
 
 
-def _vector_at(builder, base, index):
-    return builder.bitcast(builder.gep(base, [index]), _VECTOR.as_pointer())
+def _vector_at(builder, base, index, kind=_VECTOR):
+    return builder.bitcast(builder.gep(base, [index]), kind.as_pointer())
 
 
 def _array(context, builder, kind, value):
@@ -144,3 +156,95 @@ def block_products(typingctx, columns, mass, begin, out, place):
         return context.get_dummy_value()
 
     return types.void(columns, mass, types.intp, out, types.intp), emit
+
+
+def _emit_contexts(builder, pointers, ends, width, column, panel):
+    """One panel of contexts: `panel` vectors accumulate while k runs over a row's outcomes."""
+    probs, following, value, stride, shift, reward, out = pointers
+    fused = _fused_multiply_add(builder, _CONTEXTS)
+    columns = [builder.add(column, _integer(width, CONTEXT_LANES * k)) for k in range(panel)]
+    sums = [cgutils.alloca_once(builder, _CONTEXTS) for _ in range(panel)]
+    for place, total in zip(columns, sums):
+        builder.store(builder.load(_vector_at(builder, reward, place, _CONTEXTS), align=8), total)
+    with cgutils.for_range(builder, ends[1], start=ends[0]) as loop:
+        n = builder.sext(builder.load(builder.gep(following, [loop.index])), width.type)
+        later = builder.mul(builder.add(builder.mul(n, stride), shift), width)
+        row = builder.mul(loop.index, width)
+        for place, total in zip(columns, sums):
+            left, right = (
+                builder.load(
+                    _vector_at(builder, base, builder.add(start, place), _CONTEXTS), align=8
+                )
+                for base, start in ((probs, row), (value, later))
+            )
+            builder.store(builder.call(fused, [left, right, builder.load(total)]), total)
+    for place, total in zip(columns, sums):
+        builder.store(builder.load(total), _vector_at(builder, out, place, _CONTEXTS), align=8)
+
+
+@intrinsic
+def expected_row(
+    typingctx, probs, next_state, begin, end, value, stride, shift, rewards, row, out, place
+):
+    """Set a row of `out` to rewards[row] + sum_k probs[k] value[next_state[k] stride + shift].
+
+    k runs over begin .. end - 1; products are entry by entry over the contexts. probs, value and
+    rewards have rows of one width W, a multiple of `CONTEXT_LANES`; in memory, the row of `out`
+    is its entries number place .. place + W - 1, wherever its own rows begin.
+    """
+
+    def emit(context, builder, signature, arguments):
+        kinds = signature.args
+        probs_data, (_, width) = _array(context, builder, kinds[0], arguments[0])
+        following, _ = _array(context, builder, kinds[1], arguments[1])
+        value_data, _ = _array(context, builder, kinds[4], arguments[4])
+        rewards_data, _ = _array(context, builder, kinds[7], arguments[7])
+        out_data, _ = _array(context, builder, kinds[9], arguments[9])
+        pointers = (
+            probs_data,
+            following,
+            value_data,
+            *arguments[5:7],
+            builder.gep(rewards_data, [builder.mul(arguments[8], width)]),
+            builder.gep(out_data, [arguments[10]]),
+        )
+        done = _integer(width, 0)
+        for panel in _PANELS:
+            lanes = _integer(width, panel * CONTEXT_LANES)
+            panels = builder.udiv(builder.sub(width, done), lanes)
+            with cgutils.for_range(builder, panels) as loop:
+                column = builder.add(done, builder.mul(loop.index, lanes))
+                _emit_contexts(builder, pointers, arguments[2:4], width, column, panel)
+            done = builder.add(done, builder.mul(panels, lanes))
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(probs, next_state, i, i, value, i, i, rewards, i, out, i), emit
+
+
+@intrinsic
+def keep_larger(typingctx, best, row, first, other, place):
+    """Set best[row] to its maximum with `other`, or to `other` if this is the `first`.
+
+    best has rows of width W; the W entries of `other` lie in memory from number `place` on.
+    """
+
+    def emit(context, builder, signature, arguments):
+        best_data, (_, width) = _array(context, builder, signature.args[0], arguments[0])
+        other_data, _ = _array(context, builder, signature.args[3], arguments[3])
+        start = builder.mul(arguments[1], width)
+        with cgutils.for_range(
+            builder, builder.udiv(width, _integer(width, CONTEXT_LANES))
+        ) as loop:
+            column = builder.mul(loop.index, _integer(width, CONTEXT_LANES))
+            target = _vector_at(builder, best_data, builder.add(start, column), _CONTEXTS)
+            source = builder.add(arguments[4], column)
+            new = builder.load(_vector_at(builder, other_data, source, _CONTEXTS), align=8)
+            old = builder.load(target, align=8)
+            larger = builder.fcmp_ordered(">", new, old)
+            kept = builder.select(larger, new, old)
+            builder.store(builder.select(arguments[2], new, kept), target, align=8)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(best, i, types.boolean, other, i), emit

@@ -4,22 +4,55 @@
                     + discount sum_s' T_m(s' | s, a) max_a' Q_{t+1,m}(s', a')
     pi(t, s, b)   = argmax_a sum_m b(m) Q_{t,m}(s, a)
 
-Its informed bound sum_m w_m (R^hid_init(m) + sum_s nu_m(s) max_a Q_{1,m}(s, a)) is what an agent
-that knows the context could earn, so it is at least V*.
+with maxima over allowed actions, and 0 in a terminal state. Its informed bound
+sum_m w_m (R^hid_init(m) + sum_s nu_m(s) max_a Q_{1,m}(s, a)) is what an agent that knows the
+context could earn, so it is at least V*. Where there is no end, Q_m is the fixed point, bounded
+from above (`latentmdp.planning.endless`).
+
+Small dense problems are computed in lanes, all others over the possible next states of the allowed
+(s, a) only, see `latentmdp._kernels.induction`.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._kernels import induction
-from latentmdp._util.arrays import Floats
+from latentmdp._kernels.induction import Steps
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.memory import free_memory, memory_text, require_memory
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import Plan
+from latentmdp.planning.endless import best_from_above, policies_from_below
 from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["QMDP", "least_values", "q_values"]
+__all__ = [
+    "QMDP",
+    "Rows",
+    "best_actions",
+    "best_values",
+    "least_values",
+    "planning_rows",
+    "policy_values",
+    "q_values",
+]
+
+Check = Callable[[], None]
+
+_DENSE_STATES = 64
+"""Up to so many states a dense model is computed in lanes without a look at its zeros."""
+
+_DENSE_SHARE = 0.25
+"""Of possible next states, above which lanes are faster: they cost a third as much per entry."""
+
+_DENSE_BYTES = 1 << 26
+"""An outcome table that is dense is computed in lanes if they take no more than this."""
 
 
 @dataclass(frozen=True)
@@ -35,41 +68,219 @@ class QMDP:
     smoothing: float = 0.0
 
     def plan(self, model: LatentMDP) -> Plan:
-        """Plan by backward induction in each context; `upper` is the informed bound."""
+        """Plan by backward induction in each context; `upper` is the informed bound.
+
+        Where there is no end, by policy iteration in each context: the vectors of the policy are
+        upper bounds on the values, to 1e-10 of the largest.
+        """
         require_model(model)
         start = time.perf_counter()
-        values = _lane_values(model)
-        informed = induction.informed_value(values, model.weights, model.initial)
+        if _suits_lanes(model):
+            lanes = _lane_values(model)
+            policy = AlphaVectorPolicy.from_lanes(lanes, model, self.smoothing)
+            informed = float(induction.informed_value(lanes, model.weights, model.initial))
+        else:
+            rows = planning_rows(model)
+            values = _row_values(model, rows)
+            best = best_values(rows, values[0])
+            informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
+            policy = _row_policy(model, rows, values, self.smoothing)
+        how = "backward induction" if model.horizon is not None else "policy iteration"
         return Plan(
-            policy=AlphaVectorPolicy.from_lanes(values, model, self.smoothing),
-            upper=float(informed) + model.initial_value(),
+            policy=policy,
+            upper=informed + model.initial_value(),
             seconds=time.perf_counter() - start,
-            message="backward induction in each context",
+            message=f"{how} in each context",
         )
 
 
-def q_values(model: LatentMDP) -> Floats:
-    """Q_{t,m}(s, a) of every context, shape (H, S, A, M)."""
-    return _context_last(model, _lane_values(model))
+def q_values(model: LatentMDP, check: Check | None = None) -> Floats:
+    """Q_{t,m}(s, a) of every context, shape (H, S, A, M); 0 where an action is not allowed.
+
+    So a maximum over actions must be taken over `model.allowed`, as `best_actions` does. Where
+    there is no end the shape is (1, S, A, M), and these are upper bounds on Q_m, within 1e-10 of
+    the largest value unless rounding, 1e-15 / (1 - discount) of it, forbids. `check` is called
+    now and then, and may raise to stop.
+    """
+    if _suits_lanes(model):
+        lanes = _lane_values(model)
+        values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
+        induction.interleave(lanes, values)
+        return values
+    rows = planning_rows(model)
+    return _by_action(model, rows, _row_values(model, rows, check=check))
 
 
-def least_values(model: LatentMDP) -> Floats:
-    """Value of the worst policy of every context, shape (H, S, M): the best one for costs."""
-    return -_context_last(model, _lane_values(model, costs=True)).max(axis=2)
+def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
+    """Value of the worst policy of every context, shape (H, S, M): the best one for costs.
+
+    A terminal state is worth 0. Where there is no end the shape is (1, S, M), and these are lower
+    bounds, as close as `q_values`.
+    """
+    if _suits_lanes(model):
+        lanes = _lane_values(model, costs=True)
+        values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
+        induction.interleave(lanes, values)
+        return np.asarray(-values.max(axis=2))
+    rows = planning_rows(model)
+    costs = rows._replace(rewards=-rows.rewards)
+    if model.horizon is None:
+        upper = best_from_above(*costs.problem, model.discount, model.n_contexts, check)
+        return np.asarray(0.0 - upper[None])
+    _require_room(model, model.n_states, "the values of the worst policies")
+    values = np.empty((model.horizon, model.n_states, model.n_contexts))
+    induction.least_values(*costs.problem, model.discount, values)
+    return values
+
+
+def policy_values(model: LatentMDP, actions: Integers, check: Check | None = None) -> Floats:
+    """What K policies earn in every context from (t, s) on, shape (H, S, K, M).
+
+    `actions` is (H, S, K), or (1, S, K) for the same rule at all times: the action of policy k,
+    ignored in terminal states, which are worth 0. Where there is no end the shape is
+    (1, S, K, M), and these are lower bounds, as close as `q_values`.
+    """
+    rows = planning_rows(model)
+    S, K, M = model.n_states, actions.shape[2], model.n_contexts
+    chosen = rows.of_actions(actions)
+    if model.horizon is None:
+        lower = policies_from_below(*rows.problem, model.discount, chosen[0], M, check)
+        return lower[None]
+    _require_room(model, S * K, f"the values of {K} policies")
+    values = np.empty((model.horizon, S, K, M))
+    induction.policy_values(*rows.problem, chosen, model.discount, values)
+    return values
+
+
+class Rows(NamedTuple):
+    """The allowed (s, a) of a model, one row each, with what may follow them."""
+
+    steps: Steps
+    rewards: Floats  # (R, W): mean rewards and bonus, contexts padded as in `steps`
+    action: Indices  # (R,)
+    place: Integers  # (S, A): the row of an action, -1 where it is not allowed
+
+    @property
+    def problem(self) -> tuple[Steps, Floats]:
+        """What kernels read."""
+        return self.steps, self.rewards
+
+    def of_actions(self, actions: Integers) -> Integers:
+        """The rows of actions (L, S, K); -1 in terminal states. Refuses forbidden actions."""
+        S = len(self.place)
+        chosen = self.place[np.arange(S)[None, :, None], actions]
+        terminal = np.diff(self.steps.first) == 0
+        wrong = (chosen < 0) & ~terminal[None, :, None]
+        if wrong.any():
+            t, s, k = np.argwhere(wrong)[0]
+            raise ValueError(f"action {actions[t, s, k]} is not allowed in state {s}")
+        return np.ascontiguousarray(chosen)
+
+
+def planning_rows(model: LatentMDP) -> Rows:
+    """The rows of a model, from its table or, where it has dense arrays, from these."""
+    M, S, A, _ = model.dimensions
+    if model.is_table:
+        table = model.outcomes.successors()
+    else:
+        table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
+    require_memory(
+        12.0 * table.probs.nbytes, f"planning over {table.size:,} possible steps"
+    )
+    allowed = np.flatnonzero(model.allowed)
+    place = np.full(S * A, -1)
+    place[allowed] = np.arange(allowed.size)
+    steps = Steps(
+        np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
+        np.append(table.starts[allowed], table.size),
+        table.next_state,
+        induction.pad_contexts(table.probs),
+    )
+    rewards = model.planning_rewards().reshape(M, S * A)[:, allowed].T
+    action = (allowed % A).astype(np.int32)
+    return Rows(steps, induction.pad_contexts(rewards), action, place.reshape(S, A))
+
+
+def best_values(rows: Rows, values: Floats) -> Floats:
+    """Maxima (S, M) over the allowed actions of values (R, M) of rows; 0 in terminal states."""
+    best = np.zeros((len(rows.place), values.shape[1]))
+    induction.maxima(rows.steps.first, values, 1.0, best)
+    return best
+
+
+def best_actions(model: LatentMDP, values: Floats) -> Integers:
+    """The best allowed actions (..., S, M) of values (..., S, A, M); 0 in terminal states."""
+    if model.all_allowed:
+        return np.asarray(values.argmax(axis=-2))
+    return np.asarray(np.where(model.allowed[:, :, None], values, -np.inf).argmax(axis=-2))
+
+
+def _suits_lanes(model: LatentMDP) -> bool:
+    """Whether the dense kernel is the faster one: the one place where that is decided."""
+    if model.horizon is None or not model.all_allowed:
+        return False
+    M, S, A, _ = model.dimensions
+    if not model.is_table:
+        if S <= _DENSE_STATES or "_lanes" in model.__dict__:
+            return True
+        return bool(model.transitions[0].astype(bool).mean() > _DENSE_SHARE)
+    share = model.outcomes.size / (S * A * S)
+    return share > _DENSE_SHARE and 8 * M * S * A * induction.padded_states(S) <= _DENSE_BYTES
 
 
 def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
     """Q-values in lanes (M, H, n), see `latentmdp._kernels.induction`; of costs if asked."""
     transitions, rewards = model.lanes()
-    values = np.empty((model.n_contexts, model.horizon, rewards.shape[1]))
+    values = np.empty((model.n_contexts, model.n_layers, rewards.shape[1]))
     induction.q_values(
         transitions, -rewards if costs else rewards, model.n_actions, model.discount, values
     )
     return values
 
 
-def _context_last(model: LatentMDP, lanes: Floats) -> Floats:
-    """Values in lanes (M, H, n) as (H, S, A, M)."""
-    values = np.empty((model.horizon, model.n_states, model.n_actions, model.n_contexts))
-    induction.interleave(lanes, values)
+def _row_values(model: LatentMDP, rows: Rows, check: Check | None = None) -> Floats:
+    """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
+    R, M = rows.action.size, model.n_contexts
+    _require_room(model, R, "the Q-values")
+    values = np.empty((model.n_layers, R, M))
+    if model.horizon is None:
+        best = best_from_above(*rows.problem, model.discount, M, check)
+        later = induction.pad_contexts(model.discount * best)
+        induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
+    else:
+        induction.sparse_q_values(*rows.problem, model.discount, values)
     return values
+
+
+def _by_action(model: LatentMDP, rows: Rows, values: Floats) -> Floats:
+    """Values (L, R, M) of rows as (L, S, A, M), 0 where an action is not allowed."""
+    M, S, A, _ = model.dimensions
+    if model.all_allowed:
+        return values.reshape(-1, S, A, M)
+    spread = np.zeros((len(values), S * A, M))
+    spread[:, model.allowed.ravel()] = values
+    return spread.reshape(-1, S, A, M)
+
+
+def _row_policy(model: LatentMDP, rows: Rows, values: Floats, smoothing: float) -> AlphaVectorPolicy:
+    """One vector for every allowed action of every (t, s)."""
+    layers, R, M = values.shape
+    offsets = np.arange(layers)[:, None] * R + rows.steps.first[:-1]
+    return AlphaVectorPolicy(
+        values.reshape(-1, M),
+        np.tile(rows.action, layers),
+        np.append(offsets, layers * R),
+        model,
+        smoothing,
+    )
+
+
+def _require_room(model: LatentMDP, rows: int, what: str) -> None:
+    """Refuse values (H, rows, M) that would not fit, saying which horizon would."""
+    layer = 8.0 * rows * model.n_contexts
+    longest = int(free_memory() / (2.0 * layer)) if layer else 0
+    require_memory(
+        2.0 * model.n_layers * layer,
+        f"{what}, {memory_text(model.n_layers * layer)} and as much for the policy,",
+        f"a horizon of {longest} would fit" if longest else "a smaller model would fit",
+    )

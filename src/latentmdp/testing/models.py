@@ -1,5 +1,7 @@
 """Small random models of every kind a planner or an estimator must cope with."""
 
+from typing import Any
+
 import numpy as np
 
 from latentmdp._util.arrays import Floats
@@ -15,12 +17,15 @@ def random_model(
     contexts: int = 2,
     states: int = 3,
     actions: int = 2,
-    horizon: int = 3,
+    horizon: int | None = 3,
     reward_values: tuple[float, ...] = (0.0, 1.0),
     reward_model: RewardModel = "state-action",
     zeros: float = 0.0,
     bonus: bool = False,
     discount: float = 1.0,
+    forbidden: float = 0.0,
+    terminal: int = 0,
+    table: bool = False,
 ) -> LatentMDP:
     """A model small enough to enumerate, with random tables, weights and initial states.
 
@@ -34,11 +39,17 @@ def random_model(
         The probability that a transition or a first state is impossible; each row keeps one.
     bonus
         Whether to add hidden rewards, `bonus` and `initial_bonus`.
+    forbidden
+        The probability that an action is not allowed; each state keeps one.
+    terminal
+        How many states, the last ones, are terminal.
+    table
+        Whether the model is given as an outcome table.
     """
     g = as_generator(rng)
     M, S, A, Z = contexts, states, actions, len(reward_values)
     shape = (M, S, A, S) if reward_model == "transition" else (M, S, A)
-    return LatentMDP(
+    model = LatentMDP(
         _rows(g, (M, S, A), S, zeros),
         g.dirichlet(np.ones(Z), size=shape),
         initial=_rows(g, (M,), S, zeros),
@@ -49,6 +60,14 @@ def random_model(
         bonus=g.uniform(0.0, 1.0, size=(M, S, A)) if bonus else None,
         initial_bonus=g.uniform(0.0, 1.0, size=M) if bonus else None,
     )
+    if forbidden or terminal:
+        allowed = g.random((S, A)) >= forbidden
+        allowed[np.arange(S), g.integers(A, size=S)] = True
+        allowed[S - terminal :] = False
+        model = model.replace(allowed=allowed)
+    if table:
+        model = model.replace(outcomes=model.outcomes, reward_model=reward_model)
+    return model
 
 
 def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
@@ -70,6 +89,12 @@ def small_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
     base = random_model(g, bonus=True)
     kinds["a context of weight zero"] = base.replace(weights=[1.0, 0.0])
     kinds["unvisited rows"] = _with_unvisited_rows(base)
+    limits: dict[str, Any] = {"states": 4, "actions": 3, "forbidden": 0.5, "terminal": 1}
+    kinds["forbidden actions and a terminal state"] = random_model(g, **limits, bonus=True)
+    kinds["an outcome table with forbidden actions"] = random_model(
+        g, states=3, actions=3, forbidden=0.5, zeros=0.3, table=True, reward_model="transition"
+    )
+    kinds["unseen costs, a terminal state"] = _unseen_costs(random_model(g, terminal=1))
     return kinds
 
 
@@ -88,3 +113,18 @@ def _with_unvisited_rows(model: LatentMDP) -> LatentMDP:
     T[0, 0, 0] = 0.0
     R[0, 0, 0] = 0.0
     return model.replace(transitions=T, rewards=R, allow_unvisited=True)
+
+
+def _unseen_costs(model: LatentMDP) -> LatentMDP:
+    """The same transitions with a cost of each (s, a, s') that is paid but not seen."""
+    M, S, A, _ = model.dimensions
+    amounts = -np.arange(1.0, 1.0 + M * S * A * S).reshape(M, S, A, S) / (M * S * A * S)
+    return LatentMDP.from_amounts(
+        model.transitions,
+        amounts,
+        observed=False,
+        horizon=model.horizon,
+        initial=model.initial,
+        weights=model.weights,
+        allowed=model.allowed,
+    )

@@ -7,7 +7,9 @@ A history h_t = (s_1, a_1, r_1, ..., s_t) carries the unnormalised weights
 so that the optimal value is the expectimax over histories
 
     V(h_t) = max_a sum_m u_m bonus_m(s_t, a)
-             + sum_{s', r} [ r sum_m u_m P_m(s', r | s_t, a) + discount V(h_t a r s') ].
+             + sum_{s', r} [ r sum_m u_m P_m(s', r | s_t, a) + discount V(h_t a r s') ]
+
+over the actions that s_t allows; in a terminal state it is 0.
 
 What a policy does after a history is worked out from its definition, one history at a time. Nothing
 here shares code with the library's kernels, and nothing is clever: that is what makes it an oracle.
@@ -15,15 +17,15 @@ Sizes are guarded, because the number of histories grows as (S A Z)^H.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.errors import ImpossibleObservationError, TooLargeError
-from latentmdp.model import LatentMDP
+from latentmdp.errors import ImpossibleObservationError, ModelError, TooLargeError
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
 
 __all__ = [
@@ -38,6 +40,9 @@ __all__ = [
 
 AnyPolicy = Policy | Callable[..., Any]
 
+Following = dict[tuple[int, int], list[tuple[int, int, Floats]]]
+"""What can follow each allowed (s, a): the next state, the reward's index, P_m of every context."""
+
 
 def optimal_value(model: LatentMDP, *, limit: int = 1_000_000) -> float:
     """V*: the value of the best history-dependent policy, bonuses and discount counted.
@@ -47,11 +52,18 @@ def optimal_value(model: LatentMDP, *, limit: int = 1_000_000) -> float:
     limit
         Refuse problems with more histories than this.
     """
-    return _enumerated(model, limit, lambda _, act: max(map(act, range(model.n_actions))))
+    allowed = _allowed_actions(model)
+
+    def largest(history: History, act: Callable[[int], float]) -> float:
+        return max(map(act, allowed[history.states[-1]]))
+
+    return _enumerated(model, limit, largest)
 
 
 def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000) -> float:
     """The exact value of a policy, bonuses and discount counted.
+
+    Without an end, that of a Markov policy only.
 
     Parameters
     ----------
@@ -61,7 +73,9 @@ def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000)
     limit
         Refuse problems with more histories than this.
     """
-    chances = action_probabilities(policy, model.n_actions)
+    if model.horizon is None:
+        return _endless_value(model, policy)
+    chances = action_probabilities(policy, model.n_actions, model)
 
     def mean(history: History, act: Callable[[int], float]) -> float:
         return sum(float(p) * act(a) for a, p in enumerate(chances(history)) if p > 0.0)
@@ -74,18 +88,20 @@ def _enumerated(
 ) -> float:
     """The value where `choose(history, act)` is made of the values `act(a)` of the actions."""
     _guard("histories", count_histories(model), limit)
-    P, bonus = _joint(model), _bonus(model)
+    following, bonus, terminal = _following(model), _bonus(model), model.terminal
 
     def value(history: History, u: Floats) -> float:
-        if len(history.actions) == model.horizon:
+        if len(history.actions) == model.horizon or terminal[history.states[-1]]:
             return 0.0
         return choose(history, lambda a: taken(history, a, u))
 
     def taken(history: History, a: int, u: Floats) -> float:
         s = history.states[-1]
+        if not model.allowed[s, a]:
+            raise ValueError(f"the policy takes action {a} in state {s}, where it is not allowed")
         total = float(u @ bonus[:, s, a])
-        for next_state, z in product(range(model.n_states), range(model.n_rewards)):
-            v = u * P[:, s, a, next_state, z]
+        for next_state, z, chance in following[s, a]:
+            v = u * chance
             if v.any():
                 total += float(model.reward_values[z]) * float(v.sum())
                 total += model.discount * value(history.then(a, next_state, z), v)
@@ -104,31 +120,71 @@ def optimal_memoryless_value(
     Parameters
     ----------
     stationary
-        Whether the policy must be the same at every time. Then a stochastic policy may be better;
-        if it may depend on time, none is.
+        Whether the policy must be the same at every time, as it is where there is no end. Then a
+        stochastic policy may be better; if it may depend on time, none is.
     limit
-        Refuse problems with more policies than this: A^S, or A^(H S).
+        Refuse problems with more policies than this: A^S, or A^(H S), if every action is allowed.
     """
-    S, A, H = model.n_states, model.n_actions, model.horizon
-    layers = 1 if stationary else H
-    _guard("memoryless policies", A ** (S * layers), limit)
-    P, bonus = _joint(model), _bonus(model)
-    T, means = P.sum(axis=-1), (P @ model.reward_values).sum(axis=-1) + bonus
-    start = model.weights[:, None] * model.initial
-    states = np.arange(S)
+    layers = 1 if stationary else model.n_layers
+    choices = [actions or [0] for actions in _allowed_actions(model)] * layers
+    _guard("memoryless policies", int(np.prod([len(c) for c in choices], dtype=object)), limit)
+    chains = _chains(model)
+    policies = (np.reshape(actions, (layers, -1)) for actions in product(*choices))
+    return max(_memoryless_value(model, chains, actions) for actions in policies)
 
-    def value(actions: Integers) -> float:
-        mass, total, factor = start, 0.0, 1.0
-        for t in range(H):
-            chosen = actions[t % layers]
-            total += factor * float((mass * means[:, states, chosen]).sum())
-            mass = np.einsum("ms,msn->mn", mass, T[:, states, chosen])
-            factor *= model.discount
-        return total
 
-    policies = product(range(A), repeat=S * layers)
-    best = max(value(np.reshape(actions, (layers, S))) for actions in policies)
-    return best + _initial_bonus(model)
+def _memoryless_value(
+    model: LatentMDP, chains: tuple[Floats, Floats], actions: Integers | Floats
+) -> float:
+    """The value of rules: actions (L, S), or probabilities (L, S, A)."""
+    T, means = chains
+    states, start = np.arange(model.n_states), model.weights[:, None] * model.initial
+    if actions.ndim == 3:
+        rules = [
+            (np.einsum("sa,msan->msn", p, T), np.einsum("sa,msa->ms", p, means)) for p in actions
+        ]
+    else:
+        rules = [(T[:, states, chosen], means[:, states, chosen]) for chosen in actions]
+    total, factor = 0.0, 1.0
+    if model.horizon is None:
+        P, earned = rules[0]
+        for m in range(model.n_contexts):
+            system = np.eye(model.n_states) - model.discount * P[m]
+            total += float(start[m] @ np.linalg.solve(system, earned[m]))
+        return total + _initial_bonus(model)
+    mass = start
+    for t in range(model.horizon):
+        P, earned = rules[t % len(rules)]
+        total += factor * float((mass * earned).sum())
+        mass = np.einsum("ms,msn->mn", mass, P)
+        factor *= model.discount
+    return total + _initial_bonus(model)
+
+
+def _endless_value(model: LatentMDP, policy: AnyPolicy) -> float:
+    """The value of a Markov policy that goes on for ever."""
+    if isinstance(policy, UniformPolicy):
+        uniform = model.allowed / np.maximum(model.allowed.sum(axis=1, keepdims=True), 1)
+        return _memoryless_value(model, _chains(model), uniform[None])
+    if not isinstance(policy, MarkovPolicy) or not policy.stationary:
+        raise ModelError(
+            "brute force values only stationary Markov policies of a model without a horizon: "
+            "model.replace(horizon=...) cuts its episodes off"
+        )
+    rules = policy.actions if policy.probabilities is None else policy.probabilities
+    assert rules is not None
+    return _memoryless_value(model, _chains(model), rules)
+
+
+def _chains(model: LatentMDP) -> tuple[Floats, Floats]:
+    """T (M, S, A, S) and the mean rewards with bonus (M, S, A), from the list of outcomes."""
+    M, S, A, _ = model.dimensions
+    T, means = np.zeros((M, S, A, S)), _bonus(model).copy()
+    for (s, a), outcomes in _following(model).items():
+        for n, z, chance in outcomes:
+            T[:, s, a, n] += chance
+            means[:, s, a] += chance * model.reward_values[z]
+    return T, means
 
 
 def trajectory_probability(
@@ -136,12 +192,12 @@ def trajectory_probability(
 ) -> float:
     """P(s_1.., r_1.. || do a_1..): the probability of what is seen if these actions are played."""
     _require_lengths(states, actions, rewards)
-    P = _joint(model)
+    following = _following(model)
     total = 0.0
     for m in range(model.n_contexts):
         p = float(model.weights[m]) * float(model.initial[m, states[0]])
         for t, (a, z) in enumerate(zip(actions, rewards)):
-            p *= float(P[m, states[t], a, states[t + 1], z])
+            p *= float(_likelihood(following, model, states[t], a, states[t + 1], z)[m])
         total += p
     return total
 
@@ -164,33 +220,39 @@ def posterior(
         If an observation has probability zero in every context still possible.
     """
     _require_lengths(states, actions, rewards)
-    P = _joint(model)
+    following = _following(model)
     observations = model.n_states * model.n_rewards
-    likelihood = smoothing + (1.0 - smoothing * observations) * P
     belief = [float(w) * float(nu) for w, nu in zip(model.weights, model.initial[:, states[0]])]
     if smoothing > 0.0 and not any(belief):
         belief = [float(w) for w in model.weights]
     belief = _normalised(belief, 0)
     for t, (a, z) in enumerate(zip(actions, rewards)):
-        row = likelihood[:, states[t], a, states[t + 1], z]
+        chance = _likelihood(following, model, states[t], a, states[t + 1], z)
+        row = smoothing + (1.0 - smoothing * observations) * chance
         belief = _normalised([b * float(p) for b, p in zip(belief, row)], t + 1)
     return np.array(belief)
 
 
-def action_probabilities(policy: AnyPolicy, n_actions: int) -> Callable[[History], Floats]:
+def action_probabilities(
+    policy: AnyPolicy, n_actions: int, model: LatentMDP | None = None
+) -> Callable[[History], Floats]:
     """A function from a history to the probabilities of the actions.
 
     Parameters
     ----------
     policy
         As in `policy_value`.
+    model
+        Whose allowed actions `UniformPolicy` draws from; all actions by default.
     """
     if isinstance(policy, UniformPolicy):
-        return lambda history: np.full(n_actions, 1.0 / n_actions)
+        allowed = None if model is None or model.all_allowed else _allowed_actions(model)
+        return lambda history: _uniform(allowed, history, n_actions)
     if isinstance(policy, MarkovPolicy):
         return lambda history: _markov(policy, history, n_actions)
     if isinstance(policy, AlphaVectorPolicy):
-        return lambda history: _alpha(policy, history, n_actions)
+        following = _following(policy.model)
+        return lambda history: _alpha(policy, following, history, n_actions)
     if not callable(policy):
         raise TypeError(f"policy must be a Policy or callable, got {type(policy).__name__}")
     if _takes_time(policy):
@@ -200,18 +262,26 @@ def action_probabilities(policy: AnyPolicy, n_actions: int) -> Callable[[History
 
 def count_histories(model: LatentMDP) -> int:
     """The number of histories of length up to H that some context can produce."""
-    possible = (_joint(model) > 0.0).any(axis=0)
-    branches: list[list[list[int]]] = np.asarray(possible.sum(axis=-1)).tolist()
+    horizon = require_horizon(model, "counting histories")
+    following = _following(model)
     starts = (model.weights[:, None] * model.initial > 0.0).any(axis=0)
     alive: list[int] = np.asarray(starts, dtype=np.int64).tolist()
     total = sum(alive)
-    for _ in range(model.horizon):
-        alive = [
-            sum(number * row[s] for number, rows in zip(alive, branches) for row in rows)
-            for s in range(model.n_states)
-        ]
+    for _ in range(horizon):
+        arrived = [0] * model.n_states
+        for (s, _a), outcomes in following.items():
+            for n, _z, _chance in outcomes:
+                arrived[n] += alive[s]
+        alive = arrived
         total += sum(alive)
     return total
+
+
+def _uniform(allowed: list[list[int]] | None, history: History, n_actions: int) -> Floats:
+    if allowed is None:
+        return np.full(n_actions, 1.0 / n_actions)
+    own = allowed[history.states[-1]]
+    return np.array([(a in own) / len(own) for a in range(n_actions)])
 
 
 def _markov(policy: MarkovPolicy, history: History, n_actions: int) -> Floats:
@@ -222,25 +292,27 @@ def _markov(policy: MarkovPolicy, history: History, n_actions: int) -> Floats:
     return _as_probabilities(int(policy.actions[t, s]), n_actions)
 
 
-def _alpha(policy: AlphaVectorPolicy, history: History, n_actions: int) -> Floats:
+def _alpha(
+    policy: AlphaVectorPolicy, following: Following, history: History, n_actions: int
+) -> Floats:
     t, s = len(history.actions) % policy.n_layers, history.states[-1]
     group = t * policy.model.n_states + s
     first, last = int(policy.offsets[group]), int(policy.offsets[group + 1])
-    belief = _acting_belief(policy.model, history, policy.smoothing)
+    belief = _acting_belief(policy.model, following, history, policy.smoothing)
     scores = [float(sum(policy.vectors[k] * belief)) for k in range(first, last)]
     return _as_probabilities(int(policy.actions[first + int(np.argmax(scores))]), n_actions)
 
 
-def _acting_belief(model: LatentMDP, history: History, smoothing: float) -> Floats:
+def _acting_belief(
+    model: LatentMDP, following: Following, history: History, smoothing: float
+) -> Floats:
     """The belief of an acting filter: an observation that is impossible changes nothing."""
     belief = model.weights
     first = belief * model.initial[:, history.states[0]]
     belief = first / first.sum() if first.sum() > 0.0 else belief
     for t, (a, z) in enumerate(zip(history.actions, history.rewards)):
         s, next_state = history.states[t], history.states[t + 1]
-        rewards = model.reward_probs[:, s, a]
-        rewards = rewards[:, next_state] if model.reward_model == "transition" else rewards
-        likelihood = model.transitions[:, s, a, next_state] * rewards[:, z]
+        likelihood = _likelihood(following, model, s, a, next_state, z)
         observations = model.n_states * model.n_rewards
         updated = belief * (smoothing + (1.0 - smoothing * observations) * likelihood)
         belief = updated / updated.sum() if updated.sum() > 0.0 else belief
@@ -264,15 +336,41 @@ def _takes_time(policy: Callable[..., Any]) -> bool:
     return sum(p.kind in positional and p.default is p.empty for p in parameters) >= 2
 
 
-def _joint(model: LatentMDP) -> Floats:
-    """P_m(s', r | s, a), shape (M, S, A, S, Z), from the two tables."""
-    R = model.reward_probs
-    rule = "msan,msaz->msanz" if R.ndim == 4 else "msan,msanz->msanz"
-    return np.asarray(np.einsum(rule, model.transitions, R))
+def _following(model: LatentMDP) -> Following:
+    """The outcomes of every allowed (s, a) that are possible in some context, one by one."""
+    found: Following = {(int(s), int(a)): [] for s, a in np.argwhere(model.allowed)}
+    for s, a in found:
+        found[s, a] = [item for item in _row(model, s, a) if item[2].any()]
+    return found
+
+
+def _row(model: LatentMDP, s: int, a: int) -> Iterable[tuple[int, int, Floats]]:
+    if model.is_table:
+        starts, next_state, reward, probs = model.outcomes
+        row = s * model.n_actions + a
+        for k in range(int(starts[row]), int(starts[row + 1])):
+            yield int(next_state[k]), int(reward[k]), probs[k]
+        return
+    for n, z in product(range(model.n_states), range(model.n_rewards)):
+        R = model.reward_probs[:, s, a]
+        yield n, z, model.transitions[:, s, a, n] * (R[:, z] if R.ndim == 2 else R[:, n, z])
+
+
+def _likelihood(following: Following, model: LatentMDP, s: int, a: int, n: int, z: int) -> Floats:
+    """P_m(n, z | s, a) of every context."""
+    for next_state, reward, chance in following.get((s, a), ()):
+        if next_state == n and reward == z:
+            return chance
+    return np.zeros(model.n_contexts)
+
+
+def _allowed_actions(model: LatentMDP) -> list[list[int]]:
+    return [np.flatnonzero(row).tolist() for row in model.allowed]
 
 
 def _bonus(model: LatentMDP) -> Floats:
-    return np.zeros(model.transitions.shape[:3]) if model.bonus is None else model.bonus
+    M, S, A, _ = model.dimensions
+    return np.zeros((M, S, A)) if model.bonus is None else model.bonus
 
 
 def _initial_bonus(model: LatentMDP) -> float:

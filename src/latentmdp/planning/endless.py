@@ -1,0 +1,216 @@
+"""Values where there is no end: bounds on the fixed points V = r + discount P V of each context.
+
+For any V let d = L V - V, where L is one backup, by the best action or by a policy's. If the rows
+of P sum to at most p and at least q, the fixed point is [macqueen1966; porteus1971]
+
+    at most  L V + c(max d),   c(x) = x g / (1 - g),   g = discount p if x > 0, else discount q,
+
+and at least the mirror image of it. So V may come from anywhere, and the bounds are as tight as
+L V - V is flat. V is found by policy iteration, each policy evaluated by a linear solve: dense if
+there are few states, otherwise a Krylov method, and a sparse factorisation where that fails. What
+rounding can add, about 1e-16 / (1 - discount) of the values, is added to the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from latentmdp._kernels import induction
+from latentmdp._kernels.induction import Steps
+from latentmdp._util.arrays import Floats, Integers
+
+__all__ = ["TOLERANCE", "best_from_above", "policies_from_below", "solve_policies"]
+
+TOLERANCE = 1e-10
+"""How far a bound may be from the value, relative to the largest value, unless rounding forbids."""
+
+_FEW_STATES = 200
+"""Up to here policies are evaluated by dense solves, S^3 / 3 multiplications each."""
+
+_SWEEPS = 20
+"""Backups before a linear solve, which is dearer, if there are more than a few states."""
+
+_DENSE_BYTES = 1 << 26
+"""Of dense systems solved at once."""
+
+_KRYLOV_STEPS = 400
+"""Of a Krylov method: chains that mix need a few dozen, and one that has not converged by now may
+well be periodic."""
+
+_FACTORISED_STATES = 5_000
+"""Up to here a system is factorised if need be; the factors may be full, 200 MB."""
+
+_ENOUGH = 30.0
+"""Backups in units of 1 / (1 - discount): they leave exp(-30) of the first error."""
+
+
+class _Flatness(NamedTuple):
+    """How far L V can be from the fixed point, by context."""
+
+    discount: float
+    most: Floats  # (M,): the largest sum of a row
+    least: Floats  # (M,): the smallest
+    noise: float  # rounding of a backup, relative to the values
+
+    @classmethod
+    def of(cls, steps: Steps, discount: float, M: int) -> _Flatness:
+        """For any policy of a problem; a terminal state is a row without successors."""
+        padded = np.concatenate([steps.probs[:, :M], np.zeros((1, M))])
+        sums = np.add.reduceat(padded, steps.starts, axis=0)
+        lengths = np.diff(steps.starts, append=steps.starts[-1])
+        sums[lengths == 0] = 0.0
+        with_end = sums if (np.diff(steps.first) == 0).any() else sums[:-1]
+        noise = (4.0 + float(lengths.max()) ** 0.5) * float(np.finfo(np.float64).eps)
+        return cls(discount, sums.max(axis=0), with_end.min(axis=0), noise)
+
+    def above(self, d: Floats, size: Floats) -> tuple[Floats, Floats]:
+        """c(max d) by context from L V - V (..., M) and the largest values, and rounding's part."""
+        x = d.reshape(-1, d.shape[-1]).max(axis=0)
+        g = self.discount * np.where(x > 0.0, self.most, self.least)
+        return np.asarray(x * g / (1.0 - g)), self.noise * size / (1.0 - self.discount)
+
+
+def best_from_above(
+    steps: Steps, rewards: Floats, discount: float, M: int, check: Callable[[], None] | None = None
+) -> Floats:
+    """Upper bounds (S, M) on the optimal values of every context; 0 in terminal states.
+
+    `rewards` (R, W) are those of the rows of `steps`, padded. The bounds are within `TOLERANCE`,
+    and a backup of them is at most they. `check` is called now and then, and may raise.
+    """
+    S, W = steps.first.size - 1, rewards.shape[1]
+    flatness = _Flatness.of(steps, discount, M)
+    q, later, backed = np.empty((len(rewards), M)), np.zeros((S, W)), np.zeros((S, W))
+    value = np.zeros((S, M))
+    sweeps, total, chosen = 1 if S <= _FEW_STATES else _SWEEPS, 0, np.empty((0, 0), np.int64)
+    while True:
+        for _ in range(sweeps):
+            later[:, :M] = discount * value
+            induction.back_up(steps, rewards, later, q, backed)
+            value, before = backed[:, :M].copy(), value
+            shift, close = _closeness(flatness, value, before)
+            total += 1
+            if close or total * (1.0 - discount) > _ENOUGH:
+                return np.where(np.diff(steps.first)[:, None] > 0, value + shift, 0.0)
+        if check is not None:
+            check()
+        before_chosen, chosen = chosen, greedy_rows(steps, q)
+        if np.array_equal(chosen, before_chosen):  # it cannot be evaluated better than it was
+            sweeps *= 2
+        else:
+            value = solve_policies(steps, rewards, discount, chosen, value[:, :, None], own=True)
+
+
+def policies_from_below(
+    steps: Steps, rewards: Floats, discount: float, chosen: Integers, M: int,
+    check: Callable[[], None] | None = None,
+) -> Floats:  # fmt: skip
+    """Lower bounds (S, K, M) on the values of K policies in every context; 0 in terminal states.
+
+    `chosen` (S, K) are rows of `steps`, -1 in terminal states; otherwise like `best_from_above`.
+    """
+    S, K = chosen.shape
+    W = rewards.shape[1]
+    flatness = _Flatness.of(steps, discount, M)
+    later, backed = np.zeros((S * K, W)), np.zeros((S * K, W))
+    value = solve_policies(steps, rewards, discount, chosen, np.zeros((S, K, M)))
+    total = 0
+    while True:
+        later[:, :M] = discount * value.reshape(S * K, M)
+        induction.follow(steps, rewards, chosen, later, backed)
+        value, before = backed[:, :M].reshape(S, K, M).copy(), value
+        shift, close = _closeness(flatness, -value, -before)
+        total += 1
+        if close or total * (1.0 - discount) > _ENOUGH:
+            return np.where(chosen[:, :, None] >= 0, value - shift, 0.0)
+        if check is not None:
+            check()
+
+
+def _closeness(flatness: _Flatness, value: Floats, before: Floats) -> tuple[Floats, bool]:
+    """What to add to a backup for an upper bound, by context, and whether that is close."""
+    d = value - before
+    size = np.abs(value.reshape(-1, value.shape[-1])).max(axis=0)
+    above, rounding = flatness.above(d, size)
+    below, _ = flatness.above(-d, size)
+    close = above + below <= TOLERANCE * size + 2.0 * rounding
+    return above + rounding, bool(close.all())
+
+
+def greedy_rows(steps: Steps, q: Floats) -> Integers:
+    """The row of the best action in every state and context, (S, M); -1 in terminal states."""
+    chosen = np.empty((steps.first.size - 1, q.shape[1]), np.int64)
+    induction.greedy_rows(steps.first, q, chosen)
+    return chosen
+
+
+def solve_policies(
+    steps: Steps, rewards: Floats, discount: float, chosen: Integers, start: Floats,
+    own: bool = False,
+) -> Floats:  # fmt: skip
+    """Values of K policies in M contexts, (S, K, M), up to the accuracy of a linear solve.
+
+    `chosen` (S, K) are rows of `steps`, -1 in terminal states, and `start` (S, K, M) is a guess.
+    With `own`, policy m counts in context m only: `start` is (S, M, 1), the answer (S, M).
+    """
+    S, K = chosen.shape
+    values = start.copy()
+    for k in range(K):
+        contexts = np.array([k]) if own else np.arange(start.shape[2])
+        rows = np.maximum(chosen[:, k], 0)
+        ended = chosen[:, k] < 0
+        counts = np.where(ended, 0, steps.starts[rows + 1] - steps.starts[rows])
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.repeat(steps.starts[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
+        earned = np.where(ended[:, None], 0.0, rewards[rows][:, contexts])
+        probs, following = steps.probs[entries][:, contexts], steps.next_state[entries]
+        solve = _solve_dense if S <= _FEW_STATES else _solve_sparse
+        values[:, k] = solve(offsets, following, probs, earned, discount, values[:, k])
+    return values[:, :, 0] if own else values
+
+
+def _solve_dense(
+    offsets: Integers, following: Integers, probs: Floats, earned: Floats, discount: float,
+    start: Floats,
+) -> Floats:  # fmt: skip
+    S, M = earned.shape
+    state = np.repeat(np.arange(S), np.diff(offsets))
+    step = max(1, _DENSE_BYTES // (8 * S * S))
+    found = np.empty_like(earned)
+    for begin in range(0, M, step):
+        part = slice(begin, begin + step)
+        system = np.zeros((earned[:, part].shape[1], S, S))
+        system[:, state, following] = -discount * probs[:, part].T
+        system[:, np.arange(S), np.arange(S)] += 1.0
+        found[:, part] = np.linalg.solve(system, earned[:, part].T[:, :, None])[:, :, 0].T
+    return found
+
+
+def _solve_sparse(
+    offsets: Integers, following: Integers, probs: Floats, earned: Floats, discount: float,
+    start: Floats,
+) -> Floats:  # fmt: skip
+    from scipy import sparse
+    from scipy.sparse import linalg
+
+    S, M = earned.shape
+    found = start.copy()
+    for m in range(M):
+        moves = sparse.csr_array((discount * probs[:, m], following, offsets), shape=(S, S))
+        system = sparse.eye_array(S, format="csr") - moves
+        right = earned[:, m]
+        size = float(np.abs(right).max(initial=0.0))
+        enough = size * max(0.01 * TOLERANCE, 1e-15 / (1.0 - discount))
+        answer, _ = linalg.bicgstab(
+            system, right, x0=start[:, m], rtol=0.0, atol=enough, maxiter=_KRYLOV_STEPS
+        )
+        off = float(np.abs(right - system @ answer).max(initial=0.0))
+        if off > 10.0 * enough and S <= _FACTORISED_STATES:
+            answer = linalg.spsolve(system.tocsc(), right)
+        elif off > np.abs(right - system @ start[:, m]).max(initial=0.0):
+            answer = start[:, m]
+        found[:, m] = answer
+    return found
