@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util.arrays import Integers
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
@@ -100,6 +101,9 @@ class HSVI:
         before a step that might need more, and says so.
     on_progress
         Called with (seconds, lower, upper) whenever the bounds have moved.
+    threads
+        How many share the work; None for all cores. Results do not depend on it, except for how far
+        a time limit lets the search go.
 
     Notes
     -----
@@ -111,26 +115,30 @@ class HSVI:
     time_limit: float | None = 60.0
     memory_limit: float | None = 2048.0
     on_progress: Callable[[float, float, float], None] | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         check_limit("gap", self.gap, zero=True)
         check_limit("absolute_gap", self.absolute_gap, zero=True)
         check_limit("time_limit", self.time_limit)
         check_limit("memory_limit", self.memory_limit)
+        thread_count(self.threads)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        search = _HeuristicSearch(model, clock)
-        bounds = search.bounds
-        with clock.searching(), clock.interruptible():
-            search.begin()
-            while not self._reached(bounds):
-                search.explore()
-                search.sweep()
+        with Team(self.threads) as team:
+            search = _HeuristicSearch(model, clock, team)
+            bounds = search.bounds
+            with clock.searching(), clock.interruptible():
+                search.begin()
+                while not self._reached(bounds):
+                    search.explore()
+                    search.sweep()
+            policy = bounds.policy(bounds.best_steps)
         return Plan(
-            policy=bounds.policy(bounds.best_steps),
+            policy=policy,
             lower=bounds.best_lower,
             upper=bounds.best_upper,
             converged=self._reached(bounds),
@@ -150,24 +158,34 @@ class HSVI:
 class _HeuristicSearch:
     """The state of a run: the bounds, and how many points to visit next."""
 
-    def __init__(self, model: LatentMDP, clock: PlanningClock) -> None:
+    def __init__(self, model: LatentMDP, clock: PlanningClock, team: Team) -> None:
         from latentmdp.planning.point_based.bounds import Bounds
 
-        self.bounds = Bounds(model, exact=False, check=clock.check)
+        self.bounds = Bounds(model, exact=False, check=clock.check, team=team)
         self.clock = clock
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds = 0, 0.0
-        backup = model.n_layers * self.bounds.table.size / model.n_states
-        self._count = min(max(_FIRST_WORK / backup, _FEWEST_POINTS), _MOST_FIRST_POINTS)
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def begin(self) -> None:
-        """Bound the values of all pairs and triples of contexts."""
-        work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * self.clock.remaining)
-        self.bounds.tighten(work, _FACE_MEMORY_SHARE * self.clock.memory)
+        """Make the first plans, and bound the values of all pairs and triples of contexts."""
+        bounds, clock = self.bounds, self.clock
+        bounds.tabulate()
+        backup = bounds.model.n_layers * bounds.table.size / bounds.model.n_states
+        self._count = min(max(_FIRST_WORK / max(backup, 1.0), _FEWEST_POINTS), _MOST_FIRST_POINTS)
+        bounds.prepare(self._lattice())
+        clock.record(bounds.best_lower, bounds.best_upper)
+        work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * clock.remaining)
+        bounds.tighten(work, _FACE_MEMORY_SHARE * clock.memory)
         self._keep_better()
+
+    def _lattice(self) -> Floats:
+        """The beliefs of the standing plans: as many as time and memory allow."""
+        from latentmdp.planning.point_based.standing import LATTICES, lattice
+        import os
+        return lattice(self.bounds.model.n_contexts, LATTICES[int(os.environ.get("LAT","0"))])
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""

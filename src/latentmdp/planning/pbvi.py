@@ -21,6 +21,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, PlanningClock, check_limit
@@ -57,12 +58,15 @@ class PBVI:
         Seconds of wall-clock time, or None. The best of the rounds that were finished counts.
     memory_limit
         MiB; a grid that needs more is refused before any work.
+    threads
+        How many share the work; None for all cores. Results do not depend on it.
     """
 
     beliefs: int | None = None
     spacing: float | None = None
     time_limit: float | None = None
     memory_limit: float = 2048.0
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.beliefs is not None and self.spacing is not None:
@@ -72,17 +76,24 @@ class PBVI:
         check_limit("spacing", self.spacing)
         check_limit("time_limit", self.time_limit)
         check_limit("memory_limit", self.memory_limit)
+        thread_count(self.threads)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
+        require_model(model)
+        with Team(self.threads) as team:
+            return self._plan(model, team)
+
+    def _plan(self, model: LatentMDP, team: Team) -> Plan:
         from latentmdp.planning.point_based.bounds import Bounds
 
-        require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
-        bounds = Bounds(model, exact=True, check=clock.check)
+        bounds = Bounds(model, exact=True, check=clock.check, team=team)
         n_iter = 0
         with clock.searching(), clock.interruptible():
+            bounds.tabulate()
+            bounds.prepare(np.eye(model.n_contexts))
             for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
                 clock.require_memory(bounds.memory(0, 0))
                 bounds.sweep([np.empty(0, np.int64)] * model.horizon)
@@ -113,7 +124,8 @@ class PBVI:
 
         def explore(points: BeliefPoints, chosen: Integers) -> Integers:
             """The current policy's action, now and then a random one."""
-            random = rng.integers(points.limits.shape[1], size=chosen.size)
+            scores = rng.random((chosen.size, points.limits.shape[1]))
+            random = np.where(np.isfinite(points.limits[chosen]), scores, -1.0).argmax(axis=1)
             return np.where(rng.random(chosen.size) < _EXPLORATION, random, points.labels[chosen])
 
         total, done = 200 if self.beliefs is None else self.beliefs, 0
