@@ -94,49 +94,41 @@ class Outcomes(NamedTuple):
         Rewards that say nothing about the context are such outcomes: their probabilities are
         proportional to each other. A planner needs to tell only these tables' outcomes apart.
         """
-        rows = self.rows()
-        again = (rows[1:] == rows[:-1]) & (self.next_state[1:] == self.next_state[:-1])
-        several = np.flatnonzero(np.append(again, False) | np.append(False, again))
-        if several.size == 0:
+        from latentmdp._kernels import tables
+
+        leader = np.empty(self.size, np.int64)
+        if tables.leaders(self.starts, self.next_state, self.probs, _SAME, leader) == 0:
             return self
-        probs = self.probs[several]
-        shares = np.round(probs / probs.sum(axis=1, keepdims=True), _DIGITS) + 0.0
-        keys = np.column_stack([rows[several], self.next_state[several], shares])
-        flat = np.ascontiguousarray(keys).view(f"V{8 * keys.shape[1]}").ravel()
-        _, first, member = np.unique(flat, return_index=True, return_inverse=True)
-        leader = np.arange(self.size)
-        leader[several] = several[first[member.ravel()]]
-        if (leader == np.arange(self.size)).all():
-            return self
-        kept, group = np.unique(leader, return_inverse=True)
-        merged = np.column_stack([np.bincount(group, column, kept.size) for column in self.probs.T])
+        first = leader == np.arange(self.size)
+        kept, place = np.flatnonzero(first), np.cumsum(first) - 1
+        merged = np.zeros((kept.size, self.probs.shape[1]))
+        tables.merge(self.probs, leader, place, merged)
         return Outcomes(
-            _starts(rows[kept], self.starts.size - 1),
+            np.concatenate([[0], np.cumsum(first)])[self.starts],
             self.next_state[kept],
             self.reward[kept],
             merged,
         )
 
 
-_DIGITS = 12
-"""Shares of contexts that agree to so many digits are the same evidence, up to rounding."""
+_SAME = 1e-12
+"""Shares of contexts that differ by no more are the same evidence, up to rounding."""
 
 
 def outcomes_from_arrays(transitions: Floats, reward_probs: Floats) -> Outcomes:
     """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z)."""
-    if reward_probs.ndim == 4:
-        reward_probs = reward_probs[:, :, :, None, :]
-    packed = np.moveaxis(transitions[..., None] * reward_probs, 0, -1)
-    S, A, _, Z, M = packed.shape
-    flat = packed.reshape(S * A, S * Z, M)
-    possible = flat.any(axis=-1)
-    row, place = np.nonzero(possible)
-    return Outcomes(
-        _starts(row, S * A),
-        (place // Z).astype(np.int32),
-        (place % Z).astype(np.int32),
-        np.ascontiguousarray(flat[row, place]),
-    )
+    from latentmdp._kernels import tables
+
+    M, S, A, _ = transitions.shape
+    T = transitions.reshape(M, S * A, S)
+    R = reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1])
+    counts = np.empty(S * A, np.int64)
+    tables.count_outcomes(T, R, counts)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    n = int(starts[-1])
+    table = Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
+    tables.fill_outcomes(T, R, *table)
+    return table
 
 
 def outcomes_from_entries(

@@ -49,6 +49,9 @@ _FEWEST_POINTS, _MOST_FIRST_POINTS = 16.0, 256.0
 """Points a time step that the first round has at least and at most, whatever they cost: with fewer
 a sweep learns too little, more would be placed before anything is known of where they matter."""
 
+_FIRST_POINTS_PER_STATE = 0.5
+"""The same for each state, where there are many: points in a tenth of the states say little."""
+
 _GROWTH = 1.5
 """Factor from round to round for the number of points (and for the spare ones, up or down): a small
 one repeats sweeps over nearly the same points, a large one places many by old bounds."""
@@ -73,6 +76,13 @@ _FACE_WORK, _FACE_WORK_PER_SECOND, _FACE_MEMORY_SHARE = 1e8, 2e7, 0.25
 """Interpolations for the edges of the simplex, and as many for its triangles: in all, and for each
 second left, a fifth of the time; and a share of the memory limit. Finer faces tighten every upper
 bound, but only once; the rest is for points, which go where they matter."""
+
+_FEW_CELLS = 400
+"""With so few (t, s) points soon are everywhere, and standing plans only add to every search."""
+
+_STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.15, 0.35
+"""Of the time left and of the memory limit, for standing plans: they bring most of the lower bound
+where there are many (t, s), but only once."""
 
 _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 """A successor whose relative gap is at most this, and this share of the gap at the start, is not
@@ -172,9 +182,12 @@ class _HeuristicSearch:
     def begin(self) -> None:
         """Make the first plans, and bound the values of all pairs and triples of contexts."""
         bounds, clock = self.bounds, self.clock
+        clock.require_memory(bounds.table_memory())
         bounds.tabulate()
         backup = bounds.model.n_layers * bounds.table.size / bounds.model.n_states
-        self._count = min(max(_FIRST_WORK / max(backup, 1.0), _FEWEST_POINTS), _MOST_FIRST_POINTS)
+        first = _FIRST_WORK / max(backup, 1.0)
+        most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
+        self._count = min(max(first, _FEWEST_POINTS, most), most)
         bounds.prepare(self._lattice())
         clock.record(bounds.best_lower, bounds.best_upper)
         work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * clock.remaining)
@@ -183,9 +196,18 @@ class _HeuristicSearch:
 
     def _lattice(self) -> Floats:
         """The beliefs of the standing plans: as many as time and memory allow."""
-        from latentmdp.planning.point_based.standing import LATTICES, lattice
-        import os
-        return lattice(self.bounds.model.n_contexts, LATTICES[int(os.environ.get("LAT","0"))])
+        from latentmdp.planning.point_based.standing import LATTICES, lattice, standing_cost
+
+        bounds, clock = self.bounds, self.clock
+        time = 1e9 * _STANDING_TIME_SHARE * clock.remaining * bounds.threads
+        memory = _STANDING_MEMORY_SHARE * clock.memory
+        few = bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS
+        for shares in LATTICES[:-1] if not few else ():
+            nanoseconds, size = standing_cost(bounds, shares)
+            if nanoseconds <= time and size <= memory:
+                return lattice(bounds.model.n_contexts, shares)
+        clock.require_memory(standing_cost(bounds, ())[1])
+        return lattice(bounds.model.n_contexts, ())
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""

@@ -142,6 +142,21 @@ class Bounds:
         worst = np.einsum("im,im->i", self.points[0].beliefs, self.least[0, states])
         self.best_lower += float(self.start_weights @ worst)
 
+    @property
+    def threads(self) -> int:
+        """How many threads share the work."""
+        return 1 if self.team is None else self.team.threads
+
+    def table_memory(self) -> float:
+        """Bytes of the table of outcomes that is still to be made."""
+        model = self.model
+        if model.is_table:
+            return float(model.outcomes.probs.nbytes)
+        possible = np.zeros(model.transitions.shape[1:], np.bool_)
+        for transitions in model.transitions:
+            possible |= transitions > 0.0
+        return 8.0 * model.n_contexts * model.n_rewards * float(possible.sum())
+
     def tabulate(self) -> None:
         """Make the table of outcomes that backups read."""
         model = self.model

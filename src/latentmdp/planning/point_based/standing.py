@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,14 +16,14 @@ from latentmdp.planning.point_based.blocks import run_in_blocks
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
 
-__all__ = ["LATTICES", "Standing", "lattice", "standing_plans"]
+__all__ = ["LATTICES", "Standing", "lattice", "standing_cost", "standing_plans"]
 
 LATTICES: tuple[tuple[tuple[float, ...], ...], ...] = (
     ((0.5, 0.2, 0.05, 0.01), (0.05,), (0.05,)),
     ((0.4, 0.1, 0.02), (0.1,), ()),
     ((0.3, 0.05), (), ()),
     ((0.1,), (), ()),
-    ((), (), ()),
+    (),
 )
 """For one context, for a pair and for a triple of them: how much weight is left to all others. From
 fine to coarse."""
@@ -56,6 +57,16 @@ def lattice(n_contexts: int, shares: tuple[tuple[float, ...], ...]) -> Floats:
                     belief[list(chosen)] = (1.0 - rest) / size
                     points.append(belief)
     return np.array(points)
+
+
+def standing_cost(bounds: Bounds, shares: tuple[tuple[float, ...], ...]) -> tuple[float, float]:
+    """About how many nanoseconds of one thread, and bytes, standing plans take."""
+    M, S, H = bounds.model.n_contexts, bounds.model.n_states, len(bounds.points)
+    F = M + any(shares) + sum(math.comb(M, n) * len(rests) for n, rests in enumerate(shares, 1))
+    W = -(-F // LANES) * LANES
+    own = 0.4 * M * M * bounds.table.size
+    others = 0.5 * (F - M) * (60.0 + 0.35 * F * M) * bounds.table.size
+    return H * (own + others), H * S * (8.0 * M * W + 4.0 * F)
 
 
 def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
