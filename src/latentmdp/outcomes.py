@@ -14,7 +14,7 @@ and turned back into dense arrays where those fit into memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,16 +88,22 @@ class Outcomes(NamedTuple):
             probs,
         )
 
-    def informative(self) -> Outcomes:
+    def informative(self, run: RunInBlocks | None = None) -> Outcomes:
         """The table with outcomes merged that lead to the same state and the same belief.
 
         Rewards that say nothing about the context are such outcomes: their probabilities are
         proportional to each other. A planner needs to tell only these tables' outcomes apart.
+        `run` is as for `outcomes_from_arrays`.
         """
         from latentmdp._kernels import tables
 
-        leader = np.empty(self.size, np.int64)
-        if tables.leaders(self.starts, self.next_state, self.probs, _SAME, leader) == 0:
+        leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
+
+        def lead(first: int, last: int) -> int:
+            arguments = (self.starts, self.next_state, self.probs, _SAME)
+            return int(tables.leaders(*arguments, first, last, leader))
+
+        if sum((run or _at_once)(lead, rows)) == 0:
             return self
         first = leader == np.arange(self.size)
         kept, place = np.flatnonzero(first), np.cumsum(first) - 1
@@ -115,19 +121,32 @@ _SAME = 1e-12
 """Shares of contexts that differ by no more are the same evidence, up to rounding."""
 
 
-def outcomes_from_arrays(transitions: Floats, reward_probs: Floats) -> Outcomes:
-    """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z)."""
+RunInBlocks = Callable[[Callable[[int, int], Any], int], list[Any]]
+"""Calls work(first, last) for blocks that cover range(total), and returns the results in order."""
+
+
+def _at_once(work: Callable[[int, int], Any], total: int) -> list[Any]:
+    return [work(0, total)]
+
+
+def outcomes_from_arrays(
+    transitions: Floats, reward_probs: Floats, run: RunInBlocks | None = None
+) -> Outcomes:
+    """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z).
+
+    `run` calls work(first, last) for blocks of rows, by default for all at once.
+    """
     from latentmdp._kernels import tables
 
     M, S, A, _ = transitions.shape
     T = transitions.reshape(M, S * A, S)
     R = reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1])
-    counts = np.empty(S * A, np.int64)
-    tables.count_outcomes(T, R, counts)
+    counts, run = np.empty(S * A, np.int64), run or _at_once
+    run(lambda first, last: tables.count_outcomes(T, R, first, last, counts), S * A)
     starts = np.concatenate([[0], np.cumsum(counts)])
     n = int(starts[-1])
     table = Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
-    tables.fill_outcomes(T, R, *table)
+    run(lambda first, last: tables.fill_outcomes(T, R, first, last, *table), S * A)
     return table
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "products",
     "put_gainful_first",
     "put_plans",
+    "put_wanted",
     "search",
 ]
 
@@ -56,6 +57,7 @@ class StepBounds(NamedTuple):
     breadth: int  # cells searched for the successors of these plans
     standing: np.ndarray  # (S, M, W): the standing plans, W is F rounded up to LANES
     standing_labels: np.ndarray  # (S, F): the action each of them begins with
+    lattice: np.ndarray  # (F, M): their beliefs
 
 
 @njit(cache=True, nogil=True)
@@ -229,3 +231,26 @@ def put_plans(order, beliefs, vectors, first, last, out_columns, out_rows, out_b
             out_columns[m, i] = vectors[order[i], m]
             out_beliefs[m, i] = belief
             inverses[m, i] = 1.0 / belief if belief > 0.0 else np.inf
+
+
+@njit(cache=True, nogil=True)
+def put_wanted(step, standing, items, first, last, offsets, vectors, labels):
+    """Copy the wanted plans of the states first..last-1: standing ones (S, F), then items (n,).
+
+    Those of state s go to vectors (n', M) and labels (n',) from offsets[s] on.
+    """
+    M = vectors.shape[1]
+    for s in range(first, last):
+        k = offsets[s]
+        for f in range(standing.shape[1]):
+            if standing[s, f]:
+                labels[k] = step.standing_labels[s, f]
+                for m in range(M):
+                    vectors[k, m] = step.standing[s, m, f]
+                k += 1
+        for i in range(step.starts[step.groups[s]], step.starts[step.groups[s + 1]]):
+            if items[i]:
+                labels[k] = step.labels[i]
+                for m in range(M):
+                    vectors[k, m] = step.rows[i, m]
+                k += 1

@@ -19,36 +19,30 @@ __all__ = ["back_up_contexts", "back_up_standing", "mark_standing"]
 
 
 @njit(cache=True, nogil=True)
-def back_up_contexts(successors, rewards, discount, later, actions, first, last, out, labels):
+def back_up_contexts(successors, rewards, discount, later, actions, first, last, own, out, labels):
     """The optimal policies of the contexts at states first..last-1.
 
     `successors` is an outcome table without rewards, `rewards` (S, A, M), `actions` (S, M) the
-    action of each context's policy; `later` and `out` are standing plans (S, M, W), of which the
-    first M are read and written, and labels (S, F).
+    action of each context's policy. `later` and `own` are the values of the policies in every
+    context, (S, M, M), context last; they are copied to the first of the standing plans out
+    (S, M, W) and labels (S, F).
     """
     _, A, M = rewards.shape
     starts, next_state, probs = successors.starts, successors.next_state, successors.probs
-    values = np.empty((M, M))
     for s in range(first, last):
-        for a in range(A):
-            used = False
-            for k in range(M):
-                used |= actions[s, k] == a
-            if not used:
-                continue
-            values[:] = 0.0
+        for k in range(M):
+            a = actions[s, k]
+            value = own[s, k]
+            for m in range(M):
+                value[m] = 0.0
             for o in range(starts[s * A + a], starts[s * A + a + 1]):
-                n = next_state[o]
+                p, following = probs[o], later[next_state[o], k]
                 for m in range(M):
-                    p = probs[o, m]
-                    if p > 0.0:
-                        for k in range(M):
-                            values[m, k] += p * later[n, m, k]
-            for k in range(M):
-                if actions[s, k] == a:
-                    labels[s, k] = a
-                    for m in range(M):
-                        out[s, m, k] = rewards[s, a, m] + discount * values[m, k]
+                    value[m] += p[m] * following[m]
+            labels[s, k] = a
+            for m in range(M):
+                value[m] = rewards[s, a, m] + discount * value[m]
+                out[s, m, k] = value[m]
 
 
 @njit(cache=True, nogil=True)

@@ -7,14 +7,14 @@ __all__ = ["count_outcomes", "fill_outcomes", "leaders", "merge"]
 
 
 @njit(cache=True, nogil=True)
-def count_outcomes(transitions, rewards, counts):
-    """Fill counts (R,) with the outcomes of each row that are possible in some context.
+def count_outcomes(transitions, rewards, first, last, counts):
+    """Fill counts (R,) with the outcomes of the rows first..last-1 possible in some context.
 
     `transitions` is (M, R, S), `rewards` (M, R, S or 1, Z).
     """
-    M, R, S = transitions.shape
+    M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
-    for row in range(R):
+    for row in range(first, last):
         counts[row] = 0
         for n in range(S):
             for z in range(Z):
@@ -25,11 +25,11 @@ def count_outcomes(transitions, rewards, counts):
 
 
 @njit(cache=True, nogil=True)
-def fill_outcomes(transitions, rewards, starts, next_state, reward, probs):
+def fill_outcomes(transitions, rewards, first, last, starts, next_state, reward, probs):
     """Write the outcomes counted by `count_outcomes`, those of a row by (s', z)."""
-    M, R, S = transitions.shape
+    M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
-    for row in range(R):
+    for row in range(first, last):
         k = starts[row]
         for n in range(S):
             u = min(n, U - 1)
@@ -47,27 +47,25 @@ def fill_outcomes(transitions, rewards, starts, next_state, reward, probs):
 
 
 @njit(cache=True, nogil=True)
-def leaders(starts, next_state, probs, tolerance, out):
-    """Fill out (n,) with the first outcome of the same row and s' that leads to the same belief.
+def leaders(starts, next_state, probs, tolerance, first, last, out):
+    """For the rows first..last-1, fill out (n,) with the first outcome to the same s' and belief.
 
     Beliefs are the same whose entries differ by no more than `tolerance`, whatever the prior is.
     Returns how many outcomes are led by others.
     """
-    n, M = probs.shape
-    totals, led = np.empty(n), 0
-    for k in range(n):
-        totals[k] = 0.0
-        for m in range(M):
-            totals[k] += probs[k, m]
-    for row in range(starts.shape[0] - 1):
+    M, led = probs.shape[1], 0
+    for row in range(first, last):
         for k in range(starts[row], starts[row + 1]):
             out[k] = k
-            j = k - 1
+            j, total = k - 1, 0.0
             while j >= starts[row] and next_state[j] == next_state[k]:
+                if total == 0.0:
+                    total = _sum(probs, k)
                 if out[j] == j:
-                    same, slack = True, tolerance * totals[j] * totals[k]
+                    other = _sum(probs, j)
+                    same, slack = True, tolerance * other * total
                     for m in range(M):
-                        if abs(probs[k, m] * totals[j] - probs[j, m] * totals[k]) > slack:
+                        if abs(probs[k, m] * other - probs[j, m] * total) > slack:
                             same = False
                             break
                     if same:
@@ -76,6 +74,14 @@ def leaders(starts, next_state, probs, tolerance, out):
                         break
                 j -= 1
     return led
+
+
+@njit(cache=True, nogil=True)
+def _sum(probs, k):
+    total = 0.0
+    for m in range(probs.shape[1]):
+        total += probs[k, m]
+    return total
 
 
 @njit(cache=True, nogil=True)

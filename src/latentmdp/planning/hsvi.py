@@ -72,15 +72,16 @@ _ALLOTMENT = 0.7
 """A time step gets points in proportion to this power of its total excess: 1 would starve the late
 steps, from which the bounds of the early ones are backed up, 0 would ignore where the gap is."""
 
-_FACE_WORK, _FACE_WORK_PER_SECOND, _FACE_MEMORY_SHARE = 1e8, 2e7, 0.25
-"""Interpolations for the edges of the simplex, and as many for its triangles: in all, and for each
-second left, a fifth of the time; and a share of the memory limit. Finer faces tighten every upper
-bound, but only once; the rest is for points, which go where they matter."""
+_FACE_WORK, _FACE_WORK_PER_CELL, _FACE_WORK_PER_SECOND, _FACE_MEMORY_SHARE = 1e8, 2e3, 2e7, 0.25
+"""Interpolations for the edges of the simplex, and as many for its triangles: in all, or for each
+(t, s) if that is more, and for each second left, a fifth of the time; and a share of the memory
+limit. Finer faces tighten every upper bound, but only once; the rest is for points, which go where
+they matter."""
 
 _FEW_CELLS = 400
 """With so few (t, s) points soon are everywhere, and standing plans only add to every search."""
 
-_STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.15, 0.35
+_STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.35, 0.35
 """Of the time left and of the memory limit, for standing plans: they bring most of the lower bound
 where there are many (t, s), but only once."""
 
@@ -188,26 +189,37 @@ class _HeuristicSearch:
         first = _FIRST_WORK / max(backup, 1.0)
         most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
         self._count = min(max(first, _FEWEST_POINTS, most), most)
-        bounds.prepare(self._lattice())
-        clock.record(bounds.best_lower, bounds.best_upper)
-        work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * clock.remaining)
+        self._stand()
+        cells = bounds.model.n_layers * bounds.model.n_states
+        work = min(
+            max(_FACE_WORK, _FACE_WORK_PER_CELL * cells),
+            _FACE_WORK_PER_SECOND * clock.remaining * bounds.threads,
+        )
         bounds.tighten(work, _FACE_MEMORY_SHARE * clock.memory)
         self._keep_better()
 
-    def _lattice(self) -> Floats:
-        """The beliefs of the standing plans: as many as time and memory allow."""
+    def _stand(self) -> None:
+        """Make standing plans: few at first, and then as many as time and memory allow."""
         from latentmdp.planning.point_based.standing import LATTICES, lattice, standing_cost
 
         bounds, clock = self.bounds, self.clock
-        time = 1e9 * _STANDING_TIME_SHARE * clock.remaining * bounds.threads
-        memory = _STANDING_MEMORY_SHARE * clock.memory
-        few = bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS
-        for shares in LATTICES[:-1] if not few else ():
+        M, cells = bounds.model.n_contexts, bounds.model.n_layers * bounds.model.n_states
+        nanoseconds, size = standing_cost(bounds, ())
+        clock.require_memory(size)
+        began = clock.seconds
+        bounds.prepare(lattice(M, ()))
+        clock.record(bounds.best_lower, bounds.best_upper)
+        slowness = max(1.0 / bounds.threads, 1e9 * (clock.seconds - began) / nanoseconds)
+        for shares in LATTICES if cells >= _FEW_CELLS else ():
             nanoseconds, size = standing_cost(bounds, shares)
-            if nanoseconds <= time and size <= memory:
-                return lattice(bounds.model.n_contexts, shares)
-        clock.require_memory(standing_cost(bounds, ())[1])
-        return lattice(bounds.model.n_contexts, ())
+            seconds = 1e-9 * nanoseconds * slowness
+            if (
+                seconds <= _STANDING_TIME_SHARE * clock.remaining
+                and size <= _STANDING_MEMORY_SHARE * clock.memory
+            ):
+                bounds.prepare(lattice(M, shares))
+                clock.record(bounds.best_lower, bounds.best_upper)
+                break
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""

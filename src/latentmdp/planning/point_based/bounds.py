@@ -23,12 +23,14 @@ from latentmdp._kernels.plans import (
     group_states,
     put_gainful_first,
     put_plans,
+    put_wanted,
 )
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import mark_standing
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
@@ -161,7 +163,20 @@ class Bounds:
         """Make the table of outcomes that backups read."""
         model = self.model
         self.check()
-        self.table = model.outcomes.informative()
+        cost = model.n_states * model.n_rewards * model.n_contexts  # of a row, where it is dense
+        if model.is_table:
+            cost = model.outcomes.probs.size // (model.n_states * model.n_actions) + 1
+
+        def run(work: Callable[[int, int], T], total: int) -> list[T]:
+            size = max(1, int(_BLOCK_NANOSECONDS / (4.0 * cost)))
+            return run_in_blocks(self.team, work, total, size, self.check)
+
+        if model.is_table or "outcomes" in vars(model):
+            table = model.outcomes
+        else:
+            table = outcomes_from_arrays(model.transitions, model.reward_probs, run)
+        self.table = table.informative(run)
+        self.context_actions = best_actions(model, self.q)
         self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
         nanoseconds = self.table.size / model.n_states * (100.0 + 4.0 * model.n_contexts)
         self._block = int(min(max(_BLOCK_NANOSECONDS / (nanoseconds + 1.0), 1.0), _MOST_IN_BLOCK))
@@ -169,7 +184,6 @@ class Bounds:
 
     def prepare(self, lattice: Floats) -> None:
         """Make the standing plans of the beliefs `lattice` (F, M), and the first lower bound."""
-        self.context_actions = best_actions(self.model, self.q)
         self.standing = standing_plans(self, lattice)
         none = np.empty((0, self.model.n_contexts)), np.empty(0, np.int64)
         self.steps = [self._arrange(t, *none) for t in range(len(self.points))]
@@ -265,33 +279,47 @@ class Bounds:
         if steps is None:
             return self._informed_policy()
         S, M = self.model.n_states, self.model.n_contexts
+        kept = self._followed(steps)
+        counts = np.array(
+            [
+                standing.sum(axis=1) + np.bincount(states, items, S).astype(np.int64)
+                for states, items, standing in kept
+            ]
+        )
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        vectors = np.empty((int(offsets[-1]), M))
+        labels = np.empty(len(vectors), np.int32)
+        for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
+            own = offsets[t * S : t * S + S + 1]
+
+            def put(
+                first: int, last: int, now=now, standing=standing, items=items, own=own
+            ) -> None:
+                put_wanted(now, standing, items, first, last, own, vectors, labels)
+
+            run_in_blocks(self.team, put, S, max(64, S // 32))
+        return AlphaVectorPolicy(vectors, labels, offsets, self.model)
+
+    def _followed(self, steps: Sequence[StepBounds]) -> list[tuple[Integers, Flags, Flags]]:
+        """By time, the states of the items, the items and the standing plans to be kept."""
+        model, kept = self.model, []
         best = self._start_plans(steps[0])[1]
         starts = self.points[0].states[: best.size]
-        wanted = np.zeros(len(steps[0].rows), np.bool_)
-        wanted[best[best >= 0]] = True
+        items = np.zeros(len(steps[0].rows), np.bool_)
+        items[best[best >= 0]] = True
         standing = np.zeros(steps[0].standing_labels.shape, np.bool_)
         standing[starts[best < 0], -1 - best[best < 0]] = True
-        vectors, labels, counts = [], [], []
         for t, now in enumerate(steps):
-            standing[:, :M] = True  # wherever other plans do not lead
-            items = np.flatnonzero(wanted)
-            states = np.repeat(np.arange(S), np.diff(now.starts[now.groups]))
-            if t + 1 < len(steps):
-                later = self._followers(now, steps[t + 1], states, wanted, standing)
-            standing[self.model.terminal] = False
-            items = items[~self.model.terminal[states[items]]]
-            state, plan = np.nonzero(standing)
-            place = np.argsort(np.concatenate([state, states[items]]), kind="stable")
-            plans = [now.standing[state, :, plan], now.rows[items]]
-            first = [now.standing_labels[state, plan], now.labels[items]]
-            vectors.append(np.concatenate(plans)[place])
-            labels.append(np.concatenate(first)[place])
-            counts.append(np.bincount(state, minlength=S) + np.bincount(states[items], minlength=S))
-            wanted, standing = later
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-        return AlphaVectorPolicy(
-            np.concatenate(vectors), np.concatenate(labels), offsets, self.model
-        )
+            standing[:, : model.n_contexts] = True  # for wherever the other plans do not lead
+            states = np.repeat(np.arange(model.n_states), np.diff(now.starts[now.groups]))
+            later = steps[t + 1] if t + 1 < len(steps) else None
+            followers = later and self._followers(now, later, states, items, standing)
+            standing[model.terminal] = False
+            items &= ~model.terminal[states]
+            kept.append((states, items, standing))
+            if followers:
+                items, standing = followers
+        return kept
 
     def _followers(
         self, now: StepBounds, later: StepBounds, states: Integers, wanted: Flags, standing: Flags
@@ -310,7 +338,7 @@ class Bounds:
 
         def follow_standing(first: int, last: int) -> None:
             mark_standing(
-                self.table, A, self.standing.lattice, later.standing, now.standing_labels, standing,
+                self.table, A, now.lattice, later.standing, now.standing_labels, standing,
                 first, last, others,
             )  # fmt: skip
 
@@ -378,14 +406,14 @@ class Bounds:
         order, starts = np.empty(n, np.int64), np.empty(groups[S] + 1, np.int64)
         leaders = np.zeros((M, groups[S] + LANES))
         starts[groups[S]] = n
-        size = max(1, S // 64)
+        size = S if n <= _FEW_ITEMS else -(-S // 64)
 
         def cut(first: int, last: int) -> None:
             cut_states(
                 member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders
             )
 
-        run_in_blocks(self.team if n > _FEW_ITEMS else None, cut, S, size, self.check)
+        run_in_blocks(self.team, cut, S, size, self.check)
         uppers = points.uppers[:n]
         gains = points.splits[:n] - uppers
         tops = np.empty(groups[S], np.int64)
@@ -414,4 +442,5 @@ class Bounds:
             breadth=self.breadth,
             standing=self.standing.plans[t],
             standing_labels=self.standing.labels[t],
+            lattice=self.standing.lattice,
         )
