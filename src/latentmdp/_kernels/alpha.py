@@ -11,7 +11,7 @@ gives a lower bound.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.plans import best_cells, best_plan
+from latentmdp._kernels.plans import search
 
 __all__ = ["alpha_backup", "condition", "mark_followers", "next_action", "posterior_mass"]
 
@@ -28,10 +28,11 @@ def alpha_backup(
     """
     _, A, M = rewards.shape
     starts, groups, leaders = later.starts, later.groups, later.leaders
-    columns, rows = later.columns, later.rows
+    columns, rows, standing = later.columns, later.rows, later.standing
+    n_standing = later.standing_labels.shape[1]
     first_outcome, next_state, probs = table.starts, table.next_state, table.probs
     vector, mass, tried = np.empty(M), np.empty(M), np.empty(A, np.bool_)
-    cells, scores = np.empty(breadth, np.int64), np.empty(columns.shape[1])
+    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
     for i in range(first, last):
         s, best = states[i], -np.inf
         tried[:] = False
@@ -42,8 +43,8 @@ def alpha_backup(
             row = s * A + a
             _extend(
                 first_outcome[row], first_outcome[row + 1], next_state, probs, rewards[s, a],
-                discount, starts, groups, leaders, columns, rows, beliefs[i],
-                cells, scores, mass, vector,
+                discount, starts, groups, leaders, columns, rows, standing, n_standing,
+                beliefs[i], cells, scores, mass, vector,
             )  # fmt: skip
             value = 0.0
             for m in range(M):
@@ -67,8 +68,8 @@ def next_action(limits, tried):
 
 @njit(cache=True, nogil=True)
 def _extend(
-    begin, end, next_state, probs, earned, discount, starts, groups, leaders, columns, rows, belief,
-    cells, scores, mass, vector,
+    begin, end, next_state, probs, earned, discount, starts, groups, leaders, columns, rows,
+    standing, n_standing, belief, cells, scores, mass, vector,
 ):  # fmt: skip
     """The plan that earns `earned` and goes on with the best plan after each outcome of a row."""
     M = belief.shape[0]
@@ -78,10 +79,16 @@ def _extend(
         return
     for k in range(begin, end):
         condition(belief, probs, k, mass)
-        count = best_cells(starts, groups, leaders, next_state[k], mass, scores, cells)
-        j, _ = best_plan(starts, columns, mass, cells, count, scores)
-        for m in range(M):
-            vector[m] += discount * probs[k, m] * rows[j, m]
+        n = next_state[k]
+        j, _, _ = search(
+            starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+        )
+        if j >= 0:
+            for m in range(M):
+                vector[m] += discount * probs[k, m] * rows[j, m]
+        else:
+            for m in range(M):
+                vector[m] += discount * probs[k, m] * standing[n, m, -1 - j]
 
 
 @njit(cache=True, nogil=True)
@@ -107,18 +114,29 @@ def condition(belief, probs, k, mass):
 
 
 @njit(cache=True, nogil=True)
-def mark_followers(table, n_actions, later, breadth, states, beliefs, labels, wanted, out):
-    """Mark in out (n',) the plans of the next step that the wanted plans of this one go on with."""
+def mark_followers(
+    table, n_actions, later, breadth, states, beliefs, labels, wanted, first, last, out, standing_out
+):
+    """Mark the plans of the next step that the wanted ones among first..last-1 go on with.
+
+    Items are marked in out (n',), standing plans in standing_out (S, F).
+    """
     starts, groups, leaders, columns = later.starts, later.groups, later.leaders, later.columns
+    standing, n_standing = later.standing, later.standing_labels.shape[1]
     next_state, probs = table.next_state, table.probs
     mass = np.empty(probs.shape[1])
-    cells, scores = np.empty(breadth, np.int64), np.empty(columns.shape[1])
-    for i in range(states.shape[0]):
+    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
+    for i in range(first, last):
         if not wanted[i]:
             continue
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):
             condition(beliefs[i], probs, k, mass)
-            count = best_cells(starts, groups, leaders, next_state[k], mass, scores, cells)
-            j, _ = best_plan(starts, columns, mass, cells, count, scores)
-            out[j] = True
+            n = next_state[k]
+            j, _, _ = search(
+                starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+            )
+            if j >= 0:
+                out[j] = True
+            else:
+                standing_out[n, -1 - j] = True

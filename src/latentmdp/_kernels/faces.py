@@ -35,7 +35,7 @@ _FAINTEST = 1e-300
 
 
 class Faces(NamedTuple):
-    """Bounds of one time step; `triangles` is (1, 1, 1, 1) if there are none."""
+    """Bounds of one time step; `edges` is (1, 1, 1) and `triangles` (1, 1, 1, 1) without any."""
 
     vertices: np.ndarray  # (S, M)
     edges: np.ndarray  # (S, M (M - 1) / 2, G + 1)
@@ -111,6 +111,11 @@ def split_value(vertices, edges, triangles, s, mass, order):
     context is shared out in a star of pairs with all others.
     """
     M = mass.shape[0]
+    if edges.shape[2] <= 1:
+        value = 0.0
+        for m in range(M):
+            value += mass[m] * vertices[s, m]
+        return value
     for m in range(M):
         order[m] = m
     sort_down(order, mass)
