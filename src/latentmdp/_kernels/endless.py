@@ -8,35 +8,38 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.alpha import condition
-from latentmdp._kernels.plans import best_cells, best_plan
+from latentmdp._kernels.plans import search
 
-__all__ = ["best_items", "evaluate_plans", "follow", "gains_over_next", "visit"]
+__all__ = ["evaluate_plans", "follow", "gains_over_next", "visit"]
 
 
 @njit(cache=True, nogil=True)
 def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, first, last, out):
     """Write the items that items first..last-1 go on with, at out[offsets[i]] and beyond."""
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
-    next_state, probs = table.next_state, table.probs
+    next_state, probs, standing = table.next_state, table.probs, step.standing
     mass = np.empty(probs.shape[1])
-    cells, scores = np.empty(breadth, np.int64), np.empty(columns.shape[1])
+    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
     for i in range(first, last):
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):
             condition(beliefs[i], probs, k, mass)
-            count = best_cells(starts, groups, leaders, next_state[k], mass, scores, cells)
-            j, _ = best_plan(starts, columns, mass, cells, count, scores)
+            j, _, _ = search(
+                starts, groups, leaders, columns, standing, 0, next_state[k], mass, scores, cells
+            )
             out[offsets[i] + k - table.starts[row]] = j
 
 
 @njit(cache=True, nogil=True)
-def evaluate_plans(table, rewards, discount, states, labels, offsets, followers, rows, out):
-    """One iteration for all items, from rows (n, M) into out (n, M); least and largest change."""
+def evaluate_plans(
+    table, rewards, discount, states, labels, offsets, followers, rows, first, last, out
+):
+    """One iteration for items first..last-1 from rows (n, M) into out; least and largest change."""
     _, A, M = rewards.shape
     probs = table.probs
     least, largest = np.inf, -np.inf
     vector = np.empty(M)
-    for i in range(states.shape[0]):
+    for i in range(first, last):
         s, a = states[i], labels[i]
         begin = table.starts[s * A + a]
         for m in range(M):
@@ -51,16 +54,6 @@ def evaluate_plans(table, rewards, discount, states, labels, offsets, followers,
             least, largest = min(least, change), max(largest, change)
             out[i, m] = value
     return least, largest
-
-
-@njit(cache=True, nogil=True)
-def best_items(step, breadth, states, beliefs, out):
-    """The item that is best at each of some beliefs, into out (n,)."""
-    starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
-    cells, scores = np.empty(breadth, np.int64), np.empty(columns.shape[1])
-    for i in range(states.shape[0]):
-        count = best_cells(starts, groups, leaders, states[i], beliefs[i], scores, cells)
-        out[i], _ = best_plan(starts, columns, beliefs[i], cells, count, scores)
 
 
 @njit(cache=True, nogil=True)
@@ -85,11 +78,11 @@ def visit(table, n_actions, discount, states, labels, offsets, followers, start,
 
 
 @njit(cache=True, nogil=True)
-def gains_over_next(step, states, items, out):
-    """What each of some items gains at its own belief over the best other item of its state."""
+def gains_over_next(step, states, items, first, last, out):
+    """What items[first:last] gain at their own beliefs over the best other item of their state."""
     starts, groups, columns, beliefs = step.starts, step.groups, step.columns, step.beliefs
     M = columns.shape[0]
-    for c in range(items.shape[0]):
+    for c in range(first, last):
         i = items[c]
         s = states[i]
         own, best = 0.0, -np.inf

@@ -47,7 +47,7 @@ class StepBounds(NamedTuple):
     columns: np.ndarray  # (M, n + LANES): all plans, context-major; the last LANES are zero
     rows: np.ndarray  # (n, M): all plans
     labels: np.ndarray  # (n,): the action each plan begins with
-    order: np.ndarray  # (n,): s M + m for the optimal policy of context m in s, S M + i for point i
+    order: np.ndarray  # (n,): which of the points each item is
     beliefs: np.ndarray  # (M, n)
     inverses: np.ndarray  # (M, n): 1 / beliefs, infinite where a belief is zero
     uppers: np.ndarray  # (n,): upper bounds at the beliefs

@@ -305,7 +305,10 @@ def best_product(typingctx, columns, mass, begin, end):
         most, place = ir.Constant(ir.DoubleType(), float("-inf")), ir.Constant(whole, -1)
         for k in range(LANES):
             lane = ir.Constant(ir.IntType(32), k)
-            value, index = builder.extract_element(values, lane), builder.extract_element(places, lane)
+            value, index = (
+                builder.extract_element(values, lane),
+                builder.extract_element(places, lane),
+            )
             earlier = builder.and_(
                 builder.fcmp_ordered("==", value, most), builder.icmp_signed("<", index, place)
             )

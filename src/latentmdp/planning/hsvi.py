@@ -170,9 +170,9 @@ class _HeuristicSearch:
     """The state of a run: the bounds, and how many points to visit next."""
 
     def __init__(self, model: LatentMDP, clock: PlanningClock, team: Team) -> None:
-        from latentmdp.planning.point_based.bounds import Bounds
+        from latentmdp.planning.point_based.endless import bounds_of
 
-        self.bounds = Bounds(model, exact=False, check=clock.check, team=team)
+        self.bounds = bounds_of(model, exact=False, check=clock.check, team=team)
         self.clock = clock
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds = 0, 0.0
@@ -185,7 +185,7 @@ class _HeuristicSearch:
         bounds, clock = self.bounds, self.clock
         clock.require_memory(bounds.table_memory())
         bounds.tabulate()
-        backup = bounds.model.n_layers * bounds.table.size / bounds.model.n_states
+        backup = (bounds.depth + 1) * bounds.table.size / bounds.model.n_states
         first = _FIRST_WORK / max(backup, 1.0)
         most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
         self._count = min(max(first, _FEWEST_POINTS, most), most)

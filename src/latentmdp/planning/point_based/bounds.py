@@ -73,6 +73,11 @@ class BeliefPoints:
         self.splits = np.concatenate([self.splits, splits])
         self.labels = np.concatenate([self.labels, limits.argmax(axis=1)])
 
+    def keep(self, chosen: Integers) -> None:
+        """Drop all but the chosen points."""
+        for name, array in vars(self).items():
+            setattr(self, name, array[chosen])
+
     @property
     def uppers(self) -> Floats:
         """The upper bound of each point, shape (n,)."""
@@ -117,6 +122,9 @@ class Bounds:
         None for Q-MDP's policy, of which no more is known than of any other.
     """
 
+    gained = 0.0
+    """What a further sweep over the same points could still gain: nothing, steps being in order."""
+
     def __init__(
         self,
         model: LatentMDP,
@@ -130,6 +138,7 @@ class Bounds:
         self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
+        self.steps: list[StepBounds] = []
         self.faces = straight_faces(self.q, model.allowed)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
@@ -138,11 +147,19 @@ class Bounds:
         states = np.flatnonzero(weights > 0.0)
         self.start_weights = weights[states]
         self.add(0, states, (joint[:, states] / weights[states]).T.copy())
-        self.steps: list[StepBounds] = []
         self.best_steps: Sequence[StepBounds] | None = None
         self.best_lower, self.best_upper = self.constant, self.upper()
         worst = np.einsum("im,im->i", self.points[0].beliefs, self.least[0, states])
         self.best_lower += float(self.start_weights @ worst)
+
+    @property
+    def depth(self) -> int:
+        """How many steps a walk goes."""
+        return len(self.points) - 1
+
+    def layer(self, t: int) -> BeliefPoints:
+        """The points of time t."""
+        return self.points[t]
 
     @property
     def threads(self) -> int:
@@ -235,11 +252,22 @@ class Bounds:
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
     ) -> tuple[Integers, Floats, Floats, Floats]:
         """Successors (states, beliefs, weights, gaps) of chosen points of time t."""
+        return self._expanded(t, t + 1, chosen, weights, actions, faintest)
+
+    def _expanded(
+        self,
+        t: int,
+        later: int,
+        chosen: Integers,
+        weights: Floats,
+        actions: Integers,
+        faintest: float,
+    ) -> tuple[Integers, Floats, Floats, Floats]:
         points = self.points[t]
 
         def work(first: int, last: int) -> tuple[Integers, Floats, Floats, Floats]:
             return sawtooth.expand(
-                self.table, self.model.n_actions, self.steps[t + 1], self.faces[t + 1],
+                self.table, self.model.n_actions, self.steps[later], self.faces[later],
                 self.close, self.breadth, points.states, points.beliefs, chosen, weights, actions,
                 faintest, first, last,
             )  # fmt: skip
@@ -382,7 +410,7 @@ class Bounds:
     def _upper_backup(self, t: int, visited: Integers, later: StepBounds | None) -> None:
         """Lower the limits of the visited points of time t; nothing follows the last time."""
         points, breadth = self.points[t], self.breadth if later else 0
-        faces = self.faces[t + 1] if later else self.faces[t]
+        faces = self.faces[min(t + 1, len(self.faces) - 1)]
 
         def work(first: int, last: int) -> None:
             sawtooth.upper_backup(
@@ -432,6 +460,7 @@ class Bounds:
             columns=columns,
             rows=rows,
             labels=labels[order],
+            order=order,
             beliefs=masses,
             inverses=inverses,
             uppers=uppers[order],

@@ -32,15 +32,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import alpha, sawtooth
-from latentmdp._kernels.endless import best_items, evaluate_plans, follow, gains_over_next, visit
+from latentmdp._kernels import alpha
+from latentmdp._kernels.endless import evaluate_plans, follow, gains_over_next, visit
 from latentmdp._kernels.faces import split_values
+from latentmdp._kernels.plans import best_plans
+from latentmdp._kernels.simd import LANES
 from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.point_based.bounds import Bounds
+from latentmdp.planning.point_based.blocks import run_in_blocks
+from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
+from latentmdp.planning.point_based.standing import Standing
+from latentmdp.planning.qmdp import policy_values
 from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["EndlessBounds", "bounds_of"]
@@ -58,11 +64,11 @@ _FINEST = 1e-10
 _MOST_ITERATIONS = 5_000
 """Of an evaluation: its result holds after any number, it is only less tight."""
 
+_FEW_ITEMS = 1024
+"""Nodes that one thread evaluates at least: some ten microseconds of work."""
+
 _MOST_VISIT_STEPS, _VISITS_SETTLED = 300, 1e-4
 """Iterations for the visits of plans, and the change at which they stop: they rank plans only."""
-
-_BLOCK = 256
-"""Points backed up between two looks at the clock."""
 
 _MOST_PLANS, _PLANS_A_STATE, _KEPT_SHARE = 20_000, 20, 0.7
 """Plans kept at most, more where there are many states; beyond that the least useful go, until this
@@ -83,75 +89,102 @@ class Graph(NamedTuple):
 class EndlessBounds(Bounds):
     """Lower and upper bounds of a model without an end.
 
-    The attributes are those of `Bounds` with one time step; `points` lists that step once for every
-    depth that a walk may reach. `best_steps` is the `Graph` that attains the lower bound.
+    The attributes are those of `Bounds` with one time step. There are no standing plans: the optimal
+    policies of the contexts are points like others, the first after those of the start. `best_steps`
+    is the `Graph` that attains the lower bound.
     """
 
     best_steps: Any
 
-    def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
-        self.vectors = np.empty((0, model.n_contexts))  # plans of the points
-        super().__init__(model, exact, check)
-        depth = max(1, math.ceil(math.log(_DEPTH_SHARE) / math.log(model.discount)))
-        self.points = self.points * (depth + 1)
-        self.most_plans = max(_MOST_PLANS, (_PLANS_A_STATE + model.n_contexts) * model.n_states)
-        # Whether values can be raised: what is lost on the way, to an end, cannot.
-        stays = row_sums(self.table, self.table.probs) > 1.0 - 1e-9
-        self._goes_on = bool(stays.all()) and not model.terminal.any()
-        self._renew()
-        self.graph = self.best_steps = self._evaluated()
-        self.best_lower, self.best_upper = self.lower(), self.upper()
+    def __init__(
+        self,
+        model: LatentMDP,
+        exact: bool,
+        check: Callable[[], None],
+        team: Team | None = None,
+    ) -> None:
+        self.vectors = np.empty((0, model.n_contexts))  # plans of the points, from `prepare` on
+        super().__init__(model, exact, check, team)
+        least = (_PLANS_A_STATE + model.n_contexts) * model.n_states
+        self.most_plans = max(_MOST_PLANS, least)
 
     @property
-    def n_points(self) -> int:
-        """Points of all states."""
-        return len(self.points[0])
+    def depth(self) -> int:
+        """How many steps a walk goes."""
+        return max(1, math.ceil(math.log(_DEPTH_SHARE) / math.log(self.model.discount)))
+
+    def layer(self, t: int) -> BeliefPoints:
+        """The points, whatever the time."""
+        return self.points[0]
+
+    def prepare(self, lattice: Floats) -> None:
+        """Make points and plans of the contexts' optimal policies, and the first lower bound."""
+        if self.steps:
+            return
+        model = self.model
+        S, M = model.n_states, model.n_contexts
+        plans = policy_values(model, self.context_actions, self.check)[0]
+        self.standing = Standing(
+            np.empty((0, M)), [np.zeros((S, M, LANES))], [np.empty((S, 0), np.int32)]
+        )
+        # Whether values can be raised: what is lost on the way, to an end, cannot.
+        stays = row_sums(self.table, self.table.probs)[model.allowed.ravel()] > 1.0 - 1e-9
+        self._goes_on = bool(stays.all()) and not model.terminal.any()
+        points, starts = self.points[0], self.start_weights.size
+        super().add(0, np.repeat(np.arange(S), M), np.tile(np.eye(M), (S, 1)))
+        values = np.einsum("im,ikm->ik", points.beliefs[:starts], plans[points.states[:starts]])
+        best = values.argmax(axis=1)
+        self.vectors = np.concatenate([plans[points.states[:starts], best], plans.reshape(-1, M)])
+        labels = self.context_actions[0]
+        points.labels[:starts] = labels[points.states[:starts], best]
+        points.labels[starts:] = labels.ravel()
+        self._renew()
+        self.graph = self._evaluated()
+        self.keep_better()
 
     def tighten(self, work: float, memory: float) -> None:
         """Bring in the edges and triangles of the simplex, see `endless_faces`."""
         points = self.points[0]
-        self.faces = [endless_faces(self.model, self.table, self.q[0], work, memory, self.check)]
+        self.faces = [
+            endless_faces(self.model, self.table, self.q[0], work, memory, self.check, self.team)
+        ]
         split_values(self.faces[0], points.states, points.beliefs, points.splits)
         self._renew()
 
     def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
         """Add points, each with the best plan known there; returns their positions."""
         positions = super().add(0, states, beliefs)
-        step, items = self.steps[0], np.empty(states.size, np.int64)
-        best_items(step, self.breadth, states, beliefs, items)
-        self.vectors = np.concatenate([self.vectors, step.rows[items]])
-        self.points[0].labels[positions] = step.labels[items]
+        if self.steps:
+            step, items = self.steps[0], np.empty(states.size, np.int64)
+            best_plans(step, states, beliefs, np.empty(states.size), items)
+            self.vectors = np.concatenate([self.vectors, step.rows[items]])
+            self.points[0].labels[positions] = step.labels[items]
         return positions
 
     def expand(
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
     ) -> tuple[Integers, Floats, Floats, Floats]:
         """Successors (states, beliefs, weights, gaps) of chosen points; weights are discounted."""
-        points = self.points[0]
-        return sawtooth.expand(
-            self.table, self.model.n_actions, self.steps[0], self.faces[0], self.close,
-            self.breadth, points.states, points.beliefs, chosen, self.model.discount * weights,
-            actions, faintest,
-        )  # fmt: skip
+        return self._expanded(0, 0, chosen, self.model.discount * weights, actions, faintest)
 
     def sweep(self, visited: list[Integers]) -> None:
         """Improve and evaluate all plans, and lower the upper bounds of the visited points."""
         self._renew()
         for chosen in visited[::-1]:
-            self.check()
-            self._lower_uppers(chosen)
-            self._improve(chosen)
+            if chosen.size:
+                self._upper_backup(0, chosen, self.steps[0])
+                self._put_uppers(chosen)
+                self._improve(chosen)
         self.gained = self._improve(np.arange(self.n_points))
         self.graph = self._evaluated()
-        vertices = self.model.n_states * self.model.n_contexts
-        if not self.exact and self.n_points > self.most_plans - vertices:
-            self._prune(int(_KEPT_SHARE * (self.most_plans - vertices)))
+        if not self.exact and self.n_points > self.most_plans:
+            self._prune(int(_KEPT_SHARE * self.most_plans))
 
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
         lower = self.lower()
-        if lower > self.best_lower:
-            self.best_steps, self.best_lower = self.graph, lower
+        if lower > self.best_lower or self.best_steps is None:
+            self.best_steps, self.best_lower = self.graph, max(lower, self.best_lower)
         upper = min(self.upper(), self.best_upper)
         self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
 
@@ -160,6 +193,8 @@ class EndlessBounds(Bounds):
 
         A state that these never reach acts by the optimal policy of the likeliest context.
         """
+        if steps is None:
+            return self._informed_policy()
         graph, S = steps, self.model.n_states
         wanted = np.zeros(graph.states.size, np.bool_)
         _mark_reached(graph, self._start_nodes(graph), wanted)
@@ -186,24 +221,25 @@ class EndlessBounds(Bounds):
 
     def _renew(self) -> None:
         """Arrange the plans and points as they are now."""
-        self.steps = [self._arrange(0, self.vectors, self.points[0].labels)]
-        order = self.steps[0].order
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
-        self._place = place[self.model.n_states * self.model.n_contexts :]
+        step = self._arrange(0, self.vectors, self.points[0].labels)
+        self.steps = [step._replace(tops=step.starts[1:].copy())]  # gains come as a sweep goes on
+        self._place = np.empty_like(step.order)
+        self._place[step.order] = np.arange(step.order.size)
 
     def _improve(self, chosen: Integers) -> float:
         """Back up plans, in place, where the new one is no worse; the largest gain."""
         points, step = self.points[0], self.steps[0]
         states, beliefs = points.states[chosen], points.beliefs[chosen]
-        vectors, labels = np.empty(beliefs.shape), np.empty(chosen.size, np.int64)
+        vectors, labels = np.zeros(beliefs.shape), np.zeros(chosen.size, np.int64)
         limits = points.limits[chosen]
-        for first in range(0, chosen.size, _BLOCK):
-            self.check()
+
+        def work(first: int, last: int) -> None:
             alpha.alpha_backup(
                 self.table, self.rewards, self.model.discount, step, self.breadth,
-                states, beliefs, limits, first, min(first + _BLOCK, chosen.size), vectors, labels,
+                states, beliefs, limits, first, last, vectors, labels,
             )  # fmt: skip
+
+        self._run(work, chosen.size)
         gained = np.einsum("im,im->i", beliefs, vectors - self.vectors[chosen])
         better = gained >= 0.0
         chosen, vectors, labels = chosen[better], vectors[better], labels[better]
@@ -212,16 +248,11 @@ class EndlessBounds(Bounds):
         step.rows[items], step.columns[:, items], step.labels[items] = vectors, vectors.T, labels
         return float(gained.max(initial=0.0))
 
-    def _lower_uppers(self, chosen: Integers) -> None:
-        """Back up the upper bounds of points, in place."""
+    def _put_uppers(self, chosen: Integers) -> None:
+        """Write the upper bounds of points where a search reads them."""
         points, step = self.points[0], self.steps[0]
-        for first in range(0, chosen.size, _BLOCK):
-            sawtooth.upper_backup(
-                self.table, self.rewards, self.model.discount, step, self.faces[0], self.close,
-                self.breadth, points.states, points.beliefs, chosen[first : first + _BLOCK],
-                points.limits,
-            )  # fmt: skip
-        items, uppers = self._place[chosen], points.uppers[chosen]
+        items, uppers = self._place[chosen], points.limits[chosen].max(axis=1)
+        uppers = np.minimum(points.splits[chosen], uppers)
         step.uppers[items], step.gains[items] = uppers, points.splits[chosen] - uppers
 
     def _evaluated(self) -> Graph:
@@ -232,21 +263,29 @@ class EndlessBounds(Bounds):
         offsets = np.concatenate([[0], np.cumsum(outcomes)])
         followers = np.empty(offsets[-1], np.int64)
         beliefs = np.ascontiguousarray(step.beliefs.T)
-        for first in range(0, states.size, _BLOCK):
-            self.check()
+
+        def look(first: int, last: int) -> None:
             follow(
-                table, A, step, self.breadth, states, beliefs, step.labels, offsets,
-                first, min(first + _BLOCK, states.size), followers,
+                table, A, step, self.breadth, states, beliefs, step.labels, offsets, first, last,
+                followers,
             )  # fmt: skip
+
+        self._run(look, states.size)
         values, discount = step.rows.copy(), self.model.discount
         other, share = np.empty_like(values), discount / (1.0 - discount)
         gap = 0.0 if self.exact else self.best_upper - self.best_lower
         wanted = max(_FINEST * self.magnitude, _SETTLED * gap)
-        for _ in range(_MOST_ITERATIONS):
-            least, largest = evaluate_plans(
+        size = max(_FEW_ITEMS, states.size // 64)
+
+        def evaluate(first: int, last: int) -> tuple[float, float]:
+            return evaluate_plans(
                 table, self.rewards, discount, states, step.labels, offsets, followers, values,
-                other,
+                first, last, other,
             )  # fmt: skip
+
+        for _ in range(_MOST_ITERATIONS):
+            changes = np.array(run_in_blocks(self.team, evaluate, states.size, size, self.check))
+            least, largest = changes[:, 0].min(), changes[:, 1].max()
             values, other = other, values
             if (largest - least) * share <= wanted:
                 break
@@ -254,12 +293,15 @@ class EndlessBounds(Bounds):
         values[~self.model.terminal[states]] += change
         step.rows[:], step.columns[:, : len(values)] = values, values.T
         self.vectors = values[self._place]
-        vertex = np.where(step.is_vertex, step.order % self.model.n_contexts, -1)
+        own = step.order - self.start_weights.size  # position among the contexts' own plans
+        is_own = (own >= 0) & (own < S * self.model.n_contexts)
+        vertex = np.where(is_own, own % self.model.n_contexts, -1)
         return Graph(states, step.labels.copy(), values, offsets, followers, vertex)
 
     def _prune(self, most: int) -> None:
         """Drop points but for the `most` whose plans would be missed most."""
-        graph, points, first = self.graph, self.points[0], self.start_weights.size
+        graph, points = self.graph, self.points[0]
+        first = self.start_weights.size + self.model.n_states * self.model.n_contexts
         start = np.zeros_like(graph.values)
         for node, weight, belief in zip(
             self._start_nodes(graph), self.start_weights, points.beliefs
@@ -274,11 +316,15 @@ class EndlessBounds(Bounds):
             visits, other = other, visits
             if change <= _VISITS_SETTLED:
                 break
-        gains = np.empty(self.n_points)
-        gains_over_next(self.steps[0], graph.states, self._place, gains)
+        step, gains = self.steps[0], np.empty(self.n_points)
+
+        def compare(begin: int, end: int) -> None:
+            gains_over_next(step, graph.states, self._place, begin, end, gains)
+
+        self._run(compare, self.n_points)
         loss = visits[self._place].sum(axis=1) * gains
         loss[:first] = np.inf
-        kept = np.sort(np.argsort(-loss, kind="stable")[:most])
+        kept = np.sort(np.argsort(-loss, kind="stable")[: max(most, first)])
         points.keep(kept)
         self.vectors = self.vectors[kept]
         self._renew()
@@ -296,6 +342,9 @@ def _mark_reached(graph: Graph, nodes: Integers, marked: Flags) -> None:
         new = reached[~marked[reached]]
 
 
-def bounds_of(model: LatentMDP, exact: bool, check: Callable[[], None]) -> Bounds:
+def bounds_of(
+    model: LatentMDP, exact: bool, check: Callable[[], None], team: Team | None = None
+) -> Bounds:
     """The bounds of a model, with or without an end."""
-    return (Bounds if model.horizon is not None else EndlessBounds)(model, exact, check)
+    kind = Bounds if model.horizon is not None else EndlessBounds
+    return kind(model, exact, check, team)

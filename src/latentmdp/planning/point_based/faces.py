@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles
+from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles, fill_triangles
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.blocks import run_in_blocks
 
-__all__ = ["small_faces", "straight_faces"]
+__all__ = ["endless_faces", "small_faces", "straight_faces"]
 
 _EDGE_CELLS = (64, 32, 16, 8, 4)
 """Cells along an edge, the finest that the budget allows: twice as many cost twice the work and
@@ -29,6 +29,11 @@ factor of two would leave much of a budget unused."""
 
 _BLOCK_WORK = 2e5
 """Interpolations between two looks at the clock, some milliseconds."""
+
+
+_ITERATIONS, _MOST_ITERATIONS, _LEFT = 20.0, 500, 1e-5
+"""Without an end: iterations that the work is planned for, those made at most, and the share of the
+value that may be left to gain; backed-up points gain more than a finer end of this iteration."""
 
 
 def straight_faces(q: Floats, allowed: Flags) -> list[Faces]:
@@ -106,3 +111,54 @@ def _values(M: int, edge: int, side: int) -> int:
 def _finest(choices: tuple[int, ...], size: Callable[[int], int], allowed: float) -> int:
     """The first choice that is small enough, or 0."""
     return next((n for n in choices if size(n) <= allowed), 0)
+
+
+def endless_faces(
+    model: LatentMDP,
+    table: Outcomes,
+    q: Floats,
+    work: float,
+    memory: float,
+    check: Callable[[], None],
+    team: Team | None = None,
+) -> Faces:
+    """Edges and triangles of a model without an end, iterated from Q-MDP's bound down.
+
+    `q` is Q_m(s, a) of every context, shape (S, A, M). Every iterate is an upper bound, so the
+    iteration ends when little is left to gain. The rest is as for `small_faces`.
+    """
+    S, _, M = q.shape
+    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+    values = min(work / (_ITERATIONS * max(1, table.size)), memory / (16.0 * S))
+    edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
+    side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
+    straight = straight_faces(q[None], model.allowed)[0]
+    if edge == 0:
+        return straight
+    vertices, x = straight.vertices, np.arange(edge + 1) / edge
+    i, j = np.triu_indices(M, 1)
+    edges = vertices[:, j, None] * (1.0 - x) + vertices[:, i, None] * x
+    faces = straight._replace(edges=np.ascontiguousarray(edges))
+    arguments = (table, rewards, model.allowed, model.discount, q)
+    wanted = _LEFT * (1.0 - model.discount) * max(float(np.abs(vertices).max()), 1e-300)
+    size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
+
+    def iterate(back_up: Callable[..., None], name: str) -> None:
+        nonlocal faces
+        for _ in range(_MOST_ITERATIONS):
+            before, now = getattr(faces, name), np.zeros_like(getattr(faces, name))
+            run_in_blocks(
+                team, lambda *states: back_up(*arguments, faces, *states, now), S, size, check
+            )
+            now = np.minimum(now, before)
+            faces = faces._replace(**{name: now})
+            if (before - now).max(initial=0.0) <= wanted:
+                break
+
+    iterate(backup_edges, "edges")
+    if side and M >= 3:
+        triangles = np.zeros((S, math.comb(M, 3), side + 1, side + 1))
+        fill_triangles(vertices, triangles)
+        faces = faces._replace(triangles=triangles)
+        iterate(backup_triangles, "triangles")
+    return faces

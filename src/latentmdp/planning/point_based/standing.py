@@ -85,7 +85,13 @@ def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
     for t in range(len(bounds.points) - 1, -1, -1):
         now, chosen = np.zeros((S, M, W)), np.zeros((S, F), np.int32)
         later, own_later, own = plans[-1], own, np.empty((S, M, M))
-        contexts = (successors, bounds.rewards, model.discount, own_later, bounds.context_actions[t])
+        contexts = (
+            successors,
+            bounds.rewards,
+            model.discount,
+            own_later,
+            bounds.context_actions[t],
+        )
         others = (bounds.table, bounds.rewards, model.allowed, model.discount, bounds.q[t], beliefs)
         is_last = t == len(bounds.points) - 1
 
