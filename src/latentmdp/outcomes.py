@@ -14,7 +14,7 @@ and turned back into dense arrays where those fit into memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,56 +102,66 @@ class Outcomes(NamedTuple):
             np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
         )
 
-    def informative(self) -> Outcomes:
+    def informative(self, run: RunInBlocks | None = None) -> Outcomes:
         """The table with outcomes merged that lead to the same state and the same belief.
 
         Rewards that say nothing about the context are such outcomes: their probabilities are
         proportional to each other. A planner needs to tell only these tables' outcomes apart.
+        `run` is as for `outcomes_from_arrays`.
         """
-        rows = self.rows()
-        again = (rows[1:] == rows[:-1]) & (self.next_state[1:] == self.next_state[:-1])
-        several = np.flatnonzero(np.append(again, False) | np.append(False, again))
-        if several.size == 0:
+        from latentmdp._kernels import tables
+
+        leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
+
+        def lead(first: int, last: int) -> int:
+            arguments = (self.starts, self.next_state, self.probs, _SAME)
+            return int(tables.leaders(*arguments, first, last, leader))
+
+        if sum((run or _at_once)(lead, rows)) == 0:
             return self
-        probs = self.probs[several]
-        shares = np.round(probs / probs.sum(axis=1, keepdims=True), _DIGITS) + 0.0
-        keys = np.column_stack([rows[several], self.next_state[several], shares])
-        flat = np.ascontiguousarray(keys).view(f"V{8 * keys.shape[1]}").ravel()
-        _, first, member = np.unique(flat, return_index=True, return_inverse=True)
-        leader = np.arange(self.size)
-        leader[several] = several[first[member.ravel()]]
-        if (leader == np.arange(self.size)).all():
-            return self
-        kept, group = np.unique(leader, return_inverse=True)
-        columns = [np.bincount(group, column, kept.size) for column in self.probs.T]
-        merged: Floats = np.column_stack(columns).astype(np.float64)
+        first = leader == np.arange(self.size)
+        kept, place = np.flatnonzero(first), np.cumsum(first) - 1
+        merged = np.zeros((kept.size, self.probs.shape[1]))
+        tables.merge(self.probs, leader, place, merged)
         return Outcomes(
-            _starts(rows[kept], self.starts.size - 1),
+            np.concatenate([[0], np.cumsum(first)])[self.starts],
             self.next_state[kept],
             self.reward[kept],
             merged,
         )
 
 
-_DIGITS = 12
-"""Shares of contexts that agree to so many digits are the same evidence, up to rounding."""
+_SAME = 1e-12
+"""Shares of contexts that differ by no more are the same evidence, up to rounding."""
 
 
-def outcomes_from_arrays(transitions: Floats, reward_probs: Floats) -> Outcomes:
-    """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z)."""
-    if reward_probs.ndim == 4:
-        reward_probs = reward_probs[:, :, :, None, :]
-    packed = np.moveaxis(transitions[..., None] * reward_probs, 0, -1)
-    S, A, _, Z, M = packed.shape
-    flat = packed.reshape(S * A, S * Z, M)
-    possible = flat.any(axis=-1)
-    row, place = np.nonzero(possible)
-    return Outcomes(
-        _starts(row, S * A),
-        (place // Z).astype(np.int32),
-        (place % Z).astype(np.int32),
-        np.ascontiguousarray(flat[row, place]),
-    )
+RunInBlocks = Callable[[Callable[[int, int], Any], int], list[Any]]
+"""Calls work(first, last) for blocks that cover range(total), and returns the results in order."""
+
+
+def _at_once(work: Callable[[int, int], Any], total: int) -> list[Any]:
+    return [work(0, total)]
+
+
+def outcomes_from_arrays(
+    transitions: Floats, reward_probs: Floats, run: RunInBlocks | None = None
+) -> Outcomes:
+    """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z).
+
+    `run` calls work(first, last) for blocks of rows, by default for all at once.
+    """
+    from latentmdp._kernels import tables
+
+    M, S, A, _ = transitions.shape
+    T = transitions.reshape(M, S * A, S)
+    R = reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1])
+    counts, run = np.empty(S * A, np.int64), run or _at_once
+    run(lambda first, last: tables.count_outcomes(T, R, first, last, counts), S * A)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    n = int(starts[-1])
+    table = Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
+    run(lambda first, last: tables.fill_outcomes(T, R, first, last, *table), S * A)
+    return table
 
 
 def outcomes_from_entries(

@@ -6,13 +6,22 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
+from latentmdp.engines.threads import Team
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.expansion import inclusion, locate, systematic
+from latentmdp.planning.point_based.standing import LATTICES, lattice
+
+
+def first_bounds(model: lm.LatentMDP, exact: bool, team: Team | None = None) -> Bounds:
+    bounds = Bounds(model, exact, lambda: None, team)
+    bounds.tabulate()
+    bounds.prepare(lattice(model.n_contexts, LATTICES[2]))
+    return bounds
 
 
 def filled_bounds(seed: int, exact: bool, points: int = 60) -> tuple[Bounds, object]:
     model = random_model(seed, contexts=4, states=2, horizon=4, sparse=True, discount=0.9)
-    bounds = Bounds(model, exact, lambda: None)
+    bounds = first_bounds(model, exact)
     bounds.tighten(1e6, np.inf)
     rng = np.random.default_rng(seed)
     for t in range(model.horizon):
@@ -25,17 +34,19 @@ def filled_bounds(seed: int, exact: bool, points: int = 60) -> tuple[Bounds, obj
 @pytest.mark.parametrize("seed", range(4))
 def test_first_plans_are_context_policies_evaluated_in_every_context(seed: int) -> None:
     model = random_model(seed, contexts=3, states=3, horizon=4, form="values", bonus=True)
-    bounds = Bounds(model, True, lambda: None)
+    bounds = first_bounds(model, True)
     for k in range(3):
         policy = lm.MarkovPolicy(bounds.context_actions[:, :, k])
         for m, s in np.ndindex(3, 3):
             alone = model.context(m).replace(initial=s, initial_bonus=None)
             value = lm.evaluate(alone, policy).mean
-            assert bounds.context_plans[0, s, k, m] == pytest.approx(value, rel=1e-12)
-    best = np.einsum("tskk->tsk", bounds.context_plans)
-    np.testing.assert_allclose(best, bounds.q.max(axis=2), rtol=1e-12)
-    assert (bounds.context_plans <= bounds.q.max(axis=2)[:, :, None, :] + 1e-12).all()
-    assert (bounds.context_plans >= bounds.least[:, :, None, :] - 1e-12).all()
+            assert bounds.standing.plans[0][s, m, k] == pytest.approx(value, rel=1e-12)
+    plans = np.array(bounds.standing.plans)[..., : len(bounds.standing.lattice)]
+    np.testing.assert_allclose(
+        np.einsum("tskk->tsk", plans[..., :3]), bounds.q.max(axis=2), rtol=1e-12
+    )
+    assert (plans <= bounds.q.max(axis=2)[..., None] + 1e-12).all()
+    assert (plans >= bounds.least[..., None] - 1e-12).all()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +56,7 @@ def test_first_plans_are_context_policies_evaluated_in_every_context(seed: int) 
 def test_every_plan_can_be_followed(contexts: int, seed: int, spread: float, points: int) -> None:
     """No plan earns more in a context than its optimum, also where the cells searched are empty."""
     model = random_model(seed, contexts=contexts, states=2, horizon=4, sparse=True, discount=0.9)
-    bounds = Bounds(model, False, lambda: None)
+    bounds = first_bounds(model, False)
     rng = np.random.default_rng(seed)
     for t in range(model.horizon):
         states = rng.integers(2, size=points)
@@ -70,7 +81,9 @@ def test_points_enclose_the_optimum(seed: int, exact: bool) -> None:
             rest = model.replace(weights=belief, initial=np.eye(2)[s], horizon=model.horizon - t)
             best = testing.optimal_value(rest)
             begin, end = step.starts[step.groups[[s, s + 1]]]
-            assert (step.rows[begin:end] @ belief).max() <= best + 1e-9
+            assert (step.rows[begin:end] @ belief).max(initial=-np.inf) <= best + 1e-9
+            standing = step.standing[s, :, : step.standing_labels.shape[1]]
+            assert (belief @ standing).max() <= best + 1e-9
             assert best <= points.uppers[i] + 1e-9
 
 
@@ -132,7 +145,7 @@ def test_systematic_sampling_has_its_inclusion_probabilities() -> None:
 
 def test_locate_finds_known_beliefs_and_adds_the_others() -> None:
     model = random_model(0, contexts=3, horizon=3)
-    bounds = Bounds(model, True, lambda: None)
+    bounds = first_bounds(model, True)
     beliefs = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
     states = np.array([0, 0, 0, 1])
     found = locate(bounds, 1, states, beliefs, 100.0)

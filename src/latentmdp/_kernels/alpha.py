@@ -1,18 +1,19 @@
 """The alpha backup [pineau2006]: the best plan at a belief, from the plans of the next step.
 
-    alpha_a(m) = R_m(s, a) + discount sum_{s', z} P_m(s', z | s, a) alpha_{j(a, s', z)}(m)
-    j(a, s', z) = argmax_j sum_m b(m) P_m(s', z | s, a) alpha_j(m),    alpha = argmax_a <b, alpha_a>
+    alpha_a(m) = R_m(s, a) + discount sum_k P_m(k | s, a) alpha_{j(k)}(m)
+    j(k) = argmax_j sum_m b(m) P_m(k | s, a) alpha_j(m),    alpha = argmax_a <b, alpha_a>
 
-Every vector is the exact value, context by context, of a plan that can be followed, so any choice
-of j gives a lower bound.
+where k runs over the outcomes (s', z) that can follow (s, a), and j over the plans of s'. Every
+vector is the exact value, context by context, of a plan that can be followed, so any choice of j
+gives a lower bound.
 """
 
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.plans import best_cells, best_plan
+from latentmdp._kernels.plans import search
 
-__all__ = ["alpha_backup", "mark_followers", "next_action", "posterior_mass"]
+__all__ = ["alpha_backup", "condition", "mark_followers", "next_action", "posterior_mass"]
 
 
 @njit(cache=True, nogil=True)
@@ -25,11 +26,13 @@ def alpha_backup(
     the best value found are not tried. `later` are the `StepBounds` of the next step, of which
     `breadth` cells are searched for each successor; 0 means that there is no next step.
     """
-    _, A, _, _, M = table.shape
+    _, A, M = rewards.shape
     starts, groups, leaders = later.starts, later.groups, later.leaders
-    columns, rows = later.columns, later.rows
+    columns, rows, standing = later.columns, later.rows, later.standing
+    n_standing = later.standing_labels.shape[1]
+    first_outcome, next_state, probs = table.starts, table.next_state, table.probs
     vector, mass, tried = np.empty(M), np.empty(M), np.empty(A, np.bool_)
-    cells, scores = np.empty(breadth, np.int64), np.empty(columns.shape[1])
+    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
     for i in range(first, last):
         s, best = states[i], -np.inf
         tried[:] = False
@@ -37,9 +40,11 @@ def alpha_backup(
             a = next_action(limits[i], tried)
             if limits[i, a] <= best:
                 break
+            row = s * A + a
             _extend(
-                table, rewards, discount, starts, groups, leaders, columns, rows, s, a, beliefs[i],
-                cells, scores, mass, vector,
+                first_outcome[row], first_outcome[row + 1], next_state, probs, rewards[s, a],
+                discount, starts, groups, leaders, columns, rows, standing, n_standing,
+                beliefs[i], cells, scores, mass, vector,
             )  # fmt: skip
             value = 0.0
             for m in range(M):
@@ -63,63 +68,86 @@ def next_action(limits, tried):
 
 @njit(cache=True, nogil=True)
 def _extend(
-    table, rewards, discount, starts, groups, leaders, columns, rows, s, a, belief,
-    cells, scores, mass, vector,
+    begin, end, next_state, probs, earned, discount, starts, groups, leaders, columns, rows,
+    standing, n_standing, belief, cells, scores, mass, vector,
 ):  # fmt: skip
-    """The plan that plays a in s and goes on with the best plan after each observation."""
-    _, _, S, Z, M = table.shape
+    """The plan that earns `earned` and goes on with the best plan after each outcome of a row."""
+    M = belief.shape[0]
     for m in range(M):
-        vector[m] = rewards[s, a, m]
+        vector[m] = earned[m]
     if cells.shape[0] == 0:
         return
-    for n in range(S):
-        for z in range(Z):
-            if _condition(belief, table, s, a, n, z, mass):
-                count = best_cells(starts, groups, leaders, n, mass, scores, cells)
-                j, _ = best_plan(starts, columns, mass, cells, count, scores)
-                for m in range(M):
-                    vector[m] += discount * table[s, a, n, z, m] * rows[j, m]
+    for k in range(begin, end):
+        condition(belief, probs, k, mass)
+        n = next_state[k]
+        j, _, _ = search(
+            starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+        )
+        if j >= 0:
+            for m in range(M):
+                vector[m] += discount * probs[k, m] * rows[j, m]
+        else:
+            for m in range(M):
+                vector[m] += discount * probs[k, m] * standing[n, m, -1 - j]
 
 
 @njit(cache=True, nogil=True)
-def posterior_mass(belief, table, s, a, n, z, mass):
-    """Fill mass (M,) with the unnormalised posterior after (s', z) = (n, z); return its sum."""
+def posterior_mass(belief, probs, k, mass):
+    """Fill mass (M,) with the unnormalised posterior after outcome k; return its sum."""
     total = 0.0
     for m in range(belief.shape[0]):
-        mass[m] = belief[m] * table[s, a, n, z, m]
+        mass[m] = belief[m] * probs[k, m]
         total += mass[m]
     return total
 
 
 @njit(cache=True, nogil=True)
-def _condition(belief, table, s, a, n, z, mass):
-    """The unnormalised posterior; False if the observation is impossible in every context.
+def condition(belief, probs, k, mass):
+    """The unnormalised posterior after outcome k.
 
-    A plan must go on somehow also where its own belief excludes the observation: then every
-    context counts equally.
+    A plan must go on somehow also where its own belief excludes the outcome: then every context
+    counts equally.
     """
-    if posterior_mass(belief, table, s, a, n, z, mass) > 0.0:
-        return True
-    possible = False
-    for m in range(belief.shape[0]):
-        mass[m] = table[s, a, n, z, m]
-        possible |= mass[m] > 0.0
-    return possible
+    if posterior_mass(belief, probs, k, mass) <= 0.0:
+        for m in range(belief.shape[0]):
+            mass[m] = probs[k, m]
 
 
 @njit(cache=True, nogil=True)
-def mark_followers(table, later, breadth, states, beliefs, labels, wanted, out):
-    """Mark in out (n',) the plans of the next step that the wanted plans of this one go on with."""
-    S, _, _, Z, M = table.shape
+def mark_followers(
+    table,
+    n_actions,
+    later,
+    breadth,
+    states,
+    beliefs,
+    labels,
+    wanted,
+    first,
+    last,
+    out,
+    standing_out,
+):
+    """Mark the plans of the next step that the wanted ones among first..last-1 go on with.
+
+    Items are marked in out (n',), standing plans in standing_out (S, F).
+    """
     starts, groups, leaders, columns = later.starts, later.groups, later.leaders, later.columns
-    mass = np.empty(M)
-    cells, scores = np.empty(breadth, np.int64), np.empty(columns.shape[1])
-    for i in range(states.shape[0]):
+    standing, n_standing = later.standing, later.standing_labels.shape[1]
+    next_state, probs = table.next_state, table.probs
+    mass = np.empty(probs.shape[1])
+    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
+    for i in range(first, last):
         if not wanted[i]:
             continue
-        for n in range(S):
-            for z in range(Z):
-                if _condition(beliefs[i], table, states[i], labels[i], n, z, mass):
-                    count = best_cells(starts, groups, leaders, n, mass, scores, cells)
-                    j, _ = best_plan(starts, columns, mass, cells, count, scores)
-                    out[j] = True
+        row = states[i] * n_actions + labels[i]
+        for k in range(table.starts[row], table.starts[row + 1]):
+            condition(beliefs[i], probs, k, mass)
+            n = next_state[k]
+            j, _, _ = search(
+                starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+            )
+            if j >= 0:
+                out[j] = True
+            else:
+                standing_out[n, -1 - j] = True

@@ -23,6 +23,7 @@ __all__ = [
     "backup_triangles",
     "edge_rank",
     "edge_value",
+    "fill_triangles",
     "split_value",
     "split_values",
     "triangle_rank",
@@ -34,7 +35,7 @@ _FAINTEST = 1e-300
 
 
 class Faces(NamedTuple):
-    """Bounds of one time step; `triangles` is (1, 1, 1, 1) if there are none."""
+    """Bounds of one time step; `edges` is (1, 1, 1) and `triangles` (1, 1, 1, 1) without any."""
 
     vertices: np.ndarray  # (S, M)
     edges: np.ndarray  # (S, M (M - 1) / 2, G + 1)
@@ -110,6 +111,11 @@ def split_value(vertices, edges, triangles, s, mass, order):
     context is shared out in a star of pairs with all others.
     """
     M = mass.shape[0]
+    if edges.shape[2] <= 1:
+        value = 0.0
+        for m in range(M):
+            value += mass[m] * vertices[s, m]
+        return value
     for m in range(M):
         order[m] = m
     sort_down(order, mass)
@@ -162,15 +168,17 @@ def _star(vertices, edges, s, mass, centre):
 
 
 @njit(cache=True, nogil=True)
-def backup_edges(table, rewards, discount, limits, later, out):
-    """Back up the two-context values: fill out (S, pairs, G + 1) from the faces of the next step.
+def backup_edges(table, rewards, allowed, discount, limits, later, first, last, out):
+    """Back up the two-context values: fill out (S, pairs, G + 1) from the faces of the next step,
+    for the states first..last-1.
 
-    `table` is (S, A, S, Z, M), `rewards` (S, A, M), and `limits` (S, A, M) holds Q-values of the
-    single contexts, which rule actions out.
+    `table` is an outcome table, `rewards` (S, A, M), and `limits` (S, A, M) holds Q-values of the
+    single contexts, which rule actions out; `allowed` (S, A) says which there are.
     """
-    S, A, _, _, M = table.shape
+    _, A, M = rewards.shape
     G, edges = out.shape[2] - 1, later.edges
-    for s in range(S):
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    for s in range(first, last):
         for i in range(M):
             for j in range(i + 1, M):
                 rank = edge_rank(i, j, M)
@@ -178,32 +186,34 @@ def backup_edges(table, rewards, discount, limits, later, out):
                     x, y = k / G, (G - k) / G
                     best = -np.inf
                     for a in range(A):
-                        if x * limits[s, a, i] + y * limits[s, a, j] > best:
+                        if allowed[s, a] and x * limits[s, a, i] + y * limits[s, a, j] > best:
                             value = x * rewards[s, a, i] + y * rewards[s, a, j]
-                            value += discount * _after_edge(table, edges, s, a, i, j, x, y)
+                            begin, end = starts[s * A + a], starts[s * A + a + 1]
+                            value += discount * _after_edge(
+                                begin, end, next_state, probs, edges, i, j, x, y
+                            )
                             best = max(best, value)
-                    out[s, rank, k] = best
+                    out[s, rank, k] = best if best > -np.inf else 0.0
 
 
 @njit(cache=True, nogil=True)
-def _after_edge(table, edges, s, a, i, j, x, y):
-    """Value of the next step from mass (x, y) on contexts (i, j) after one (s, a)."""
-    _, _, S, Z, M = table.shape
+def _after_edge(begin, end, next_state, probs, edges, i, j, x, y):
+    """Value of the next step from mass (x, y) on contexts (i, j) after the outcomes of a row."""
+    M = probs.shape[1]
     value = 0.0
-    for n in range(S):
-        for z in range(Z):
-            u, v = x * table[s, a, n, z, i], y * table[s, a, n, z, j]
-            value += edge_value(edges, n, i, j, M, u, v)
+    for k in range(begin, end):
+        value += edge_value(edges, next_state[k], i, j, M, x * probs[k, i], y * probs[k, j])
     return value
 
 
 @njit(cache=True, nogil=True)
-def backup_triangles(table, rewards, discount, limits, later, out):
+def backup_triangles(table, rewards, allowed, discount, limits, later, first, last, out):
     """Back up the three-context values, like `backup_edges`: out is (S, triples, G + 1, G + 1)."""
-    S, A, _, _, M = table.shape
+    _, A, M = rewards.shape
     G = out.shape[2] - 1
+    starts, next_state, probs = table.starts, table.next_state, table.probs
     vertices, edges, triangles = later
-    for s in range(S):
+    for s in range(first, last):
         for i in range(M):
             for j in range(i + 1, M):
                 for k in range(j + 1, M):
@@ -214,31 +224,50 @@ def backup_triangles(table, rewards, discount, limits, later, out):
                             best = -np.inf
                             for a in range(A):
                                 limit = u * limits[s, a, i] + v * limits[s, a, j]
-                                if limit + w * limits[s, a, k] > best:
+                                if allowed[s, a] and limit + w * limits[s, a, k] > best:
                                     value = u * rewards[s, a, i] + v * rewards[s, a, j]
                                     value += w * rewards[s, a, k]
+                                    row = s * A + a
                                     value += discount * _after_triangle(
-                                        table, vertices, edges, triangles, s, a, i, j, k, u, v, w
-                                    )
+                                        starts[row], starts[row + 1], next_state, probs,
+                                        vertices, edges, triangles, i, j, k, u, v, w,
+                                    )  # fmt: skip
                                     best = max(best, value)
-                            out[s, rank, x, y] = best
+                            out[s, rank, x, y] = best if best > -np.inf else 0.0
 
 
 @njit(cache=True, nogil=True)
-def _after_triangle(table, vertices, edges, triangles, s, a, i, j, k, u, v, w):
-    """Value of the next step from mass (u, v, w) on contexts (i, j, k) after one (s, a)."""
-    _, _, S, Z, M = table.shape
+def _after_triangle(
+    begin, end, next_state, probs, vertices, edges, triangles, i, j, k, u, v, w
+):  # fmt: skip
+    """Value of the next step from mass (u, v, w) on contexts (i, j, k) after a row's outcomes."""
+    M = probs.shape[1]
     rank = triangle_rank(i, j, k, M)
     value = 0.0
-    for n in range(S):
-        for z in range(Z):
-            p, q = u * table[s, a, n, z, i], v * table[s, a, n, z, j]
-            o = w * table[s, a, n, z, k]
-            if o <= p and o <= q:
-                other = edge_value(edges, n, i, j, M, p, q) + o * vertices[n, k]
-            elif q <= p:
-                other = edge_value(edges, n, i, k, M, p, o) + q * vertices[n, j]
-            else:
-                other = edge_value(edges, n, j, k, M, q, o) + p * vertices[n, i]
-            value += min(other, _interpolated(triangles, n, rank, p, q, o))
+    for outcome in range(begin, end):
+        n = next_state[outcome]
+        p, q, o = u * probs[outcome, i], v * probs[outcome, j], w * probs[outcome, k]
+        if o <= p and o <= q:
+            other = edge_value(edges, n, i, j, M, p, q) + o * vertices[n, k]
+        elif q <= p:
+            other = edge_value(edges, n, i, k, M, p, o) + q * vertices[n, j]
+        else:
+            other = edge_value(edges, n, j, k, M, q, o) + p * vertices[n, i]
+        value += min(other, _interpolated(triangles, n, rank, p, q, o))
     return value
+
+
+@njit(cache=True, nogil=True)
+def fill_triangles(vertices, out):
+    """Values of triangles out (S, triples, G + 1, G + 1) that are flat between their vertices."""
+    S, M = vertices.shape
+    G = out.shape[2] - 1
+    for s in range(S):
+        for i in range(M):
+            for j in range(i + 1, M):
+                for k in range(j + 1, M):
+                    rank = triangle_rank(i, j, k, M)
+                    for x in range(G + 1):
+                        for y in range(x + 1):
+                            value = (G - x) * vertices[s, i] + (x - y) * vertices[s, j]
+                            out[s, rank, x, y] = (value + y * vertices[s, k]) / G

@@ -1,8 +1,9 @@
 """Plans (alpha vectors) of one time step, arranged so that the best at a belief is found quickly.
 
-The plans of a state are cut into about sqrt(n) cells, each led by one plan; a plan belongs to the
-leader that is best at the plan's own belief. A search multiplies the leaders, then the plans of the
-few best cells. The search may miss the maximum, which costs tightness and never validity: any plan
+Standing plans are few and the same number at every state, and a search multiplies all of them. The
+plans of the points of a state are cut into about sqrt(n) cells, each led by one plan; a plan belongs
+to the leader that is best at the plan's own belief. A search multiplies the leaders, then the plans
+of the few best cells. It may miss the maximum, which costs tightness and never validity: any plan
 gives a lower bound. With one cell to a state the search is exact.
 """
 
@@ -11,9 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.simd import LANES, block_products
+from latentmdp._kernels.simd import LANES, best_product, block_products
 
-__all__ = ["StepBounds", "arrange", "best_cells", "best_plan", "products"]
+__all__ = [
+    "StepBounds",
+    "arrange",
+    "best_cells",
+    "best_plan",
+    "best_plans",
+    "cut_states",
+    "group_states",
+    "products",
+    "put_gainful_first",
+    "put_plans",
+    "put_wanted",
+    "search",
+]
 
 _FEW = 32
 """So many plans of a state are searched without cells: one cell costs as much as its leaders."""
@@ -23,7 +37,8 @@ class StepBounds(NamedTuple):
     """The lower and the upper bound of one time step, arranged for search.
 
     Each of the n items is a belief of a state with the plan backed up there, for the lower bound,
-    and the upper bound there. Items are grouped by state, then by cell.
+    and the upper bound there. Items are grouped by state, then by cell; in a cell those come first
+    whose upper bounds are of use. Besides, every state has F standing plans, perhaps none.
     """
 
     starts: np.ndarray  # (cells + 1,): first item of each cell
@@ -32,13 +47,18 @@ class StepBounds(NamedTuple):
     columns: np.ndarray  # (M, n + LANES): all plans, context-major; the last LANES are zero
     rows: np.ndarray  # (n, M): all plans
     labels: np.ndarray  # (n,): the action each plan begins with
+    order: np.ndarray  # (n,): which of the points each item is
     beliefs: np.ndarray  # (M, n)
     inverses: np.ndarray  # (M, n): 1 / beliefs, infinite where a belief is zero
     uppers: np.ndarray  # (n,): upper bounds at the beliefs
     gains: np.ndarray  # (n,): by how much they improve on the best split of the belief
+    tops: np.ndarray  # (cells,): end of the items of a cell that have a gain
     least: np.ndarray  # (S, M): value of the worst policy in each context
     is_vertex: np.ndarray  # (n,): whether the plan is the optimal policy of one context
     breadth: int  # cells searched for the successors of these plans
+    standing: np.ndarray  # (S, M, W): the standing plans, W is F rounded up to LANES
+    standing_labels: np.ndarray  # (S, F): the action each of them begins with
+    lattice: np.ndarray  # (F, M): their beliefs
 
 
 @njit(cache=True, nogil=True)
@@ -49,6 +69,20 @@ def products(columns, mass, begin, end, out):
 
 
 @njit(cache=True, nogil=True)
+def search(starts, groups, leaders, columns, standing, n_standing, s, mass, scores, cells):
+    """A plan of state s that is about the best at `mass`, its value, and how many cells were read.
+
+    The plan is an item, or standing plan -1 - j if j is negative.
+    """
+    value, f = best_product(standing[s], mass, 0, n_standing)
+    count = best_cells(starts, groups, leaders, s, mass, scores, cells)
+    j, other = best_plan(starts, columns, mass, cells, count, scores)
+    if other > value:
+        return j, other, count
+    return -1 - f, value, count
+
+
+@njit(cache=True, nogil=True)
 def best_cells(starts, groups, leaders, s, mass, scores, cells):
     """Write the cells of state s whose leaders are best at `mass`, best first; return how many.
 
@@ -56,6 +90,9 @@ def best_cells(starts, groups, leaders, s, mass, scores, cells):
     are, the last of them gives way to the best that is not.
     """
     begin, end = groups[s], groups[s + 1]
+    if end - begin <= 1 and cells.shape[0] > 0:
+        cells[0] = begin
+        return end - begin
     products(leaders, mass, begin, end, scores)
     count, found = min(cells.shape[0], end - begin), False
     for q in range(end - begin):
@@ -76,53 +113,87 @@ def best_plan(starts, columns, mass, cells, count, scores):
     """The best plan in the given cells at `mass`, and its value."""
     best, where = -np.inf, -1
     for q in range(count):
-        begin, end = starts[cells[q]], starts[cells[q] + 1]
-        products(columns, mass, begin, end, scores)
-        for i in range(end - begin):
-            if scores[i] > best:
-                best, where = scores[i], begin + i
+        value, i = best_product(columns, mass, starts[cells[q]], starts[cells[q] + 1])
+        if value > best:
+            best, where = value, i
     return where, best
 
 
 @njit(cache=True, nogil=True)
+def best_plans(step, states, beliefs, values, out):
+    """The best of all plans at each of some beliefs, as `search` numbers them, and its value."""
+    starts, groups, columns, standing = step.starts, step.groups, step.columns, step.standing
+    n_standing = step.standing_labels.shape[1]
+    for i in range(states.shape[0]):
+        s = states[i]
+        begin, end = starts[groups[s]], starts[groups[s + 1]]
+        value, f = best_product(standing[s], beliefs[i], 0, n_standing)
+        other, j = best_product(columns, beliefs[i], begin, end)
+        values[i], out[i] = max(value, other), j if other > value else -1 - f
+
+
 def arrange(states, beliefs, vectors, S, exact):
     """Order plans by state and cell: (order, starts, groups, leaders); the first plans lead."""
-    n, M = vectors.shape
-    counts = np.zeros(S + 1, np.int64)
+    member, offsets, groups = group_states(states, S, exact)
+    order, starts = np.empty(states.size, np.int64), np.empty(groups[S] + 1, np.int64)
+    leaders = np.zeros((vectors.shape[1], groups[S] + LANES))
+    starts[groups[S]] = states.size
+    cut_states(member, offsets, groups, beliefs, vectors, 0, S, order, starts, leaders)
+    return order, starts, groups, leaders
+
+
+@njit(cache=True, nogil=True)
+def group_states(states, S, exact):
+    """Plans by state: (member, offsets, groups).
+
+    Those of state s are member[offsets[s] : offsets[s + 1]], in their order, and get the cells
+    groups[s] .. groups[s + 1] - 1.
+    """
+    n = states.shape[0]
+    offsets = np.zeros(S + 1, np.int64)
     for i in range(n):
-        counts[states[i] + 1] += 1
-    offsets = np.cumsum(counts)
+        offsets[states[i] + 1] += 1
+    groups = np.zeros(S + 1, np.int64)
+    for s in range(S):
+        size = offsets[s + 1]
+        few = exact or size <= _FEW
+        groups[s + 1] = groups[s] + (min(size, 1) if few else int(np.ceil(np.sqrt(size))))
+        offsets[s + 1] += offsets[s]
     place, member = offsets[:-1].copy(), np.empty(n, np.int64)
     for i in range(n):
         member[place[states[i]]] = i
         place[states[i]] += 1
-    groups = np.zeros(S + 1, np.int64)
-    for s in range(S):
-        size = counts[s + 1]
-        few = exact or size <= _FEW
-        groups[s + 1] = groups[s] + (1 if few else int(np.ceil(np.sqrt(size))))
-    order, starts = np.empty(n, np.int64), np.empty(groups[S] + 1, np.int64)
-    leaders = np.zeros((M, groups[S] + LANES))
-    for s in range(S):
+    return member, offsets, groups
+
+
+@njit(cache=True, nogil=True)
+def cut_states(member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders):
+    """Cut the plans of the states first..last-1 into cells; the first plans of a state lead."""
+    for s in range(first, last):
         begin, end = groups[s], groups[s + 1]
         for k in range(begin, end):
-            leaders[:, k] = vectors[member[offsets[s] + k - begin]]
+            for m in range(vectors.shape[1]):
+                leaders[m, k] = vectors[member[offsets[s] + k - begin], m]
         _cut(
             member[offsets[s] : offsets[s + 1]], beliefs, leaders, begin, end, offsets[s],
             starts, order[offsets[s] : offsets[s + 1]],
         )  # fmt: skip
-    starts[groups[S]] = n
-    return order, starts, groups, leaders
 
 
 @njit(cache=True, nogil=True)
 def _cut(member, beliefs, leaders, begin, end, first, starts, order):
     """Put each plan of one state into the cell begin..end-1 whose leader is best at its belief."""
-    n, scores = member.shape[0], np.empty(end - begin + LANES)
+    n = member.shape[0]
+    if end - begin <= 1:
+        for k in range(begin, end):
+            starts[k] = first
+        for i in range(n):
+            order[i] = member[i]
+        return
     owner, sizes = np.zeros(n, np.int64), np.zeros(end - begin + 1, np.int64)
     for i in range(n):
-        products(leaders, beliefs[member[i]], begin, end, scores)
-        owner[i] = np.argmax(scores[: end - begin])
+        _, k = best_product(leaders, beliefs[member[i]], begin, end)
+        owner[i] = k - begin
         sizes[owner[i] + 1] += 1
     place = np.cumsum(sizes)
     for k in range(end - begin):
@@ -130,3 +201,57 @@ def _cut(member, beliefs, leaders, begin, end, first, starts, order):
     for i in range(n):
         order[place[owner[i]]] = member[i]
         place[owner[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def put_gainful_first(starts, gains, order, tops):
+    """In every cell, put the items with a gain first, otherwise as they were; tops is their end."""
+    spare = np.empty(order.shape[0], np.int64)
+    for cell in range(tops.shape[0]):
+        place, others = starts[cell], 0
+        for i in range(starts[cell], starts[cell + 1]):
+            if gains[order[i]] > 0.0:
+                order[place] = order[i]
+                place += 1
+            else:
+                spare[others] = order[i]
+                others += 1
+        tops[cell] = place
+        for i in range(others):
+            order[place + i] = spare[i]
+
+
+@njit(cache=True, nogil=True)
+def put_plans(order, beliefs, vectors, first, last, out_columns, out_rows, out_beliefs, inverses):
+    """Write the plans and beliefs of the items first..last-1 where a search reads them."""
+    M = vectors.shape[1]
+    for i in range(first, last):
+        for m in range(M):
+            belief = beliefs[order[i], m]
+            out_rows[i, m] = vectors[order[i], m]
+            out_columns[m, i] = vectors[order[i], m]
+            out_beliefs[m, i] = belief
+            inverses[m, i] = 1.0 / belief if belief > 0.0 else np.inf
+
+
+@njit(cache=True, nogil=True)
+def put_wanted(step, standing, items, first, last, offsets, vectors, labels):
+    """Copy the wanted plans of the states first..last-1: standing ones (S, F), then items (n,).
+
+    Those of state s go to vectors (n', M) and labels (n',) from offsets[s] on.
+    """
+    M = vectors.shape[1]
+    for s in range(first, last):
+        k = offsets[s]
+        for f in range(standing.shape[1]):
+            if standing[s, f]:
+                labels[k] = step.standing_labels[s, f]
+                for m in range(M):
+                    vectors[k, m] = step.standing[s, m, f]
+                k += 1
+        for i in range(step.starts[step.groups[s]], step.starts[step.groups[s + 1]]):
+            if items[i]:
+                labels[k] = step.labels[i]
+                for m in range(M):
+                    vectors[k, m] = step.rows[i, m]
+                k += 1

@@ -15,9 +15,9 @@ from numba import njit
 
 from latentmdp._kernels.alpha import next_action, posterior_mass
 from latentmdp._kernels.faces import split_value
-from latentmdp._kernels.plans import best_cells, best_plan
+from latentmdp._kernels.plans import search
 
-__all__ = ["expand", "upper_backup"]
+__all__ = ["expand", "first_limits", "upper_backup"]
 
 _SAME = 1.0 - 1e-9
 """A ratio k / sum(u) from which on a point is at the belief itself, up to rounding."""
@@ -35,16 +35,18 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
     """
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     order, rest, ratios, scores = room
-    count = best_cells(starts, groups, leaders, s, mass, scores, cells)
-    _, lower = best_plan(starts, columns, mass, cells, count, scores)
+    _, lower, count = search(
+        starts, groups, leaders, columns, step.standing, step.standing_labels.shape[1], s, mass,
+        scores, cells,
+    )  # fmt: skip
     vertices, edges, triangles = faces
     upper = split_value(vertices, edges, triangles, s, mass, order)
     if upper - lower <= close * abs(upper):
         return lower, upper
     beliefs, inverses, uppers = step.beliefs, step.inverses, step.uppers
-    gains, least = step.gains, step.least
+    gains, tops, least = step.gains, step.tops, step.least
     for q in range(count):
-        begin, end = starts[cells[q]], starts[cells[q] + 1]
+        begin, end = starts[cells[q]], tops[cells[q]]
         _improvements(
             beliefs, inverses, gains, least, vertices, s, mass, total, begin, end, ratios, scores
         )
@@ -112,6 +114,25 @@ def _limit(mass, inverses, ratios):
 
 
 @njit(cache=True, nogil=True)
+def first_limits(q, allowed, states, beliefs, out):
+    """Fill out (n, A) with Q-MDP's bounds of the action values, from q (S, A, M).
+
+    They are -inf where an action is not allowed, and 0 in a terminal state.
+    """
+    _, A, M = q.shape
+    for i in range(states.shape[0]):
+        s, ends = states[i], True
+        for a in range(A):
+            out[i, a] = -np.inf
+            if allowed[s, a]:
+                out[i, a], ends = 0.0, False
+                for m in range(M):
+                    out[i, a] += beliefs[i, m] * q[s, a, m]
+        if ends:
+            out[i, :] = 0.0
+
+
+@njit(cache=True, nogil=True)
 def upper_backup(
     table, rewards, discount, later, faces, close, breadth, states, beliefs, chosen, limits
 ):
@@ -121,7 +142,8 @@ def upper_backup(
     is left alone. `later` and `faces` are the `StepBounds` and the `Faces` of the next step;
     `breadth` of its cells are searched, and 0 means that there is no next step.
     """
-    S, A, _, Z, M = table.shape
+    _, A, M = rewards.shape
+    next_state, probs = table.next_state, table.probs
     mass, tried = np.empty(M), np.empty(A, np.bool_)
     cells, room = np.empty(breadth, np.int64), _room(M, later)
     for i in chosen:
@@ -134,49 +156,56 @@ def upper_backup(
             value = 0.0
             for m in range(M):
                 value += beliefs[i, m] * rewards[s, a, m]
-            for n in range(S if breadth > 0 else 0):
-                for z in range(Z):
-                    total = posterior_mass(beliefs[i], table, s, a, n, z, mass)
-                    if total > 0.0:
-                        _, upper = _bounds(later, faces, close, n, mass, total, cells, room)
-                        value += discount * upper
+            begin, end = table.starts[s * A + a], table.starts[s * A + a + 1]
+            for k in range(begin, end if breadth > 0 else begin):
+                total = posterior_mass(beliefs[i], probs, k, mass)
+                if total > 0.0:
+                    _, upper = _bounds(later, faces, close, next_state[k], mass, total, cells, room)
+                    value += discount * upper
             limits[i, a] = min(limits[i, a], value)
             best = max(best, limits[i, a])
 
 
 @njit(cache=True, nogil=True)
 def expand(
-    table, later, faces, close, breadth, states, beliefs, chosen, weights, actions, faintest
-):
-    """Successors of the chosen points under one action each, with weights and gaps.
+    table, n_actions, later, faces, close, breadth, states, beliefs, chosen, weights, actions,
+    faintest, first, last,
+):  # fmt: skip
+    """Successors of the chosen points first..last-1 under one action each, with weights and gaps.
 
     Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
     `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
     The next step is given as in `upper_backup`.
     """
-    S, _, _, Z, M = table.shape
-    most = chosen.shape[0] * S * Z
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    M, most = probs.shape[1], 0
+    for c in range(first, last):
+        row = states[chosen[c]] * n_actions + actions[c]
+        most += starts[row + 1] - starts[row]
     out = (np.empty(most, np.int64), np.empty((most, M)), np.empty(most), np.empty(most))
     mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, later)
-    k = 0
-    for c in range(chosen.shape[0]):
+    found = 0
+    for c in range(first, last):
         i = chosen[c]
-        for n in range(S):
-            for z in range(Z):
-                total = posterior_mass(beliefs[i], table, states[i], actions[c], n, z, mass)
-                if total <= 0.0 or total * weights[c] < faintest:
-                    continue
-                lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
-                out[0][k], out[2][k] = n, weights[c] * total
-                out[3][k] = max(upper - lower, 0.0) / total
-                for m in range(M):
-                    out[1][k, m] = mass[m] / total
-                k += 1
-    return out[0][:k], out[1][:k], out[2][:k], out[3][:k]
+        row = states[i] * n_actions + actions[c]
+        for k in range(starts[row], starts[row + 1]):
+            total = posterior_mass(beliefs[i], probs, k, mass)
+            if total <= 0.0 or total * weights[c] < faintest:
+                continue
+            n = next_state[k]
+            lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
+            out[0][found], out[2][found] = n, weights[c] * total
+            out[3][found] = max(upper - lower, 0.0) / total
+            for m in range(M):
+                out[1][found, m] = mass[m] / total
+            found += 1
+    return out[0][:found], out[1][:found], out[2][:found], out[3][:found]
 
 
 @njit(cache=True, nogil=True)
 def _room(M, step):
     """Working memory of `_bounds`: an order and a rest (M,), two ratios and a score a plan."""
-    n = step.columns.shape[1]
+    n = step.leaders.shape[1]
+    for cell in range(step.tops.shape[0]):
+        n = max(n, step.tops[cell] - step.starts[cell])
     return np.empty(M, np.int64), np.empty(M), np.empty((2, n)), np.empty(n)

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 __all__ = [
     "CONTEXT_LANES",
     "LANES",
+    "best_product",
     "block_products",
     "discounted_maxima",
     "expected_row",
@@ -26,6 +27,7 @@ CONTEXT_LANES = 4  # contexts are few: 5 of them are padded to 8, 3 to 4
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
 _PANELS = (6, 3, 2, 1)  # vectors kept in registers at once
+_BEST_PANELS = (3, 1)  # the same where maxima and their places are kept too
 _CONTEXTS = ir.VectorType(ir.DoubleType(), CONTEXT_LANES)
 
 
@@ -246,3 +248,73 @@ def keep_larger(typingctx, best, row, first, other, place):
 
     i = types.intp
     return types.void(best, i, types.boolean, other, i), emit
+
+
+@intrinsic
+def best_product(typingctx, columns, mass, begin, end):
+    """The largest sum_m mass[m] columns[m, i] of begin <= i < end, and the first i that has it.
+
+    (-inf, -1) if there is none. columns is (M, n) in C order, mass (M,); `LANES` entries are read
+    at once, so what lies beyond the last of them must belong to the array or to its base.
+    """
+
+    def emit(context, builder, signature, arguments):
+        columns_data, (M, n) = _array(context, builder, signature.args[0], arguments[0])
+        mass_data, _ = _array(context, builder, signature.args[1], arguments[1])
+        first, last = arguments[2:]
+        whole, lanes = ir.IntType(64), ir.VectorType(ir.IntType(64), LANES)
+        nothing = ir.Constant(lanes, ir.Undefined)
+
+        def spread(value):
+            place = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+            return builder.shuffle_vector(place, nothing, mask)
+
+        fused = _fused_multiply_add(builder)
+        best = cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [float("-inf")] * LANES))
+        where = cgutils.alloca_once_value(builder, ir.Constant(lanes, [-1] * LANES))
+        ends, steps = spread(last), ir.Constant(lanes, list(range(LANES)))
+        length = builder.add(builder.sub(last, first), _integer(first, LANES - 1))
+        rest, done = builder.sdiv(length, _integer(first, LANES)), first
+        for width in _BEST_PANELS:
+            panels = builder.sdiv(rest, _integer(first, width))
+            size = _integer(first, width * LANES)
+            totals = [cgutils.alloca_once(builder, _VECTOR) for _ in range(width)]
+            with cgutils.for_range(builder, panels) as panel:
+                start = builder.add(done, builder.mul(panel.index, size))
+                starts = [builder.add(start, _integer(first, LANES * k)) for k in range(width)]
+                for total in totals:
+                    builder.store(ir.Constant(_VECTOR, [0.0] * LANES), total)
+                with cgutils.for_range(builder, M) as loop:
+                    factor = _broadcast(builder, builder.load(builder.gep(mass_data, [loop.index])))
+                    row = builder.mul(loop.index, n)
+                    for begin_at, total in zip(starts, totals):
+                        place = _vector_at(builder, columns_data, builder.add(row, begin_at))
+                        entry = builder.load(place, align=8)
+                        product = builder.call(fused, [factor, entry, builder.load(total)])
+                        builder.store(product, total)
+                for begin_at, total in zip(starts, totals):
+                    found, places = builder.load(total), builder.add(spread(begin_at), steps)
+                    larger = builder.fcmp_ordered(">", found, builder.load(best))
+                    larger = builder.and_(larger, builder.icmp_signed("<", places, ends))
+                    builder.store(builder.select(larger, found, builder.load(best)), best)
+                    builder.store(builder.select(larger, places, builder.load(where)), where)
+            rest = builder.sub(rest, builder.mul(panels, _integer(first, width)))
+            done = builder.add(done, builder.mul(panels, size))
+        values, places = builder.load(best), builder.load(where)
+        most, place = ir.Constant(ir.DoubleType(), float("-inf")), ir.Constant(whole, -1)
+        for k in range(LANES):
+            lane = ir.Constant(ir.IntType(32), k)
+            value, index = (
+                builder.extract_element(values, lane),
+                builder.extract_element(places, lane),
+            )
+            earlier = builder.and_(
+                builder.fcmp_ordered("==", value, most), builder.icmp_signed("<", index, place)
+            )
+            better = builder.or_(builder.fcmp_ordered(">", value, most), earlier)
+            most, place = builder.select(better, value, most), builder.select(better, index, place)
+        return context.make_tuple(builder, signature.return_type, (most, place))
+
+    pair = types.Tuple((types.float64, types.int64))
+    return pair(columns, mass, types.int64, types.int64), emit

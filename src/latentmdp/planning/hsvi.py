@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util.arrays import Integers
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
@@ -48,6 +49,9 @@ _FEWEST_POINTS, _MOST_FIRST_POINTS = 16.0, 256.0
 """Points a time step that the first round has at least and at most, whatever they cost: with fewer
 a sweep learns too little, more would be placed before anything is known of where they matter."""
 
+_FIRST_POINTS_PER_STATE = 0.5
+"""The same for each state, where there are many: points in a tenth of the states say little."""
+
 _GROWTH = 1.5
 """Factor from round to round for the number of points (and for the spare ones, up or down): a small
 one repeats sweeps over nearly the same points, a large one places many by old bounds."""
@@ -68,10 +72,18 @@ _ALLOTMENT = 0.7
 """A time step gets points in proportion to this power of its total excess: 1 would starve the late
 steps, from which the bounds of the early ones are backed up, 0 would ignore where the gap is."""
 
-_FACE_WORK, _FACE_WORK_PER_SECOND, _FACE_MEMORY_SHARE = 1e8, 2e7, 0.25
-"""Interpolations for the edges of the simplex, and as many for its triangles: in all, and for each
-second left, a fifth of the time; and a share of the memory limit. Finer faces tighten every upper
-bound, but only once; the rest is for points, which go where they matter."""
+_FACE_WORK, _FACE_WORK_PER_CELL, _FACE_WORK_PER_SECOND, _FACE_MEMORY_SHARE = 1e8, 2e3, 2e7, 0.25
+"""Interpolations for the edges of the simplex, and as many for its triangles: in all, or for each
+(t, s) if that is more, and for each second left, a fifth of the time; and a share of the memory
+limit. Finer faces tighten every upper bound, but only once; the rest is for points, which go where
+they matter."""
+
+_FEW_CELLS = 400
+"""With so few (t, s) points soon are everywhere, and standing plans only add to every search."""
+
+_STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.35, 0.35
+"""Of the time left and of the memory limit, for standing plans: they bring most of the lower bound
+where there are many (t, s), but only once."""
 
 _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 """A successor whose relative gap is at most this, and this share of the gap at the start, is not
@@ -100,6 +112,9 @@ class HSVI:
         before a step that might need more, and says so.
     on_progress
         Called with (seconds, lower, upper) whenever the bounds have moved.
+    threads
+        How many share the work; None for all cores. Results do not depend on it, except for how far
+        a time limit lets the search go.
 
     Notes
     -----
@@ -111,26 +126,30 @@ class HSVI:
     time_limit: float | None = 60.0
     memory_limit: float | None = 2048.0
     on_progress: Callable[[float, float, float], None] | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         check_limit("gap", self.gap, zero=True)
         check_limit("absolute_gap", self.absolute_gap, zero=True)
         check_limit("time_limit", self.time_limit)
         check_limit("memory_limit", self.memory_limit)
+        thread_count(self.threads)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        search = _HeuristicSearch(model, clock)
-        bounds = search.bounds
-        with clock.searching(), clock.interruptible():
-            search.begin()
-            while not self._reached(bounds):
-                search.explore()
-                search.sweep()
+        with Team(self.threads) as team:
+            search = _HeuristicSearch(model, clock, team)
+            bounds = search.bounds
+            with clock.searching(), clock.interruptible():
+                search.begin()
+                while not self._reached(bounds):
+                    search.explore()
+                    search.sweep()
+            policy = bounds.policy(bounds.best_steps)
         return Plan(
-            policy=bounds.policy(bounds.best_steps),
+            policy=policy,
             lower=bounds.best_lower,
             upper=bounds.best_upper,
             converged=self._reached(bounds),
@@ -150,24 +169,57 @@ class HSVI:
 class _HeuristicSearch:
     """The state of a run: the bounds, and how many points to visit next."""
 
-    def __init__(self, model: LatentMDP, clock: PlanningClock) -> None:
-        from latentmdp.planning.point_based.bounds import Bounds
+    def __init__(self, model: LatentMDP, clock: PlanningClock, team: Team) -> None:
+        from latentmdp.planning.point_based.endless import bounds_of
 
-        self.bounds = Bounds(model, exact=False, check=clock.check)
+        self.bounds = bounds_of(model, exact=False, check=clock.check, team=team)
         self.clock = clock
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds = 0, 0.0
-        backup = model.horizon * model.n_states * model.n_rewards * model.n_actions
-        self._count = min(max(_FIRST_WORK / backup, _FEWEST_POINTS), _MOST_FIRST_POINTS)
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def begin(self) -> None:
-        """Bound the values of all pairs and triples of contexts."""
-        work = min(_FACE_WORK, _FACE_WORK_PER_SECOND * self.clock.remaining)
-        self.bounds.tighten(work, _FACE_MEMORY_SHARE * self.clock.memory)
+        """Make the first plans, and bound the values of all pairs and triples of contexts."""
+        bounds, clock = self.bounds, self.clock
+        clock.require_memory(bounds.table_memory())
+        bounds.tabulate()
+        backup = (bounds.depth + 1) * bounds.table.size / bounds.model.n_states
+        first = _FIRST_WORK / max(backup, 1.0)
+        most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
+        self._count = min(max(first, _FEWEST_POINTS, most), most)
+        self._stand()
+        cells = bounds.model.n_layers * bounds.model.n_states
+        work = min(
+            max(_FACE_WORK, _FACE_WORK_PER_CELL * cells),
+            _FACE_WORK_PER_SECOND * clock.remaining * bounds.threads,
+        )
+        bounds.tighten(work, _FACE_MEMORY_SHARE * clock.memory)
         self._keep_better()
+
+    def _stand(self) -> None:
+        """Make standing plans: few at first, and then as many as time and memory allow."""
+        from latentmdp.planning.point_based.standing import LATTICES, lattice, standing_cost
+
+        bounds, clock = self.bounds, self.clock
+        M, cells = bounds.model.n_contexts, bounds.model.n_layers * bounds.model.n_states
+        nanoseconds, size = standing_cost(bounds, ())
+        clock.require_memory(size)
+        began = clock.seconds
+        bounds.prepare(lattice(M, ()))
+        clock.record(bounds.best_lower, bounds.best_upper)
+        slowness = max(1.0 / bounds.threads, 1e9 * (clock.seconds - began) / nanoseconds)
+        for shares in LATTICES if cells >= _FEW_CELLS else ():
+            nanoseconds, size = standing_cost(bounds, shares)
+            seconds = 1e-9 * nanoseconds * slowness
+            if (
+                seconds <= _STANDING_TIME_SHARE * clock.remaining
+                and size <= _STANDING_MEMORY_SHARE * clock.memory
+            ):
+                bounds.prepare(lattice(M, shares))
+                clock.record(bounds.best_lower, bounds.best_upper)
+                break
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""
@@ -219,7 +271,6 @@ class _HeuristicSearch:
                 self.clock.stop_for_time()
         self._count *= growth
         self._resolution *= math.sqrt(growth)
-        model = self.bounds.model
         points = (1.0 + self._spare) * growth * sum(now.size for now in self.visited)
-        successors = self._count * model.n_states * model.n_rewards
+        successors = self._count * float(np.diff(self.bounds.table.starts).max())
         self.clock.require_memory(self.bounds.memory(points, successors))

@@ -6,6 +6,7 @@ at a belief is the best of the plans. Points come from
 * a regular grid of the simplex: with a point within eps_d (in L1) of every belief, one step loses
   at most eps_d times the range of the values left, (H - t + 1) max(1, range of the rewards), so in
   all V >= V* - eps_d H^2 max(1, range of the rewards): the guarantee of [kwon2021, Example 1];
+  without an end, 1 / (1 - discount) takes the place of H [pineau2006];
 * or the beliefs that the policy found so far is likely to meet, in rounds of twice as many points.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, PlanningClock, check_limit
@@ -36,6 +38,10 @@ _FIRST_ROUND = 25
 _RESOLUTION = 200.0
 """Beliefs that agree to 1 / 200 in every context are one point: finer ones would hardly differ in
 their plans and would use up the count."""
+
+_SETTLING = 0.9
+"""Without an end plans are backed up again as long as what they gain falls below this share of what
+it was. It need not reach 0: plans of neighbouring points may replace each other for ever."""
 
 _EXPLORATION = 0.2
 """Share of random actions: enough to leave the current policy, few enough to stay near it."""
@@ -57,12 +63,15 @@ class PBVI:
         Seconds of wall-clock time, or None. The best of the rounds that were finished counts.
     memory_limit
         MiB; a grid that needs more is refused before any work.
+    threads
+        How many share the work; None for all cores. Results do not depend on it.
     """
 
     beliefs: int | None = None
     spacing: float | None = None
     time_limit: float | None = None
     memory_limit: float = 2048.0
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.beliefs is not None and self.spacing is not None:
@@ -72,26 +81,33 @@ class PBVI:
         check_limit("spacing", self.spacing)
         check_limit("time_limit", self.time_limit)
         check_limit("memory_limit", self.memory_limit)
+        thread_count(self.threads)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
-        from latentmdp.planning.point_based.bounds import Bounds
-
         require_model(model)
+        with Team(self.threads) as team:
+            return self._plan(model, team)
+
+    def _plan(self, model: LatentMDP, team: Team) -> Plan:
+        from latentmdp.planning.point_based.endless import bounds_of
+
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
-        bounds = Bounds(model, exact=True, check=clock.check)
+        bounds = bounds_of(model, exact=True, check=clock.check, team=team)
         n_iter = 0
         with clock.searching(), clock.interruptible():
+            bounds.tabulate()
+            bounds.prepare(np.eye(model.n_contexts))
             for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
                 clock.require_memory(bounds.memory(0, 0))
-                bounds.sweep([np.empty(0, np.int64)] * model.horizon)
+                bounds.sweep([np.empty(0, np.int64)] * (bounds.depth + 1))
                 n_iter += 1
                 bounds.keep_better()
                 clock.record(bounds.best_lower, bounds.best_upper)
         upper, guarantee = bounds.best_upper, None
         if self.spacing is not None and clock.stopped is None:
-            guarantee = _guarantee(model, self.spacing)
+            guarantee = _guarantee(model, self.spacing, bounds.gained)
             upper = min(upper, bounds.best_lower + guarantee[1])
         return Plan(
             policy=bounds.policy(bounds.best_steps),
@@ -113,7 +129,8 @@ class PBVI:
 
         def explore(points: BeliefPoints, chosen: Integers) -> Integers:
             """The current policy's action, now and then a random one."""
-            random = rng.integers(points.limits.shape[1], size=chosen.size)
+            scores = rng.random((chosen.size, points.limits.shape[1]))
+            random = np.where(np.isfinite(points.limits[chosen]), scores, -1.0).argmax(axis=1)
             return np.where(rng.random(chosen.size) < _EXPLORATION, random, points.labels[chosen])
 
         total, done = 200 if self.beliefs is None else self.beliefs, 0
@@ -134,7 +151,7 @@ class PBVI:
 
     def _grid(self, model: LatentMDP, spacing: float) -> Floats:
         """The grid, unless it is too large."""
-        M, cells = model.n_contexts, model.horizon * model.n_states
+        M, cells = model.n_contexts, model.n_layers * model.n_states
         n = max(1, math.ceil(2 * (M // 2) * (M - M // 2) / (M * spacing) - 1e-9))
         points = cells * math.comb(n + M - 1, M - 1)
         needed = 8.0 * points * (11 * M + model.n_actions + 9)
@@ -156,16 +173,27 @@ def simplex_grid(n_contexts: int, n: int) -> Floats:
 
 
 def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
-    """Put the grid at every time and state, in one round."""
+    """Put the grid at every time and state; without an end, go on until plans hardly gain."""
     S = bounds.model.n_states
     inner = grid[(grid > 0.0).sum(axis=1) > 1]  # the vertices are known
-    for t in range(len(bounds.points)):
+    for t in range(bounds.model.n_layers):
         bounds.check()
         bounds.add(t, np.repeat(np.arange(S), len(inner)), np.tile(inner, (S, 1)))
     yield
+    before = math.inf
+    while 0.0 < bounds.gained < _SETTLING * before:
+        before = bounds.gained
+        yield
 
 
-def _guarantee(model: LatentMDP, spacing: float) -> tuple[float, float]:
+def _guarantee(model: LatentMDP, spacing: float, gained: float) -> tuple[float, float]:
+    """(1, what is lost at most): eps_d times the range of the values left, in every step.
+
+    `gained` is what the last backup still brought, and any further one may.
+    """
     rewards = model.planning_rewards()
     scale = max(1.0, float(rewards.max() - rewards.min()))
-    return 1.0, spacing * model.horizon**2 * scale
+    if model.horizon is not None:
+        return 1.0, spacing * model.horizon**2 * scale
+    steps = 1.0 / (1.0 - model.discount)
+    return 1.0, spacing * steps**2 * scale + gained * steps

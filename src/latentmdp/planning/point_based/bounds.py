@@ -1,35 +1,55 @@
 """Lower and upper bounds on V* at every time, state and belief, from finite sets of points.
 
 A lower bound is a set of plans (alpha vectors), an upper bound a set of points with bounds, joined
-by the splits of the simplex into its small faces. First plans: the optimal policy of each context,
-evaluated in all contexts. First points: the vertices, where Q-MDP's value is exact. Both bounds
+by the splits of the simplex into its small faces. First plans: the standing plans, among them the
+optimal policy of each context. First points: the vertices, where Q-MDP's value is exact. Both bounds
 hold at every moment, whatever was backed up: a sweep replaces the plans only once it is complete,
 and an upper bound only ever goes down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from latentmdp._kernels import alpha, sawtooth
 from latentmdp._kernels.faces import split_values
-from latentmdp._kernels.plans import StepBounds, arrange
+from latentmdp._kernels.plans import (
+    StepBounds,
+    best_plans,
+    cut_states,
+    group_states,
+    put_gainful_first,
+    put_plans,
+    put_wanted,
+)
 from latentmdp._kernels.simd import LANES
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._kernels.standing import mark_standing
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
+from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.qmdp import least_values, q_values
+from latentmdp.planning.point_based.standing import Standing, standing_plans
+from latentmdp.planning.qmdp import best_actions, least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["BeliefPoints", "Bounds"]
 
 
-_BLOCK = 1024
-"""Points backed up between two looks at the clock: some milliseconds of work, so that a limit is
-kept closely and looking costs nothing."""
+_BLOCK_NANOSECONDS, _MOST_IN_BLOCK = 2e6, 256
+"""Work between two looks at the clock, and points in it at most: small enough to keep a limit
+closely and to share the points of a time step among many threads, large enough that neither
+costs."""
+
+_FEW_ITEMS = 4096
+"""So many plans are put into order by one thread: it takes less than a millisecond."""
+
+T = TypeVar("T")
 
 
 class BeliefPoints:
@@ -53,6 +73,11 @@ class BeliefPoints:
         self.splits = np.concatenate([self.splits, splits])
         self.labels = np.concatenate([self.labels, limits.argmax(axis=1)])
 
+    def keep(self, chosen: Integers) -> None:
+        """Drop all but the chosen points."""
+        for name, array in vars(self).items():
+            setattr(self, name, array[chosen])
+
     @property
     def uppers(self) -> Floats:
         """The upper bound of each point, shape (n,)."""
@@ -62,19 +87,26 @@ class BeliefPoints:
 class Bounds:
     """Lower and upper bounds of one model.
 
+    The values of each context's worst and best policy bound V* at once; after `tabulate` and
+    `prepare` there are first plans, and the bounds can be swept.
+
     Parameters
     ----------
     exact
         Whether a backup searches all plans of the next step.
     check
         Called now and then in long work; it may raise to stop, and the bounds stay valid.
+    team
+        Threads that share the work; results do not depend on their number.
 
     Attributes
     ----------
     q, least
         Q_{t,m}(s, a) of each context alone, (H, S, A, M), and its worst policy's value, (H, S, M).
-    context_actions, context_plans
-        The optimal policy of context k, (H, S, M), and its value in context m, (H, S, M, M).
+    context_actions
+        The optimal policy of context k, (H, S, M).
+    standing
+        The standing plans, from `prepare` on.
     points
         `BeliefPoints` of each time step; the first of time 0 are the beliefs at the start of an
         episode, one for each possible first state, whose probabilities are `start_weights`.
@@ -86,29 +118,93 @@ class Bounds:
     magnitude
         The largest absolute value that enters the bounds.
     best_lower, best_upper, best_steps
-        The best bounds at the start so far, and the `StepBounds` whose policy attains the lower.
+        The best bounds at the start so far, and the `StepBounds` whose policy attains the lower;
+        None for Q-MDP's policy, of which no more is known than of any other.
     """
 
-    def __init__(self, model: LatentMDP, exact: bool, check: Callable[[], None]) -> None:
-        self.model, self.exact, self.check = model, exact, check
-        self.table = model.packed()
-        self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+    gained = 0.0
+    """What a further sweep over the same points could still gain: nothing, steps being in order."""
+
+    def __init__(
+        self,
+        model: LatentMDP,
+        exact: bool,
+        check: Callable[[], None],
+        team: Team | None = None,
+    ) -> None:
+        self.model, self.exact, self.check, self.team = model, exact, check, team
         self.q, self.least = q_values(model), least_values(model)
-        self.context_actions = self.q.argmax(axis=2)
-        self.context_plans = _cross_values(model, self.context_actions)
+        self.allowed = model.allowed
         self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
-        self.faces = straight_faces(self.q)
-        M, H = model.n_contexts, model.horizon
+        self.steps: list[StepBounds] = []
+        self.faces = straight_faces(self.q, model.allowed)
+        M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
-        self.steps = [self._arrange(t, np.empty((0, M)), np.empty(0, np.int64)) for t in range(H)]
         joint = model.weights[:, None] * model.initial
         weights = joint.sum(axis=0)
         states = np.flatnonzero(weights > 0.0)
         self.start_weights = weights[states]
         self.add(0, states, (joint[:, states] / weights[states]).T.copy())
-        self.best_steps, self.best_lower, self.best_upper = self.steps, self.lower(), self.upper()
+        self.best_steps: Sequence[StepBounds] | None = None
+        self.best_lower, self.best_upper = self.constant, self.upper()
+        worst = np.einsum("im,im->i", self.points[0].beliefs, self.least[0, states])
+        self.best_lower += float(self.start_weights @ worst)
+
+    @property
+    def depth(self) -> int:
+        """How many steps a walk goes."""
+        return len(self.points) - 1
+
+    def layer(self, t: int) -> BeliefPoints:
+        """The points of time t."""
+        return self.points[t]
+
+    @property
+    def threads(self) -> int:
+        """How many threads share the work."""
+        return 1 if self.team is None else self.team.threads
+
+    def table_memory(self) -> float:
+        """Bytes of the table of outcomes that is still to be made."""
+        model = self.model
+        if model.is_table:
+            return float(model.outcomes.probs.nbytes)
+        possible = np.zeros(model.transitions.shape[1:], np.bool_)
+        for transitions in model.transitions:
+            possible |= transitions > 0.0
+        return 8.0 * model.n_contexts * model.n_rewards * float(possible.sum())
+
+    def tabulate(self) -> None:
+        """Make the table of outcomes that backups read."""
+        model = self.model
+        self.check()
+        cost = model.n_states * model.n_rewards * model.n_contexts  # of a row, where it is dense
+        if model.is_table:
+            cost = model.outcomes.probs.size // (model.n_states * model.n_actions) + 1
+
+        def run(work: Callable[[int, int], T], total: int) -> list[T]:
+            size = max(1, int(_BLOCK_NANOSECONDS / (4.0 * cost)))
+            return run_in_blocks(self.team, work, total, size, self.check)
+
+        if model.is_table or "outcomes" in vars(model):
+            table = model.outcomes
+        else:
+            table = outcomes_from_arrays(model.transitions, model.reward_probs, run)
+        self.table = table.informative(run)
+        self.context_actions = best_actions(model, self.q)
+        self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+        nanoseconds = self.table.size / model.n_states * (100.0 + 4.0 * model.n_contexts)
+        self._block = int(min(max(_BLOCK_NANOSECONDS / (nanoseconds + 1.0), 1.0), _MOST_IN_BLOCK))
+        self.check()
+
+    def prepare(self, lattice: Floats) -> None:
+        """Make the standing plans of the beliefs `lattice` (F, M), and the first lower bound."""
+        self.standing = standing_plans(self, lattice)
+        none = np.empty((0, self.model.n_contexts)), np.empty(0, np.int64)
+        self.steps = [self._arrange(t, *none) for t in range(len(self.points))]
+        self.keep_better()
 
     @property
     def n_points(self) -> int:
@@ -117,22 +213,27 @@ class Bounds:
 
     def tighten(self, work: float, memory: float) -> None:
         """Bring in the edges and triangles of the simplex, see `small_faces`."""
-        self.faces = small_faces(self.model, self.q, work, memory, self.check)
-        for points, faces in zip(self.points, self.faces):
-            split_values(faces, points.states, points.beliefs, points.splits)
+        faces = small_faces(
+            self.model, self.table, self.q, work, memory, self.check, team=self.team
+        )
+        self.faces = faces
+        for points, now in zip(self.points, faces):
+            split_values(now, points.states, points.beliefs, points.splits)
 
     def memory(self, points: float, successors: float) -> float:
         """Bytes with so many more points, and successors of one time step at once."""
         A, M = self.model.n_actions, self.model.n_contexts
         faces = sum(array.nbytes for now in self.faces for array in now)
         total = self.n_points + points
-        return faces + 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
+        grown = 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
+        return faces + self.standing.nbytes + grown
 
     def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
         """Add points at time t; returns their positions."""
         points, splits = self.points[t], np.empty(states.size)
         split_values(self.faces[t], states, beliefs, splits)
-        limits = np.einsum("im,iam->ia", beliefs, self.q[t, states])
+        limits = np.empty((states.size, self.model.n_actions))
+        sawtooth.first_limits(self.q[t], self.allowed, states, beliefs, limits)
         points.append(states, beliefs, limits, splits)
         return np.arange(len(points) - states.size, len(points))
 
@@ -151,18 +252,35 @@ class Bounds:
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
     ) -> tuple[Integers, Floats, Floats, Floats]:
         """Successors (states, beliefs, weights, gaps) of chosen points of time t."""
+        return self._expanded(t, t + 1, chosen, weights, actions, faintest)
+
+    def _expanded(
+        self,
+        t: int,
+        later: int,
+        chosen: Integers,
+        weights: Floats,
+        actions: Integers,
+        faintest: float,
+    ) -> tuple[Integers, Floats, Floats, Floats]:
         points = self.points[t]
-        return sawtooth.expand(
-            self.table, self.steps[t + 1], self.faces[t + 1], self.close, self.breadth,
-            points.states, points.beliefs, chosen, weights, actions, faintest,
-        )  # fmt: skip
+
+        def work(first: int, last: int) -> tuple[Integers, Floats, Floats, Floats]:
+            return sawtooth.expand(
+                self.table, self.model.n_actions, self.steps[later], self.faces[later],
+                self.close, self.breadth, points.states, points.beliefs, chosen, weights, actions,
+                faintest, first, last,
+            )  # fmt: skip
+
+        parts = self._run(work, chosen.size)
+        states, beliefs, chances, gaps = (
+            np.concatenate(part) for part in zip(*(parts or [work(0, 0)]))
+        )
+        return states, beliefs, chances, gaps
 
     def lower(self) -> float:
         """The lower bound at the start of an episode, attained by `policy(steps)`."""
-        value = self.constant
-        for weight, (_, worth) in zip(self.start_weights, self._start_plans(self.steps[0])):
-            value += float(weight * worth.max())
-        return value
+        return self.constant + float(self.start_weights @ self._start_plans(self.steps[0])[0])
 
     def upper(self) -> float:
         """The upper bound at the start of an episode."""
@@ -172,92 +290,169 @@ class Bounds:
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
         lower = self.lower()
-        if lower > self.best_lower:
+        if lower > self.best_lower or self.best_steps is None:
             self.best_steps = self.steps  # first, so that an interrupt leaves a valid pair
-            self.best_lower = lower
+            self.best_lower = max(lower, self.best_lower)
         upper = min(self.upper(), self.best_upper)
         self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
 
-    def policy(self, steps: Sequence[StepBounds]) -> AlphaVectorPolicy:
+    def policy(self, steps: Sequence[StepBounds] | None) -> AlphaVectorPolicy:
         """The policy that attains the lower bound of `steps`: its plans, less those never followed.
 
         Acting by the label of the best plan earns at least that plan's value, as long as every plan
         is the backup of plans that are still in the set: at the next step the belief finds one at
         least as good as the one that the backup counted on. So from the plans that are best at the
-        start, those that they go on with are kept, step by step, and the contexts' own (each goes
-        on with its own kind).
+        start, those that they go on with are kept, step by step. Q-MDP's policy for None.
         """
-        wanted = np.zeros(len(steps[0].rows), np.bool_)
-        for begin, worth in self._start_plans(steps[0]):
-            wanted[begin + np.argmax(worth)] = True
-        vectors, labels, counts = [], [], []
+        if steps is None:
+            return self._informed_policy()
+        S, M = self.model.n_states, self.model.n_contexts
+        kept = self._followed(steps)
+        counts = np.array(
+            [
+                standing.sum(axis=1) + np.bincount(states, items, S).astype(np.int64)
+                for states, items, standing in kept
+            ]
+        )
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        vectors = np.empty((int(offsets[-1]), M))
+        labels = np.empty(len(vectors), np.int32)
+        for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
+            own = offsets[t * S : t * S + S + 1]
+
+            def put(
+                first: int, last: int, now=now, standing=standing, items=items, own=own
+            ) -> None:
+                put_wanted(now, standing, items, first, last, own, vectors, labels)
+
+            run_in_blocks(self.team, put, S, max(64, S // 32))
+        return AlphaVectorPolicy(vectors, labels, offsets, self.model)
+
+    def _followed(self, steps: Sequence[StepBounds]) -> list[tuple[Integers, Flags, Flags]]:
+        """By time, the states of the items, the items and the standing plans to be kept."""
+        model, kept = self.model, []
+        best = self._start_plans(steps[0])[1]
+        starts = self.points[0].states[: best.size]
+        items = np.zeros(len(steps[0].rows), np.bool_)
+        items[best[best >= 0]] = True
+        standing = np.zeros(steps[0].standing_labels.shape, np.bool_)
+        standing[starts[best < 0], -1 - best[best < 0]] = True
         for t, now in enumerate(steps):
-            kept = wanted | now.is_vertex
-            sizes = np.diff(now.starts[now.groups])
-            states = np.repeat(np.arange(sizes.size), sizes)
-            vectors.append(now.rows[kept])
-            labels.append(now.labels[kept])
-            counts.append(np.bincount(states[kept], minlength=sizes.size))
-            if t + 1 < len(steps):
-                wanted = np.zeros(len(steps[t + 1].rows), np.bool_)
-                alpha.mark_followers(
-                    self.table, steps[t + 1], now.breadth, states,
-                    np.ascontiguousarray(now.beliefs.T), now.labels, kept, wanted,
-                )  # fmt: skip
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+            standing[:, : model.n_contexts] = True  # for wherever the other plans do not lead
+            states = np.repeat(np.arange(model.n_states), np.diff(now.starts[now.groups]))
+            later = steps[t + 1] if t + 1 < len(steps) else None
+            followers = later and self._followers(now, later, states, items, standing)
+            standing[model.terminal] = False
+            items &= ~model.terminal[states]
+            kept.append((states, items, standing))
+            if followers:
+                items, standing = followers
+        return kept
+
+    def _followers(
+        self, now: StepBounds, later: StepBounds, states: Integers, wanted: Flags, standing: Flags
+    ) -> tuple[Flags, Flags]:
+        """Items and standing plans of the next step that the wanted ones of this step go on with."""
+        A = self.model.n_actions
+        items = np.zeros(len(later.rows), np.bool_)
+        others = np.zeros_like(standing)
+        beliefs = np.ascontiguousarray(now.beliefs.T)
+
+        def follow(first: int, last: int) -> None:
+            alpha.mark_followers(
+                self.table, A, later, now.breadth, states, beliefs, now.labels, wanted,
+                first, last, items, others,
+            )  # fmt: skip
+
+        def follow_standing(first: int, last: int) -> None:
+            mark_standing(
+                self.table, A, now.lattice, later.standing, now.standing_labels, standing,
+                first, last, others,
+            )  # fmt: skip
+
+        run_in_blocks(self.team, follow, states.size, 16 * self._block)
+        run_in_blocks(self.team, follow_standing, self.model.n_states, 4 * self._block)
+        return items, others
+
+    def _informed_policy(self) -> AlphaVectorPolicy:
+        """Q-MDP's policy."""
+        H, S, A, M = self.q.shape
+        rows = np.flatnonzero(self.allowed)
+        counts = np.tile(self.allowed.sum(axis=1), H)
         return AlphaVectorPolicy(
-            np.concatenate(vectors), np.concatenate(labels), offsets, self.model
+            self.q.reshape(H, S * A, M)[:, rows].reshape(-1, M),
+            np.tile(rows % A, H),
+            np.concatenate([[0], np.cumsum(counts)]),
+            self.model,
         )
 
-    def _start_plans(self, first: StepBounds) -> Iterator[tuple[int, Floats]]:
-        """For each belief at the start, the first plan of its state, and what they are worth."""
-        points = self.points[0]
-        for _, s, belief in zip(self.start_weights, points.states, points.beliefs):
-            begin, end = first.starts[first.groups[s]], first.starts[first.groups[s + 1]]
-            yield int(begin), first.rows[begin:end] @ belief
+    def _start_plans(self, first: StepBounds) -> tuple[Floats, Integers]:
+        """For each belief at the start, what the best plan is worth, and which one it is."""
+        points, n = self.points[0], self.start_weights.size
+        values, best = np.empty(n), np.empty(n, np.int64)
+        best_plans(first, points.states[:n], points.beliefs[:n], values, best)
+        return values, best
 
     def _alpha_backup(self, t: int, later: StepBounds | None) -> tuple[Floats, Integers]:
         """Plans (n, M) of the points of time t and their actions; nothing follows the last time."""
         points, breadth = self.points[t], self.breadth if later else 0
-        vectors, labels = np.empty_like(points.beliefs), np.empty(len(points), np.int64)
-        for first in range(0, len(points), _BLOCK):
-            self.check()
+        vectors, labels = np.zeros_like(points.beliefs), np.zeros(len(points), np.int64)
+
+        def work(first: int, last: int) -> None:
             alpha.alpha_backup(
                 self.table, self.rewards, self.model.discount, later or self.steps[t], breadth,
-                points.states, points.beliefs, points.limits,
-                first, min(first + _BLOCK, len(points)), vectors, labels,
+                points.states, points.beliefs, points.limits, first, last, vectors, labels,
             )  # fmt: skip
+
+        self._run(work, len(points))
         return vectors, labels
 
     def _upper_backup(self, t: int, visited: Integers, later: StepBounds | None) -> None:
         """Lower the limits of the visited points of time t; nothing follows the last time."""
         points, breadth = self.points[t], self.breadth if later else 0
-        faces = self.faces[t + 1] if later else self.faces[t]
-        for first in range(0, visited.size, _BLOCK):
-            self.check()
+        faces = self.faces[min(t + 1, len(self.faces) - 1)]
+
+        def work(first: int, last: int) -> None:
             sawtooth.upper_backup(
                 self.table, self.rewards, self.model.discount, later or self.steps[t], faces,
-                self.close, breadth, points.states, points.beliefs,
-                visited[first : first + _BLOCK], points.limits,
+                self.close, breadth, points.states, points.beliefs, visited[first:last],
+                points.limits,
             )  # fmt: skip
 
+        self._run(work, visited.size)
+
+    def _run(self, work: Callable[[int, int], T], total: int) -> list[T]:
+        """Call work(first, last) for blocks of points, in the order of the blocks."""
+        return run_in_blocks(self.team, work, total, self._block, self.check)
+
     def _arrange(self, t: int, vectors: Floats, labels: Integers) -> StepBounds:
-        """Put the contexts' own plans and those of the points of time t into search order."""
-        S, M = self.model.n_states, self.model.n_contexts
+        """Put the plans of the points of time t into search order, beside the standing plans."""
         points = self.points[t]
-        states = np.concatenate([np.repeat(np.arange(S), M), points.states])
-        beliefs = np.concatenate([np.tile(np.eye(M), (S, 1)), points.beliefs])
-        vectors = np.concatenate([self.context_plans[t].reshape(-1, M), vectors])
-        labels = np.concatenate([self.context_actions[t].ravel(), labels])
-        order, starts, groups, leaders = arrange(states, beliefs, vectors, S, self.exact)
-        rows = vectors[order]
-        columns = np.zeros((M, len(rows) + LANES))
-        columns[:, : len(rows)] = rows.T
-        uppers = np.concatenate([self.faces[t].vertices.ravel(), points.uppers])
-        gains = np.concatenate([np.zeros(S * M), points.splits - points.uppers])
-        masses = np.ascontiguousarray(beliefs[order].T)
-        with np.errstate(divide="ignore", over="ignore"):
-            inverses = 1.0 / masses
+        n, S, M = len(vectors), self.model.n_states, self.model.n_contexts
+        states, beliefs = points.states[:n], points.beliefs[:n]
+        member, offsets, groups = group_states(states, S, self.exact)
+        order, starts = np.empty(n, np.int64), np.empty(groups[S] + 1, np.int64)
+        leaders = np.zeros((M, groups[S] + LANES))
+        starts[groups[S]] = n
+        size = S if n <= _FEW_ITEMS else -(-S // 64)
+
+        def cut(first: int, last: int) -> None:
+            cut_states(
+                member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders
+            )
+
+        run_in_blocks(self.team, cut, S, size, self.check)
+        uppers = points.uppers[:n]
+        gains = points.splits[:n] - uppers
+        tops = np.empty(groups[S], np.int64)
+        put_gainful_first(starts, gains, order, tops)
+        columns, rows = np.zeros((M, n + LANES)), np.empty((n, M))
+        masses, inverses = np.empty((M, n)), np.empty((M, n))
+
+        def put(first: int, last: int) -> None:
+            put_plans(order, beliefs, vectors, first, last, columns, rows, masses, inverses)
+
+        run_in_blocks(self.team, put, n, _FEW_ITEMS, self.check)
         return StepBounds(
             starts=starts,
             groups=groups,
@@ -265,27 +460,16 @@ class Bounds:
             columns=columns,
             rows=rows,
             labels=labels[order],
+            order=order,
             beliefs=masses,
             inverses=inverses,
             uppers=uppers[order],
             gains=gains[order],
+            tops=tops,
             least=self.least[t],
-            is_vertex=order < S * M,
+            is_vertex=np.zeros(n, np.bool_),
             breadth=self.breadth,
+            standing=self.standing.plans[t],
+            standing_labels=self.standing.labels[t],
+            lattice=self.standing.lattice,
         )
-
-
-def _cross_values(model: LatentMDP, actions: Integers) -> Floats:
-    """Value in context m of following, from (t, s), the optimal policy of context k.
-
-    `actions` is (H, S, M), by context k; the values are (H, S, M, M), context m last.
-    """
-    H, S, M = actions.shape
-    rewards = model.planning_rewards()
-    values = np.zeros((H + 1, S, M, M))
-    states = np.arange(S)[:, None]
-    for t in range(H - 1, -1, -1):
-        later = np.einsum("mskn,nkm->skm", model.transitions[:, states, actions[t]], values[t + 1])
-        earned = np.moveaxis(rewards[:, states, actions[t]], 0, -1)
-        values[t] = earned + model.discount * later
-    return values[:H]

@@ -54,9 +54,9 @@ def walk(
     weights = bounds.start_weights
     points = np.arange(weights.size)
     visited, first = [points], 0.0
-    for t in range(len(bounds.points) - 1):
+    for t in range(bounds.depth):
         bounds.check()
-        actions = act(bounds.points[t], points)
+        actions = act(bounds.layer(t), points)
         states, beliefs, chances, gaps = bounds.expand(t, points, weights, actions, _FAINTEST)
         value = excess(chances, gaps)
         total = float(value.sum())
@@ -104,7 +104,7 @@ def locate(
     bounds: Bounds, t: int, states: Integers, beliefs: Floats, resolution: float
 ) -> Integers:
     """Positions of beliefs among the points of time t; those that are new are added."""
-    points = bounds.points[t]
+    points = bounds.layer(t)
     keys = _keys(states, beliefs, resolution)
     known = _keys(points.states, points.beliefs, resolution)
     distinct, chosen, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -10,11 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles
-from latentmdp._util.arrays import Floats
+from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles, fill_triangles
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
+from latentmdp.planning.point_based.blocks import run_in_blocks
 
-__all__ = ["small_faces", "straight_faces"]
+__all__ = ["endless_faces", "small_faces", "straight_faces"]
 
 _EDGE_CELLS = (64, 32, 16, 8, 4)
 """Cells along an edge, the finest that the budget allows: twice as many cost twice the work and
@@ -24,57 +27,138 @@ _TRIANGLE_CELLS = tuple(range(24, 5, -2))
 """The same along the side of a triangle, where work grows with the square: in steps of two, since a
 factor of two would leave much of a budget unused."""
 
+_BLOCK_WORK = 2e5
+"""Interpolations between two looks at the clock, some milliseconds."""
 
-def straight_faces(q: Floats) -> list[Faces]:
-    """Edges as straight lines between their vertices, which is Q-MDP's bound; no triangles.
 
-    `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
+_ITERATIONS, _MOST_ITERATIONS, _LEFT = 20.0, 500, 1e-5
+"""Without an end: iterations that the work is planned for, those made at most, and the share of the
+value that may be left to gain; backed-up points gain more than a finer end of this iteration."""
+
+
+def straight_faces(q: Floats, allowed: Flags) -> list[Faces]:
+    """The vertices alone, which is Q-MDP's bound.
+
+    `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M), and `allowed` (S, A).
     """
-    H, _, _, M = q.shape
-    i, j = np.triu_indices(M, 1)
-    vertices = q.max(axis=2)
-    edges = np.stack([vertices[:, :, j], vertices[:, :, i]], axis=-1)
-    return [Faces(vertices[t], edges[t], np.zeros((1, 1, 1, 1))) for t in range(H)]
+    none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1))
+    return [Faces(vertices, *none) for vertices in best_values_of(q, allowed)]
+
+
+def best_values_of(q: Floats, allowed: Flags) -> Floats:
+    """Maxima (H, S, M) of q (H, S, A, M) over allowed actions; 0 in terminal states."""
+    if allowed.all():
+        return np.asarray(q.max(axis=2))
+    best = np.where(allowed[:, :, None], q, -np.inf).max(axis=2)
+    return np.where(allowed.any(axis=1)[:, None], best, 0.0)
 
 
 def small_faces(
-    model: LatentMDP, q: Floats, work: float, memory: float, check: Callable[[], None]
+    model: LatentMDP,
+    table: Outcomes,
+    q: Floats,
+    work: float,
+    memory: float,
+    check: Callable[[], None],
+    team: Team | None = None,
 ) -> list[Faces]:
     """Back up edges and triangles for t = H-1..0 from `q`, as finely as the budget allows.
 
     Parameters
     ----------
+    table
+        The model's outcomes, those merged that say the same.
     work, memory
         Interpolations, and bytes, for edges and triangles each; a grid that would need more is
         coarsened, and in the end left out.
     check
-        Called between time steps; it may raise to stop.
+        Called now and then; it may raise to stop.
+    team
+        Threads that share the states.
     """
     H, S, _, M = q.shape
-    table = model.packed()
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    transitions = max(1, int(np.count_nonzero(table.any(axis=-1))))
-    values = min(work / transitions, memory / (16.0 * S)) / H
+    values = min(work / max(1, table.size), memory / (16.0 * S)) / H
     edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
     if edge == 0:
-        return straight_faces(q)
-    vertices = q.max(axis=2)
+        return straight_faces(q, model.allowed)
+    vertices = best_values_of(q, model.allowed)
     shape = (S, math.comb(M, 3), side + 1, side + 1) if side and M >= 3 else (1, 1, 1, 1)
     later = Faces(np.zeros((S, M)), np.zeros((S, math.comb(M, 2), edge + 1)), np.zeros(shape))
     faces = []
+    size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
-        check()
         now = Faces(vertices[t], np.empty_like(later.edges), np.zeros(shape))
-        arguments = (table, rewards, model.discount, q[t], later)
-        backup_edges(*arguments, now.edges)
-        if shape[2] > 1:
-            backup_triangles(*arguments, now.triangles)
+        arguments = (table, rewards, model.allowed, model.discount, q[t], later)
+
+        def work(first: int, last: int) -> None:
+            backup_edges(*arguments, first, last, now.edges)
+            if shape[2] > 1:
+                backup_triangles(*arguments, first, last, now.triangles)
+
+        run_in_blocks(team, work, S, size, check)
         faces.append(now)
         later = now
     return faces[::-1]
 
 
+def _values(M: int, edge: int, side: int) -> int:
+    """Grid points of a state."""
+    return math.comb(M, 2) * (edge + 1) + math.comb(M, 3) * math.comb(side + 2, 2)
+
+
 def _finest(choices: tuple[int, ...], size: Callable[[int], int], allowed: float) -> int:
     """The first choice that is small enough, or 0."""
     return next((n for n in choices if size(n) <= allowed), 0)
+
+
+def endless_faces(
+    model: LatentMDP,
+    table: Outcomes,
+    q: Floats,
+    work: float,
+    memory: float,
+    check: Callable[[], None],
+    team: Team | None = None,
+) -> Faces:
+    """Edges and triangles of a model without an end, iterated from Q-MDP's bound down.
+
+    `q` is Q_m(s, a) of every context, shape (S, A, M). Every iterate is an upper bound, so the
+    iteration ends when little is left to gain. The rest is as for `small_faces`.
+    """
+    S, _, M = q.shape
+    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+    values = min(work / (_ITERATIONS * max(1, table.size)), memory / (16.0 * S))
+    edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
+    side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
+    straight = straight_faces(q[None], model.allowed)[0]
+    if edge == 0:
+        return straight
+    vertices, x = straight.vertices, np.arange(edge + 1) / edge
+    i, j = np.triu_indices(M, 1)
+    edges = vertices[:, j, None] * (1.0 - x) + vertices[:, i, None] * x
+    faces = straight._replace(edges=np.ascontiguousarray(edges))
+    arguments = (table, rewards, model.allowed, model.discount, q)
+    wanted = _LEFT * (1.0 - model.discount) * max(float(np.abs(vertices).max()), 1e-300)
+    size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
+
+    def iterate(back_up: Callable[..., None], name: str) -> None:
+        nonlocal faces
+        for _ in range(_MOST_ITERATIONS):
+            before, now = getattr(faces, name), np.zeros_like(getattr(faces, name))
+            run_in_blocks(
+                team, lambda *states: back_up(*arguments, faces, *states, now), S, size, check
+            )
+            now = np.minimum(now, before)
+            faces = faces._replace(**{name: now})
+            if (before - now).max(initial=0.0) <= wanted:
+                break
+
+    iterate(backup_edges, "edges")
+    if side and M >= 3:
+        triangles = np.zeros((S, math.comb(M, 3), side + 1, side + 1))
+        fill_triangles(vertices, triangles)
+        faces = faces._replace(triangles=triangles)
+        iterate(backup_triangles, "triangles")
+    return faces

@@ -1,0 +1,97 @@
+"""Plans without an end: nodes of a policy graph, improved and evaluated in place.
+
+The plans of all states are the items of one `StepBounds`. `followers` lists, for every item, the
+item it goes on with after each outcome of its action.
+"""
+
+import numpy as np
+from numba import njit
+
+from latentmdp._kernels.alpha import condition
+from latentmdp._kernels.plans import search
+
+__all__ = ["evaluate_plans", "follow", "gains_over_next", "visit"]
+
+
+@njit(cache=True, nogil=True)
+def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, first, last, out):
+    """Write the items that items first..last-1 go on with, at out[offsets[i]] and beyond."""
+    starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
+    next_state, probs, standing = table.next_state, table.probs, step.standing
+    mass = np.empty(probs.shape[1])
+    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
+    for i in range(first, last):
+        row = states[i] * n_actions + labels[i]
+        for k in range(table.starts[row], table.starts[row + 1]):
+            condition(beliefs[i], probs, k, mass)
+            j, _, _ = search(
+                starts, groups, leaders, columns, standing, 0, next_state[k], mass, scores, cells
+            )
+            out[offsets[i] + k - table.starts[row]] = j
+
+
+@njit(cache=True, nogil=True)
+def evaluate_plans(
+    table, rewards, discount, states, labels, offsets, followers, rows, first, last, out
+):
+    """One iteration for items first..last-1 from rows (n, M) into out; least and largest change."""
+    _, A, M = rewards.shape
+    probs = table.probs
+    least, largest = np.inf, -np.inf
+    vector = np.empty(M)
+    for i in range(first, last):
+        s, a = states[i], labels[i]
+        begin = table.starts[s * A + a]
+        for m in range(M):
+            vector[m] = 0.0
+        for j in range(offsets[i], offsets[i + 1]):
+            k, f = begin + j - offsets[i], followers[j]
+            for m in range(M):
+                vector[m] += probs[k, m] * rows[f, m]
+        for m in range(M):
+            value = rewards[s, a, m] + discount * vector[m]
+            change = value - rows[i, m]
+            least, largest = min(least, change), max(largest, change)
+            out[i, m] = value
+    return least, largest
+
+
+@njit(cache=True, nogil=True)
+def visit(table, n_actions, discount, states, labels, offsets, followers, start, visits, out):
+    """Out = start + discount times the visits (n, M) moved on by one step; the total change."""
+    n, M = start.shape
+    probs = table.probs
+    for i in range(n):
+        for m in range(M):
+            out[i, m] = start[i, m]
+    for i in range(n):
+        begin = table.starts[states[i] * n_actions + labels[i]]
+        for j in range(offsets[i], offsets[i + 1]):
+            k, f = begin + j - offsets[i], followers[j]
+            for m in range(M):
+                out[f, m] += discount * visits[i, m] * probs[k, m]
+    change = 0.0
+    for i in range(n):
+        for m in range(M):
+            change += abs(out[i, m] - visits[i, m])
+    return change
+
+
+@njit(cache=True, nogil=True)
+def gains_over_next(step, states, items, first, last, out):
+    """What items[first:last] gain at their own beliefs over the best other item of their state."""
+    starts, groups, columns, beliefs = step.starts, step.groups, step.columns, step.beliefs
+    M = columns.shape[0]
+    for c in range(first, last):
+        i = items[c]
+        s = states[i]
+        own, best = 0.0, -np.inf
+        for m in range(M):
+            own += beliefs[m, i] * columns[m, i]
+        for j in range(starts[groups[s]], starts[groups[s + 1]]):
+            if j != i:
+                value = 0.0
+                for m in range(M):
+                    value += beliefs[m, i] * columns[m, j]
+                best = max(best, value)
+        out[c] = own - best

@@ -1,0 +1,110 @@
+"""Standing plans: at every time and state one plan for each of a few fixed beliefs.
+
+    alpha_f(m) = R_m(s, a) + discount sum_k P_m(k | s, a) alpha_{j(k)}(m)
+
+as in the alpha backup, where j(k) is the best *standing* plan of the next step, so that the standing
+plans of all times are complete in themselves: none of them goes on with any other plan. The first M
+are the optimal policies of the contexts, which go on with their own kind. Beliefs b_f that leave
+every context some weight make plans that are good in all contexts: they change over as the evidence
+comes in.
+"""
+
+import numpy as np
+from numba import njit
+
+from latentmdp._kernels.alpha import condition, next_action
+from latentmdp._kernels.simd import best_product
+
+__all__ = ["back_up_contexts", "back_up_standing", "mark_standing"]
+
+
+@njit(cache=True, nogil=True)
+def back_up_contexts(successors, rewards, discount, later, actions, first, last, own, out, labels):
+    """The optimal policies of the contexts at states first..last-1.
+
+    `successors` is an outcome table without rewards, `rewards` (S, A, M), `actions` (S, M) the
+    action of each context's policy. `later` and `own` are the values of the policies in every
+    context, (S, M, M), context last; they are copied to the first of the standing plans out
+    (S, M, W) and labels (S, F).
+    """
+    _, A, M = rewards.shape
+    starts, next_state, probs = successors.starts, successors.next_state, successors.probs
+    for s in range(first, last):
+        for k in range(M):
+            a = actions[s, k]
+            value = own[s, k]
+            for m in range(M):
+                value[m] = 0.0
+            for o in range(starts[s * A + a], starts[s * A + a + 1]):
+                p, following = probs[o], later[next_state[o], k]
+                for m in range(M):
+                    value[m] += p[m] * following[m]
+            labels[s, k] = a
+            for m in range(M):
+                value[m] = rewards[s, a, m] + discount * value[m]
+                out[s, m, k] = value[m]
+
+
+@njit(cache=True, nogil=True)
+def back_up_standing(
+    table, rewards, allowed, discount, q, lattice, later, is_last, first, last, out, labels
+):
+    """The standing plans of the beliefs `lattice` (F, M) from the (M+1)th on, first..last-1.
+
+    `q` (S, A, M) holds Q-values of the single contexts, which rule actions out.
+    """
+    _, A, M = rewards.shape
+    F = lattice.shape[0]
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    mass, vector = np.empty(M), np.empty(M)
+    limits, tried = np.empty(A), np.empty(A, np.bool_)
+    for s in range(first, last):
+        for f in range(M, F):
+            best = -np.inf
+            tried[:] = False
+            for a in range(A):
+                limits[a] = -np.inf
+                if allowed[s, a]:
+                    limits[a] = 0.0
+                    for m in range(M):
+                        limits[a] += lattice[f, m] * q[s, a, m]
+            for _ in range(A):
+                a = next_action(limits, tried)
+                if limits[a] <= best:
+                    break
+                for m in range(M):
+                    vector[m] = 0.0
+                row = s * A + a
+                for k in range(starts[row], starts[row] if is_last else starts[row + 1]):
+                    condition(lattice[f], probs, k, mass)
+                    n = next_state[k]
+                    _, j = best_product(later[n], mass, 0, F)
+                    for m in range(M):
+                        vector[m] += probs[k, m] * later[n, m, j]
+                value = 0.0
+                for m in range(M):
+                    vector[m] = rewards[s, a, m] + discount * vector[m]
+                    value += lattice[f, m] * vector[m]
+                if value > best:
+                    best, labels[s, f] = value, a
+                    for m in range(M):
+                        out[s, m, f] = vector[m]
+
+
+@njit(cache=True, nogil=True)
+def mark_standing(table, n_actions, lattice, later, labels, wanted, first, last, out):
+    """Mark in out (S, F) the standing plans that wanted ones (S, F) of first..last-1 go on with."""
+    F, M = lattice.shape
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    mass = np.empty(M)
+    for s in range(first, last):
+        for f in range(F):
+            if not wanted[s, f]:
+                continue
+            row = s * n_actions + labels[s, f]
+            for k in range(starts[row], starts[row + 1]):
+                j = f
+                if f >= M:
+                    condition(lattice[f], probs, k, mass)
+                    _, j = best_product(later[next_state[k]], mass, 0, F)
+                out[next_state[k], j] = True

@@ -1,0 +1,92 @@
+"""Outcome tables made from dense arrays, and outcomes that say the same about the context."""
+
+import numpy as np
+from numba import njit
+
+__all__ = ["count_outcomes", "fill_outcomes", "leaders", "merge"]
+
+
+@njit(cache=True, nogil=True)
+def count_outcomes(transitions, rewards, first, last, counts):
+    """Fill counts (R,) with the outcomes of the rows first..last-1 possible in some context.
+
+    `transitions` is (M, R, S), `rewards` (M, R, S or 1, Z).
+    """
+    M, _, S = transitions.shape
+    _, _, U, Z = rewards.shape
+    for row in range(first, last):
+        counts[row] = 0
+        for n in range(S):
+            for z in range(Z):
+                for m in range(M):
+                    if transitions[m, row, n] * rewards[m, row, min(n, U - 1), z] > 0.0:
+                        counts[row] += 1
+                        break
+
+
+@njit(cache=True, nogil=True)
+def fill_outcomes(transitions, rewards, first, last, starts, next_state, reward, probs):
+    """Write the outcomes counted by `count_outcomes`, those of a row by (s', z)."""
+    M, _, S = transitions.shape
+    _, _, U, Z = rewards.shape
+    for row in range(first, last):
+        k = starts[row]
+        for n in range(S):
+            u = min(n, U - 1)
+            for z in range(Z):
+                possible = False
+                for m in range(M):
+                    if transitions[m, row, n] * rewards[m, row, u, z] > 0.0:
+                        possible = True
+                        break
+                if possible:
+                    next_state[k], reward[k] = n, z
+                    for m in range(M):
+                        probs[k, m] = transitions[m, row, n] * rewards[m, row, u, z]
+                    k += 1
+
+
+@njit(cache=True, nogil=True)
+def leaders(starts, next_state, probs, tolerance, first, last, out):
+    """For the rows first..last-1, fill out (n,) with the first outcome to the same s' and belief.
+
+    Beliefs are the same whose entries differ by no more than `tolerance`, whatever the prior is.
+    Returns how many outcomes are led by others.
+    """
+    M, led = probs.shape[1], 0
+    for row in range(first, last):
+        for k in range(starts[row], starts[row + 1]):
+            out[k] = k
+            j, total = k - 1, 0.0
+            while j >= starts[row] and next_state[j] == next_state[k]:
+                if total == 0.0:
+                    total = _sum(probs, k)
+                if out[j] == j:
+                    other = _sum(probs, j)
+                    same, slack = True, tolerance * other * total
+                    for m in range(M):
+                        if abs(probs[k, m] * other - probs[j, m] * total) > slack:
+                            same = False
+                            break
+                    if same:
+                        out[k] = j
+                        led += 1
+                        break
+                j -= 1
+    return led
+
+
+@njit(cache=True, nogil=True)
+def _sum(probs, k):
+    total = 0.0
+    for m in range(probs.shape[1]):
+        total += probs[k, m]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def merge(probs, leader, place, out):
+    """Add the probabilities of outcomes (n, M) to those of their leaders: out[place[leader]]."""
+    for k in range(probs.shape[0]):
+        for m in range(probs.shape[1]):
+            out[place[leader[k]], m] += probs[k, m]

@@ -1,0 +1,44 @@
+"""Work in blocks, shared among threads, that a look at the clock may end."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from latentmdp.engines.threads import Team, blocks
+
+__all__ = ["run_in_blocks"]
+
+T = TypeVar("T")
+
+
+def run_in_blocks(
+    team: Team | None,
+    work: Callable[[int, int], T],
+    total: int,
+    size: int,
+    check: Callable[[], None] | None = None,
+) -> list[T]:
+    """Call work(first, last) for blocks of at most `size` and return the results in order.
+
+    `check` is called before every block; what it raises ends the work, and is raised again once no
+    block runs any more.
+    """
+    jobs, failed = blocks(total, size), []
+    results: list[T] = []
+
+    def run(i: int) -> T | None:
+        if failed:
+            return None
+        try:
+            if check is not None:
+                check()
+            return work(*jobs[i])
+        except BaseException as error:
+            failed.append(error)
+            return None
+
+    mapper = map if team is None else team.mapper(len(jobs))
+    for result in mapper(run, range(len(jobs))):
+        results.append(result)  # type: ignore[arg-type]
+    if failed:
+        raise failed[0]
+    return results
