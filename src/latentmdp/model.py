@@ -66,7 +66,7 @@ class LatentMDP(Fielded):
         Bernoulli means, or probabilities over `reward_values`, or those given the next state (not
         for sparse matrices: `from_amounts`, `from_table` and `from_outcomes` take such rewards).
     initial : None, int, (S,) or (M, S)
-        nu_m(s): uniform over states by default; an integer is a fixed start state.
+        nu_m(s): uniform over states with an action by default; an integer is a fixed start state.
     weights : None or (M,)
         w_m: uniform by default.
     horizon : int or None
@@ -769,7 +769,7 @@ def _common_fields(given: Mapping[str, Any], M: int, allowed: Flags) -> dict[str
     if bonus is not None:
         bonus[:, ~allowed] = 0.0
     return {
-        "initial": validation.initial(given["initial"], M, S, unvisited),
+        "initial": validation.initial(given["initial"], M, allowed, unvisited),
         "weights": validation.weights(given["weights"], M),
         "horizon": validation.horizon(given["horizon"], discount),
         "discount": discount,

@@ -234,6 +234,6 @@ def test_without_an_end_no_single_change_improves_the_ascent() -> None:
 @pytest.mark.parametrize("method", PROVING)
 def test_nothing_is_printed(method: str, capfd: pytest.CaptureFixture[str]) -> None:
     model = sparse_rewards(1, 3, 4, 3, 4)
-    for given in (model, model.replace(horizon=None, discount=0.9)):
-        lm.Memoryless(method, time_limit=2.0).plan(given)
+    for problem in (model, model.replace(horizon=None, discount=0.9)):
+        lm.Memoryless(method, time_limit=2.0).plan(problem)
     assert capfd.readouterr() == ("", "")

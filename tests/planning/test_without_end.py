@@ -13,9 +13,9 @@ KINDS = {
     "plain": {},
     "impossible transitions": {"zeros": 0.4, "contexts": 3},
     "forbidden": {"forbidden": 0.4, "actions": 3},
-    "terminal": {"terminal": 1, "states": 4},
+    "terminal": {"n_terminal": 1, "states": 4},
     "costs": {"reward_values": (-3.0, -1.0), "forbidden": 0.3},
-    "table": {"table": True, "reward_model": "transition", "terminal": 1, "forbidden": 0.3},
+    "table": {"as_table": True, "reward_model": "transition", "n_terminal": 1, "forbidden": 0.3},
     "bonus": {"bonus": True, "contexts": 4},
 }
 

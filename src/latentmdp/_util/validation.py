@@ -130,9 +130,10 @@ def rewards(
     )
 
 
-def initial(value: ArrayLike | None, M: int, S: int, allow_unvisited: bool) -> Floats:
+def initial(value: ArrayLike | None, M: int, possible: Flags, allow_unvisited: bool) -> Floats:
+    S, goes_on = len(possible), possible.any(axis=1)
     if value is None:
-        return np.full((M, S), 1.0 / S)
+        return np.tile(goes_on / goes_on.sum(), (M, 1))
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if not 0 <= value < S:
             raise ValueError(f"initial state must lie in [0, {S}), got {value}")

@@ -415,7 +415,9 @@ def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Te
         reward_model=em.reward_model,
         shared_initial=em.initial is None or word == "shared",
         weights=None if em.weights is None else np.asarray(em.weights),
-        initial=None if learned else validation.initial(em.initial, em.n_contexts, S, False),
+        initial=None
+        if learned
+        else validation.initial(em.initial, em.n_contexts, np.ones((S, 1), np.bool_), False),
     )
     episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
     return _Problem(

@@ -34,7 +34,7 @@ from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.point_based.standing import Standing, standing_plans
+from latentmdp.planning.point_based.standing import standing_plans
 from latentmdp.planning.qmdp import best_actions, least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
 
