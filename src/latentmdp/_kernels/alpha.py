@@ -115,7 +115,18 @@ def condition(belief, probs, k, mass):
 
 @njit(cache=True, nogil=True)
 def mark_followers(
-    table, n_actions, later, breadth, states, beliefs, labels, wanted, first, last, out, standing_out
+    table,
+    n_actions,
+    later,
+    breadth,
+    states,
+    beliefs,
+    labels,
+    wanted,
+    first,
+    last,
+    out,
+    standing_out,
 ):
     """Mark the plans of the next step that the wanted ones among first..last-1 go on with.
 

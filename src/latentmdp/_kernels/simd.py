@@ -33,9 +33,7 @@ _CONTEXTS = ir.VectorType(ir.DoubleType(), CONTEXT_LANES)
 
 def _fused_multiply_add(builder, kind=_VECTOR):
     name = f"llvm.fmuladd.v{kind.count}f64"
-    return cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kind, [kind] * 3), name
-    )
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
 
 
 def _broadcast(builder, scalar):
@@ -307,7 +305,10 @@ def best_product(typingctx, columns, mass, begin, end):
         most, place = ir.Constant(ir.DoubleType(), float("-inf")), ir.Constant(whole, -1)
         for k in range(LANES):
             lane = ir.Constant(ir.IntType(32), k)
-            value, index = builder.extract_element(values, lane), builder.extract_element(places, lane)
+            value, index = (
+                builder.extract_element(values, lane),
+                builder.extract_element(places, lane),
+            )
             earlier = builder.and_(
                 builder.fcmp_ordered("==", value, most), builder.icmp_signed("<", index, place)
             )

@@ -22,7 +22,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.engines.threads import Team, thread_count
-from latentmdp.model import LatentMDP, require_model
+from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, PlanningClock, check_limit
 
@@ -81,22 +81,26 @@ class PBVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
         require_model(model)
+        require_horizon(model, "PBVI")
         with Team(self.threads) as team:
             return self._plan(model, team)
 
     def _plan(self, model: LatentMDP, team: Team) -> Plan:
         from latentmdp.planning.point_based.bounds import Bounds
+        from latentmdp.planning.point_based.standing import standing_cost
 
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
         bounds = Bounds(model, exact=True, check=clock.check, team=team)
         n_iter = 0
         with clock.searching(), clock.interruptible():
+            clock.require_memory(bounds.table_memory())
             bounds.tabulate()
+            clock.require_memory(standing_cost(bounds, ())[1])
             bounds.prepare(np.eye(model.n_contexts))
             for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
                 clock.require_memory(bounds.memory(0, 0))
-                bounds.sweep([np.empty(0, np.int64)] * model.horizon)
+                bounds.sweep([np.empty(0, np.int64)] * model.n_layers)
                 n_iter += 1
                 bounds.keep_better()
                 clock.record(bounds.best_lower, bounds.best_upper)
@@ -146,7 +150,7 @@ class PBVI:
 
     def _grid(self, model: LatentMDP, spacing: float) -> Floats:
         """The grid, unless it is too large."""
-        M, cells = model.n_contexts, model.horizon * model.n_states
+        M, cells = model.n_contexts, model.n_layers * model.n_states
         n = max(1, math.ceil(2 * (M // 2) * (M - M // 2) / (M * spacing) - 1e-9))
         points = cells * math.comb(n + M - 1, M - 1)
         needed = 8.0 * points * (11 * M + model.n_actions + 9)
@@ -180,4 +184,4 @@ def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
 def _guarantee(model: LatentMDP, spacing: float) -> tuple[float, float]:
     rewards = model.planning_rewards()
     scale = max(1.0, float(rewards.max() - rewards.min()))
-    return 1.0, spacing * model.horizon**2 * scale
+    return 1.0, spacing * model.n_layers**2 * scale

@@ -10,7 +10,7 @@ and an upper bound only ever goes down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,14 +27,14 @@ from latentmdp._kernels.plans import (
 )
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import mark_standing
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.point_based.standing import Standing, standing_plans
+from latentmdp.planning.point_based.standing import standing_plans
 from latentmdp.planning.qmdp import best_actions, least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -291,13 +291,8 @@ class Bounds:
         labels = np.empty(len(vectors), np.int32)
         for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
             own = offsets[t * S : t * S + S + 1]
-
-            def put(
-                first: int, last: int, now=now, standing=standing, items=items, own=own
-            ) -> None:
-                put_wanted(now, standing, items, first, last, own, vectors, labels)
-
-            run_in_blocks(self.team, put, S, max(64, S // 32))
+            work = _Copy(now, standing, items, own, vectors, labels)
+            run_in_blocks(self.team, work, S, max(64, S // 32))
         return AlphaVectorPolicy(vectors, labels, offsets, self.model)
 
     def _followed(self, steps: Sequence[StepBounds]) -> list[tuple[Integers, Flags, Flags]]:
@@ -444,3 +439,18 @@ class Bounds:
             standing_labels=self.standing.labels[t],
             lattice=self.standing.lattice,
         )
+
+
+class _Copy(NamedTuple):
+    """The plans to be kept of one time step, to be copied for blocks of states."""
+
+    step: StepBounds
+    standing: Flags
+    items: Flags
+    offsets: Integers
+    vectors: Floats
+    labels: Indices
+
+    def __call__(self, first: int, last: int) -> None:
+        step, standing, items, offsets, vectors, labels = self
+        put_wanted(step, standing, items, first, last, offsets, vectors, labels)

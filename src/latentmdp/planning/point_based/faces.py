@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,7 +46,8 @@ def best_values_of(q: Floats, allowed: Flags) -> Floats:
     if allowed.all():
         return np.asarray(q.max(axis=2))
     best = np.where(allowed[:, :, None], q, -np.inf).max(axis=2)
-    return np.where(allowed.any(axis=1)[:, None], best, 0.0)
+    best[:, np.flatnonzero(~allowed.any(axis=1))] = 0.0
+    return np.asarray(best)
 
 
 def small_faces(
@@ -85,17 +87,23 @@ def small_faces(
     size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
         now = Faces(vertices[t], np.empty_like(later.edges), np.zeros(shape))
-        arguments = (table, rewards, model.allowed, model.discount, q[t], later)
-
-        def work(first: int, last: int) -> None:
-            backup_edges(*arguments, first, last, now.edges)
-            if shape[2] > 1:
-                backup_triangles(*arguments, first, last, now.triangles)
-
-        run_in_blocks(team, work, S, size, check)
+        backup = _Backup((table, rewards, model.allowed, model.discount, q[t], later), now)
+        run_in_blocks(team, backup, S, size, check)
         faces.append(now)
         later = now
     return faces[::-1]
+
+
+class _Backup(NamedTuple):
+    """The backup of one time step, to be called for blocks of states."""
+
+    arguments: tuple[Any, ...]
+    now: Faces
+
+    def __call__(self, first: int, last: int) -> None:
+        backup_edges(*self.arguments, first, last, self.now.edges)
+        if self.now.triangles.shape[2] > 1:
+            backup_triangles(*self.arguments, first, last, self.now.triangles)
 
 
 def _values(M: int, edge: int, side: int) -> int:
