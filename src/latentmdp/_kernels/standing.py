@@ -2,7 +2,7 @@
 
     alpha_f(m) = R_m(s, a) + discount sum_k P_m(k | s, a) alpha_{j(k)}(m)
 
-as in the alpha backup, where j(k) is the best *standing* plan of the next step, so that the standing
+as in the alpha backup, where j(k) is the best *standing* plan of the next step, so that standing
 plans of all times are complete in themselves: none of them goes on with any other plan. The first M
 are the optimal policies of the contexts, which go on with their own kind. Beliefs b_f that leave
 every context some weight make plans that are good in all contexts: they change over as the evidence

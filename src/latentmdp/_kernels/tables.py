@@ -1,6 +1,5 @@
 """Outcome tables made from dense arrays, and outcomes that say the same about the context."""
 
-import numpy as np
 from numba import njit
 
 __all__ = ["count_outcomes", "fill_outcomes", "leaders", "merge"]

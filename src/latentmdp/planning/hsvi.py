@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Integers
 from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.base import Plan
@@ -95,8 +95,8 @@ _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 searched further: larger ones save time and leave the gap open at last."""
 
 _POLICY_SHARE = 0.2
-"""Of the time for the standing plans and for a round, what it takes to find which plans are followed
-and to put them together."""
+"""Of the time for the standing plans and for a round, what it takes to find which plans are
+followed and to put them together."""
 
 _TIMED_FROM, _SAFETY, _LEAST_GROWTH = 3, 0.85, 0.5
 """From this round on the last one's time says how many points the next can have: so many that it

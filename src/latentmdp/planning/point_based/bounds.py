@@ -2,7 +2,7 @@
 
 A lower bound is a set of plans (alpha vectors), an upper bound a set of points with bounds, joined
 by the splits of the simplex into its small faces. First plans: the standing plans, among them the
-optimal policy of each context. First points: the vertices, where Q-MDP's value is exact. Both bounds
+optimal policy of each context. First points: the vertices, where Q-MDP is exact. Both bounds
 hold at every moment, whatever was backed up: a sweep replaces the plans only once it is complete,
 and an upper bound only ever goes down.
 """
@@ -10,7 +10,7 @@ and an upper bound only ever goes down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -291,7 +291,7 @@ class Bounds:
         labels = np.empty(len(vectors), np.int32)
         for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
             own = offsets[t * S : t * S + S + 1]
-            work = _Copy(now, standing, items, own, vectors, labels)
+            work = _copy(now, standing, items, own, vectors, labels)
             run_in_blocks(self.team, work, S, max(64, S // 32))
         return AlphaVectorPolicy(vectors, labels, offsets, self.model)
 
@@ -319,7 +319,7 @@ class Bounds:
     def _followers(
         self, now: StepBounds, later: StepBounds, states: Integers, wanted: Flags, standing: Flags
     ) -> tuple[Flags, Flags]:
-        """Items and standing plans of the next step that the wanted ones of this step go on with."""
+        """Items and standing plans of the next step that the wanted ones go on with."""
         A = self.model.n_actions
         items = np.zeros(len(later.rows), np.bool_)
         others = np.zeros_like(standing)
@@ -441,16 +441,17 @@ class Bounds:
         )
 
 
-class _Copy(NamedTuple):
-    """The plans to be kept of one time step, to be copied for blocks of states."""
+def _copy(
+    step: StepBounds,
+    standing: Flags,
+    items: Flags,
+    offsets: Integers,
+    vectors: Floats,
+    labels: Indices,
+) -> Callable[[int, int], None]:
+    """What copies the plans to be kept of a block of states."""
 
-    step: StepBounds
-    standing: Flags
-    items: Flags
-    offsets: Integers
-    vectors: Floats
-    labels: Indices
-
-    def __call__(self, first: int, last: int) -> None:
-        step, standing, items, offsets, vectors, labels = self
+    def work(first: int, last: int) -> None:
         put_wanted(step, standing, items, first, last, offsets, vectors, labels)
+
+    return work

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -87,23 +87,22 @@ def small_faces(
     size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
         now = Faces(vertices[t], np.empty_like(later.edges), np.zeros(shape))
-        backup = _Backup((table, rewards, model.allowed, model.discount, q[t], later), now)
+        backup = _backup(now, table, rewards, model.allowed, model.discount, q[t], later)
         run_in_blocks(team, backup, S, size, check)
         faces.append(now)
         later = now
     return faces[::-1]
 
 
-class _Backup(NamedTuple):
-    """The backup of one time step, to be called for blocks of states."""
+def _backup(now: Faces, *arguments: Any) -> Callable[[int, int], None]:
+    """The backup of a block of states into `now`."""
 
-    arguments: tuple[Any, ...]
-    now: Faces
+    def work(first: int, last: int) -> None:
+        backup_edges(*arguments, first, last, now.edges)  # type: ignore[call-arg]
+        if now.triangles.shape[2] > 1:
+            backup_triangles(*arguments, first, last, now.triangles)  # type: ignore[call-arg]
 
-    def __call__(self, first: int, last: int) -> None:
-        backup_edges(*self.arguments, first, last, self.now.edges)
-        if self.now.triangles.shape[2] > 1:
-            backup_triangles(*self.arguments, first, last, self.now.triangles)
+    return work
 
 
 def _values(M: int, edge: int, side: int) -> int:
