@@ -2,7 +2,7 @@
 
     alpha_f(m) = R_m(s, a) + discount sum_k P_m(k | s, a) alpha_{j(k)}(m)
 
-as in the alpha backup, where j(k) is the best *standing* plan of the next step, so that the standing
+as in the alpha backup, where j(k) is the best *standing* plan of the next step, so that standing
 plans of all times are complete in themselves: none of them goes on with any other plan. The first M
 are the optimal policies of the contexts, which go on with their own kind. Beliefs b_f that leave
 every context some weight make plans that are good in all contexts: they change over as the evidence
@@ -47,7 +47,7 @@ def back_up_contexts(successors, rewards, discount, later, actions, first, last,
 
 @njit(cache=True, nogil=True)
 def back_up_standing(
-    table, rewards, allowed, discount, q, lattice, later, is_last, first, last, out, labels
+    table, rewards, discount, allowed, q, lattice, later, is_last, first, last, out, labels
 ):
     """The standing plans of the beliefs `lattice` (F, M) from the (M+1)th on, first..last-1.
 
@@ -93,18 +93,19 @@ def back_up_standing(
 
 @njit(cache=True, nogil=True)
 def mark_standing(table, n_actions, lattice, later, labels, wanted, first, last, out):
-    """Mark in out (S, F) the standing plans that wanted ones (S, F) of first..last-1 go on with."""
+    """Mark in out (S, F) the standing plans that wanted ones (S, F) of first..last-1 go on with.
+
+    The policies of the contexts, which go on with their own kind, are left out.
+    """
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass = np.empty(M)
     for s in range(first, last):
-        for f in range(F):
+        for f in range(M, F):
             if not wanted[s, f]:
                 continue
             row = s * n_actions + labels[s, f]
             for k in range(starts[row], starts[row + 1]):
-                j = f
-                if f >= M:
-                    condition(lattice[f], probs, k, mass)
-                    _, j = best_product(later[next_state[k]], mass, 0, F)
+                condition(lattice[f], probs, k, mass)
+                _, j = best_product(later[next_state[k]], mass, 0, F)
                 out[next_state[k], j] = True

@@ -27,12 +27,13 @@ import numpy as np
 
 from latentmdp._util.arrays import Integers
 from latentmdp.engines.threads import Team, thread_count
-from latentmdp.model import LatentMDP, require_model
+from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
+    from latentmdp.planning.point_based.standing import Shares
 
 __all__ = ["HSVI"]
 
@@ -85,9 +86,17 @@ _STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.35, 0.35
 """Of the time left and of the memory limit, for standing plans: they bring most of the lower bound
 where there are many (t, s), but only once."""
 
+_CENTRE_SLOWNESS = 1.6
+"""Times the estimate that the plans of the centre of the simplex take, where no action is ruled out
+early, when others take what was estimated."""
+
 _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 """A successor whose relative gap is at most this, and this share of the gap at the start, is not
 searched further: larger ones save time and leave the gap open at last."""
+
+_POLICY_SHARE = 0.2
+"""Of the time for the standing plans and for a round, what it takes to find which plans are
+followed and to put them together."""
 
 _TIMED_FROM, _SAFETY, _LEAST_GROWTH = 3, 0.85, 0.5
 """From this round on the last one's time says how many points the next can have: so many that it
@@ -138,6 +147,7 @@ class HSVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         require_model(model)
+        require_horizon(model, "HSVI")
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         with Team(self.threads) as team:
             search = _HeuristicSearch(model, clock, team)
@@ -175,7 +185,7 @@ class _HeuristicSearch:
         self.bounds = bounds_of(model, exact=False, check=clock.check, team=team)
         self.clock = clock
         self.visited: list[Integers] = []
-        self.n_iter, self._round_seconds = 0, 0.0
+        self.n_iter, self._round_seconds, self._standing_seconds = 0, 0.0, 0.0
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
         self._rng = np.random.default_rng(0)
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
@@ -200,26 +210,32 @@ class _HeuristicSearch:
 
     def _stand(self) -> None:
         """Make standing plans: few at first, and then as many as time and memory allow."""
-        from latentmdp.planning.point_based.standing import LATTICES, lattice, standing_cost
+        from latentmdp.planning.point_based.standing import LATTICES, standing_cost
 
         bounds, clock = self.bounds, self.clock
-        M, cells = bounds.model.n_contexts, bounds.model.n_layers * bounds.model.n_states
-        nanoseconds, size = standing_cost(bounds, ())
-        clock.require_memory(size)
-        began = clock.seconds
-        bounds.prepare(lattice(M, ()))
-        clock.record(bounds.best_lower, bounds.best_upper)
-        slowness = max(1.0 / bounds.threads, 1e9 * (clock.seconds - began) / nanoseconds)
-        for shares in LATTICES if cells >= _FEW_CELLS else ():
+        clock.require_memory(standing_cost(bounds, ())[1])
+        self._prepare(())
+        if bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS:
+            return
+        slowness = self._prepare(LATTICES[-1]) / _CENTRE_SLOWNESS
+        for shares in LATTICES[:-1]:
             nanoseconds, size = standing_cost(bounds, shares)
-            seconds = 1e-9 * nanoseconds * slowness
-            if (
-                seconds <= _STANDING_TIME_SHARE * clock.remaining
-                and size <= _STANDING_MEMORY_SHARE * clock.memory
-            ):
-                bounds.prepare(lattice(M, shares))
-                clock.record(bounds.best_lower, bounds.best_upper)
+            enough = _STANDING_TIME_SHARE * clock.remaining >= 1e-9 * nanoseconds * slowness
+            if enough and size <= _STANDING_MEMORY_SHARE * clock.memory:
+                self._prepare(shares)
                 break
+
+    def _prepare(self, shares: Shares) -> float:
+        """Make the standing plans of a lattice; returns real over estimated nanoseconds."""
+        from latentmdp.planning.point_based.standing import lattice, standing_cost
+
+        bounds, began = self.bounds, self.clock.seconds
+        bounds.prepare(lattice(bounds.model.n_contexts, shares))
+        self.clock.record(bounds.best_lower, bounds.best_upper)
+        seconds = self.clock.seconds - began
+        self._standing_seconds = seconds
+        self.clock.reserve = _POLICY_SHARE * seconds
+        return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
 
     def explore(self) -> None:
         """Walk forward to points whose chance times gap is large."""
@@ -253,6 +269,7 @@ class _HeuristicSearch:
         if self._resolution > _FINEST_RESOLUTION:
             raise LimitReached("stopped: no belief is left that would move the bounds")
         self._round_seconds = self.clock.seconds - self._began
+        self.clock.reserve = _POLICY_SHARE * (self._standing_seconds + self._round_seconds)
 
     def _keep_better(self) -> None:
         """Keep the better of the bounds before and now, and derive which gaps are close."""

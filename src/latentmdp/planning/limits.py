@@ -28,7 +28,8 @@ class PlanningClock:
     """The clock of one planning run, its limits (seconds, MiB), and the bounds it has reached.
 
     Compilation, which only the first run on a machine waits for, does not count. `on_progress` is
-    called with (seconds, lower, upper) at every record.
+    called with (seconds, lower, upper) at every record. `reserve` is how many seconds the policy
+    will take to put together, as far as that is known.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class PlanningClock:
         self.history: list[tuple[float, float, float]] = []
         self._on_progress = on_progress
         self.stopped: str | None = None
+        self.reserve = 0.0
         self._interrupted = False
         self._start = time.perf_counter() - compile_seconds()
 
@@ -53,7 +55,7 @@ class PlanningClock:
     def remaining(self) -> float:
         """Seconds until the time limit, less what it takes to put the policy together."""
         limit = math.inf if self.time_limit is None else self.time_limit
-        return _USABLE_SHARE * limit - self.seconds
+        return min(_USABLE_SHARE * limit, limit - self.reserve) - self.seconds
 
     @property
     def memory(self) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.engines.threads import Team, thread_count
-from latentmdp.model import LatentMDP, require_model
+from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, PlanningClock, check_limit
 
@@ -86,18 +86,22 @@ class PBVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
         require_model(model)
+        require_horizon(model, "PBVI")
         with Team(self.threads) as team:
             return self._plan(model, team)
 
     def _plan(self, model: LatentMDP, team: Team) -> Plan:
         from latentmdp.planning.point_based.endless import bounds_of
+        from latentmdp.planning.point_based.standing import standing_cost
 
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
         bounds = bounds_of(model, exact=True, check=clock.check, team=team)
         n_iter = 0
         with clock.searching(), clock.interruptible():
+            clock.require_memory(bounds.table_memory())
             bounds.tabulate()
+            clock.require_memory(standing_cost(bounds, ())[1])
             bounds.prepare(np.eye(model.n_contexts))
             for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
                 clock.require_memory(bounds.memory(0, 0))

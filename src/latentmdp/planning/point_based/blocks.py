@@ -22,7 +22,8 @@ def run_in_blocks(
     `check` is called before every block; what it raises ends the work, and is raised again once no
     block runs any more.
     """
-    jobs, failed = blocks(total, size), []
+    jobs = blocks(total, size)
+    failed: list[BaseException] = []
     results: list[T] = []
 
     def run(i: int) -> T | None:

@@ -2,7 +2,7 @@
 
 A lower bound is a set of plans (alpha vectors), an upper bound a set of points with bounds, joined
 by the splits of the simplex into its small faces. First plans: the standing plans, among them the
-optimal policy of each context. First points: the vertices, where Q-MDP's value is exact. Both bounds
+optimal policy of each context. First points: the vertices, where Q-MDP is exact. Both bounds
 hold at every moment, whatever was backed up: a sweep replaces the plans only once it is complete,
 and an upper bound only ever goes down.
 """
@@ -27,7 +27,7 @@ from latentmdp._kernels.plans import (
 )
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import mark_standing
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
@@ -319,13 +319,8 @@ class Bounds:
         labels = np.empty(len(vectors), np.int32)
         for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
             own = offsets[t * S : t * S + S + 1]
-
-            def put(
-                first: int, last: int, now=now, standing=standing, items=items, own=own
-            ) -> None:
-                put_wanted(now, standing, items, first, last, own, vectors, labels)
-
-            run_in_blocks(self.team, put, S, max(64, S // 32))
+            work = _copy(now, standing, items, own, vectors, labels)
+            run_in_blocks(self.team, work, S, max(64, S // 32))
         return AlphaVectorPolicy(vectors, labels, offsets, self.model)
 
     def _followed(self, steps: Sequence[StepBounds]) -> list[tuple[Integers, Flags, Flags]]:
@@ -352,7 +347,7 @@ class Bounds:
     def _followers(
         self, now: StepBounds, later: StepBounds, states: Integers, wanted: Flags, standing: Flags
     ) -> tuple[Flags, Flags]:
-        """Items and standing plans of the next step that the wanted ones of this step go on with."""
+        """Items and standing plans of the next step that the wanted ones go on with."""
         A = self.model.n_actions
         items = np.zeros(len(later.rows), np.bool_)
         others = np.zeros_like(standing)
@@ -473,3 +468,19 @@ class Bounds:
             standing_labels=self.standing.labels[t],
             lattice=self.standing.lattice,
         )
+
+
+def _copy(
+    step: StepBounds,
+    standing: Flags,
+    items: Flags,
+    offsets: Integers,
+    vectors: Floats,
+    labels: Indices,
+) -> Callable[[int, int], None]:
+    """What copies the plans to be kept of a block of states."""
+
+    def work(first: int, last: int) -> None:
+        put_wanted(step, standing, items, first, last, offsets, vectors, labels)
+
+    return work

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,8 @@ def best_values_of(q: Floats, allowed: Flags) -> Floats:
     if allowed.all():
         return np.asarray(q.max(axis=2))
     best = np.where(allowed[:, :, None], q, -np.inf).max(axis=2)
-    return np.where(allowed.any(axis=1)[:, None], best, 0.0)
+    best[:, np.flatnonzero(~allowed.any(axis=1))] = 0.0
+    return np.asarray(best)
 
 
 def small_faces(
@@ -90,17 +92,22 @@ def small_faces(
     size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
         now = Faces(vertices[t], np.empty_like(later.edges), np.zeros(shape))
-        arguments = (table, rewards, model.allowed, model.discount, q[t], later)
-
-        def work(first: int, last: int) -> None:
-            backup_edges(*arguments, first, last, now.edges)
-            if shape[2] > 1:
-                backup_triangles(*arguments, first, last, now.triangles)
-
-        run_in_blocks(team, work, S, size, check)
+        backup = _backup(now, table, rewards, model.allowed, model.discount, q[t], later)
+        run_in_blocks(team, backup, S, size, check)
         faces.append(now)
         later = now
     return faces[::-1]
+
+
+def _backup(now: Faces, *arguments: Any) -> Callable[[int, int], None]:
+    """The backup of a block of states into `now`."""
+
+    def work(first: int, last: int) -> None:
+        backup_edges(*arguments, first, last, now.edges)  # type: ignore[call-arg]
+        if now.triangles.shape[2] > 1:
+            backup_triangles(*arguments, first, last, now.triangles)  # type: ignore[call-arg]
+
+    return work
 
 
 def _values(M: int, edge: int, side: int) -> int:

@@ -10,13 +10,14 @@ import numpy as np
 
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts, back_up_standing
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Indices
+from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.blocks import run_in_blocks
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
 
-__all__ = ["LATTICES", "Standing", "lattice", "standing_cost", "standing_plans"]
+__all__ = ["LATTICES", "Shares", "Standing", "lattice", "standing_cost", "standing_plans"]
 
 Shares = tuple[tuple[float, ...], ...]
 
@@ -27,8 +28,8 @@ LATTICES: tuple[Shares, ...] = (
     ((0.1,),),
     ((),),
 )
-"""From fine to coarse: for one context, for a pair and for a triple of them, how much weight is left
-to all others. Beside these, there is the centre of the simplex."""
+"""From fine to coarse: for one context, for a pair and for a triple of them, how much weight is
+left to all others. Beside these, there is the centre of the simplex."""
 
 _BLOCK_NANOSECONDS = 2e6
 """Work between two looks at the clock."""
@@ -39,7 +40,7 @@ class Standing(NamedTuple):
 
     lattice: Floats  # (F, M): their beliefs
     plans: list[Floats]  # (S, M, W) by time, W is F rounded up to LANES
-    labels: list[Integers]  # (S, F) by time
+    labels: list[Indices]  # (S, F) by time
 
     @property
     def nbytes(self) -> int:
@@ -68,38 +69,41 @@ def standing_cost(bounds: Bounds, shares: Shares) -> tuple[float, float]:
     F = M + bool(shares) + sum(math.comb(M, n) * len(rests) for n, rests in enumerate(shares, 1))
     W = -(-F // LANES) * LANES
     own = 0.3 * M * (M + 8) * bounds.table.size
-    others = 0.5 * (F - M) * (60.0 + 0.35 * F * M) * bounds.table.size
+    others = 0.5 * (F - M) * (80.0 + 0.15 * F * M) * bounds.table.size
     return H * (own + others), H * S * (8.0 * M * W + 4.0 * F)
 
 
 def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
     """Back up the standing plans of `beliefs` (F, M), t = H-1..0."""
-    model = bounds.model
-    S, (F, M) = model.n_states, beliefs.shape
-    W = -(-F // LANES) * LANES
-    successors = bounds.table.successors()
-    plans, labels = [np.zeros((S, M, W))], []
-    own = np.zeros((S, M, M))
-    cost = F * (60.0 + 0.35 * F * M) * max(1, bounds.table.size) / S
-    size = max(1, int(_BLOCK_NANOSECONDS / cost))
+    S, (F, M) = bounds.model.n_states, beliefs.shape
+    plans, labels = [np.zeros((S, M, -(-F // LANES) * LANES))], []
+    own, successors = np.zeros((S, M, M)), bounds.table.successors()
     for t in range(len(bounds.points) - 1, -1, -1):
-        now, chosen = np.zeros((S, M, W)), np.zeros((S, F), np.int32)
-        later, own_later, own = plans[-1], own, np.empty((S, M, M))
-        contexts = (
-            successors,
-            bounds.rewards,
-            model.discount,
-            own_later,
-            bounds.context_actions[t],
-        )
-        others = (bounds.table, bounds.rewards, model.allowed, model.discount, bounds.q[t], beliefs)
-        is_last = t == len(bounds.points) - 1
-
-        def work(first: int, last: int) -> None:
-            back_up_contexts(*contexts, first, last, own, now, chosen)  # noqa: B023, called at once
-            back_up_standing(*others, later, is_last, first, last, now, chosen)  # noqa: B023
-
-        run_in_blocks(bounds.team, work, S, size, bounds.check)
+        now, chosen, own = _back_up(bounds, t, beliefs, successors, plans[-1], own)
         plans.append(now)
         labels.append(chosen)
     return Standing(beliefs, plans[:0:-1], labels[::-1])
+
+
+def _back_up(
+    bounds: Bounds, t: int, beliefs: Floats, successors: Outcomes, later: Floats, own_later: Floats
+) -> tuple[Floats, Indices, Floats]:
+    """Plans and labels of time t, and the values of the contexts' policies, context last."""
+    model, (F, M) = bounds.model, beliefs.shape
+    now, own = np.zeros_like(later), np.empty_like(own_later)
+    labels = np.zeros((model.n_states, F), np.int32)
+    values, is_last = (bounds.rewards, model.discount), t == len(bounds.points) - 1
+
+    def work(first: int, last: int) -> None:
+        back_up_contexts(
+            successors, *values, own_later, bounds.context_actions[t], first, last, own, now, labels
+        )
+        back_up_standing(
+            bounds.table, *values, model.allowed, bounds.q[t], beliefs, later, is_last,
+            first, last, now, labels,
+        )  # fmt: skip
+
+    nanoseconds = F * (80.0 + 0.15 * F * M) * max(1, bounds.table.size) / model.n_states
+    size = max(1, int(_BLOCK_NANOSECONDS / nanoseconds))
+    run_in_blocks(bounds.team, work, model.n_states, size, bounds.check)
+    return now, labels, own
