@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from latentmdp._util.arrays import Floats
 from latentmdp._util.words import or_dash, plural
 from latentmdp.instances import make
-from latentmdp.model import LatentMDP
+from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
@@ -280,7 +280,7 @@ def _sections(d: Demonstration) -> list[Section]:
         f"{name}: what is hidden",
         f"{_HIDDEN.get(d.name, '')}\n\n{plural(model.n_contexts, 'context')}, "
         f"{plural(model.n_states, 'state')}, {plural(model.n_actions, 'action')}, "
-        f"{plural(model.horizon, 'step')} an episode; separation delta = {d.delta:.3g}.",
+        f"{plural(require_horizon(model, 'the demonstration'), 'step')} an episode; separation delta = {d.delta:.3g}.",
         [assumption_table(model, "the true model")],
         [difference_picture(model, "the true model")],
     )

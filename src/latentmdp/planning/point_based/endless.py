@@ -89,9 +89,9 @@ class Graph(NamedTuple):
 class EndlessBounds(Bounds):
     """Lower and upper bounds of a model without an end.
 
-    The attributes are those of `Bounds` with one time step. There are no standing plans: the optimal
-    policies of the contexts are points like others, the first after those of the start. `best_steps`
-    is the `Graph` that attains the lower bound.
+    The attributes are those of `Bounds` with one time step. There are no standing plans: the
+    optimal policies of the contexts are points like others, the first after those of the start.
+    `best_steps` is the `Graph` that attains the lower bound.
     """
 
     best_steps: Any

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -150,22 +151,26 @@ def endless_faces(
     wanted = _LEFT * (1.0 - model.discount) * max(float(np.abs(vertices).max()), 1e-300)
     size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
 
-    def iterate(back_up: Callable[..., None], name: str) -> None:
-        nonlocal faces
+    def iterate(back_up: Callable[..., None], name: str, faces: Faces) -> Faces:
         for _ in range(_MOST_ITERATIONS):
             before, now = getattr(faces, name), np.zeros_like(getattr(faces, name))
-            run_in_blocks(
-                team, lambda *states: back_up(*arguments, faces, *states, now), S, size, check
-            )
+            whole = (back_up, *arguments, faces)
+            run_in_blocks(team, partial(_back_up_states, whole, now), S, size, check)
             now = np.minimum(now, before)
             faces = faces._replace(**{name: now})
             if (before - now).max(initial=0.0) <= wanted:
                 break
+        return faces
 
-    iterate(backup_edges, "edges")
+    faces = iterate(backup_edges, "edges", faces)
     if side and M >= 3:
         triangles = np.zeros((S, math.comb(M, 3), side + 1, side + 1))
         fill_triangles(vertices, triangles)
-        faces = faces._replace(triangles=triangles)
-        iterate(backup_triangles, "triangles")
+        faces = iterate(backup_triangles, "triangles", faces._replace(triangles=triangles))
     return faces
+
+
+def _back_up_states(whole: tuple[Any, ...], out: Floats, first: int, last: int) -> None:
+    """A backup of all states, (function, its arguments), done for some of them."""
+    back_up, *arguments = whole
+    back_up(*arguments, first, last, out)
