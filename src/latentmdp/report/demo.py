@@ -276,11 +276,12 @@ def _values_figure(demos: Sequence[Demonstration]) -> Figure:
 
 def _sections(d: Demonstration) -> list[Section]:
     model, name = d.model, d.name.capitalize()
+    steps = require_horizon(model, "the demonstration")
     hidden = Section(
         f"{name}: what is hidden",
         f"{_HIDDEN.get(d.name, '')}\n\n{plural(model.n_contexts, 'context')}, "
         f"{plural(model.n_states, 'state')}, {plural(model.n_actions, 'action')}, "
-        f"{plural(require_horizon(model, 'the demonstration'), 'step')} an episode; separation delta = {d.delta:.3g}.",
+        f"{plural(steps, 'step')} an episode; separation delta = {d.delta:.3g}.",
         [assumption_table(model, "the true model")],
         [difference_picture(model, "the true model")],
     )
