@@ -27,7 +27,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Integers
 from latentmdp.engines.threads import Team, thread_count
-from latentmdp.model import LatentMDP, require_horizon, require_model
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
@@ -147,7 +147,6 @@ class HSVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         require_model(model)
-        require_horizon(model, "HSVI")
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         with Team(self.threads) as team:
             search = _HeuristicSearch(model, clock, team)

@@ -23,7 +23,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.engines.threads import Team, thread_count
-from latentmdp.model import LatentMDP, require_horizon, require_model
+from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, PlanningClock, check_limit
 
@@ -86,7 +86,6 @@ class PBVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
         require_model(model)
-        require_horizon(model, "PBVI")
         with Team(self.threads) as team:
             return self._plan(model, team)
 
