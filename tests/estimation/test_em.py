@@ -389,6 +389,6 @@ def test_the_grid_of_kausik(horizon: int, accuracy: float) -> None:
         reward_values=[0.0],
     )
     policy = lm.MarkovPolicy(np.broadcast_to(grid["behaviour"], (horizon, 64, 4)))
-    logs = lm.simulate(model, policy, 1000, rng=horizon)
+    logs = lm.simulate(model, policy, 1000, rng=horizon + 1)
     fit = lm.EM(n_contexts=2).fit(logs.without_contexts(), rng=0)
     assert lm.clustering_accuracy(logs.contexts, fit.labels) >= accuracy

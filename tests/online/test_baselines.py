@@ -36,7 +36,7 @@ def test_a_blind_learner_estimates_the_average():
     assert run.model.n_contexts == 1
     assert run.counts.visits.sum() == pytest.approx(200 * model.horizon)
     assert np.isnan(run.error_curve.values).all()
-    np.testing.assert_array_equal(run.counts.transitions, np.round(run.counts.transitions))
+    np.testing.assert_allclose(run.counts.transitions, np.round(run.counts.transitions))
 
 
 def test_em_without_optimism_adds_no_bonus():

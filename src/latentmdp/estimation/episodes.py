@@ -48,6 +48,9 @@ _MOST_ROWS = 10**8
 """Rows (s, a), 0.8 GB of flags and numbers each: beyond them a log is refused before memory runs
 out, since state numbers that large are identifiers, not states."""
 
+_MANY_STATES, _OCCURRING_SHARE = 100_000, 0.01
+"""From so many states on, at least this share of them must occur, or they are identifiers too."""
+
 
 class ExpectedCounts(NamedTuple):
     """N_m(x) of every cell, (C, M), and N_m(s) of every first state, (S, M)."""
@@ -315,8 +318,10 @@ def checked_logs(
                 f"the logs differ in reward_values: {known[0].tolist()} and {values.tolist()}"
             )
     S, A, _ = sizes_of(parts)
-    if S * A > _MOST_ROWS:
+    occur = S
+    if S > _MANY_STATES:
         occur = np.unique(np.concatenate([np.unique(part.states) for part in parts])).size
+    if S * A > _MOST_ROWS or occur < _OCCURRING_SHARE * S:
         raise TrajectoryError(
             f"states are numbered up to {S - 1} and {occur} of them occur: a table of "
             f"(state, action) would have {S * A:.1e} rows; number states 0, 1, 2, ... "

@@ -154,8 +154,8 @@ class HSVI:
             with clock.searching(), clock.interruptible():
                 search.begin()
                 while not self._reached(bounds):
-                    search.explore()
-                    search.sweep()
+                    bounds.sweep(search.explore())
+                    search.note()
             policy = bounds.policy(bounds.best_steps)
         return Plan(
             policy=policy,
@@ -236,8 +236,8 @@ class _HeuristicSearch:
         self.clock.reserve = _POLICY_SHARE * seconds
         return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
 
-    def explore(self) -> None:
-        """Walk forward to points whose chance times gap is large."""
+    def explore(self) -> list[Integers]:
+        """Walk forward to points whose chance times gap is large; those of each time step."""
         from latentmdp.planning.point_based.expansion import walk
 
         self._limit_count()
@@ -252,10 +252,10 @@ class _HeuristicSearch:
             allotment=_ALLOTMENT,
             rng=self._rng,
         )
+        return self.visited
 
-    def sweep(self) -> None:
-        """Back up, and note how far the bounds have come and how long it took."""
-        self.bounds.sweep(self.visited)
+    def note(self) -> None:
+        """Note, after a sweep, how far the bounds have come and how long it took."""
         self.n_iter += 1
         lower, upper = self.bounds.best_lower, self.bounds.best_upper
         self._keep_better()

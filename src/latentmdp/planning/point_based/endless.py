@@ -75,7 +75,7 @@ _MOST_PLANS, _PLANS_A_STATE, _KEPT_SHARE = 20_000, 20, 0.7
 share is left, so that the next rounds have room."""
 
 
-class Graph(NamedTuple):
+class PlanGraph(NamedTuple):
     """A policy graph: nodes in the order of their states, each with its value in every context."""
 
     states: Integers  # (n,)
@@ -91,7 +91,7 @@ class EndlessBounds(Bounds):
 
     The attributes are those of `Bounds` with one time step. There are no standing plans: the
     optimal policies of the contexts are points like others, the first after those of the start.
-    `best_steps` is the `Graph` that attains the lower bound.
+    `best_steps` is the `PlanGraph` that attains the lower bound.
     """
 
     best_steps: Any
@@ -210,7 +210,7 @@ class EndlessBounds(Bounds):
             self.model,
         )
 
-    def _start_nodes(self, graph: Graph) -> Integers:
+    def _start_nodes(self, graph: PlanGraph) -> Integers:
         """The best node at each belief of the start."""
         first = np.searchsorted(graph.states, np.arange(self.model.n_states + 1))
         points, nodes = self.points[0], []
@@ -239,7 +239,7 @@ class EndlessBounds(Bounds):
                 states, beliefs, limits, first, last, vectors, labels,
             )  # fmt: skip
 
-        self._run(work, chosen.size)
+        run_in_blocks(self.team, work, chosen.size, self._block, self.check)
         gained = np.einsum("im,im->i", beliefs, vectors - self.vectors[chosen])
         better = gained >= 0.0
         chosen, vectors, labels = chosen[better], vectors[better], labels[better]
@@ -255,7 +255,7 @@ class EndlessBounds(Bounds):
         uppers = np.minimum(points.splits[chosen], uppers)
         step.uppers[items], step.gains[items] = uppers, points.splits[chosen] - uppers
 
-    def _evaluated(self) -> Graph:
+    def _evaluated(self) -> PlanGraph:
         """Fix what every plan goes on with, and give it the value of doing so."""
         step, table, S, A = self.steps[0], self.table, self.model.n_states, self.model.n_actions
         states = np.repeat(np.arange(S), np.diff(step.starts[step.groups]))
@@ -270,7 +270,7 @@ class EndlessBounds(Bounds):
                 followers,
             )  # fmt: skip
 
-        self._run(look, states.size)
+        run_in_blocks(self.team, look, states.size, self._block, self.check)
         values, discount = step.rows.copy(), self.model.discount
         other, share = np.empty_like(values), discount / (1.0 - discount)
         gap = 0.0 if self.exact else self.best_upper - self.best_lower
@@ -296,7 +296,7 @@ class EndlessBounds(Bounds):
         own = step.order - self.start_weights.size  # position among the contexts' own plans
         is_own = (own >= 0) & (own < S * self.model.n_contexts)
         vertex = np.where(is_own, own % self.model.n_contexts, -1)
-        return Graph(states, step.labels.copy(), values, offsets, followers, vertex)
+        return PlanGraph(states, step.labels.copy(), values, offsets, followers, vertex)
 
     def _prune(self, most: int) -> None:
         """Drop points but for the `most` whose plans would be missed most."""
@@ -321,7 +321,7 @@ class EndlessBounds(Bounds):
         def compare(begin: int, end: int) -> None:
             gains_over_next(step, graph.states, self._place, begin, end, gains)
 
-        self._run(compare, self.n_points)
+        run_in_blocks(self.team, compare, self.n_points, self._block, self.check)
         loss = visits[self._place].sum(axis=1) * gains
         loss[:first] = np.inf
         kept = np.sort(np.argsort(-loss, kind="stable")[: max(most, first)])
@@ -331,7 +331,7 @@ class EndlessBounds(Bounds):
         self.graph = self._evaluated()
 
 
-def _mark_reached(graph: Graph, nodes: Integers, marked: Flags) -> None:
+def _mark_reached(graph: PlanGraph, nodes: Integers, marked: Flags) -> None:
     """Mark the nodes given, and all that they lead to."""
     new = nodes[~marked[nodes]]
     while new.size:
