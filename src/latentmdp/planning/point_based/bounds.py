@@ -248,7 +248,7 @@ class Bounds:
                 faintest, first, last,
             )  # fmt: skip
 
-        parts = self._run(work, chosen.size)
+        parts = run_in_blocks(self.team, work, chosen.size, self._block, self.check)
         states, beliefs, chances, gaps = (
             np.concatenate(part) for part in zip(*(parts or [work(0, 0)]))
         )
@@ -375,7 +375,7 @@ class Bounds:
                 points.states, points.beliefs, points.limits, first, last, vectors, labels,
             )  # fmt: skip
 
-        self._run(work, len(points))
+        run_in_blocks(self.team, work, len(points), self._block, self.check)
         return vectors, labels
 
     def _upper_backup(self, t: int, visited: Integers, later: StepBounds | None) -> None:
@@ -390,11 +390,7 @@ class Bounds:
                 points.limits,
             )  # fmt: skip
 
-        self._run(work, visited.size)
-
-    def _run(self, work: Callable[[int, int], T], total: int) -> list[T]:
-        """Call work(first, last) for blocks of points, in the order of the blocks."""
-        return run_in_blocks(self.team, work, total, self._block, self.check)
+        run_in_blocks(self.team, work, visited.size, self._block, self.check)
 
     def _arrange(self, t: int, vectors: Floats, labels: Integers) -> StepBounds:
         """Put the plans of the points of time t into search order, beside the standing plans."""
