@@ -13,8 +13,13 @@ class _CompileClock(event.Listener):
     """Seconds that numba has spent compiling, or loading compiled code, in this process."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        self._depth, self._since = 0, 0.0
+        self._done, self._depth, self._since = 0.0, 0, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Those of compilations that have ended, and of one that goes on, in any thread."""
+        since = self._since
+        return self._done + (time.perf_counter() - since if self._depth > 0 else 0.0)
 
     def on_start(self, event: Any) -> None:
         if self._depth == 0:
@@ -24,7 +29,7 @@ class _CompileClock(event.Listener):
     def on_end(self, event: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._since
+            self._done += time.perf_counter() - self._since
 
 
 def compile_seconds() -> float:

@@ -94,7 +94,7 @@ _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 """A successor whose relative gap is at most this, and this share of the gap at the start, is not
 searched further: larger ones save time and leave the gap open at last."""
 
-_POLICY_SHARE = 0.2
+_POLICY_SHARE = 0.3
 """Of the time for the standing plans and for a round, what it takes to find which plans are
 followed and to put them together."""
 

@@ -22,6 +22,10 @@ def run_in_blocks(
     `check` is called before every block; what it raises ends the work, and is raised again once no
     block runs any more.
     """
+    if 0 < total <= size:
+        if check is not None:
+            check()
+        return [work(0, total)]
     jobs = blocks(total, size)
     failed: list[BaseException] = []
     results: list[T] = []

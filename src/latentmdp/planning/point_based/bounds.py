@@ -49,6 +49,9 @@ costs."""
 _FEW_ITEMS = 4096
 """So many plans are put into order by one thread: it takes less than a millisecond."""
 
+_STANDING_COPIES = 2
+"""The standing plans, and those of them that the policy keeps."""
+
 T = TypeVar("T")
 
 
@@ -226,7 +229,8 @@ class Bounds:
         faces = sum(array.nbytes for now in self.faces for array in now)
         total = self.n_points + points
         grown = 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
-        return faces + self.standing.nbytes + grown
+        fixed = self.q.nbytes + self.least.nbytes + self.table.probs.nbytes
+        return fixed + faces + _STANDING_COPIES * self.standing.nbytes + grown
 
     def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
         """Add points at time t; returns their positions."""

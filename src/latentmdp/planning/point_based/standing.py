@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +31,10 @@ LATTICES: tuple[Shares, ...] = (
 """From fine to coarse: for one context, for a pair and for a triple of them, how much weight is
 left to all others. Beside these, there is the centre of the simplex."""
 
+_ODDS, _MOST_POWER, _FEW_CONTEXTS = 4.0, 3, 3
+"""Up to three contexts the finest lattice is one of odds: weights 1, 1/4, 1/16 or 1/64, the largest
+of them 1. With more contexts these would be too many."""
+
 _BLOCK_NANOSECONDS = 2e6
 """Work between two looks at the clock."""
 
@@ -51,6 +55,10 @@ class Standing(NamedTuple):
 def lattice(n_contexts: int, shares: Shares) -> Floats:
     """The vertices of the simplex and, if there are shares, its centre and what they describe."""
     points = list(np.eye(n_contexts))
+    if 1 < n_contexts <= _FEW_CONTEXTS and shares == LATTICES[0]:
+        powers = np.array(list(product(range(_MOST_POWER + 1), repeat=n_contexts)))
+        weights = _ODDS ** -powers[powers.min(axis=1) == 0].astype(np.float64)
+        return np.concatenate([points, weights / weights.sum(axis=1, keepdims=True)])
     if n_contexts > 1 and shares:
         points.append(np.full(n_contexts, 1.0 / n_contexts))
     for size, rests in enumerate(shares, start=1):
@@ -67,6 +75,8 @@ def standing_cost(bounds: Bounds, shares: Shares) -> tuple[float, float]:
     """About how many nanoseconds of one thread, and bytes, standing plans take."""
     M, S, H = bounds.model.n_contexts, bounds.model.n_states, len(bounds.points)
     F = M + bool(shares) + sum(math.comb(M, n) * len(rests) for n, rests in enumerate(shares, 1))
+    if M <= _FEW_CONTEXTS and shares == LATTICES[0]:
+        F = M + (_MOST_POWER + 1) ** M - _MOST_POWER**M
     W = -(-F // LANES) * LANES
     own = 0.3 * M * (M + 8) * bounds.table.size
     others = 0.5 * (F - M) * (80.0 + 0.15 * F * M) * bounds.table.size
