@@ -70,11 +70,6 @@ def visit(table, n_actions, discount, states, labels, offsets, followers, start,
             k, f = begin + j - offsets[i], followers[j]
             for m in range(M):
                 out[f, m] += discount * visits[i, m] * probs[k, m]
-    change = 0.0
-    for i in range(n):
-        for m in range(M):
-            change += abs(out[i, m] - visits[i, m])
-    return change
 
 
 @njit(cache=True, nogil=True)

@@ -64,6 +64,9 @@ class BeliefPoints:
         self.limits = np.empty((0, n_actions))  # upper bounds of the action values
         self.splits = np.empty(0)  # upper bounds from the faces of the simplex alone
         self.labels = np.empty(0, np.int64)  # first actions of the plans of the last sweep
+        self.resolution = 0.0  # of `places`: where the first `located` points are found
+        self.places: dict[int, int] = {}
+        self.located = 0
 
     def __len__(self) -> int:
         return self.states.size
@@ -78,8 +81,9 @@ class BeliefPoints:
 
     def keep(self, chosen: Integers) -> None:
         """Drop all but the chosen points."""
-        for name, array in vars(self).items():
-            setattr(self, name, array[chosen])
+        for name in ("states", "beliefs", "limits", "splits", "labels"):
+            setattr(self, name, getattr(self, name)[chosen])
+        self.resolution, self.places, self.located = 0.0, {}, 0
 
     @property
     def uppers(self) -> Floats:
@@ -369,8 +373,8 @@ class Bounds:
                 first, last, others,
             )  # fmt: skip
 
-        run_in_blocks(self.team, follow, states.size, 16 * self._block)
-        run_in_blocks(self.team, follow_standing, self.model.n_states, 4 * self._block)
+        run_in_blocks(self.team, follow, states.size, self._block)
+        run_in_blocks(self.team, follow_standing, self.model.n_states, self._block)
         return items, others
 
     def _informed_policy(self) -> AlphaVectorPolicy:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 
-__all__ = ["inclusion", "locate", "systematic", "walk"]
+__all__ = ["belief_keys", "inclusion", "locate", "systematic", "walk"]
 
 _FAINTEST = 1e-12
 """Successors less likely than this are left to the bounds as they are: all of them together hold
@@ -105,22 +105,34 @@ def locate(
 ) -> Integers:
     """Positions of beliefs among the points of time t; those that are new are added."""
     points = bounds.layer(t)
-    keys = _keys(states, beliefs, resolution)
-    known = _keys(points.states, points.beliefs, resolution)
-    distinct, chosen, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(known, kind="stable")
-    place = np.searchsorted(known[order], distinct)
-    found = np.zeros(distinct.size, np.bool_)
-    inside = place < known.size
-    found[inside] = known[order[place[inside]]] == distinct[inside]
-    positions = np.empty(distinct.size, np.int64)
-    positions[found] = order[place[found]]
-    new = chosen[~found]
-    positions[~found] = bounds.add(t, states[new], beliefs[new])
-    return positions[inverse]
+    known = _places(points, resolution)
+    keys = belief_keys(states, beliefs, resolution).tolist()
+    positions = np.array([known.get(key, -1) for key in keys], np.int64)
+    missing = np.flatnonzero(positions < 0)
+    if missing.size:
+        fresh = dict[int, int]()  # key -> the first belief that has it
+        for i in missing.tolist():
+            fresh.setdefault(keys[i], i)
+        new = np.array(list(fresh.values()))
+        known.update(zip(fresh, bounds.add(t, states[new], beliefs[new]).tolist()))
+        positions[missing] = [known[keys[i]] for i in missing.tolist()]
+    return positions
 
 
-def _keys(states: Integers, beliefs: Floats, resolution: float) -> NDArray[np.uint64]:
+def _places(points: BeliefPoints, resolution: float) -> dict[int, int]:
+    """The position of every point by its key; of several with the same key, the first."""
+    if points.resolution != resolution:
+        points.resolution, points.places, points.located = resolution, {}, 0
+    if points.located < len(points):
+        rest = slice(points.located, None)
+        keys = belief_keys(points.states[rest], points.beliefs[rest], resolution).tolist()
+        for i, key in enumerate(keys, start=points.located):
+            points.places.setdefault(key, i)
+        points.located = len(points)
+    return points.places
+
+
+def belief_keys(states: Integers, beliefs: Floats, resolution: float) -> NDArray[np.uint64]:
     """A 64-bit key of the state and the rounded belief (a polynomial in a random odd number)."""
     rounded = np.rint(beliefs * resolution).astype(np.uint64)
     keys = states.astype(np.uint64)
