@@ -43,7 +43,7 @@ def test_bounds_enclose_the_optimum_with_forbidden_actions_and_terminal_states(
 ) -> None:
     model = random_model(
         seed, contexts=2 + seed % 2, states=3, actions=3, horizon=4, zeros=0.3, bonus=True,
-        forbidden=0.4, terminal=seed % 3 > 0, table=seed % 2 == 1,
+        forbidden=0.4, n_terminal=seed % 3 > 0, as_table=seed % 2 == 1,
     )  # fmt: skip
     plan, best = planner.plan(model), testing.optimal_value(model)
     assert plan.lower - 1e-9 <= best <= plan.upper + 1e-9
@@ -98,7 +98,7 @@ def test_set_up_cut_short_anywhere_returns_a_valid_plan(
 ) -> None:
     # The clock ticks once a look: every limit ends the work at another place.
     monkeypatch.setattr(hsvi, "_FEW_CELLS", 0)
-    model = random_model(1, contexts=3, states=3, horizon=4, zeros=0.3, forbidden=0.3, terminal=1)
+    model = random_model(1, contexts=3, states=3, horizon=4, zeros=0.3, forbidden=0.3, n_terminal=1)
     best, informed = testing.optimal_value(model), lm.QMDP().plan(model).upper
     messages = set()
     for seconds in (0.5, *range(1, 40, 3), 60):

@@ -72,6 +72,18 @@ class Team:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
+    def share(self, worker: Callable[[], None], number: int) -> None:
+        """Run the same worker in `number` threads at most, the calling one among them.
+
+        Workers take pieces of work from each other until none is left, which costs far less than
+        handing every piece to a thread. A worker must not raise.
+        """
+        others = 0 if self._pool is None else min(self.threads, number) - 1
+        futures = [self._pool.submit(worker) for _ in range(others)] if self._pool else []
+        worker()
+        for future in futures:
+            future.result()
+
     def mapper(self, number: int) -> Callable[[Callable[[int], T], range], Iterable[T]]:
         """What maps a function over `number` jobs, results in order: `map`, or the threads' own."""
         return map if self._pool is None or number <= 1 else self._pool.map
