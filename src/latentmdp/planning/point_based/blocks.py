@@ -10,9 +10,9 @@ __all__ = ["run_in_blocks"]
 
 T = TypeVar("T")
 
-_BLOCKS_A_THREAD, _LEAST_SHARE = 8, 32
+_BLOCKS_A_THREAD, _LEAST_SHARE = 4, 16
 """Blocks that each thread gets, so that all end at about the same time, and how much smaller than
-asked they may become: a block costs a few microseconds beside its work."""
+asked they may become: a block costs some ten microseconds, in which no other can begin."""
 
 
 def run_in_blocks(

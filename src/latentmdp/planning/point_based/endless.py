@@ -64,8 +64,8 @@ _FINEST = 1e-10
 _MOST_ITERATIONS = 5_000
 """Of an evaluation: its result holds after any number, it is only less tight."""
 
-_FEW_ITEMS = 1024
-"""Nodes that one thread evaluates at least: some ten microseconds of work."""
+_MANY_NODES = 8192
+"""Nodes that one thread evaluates at a time: some milliseconds of work."""
 
 _VISIT_STEPS = 50
 """Iterations for the visits of plans, which rank them only: the order is settled long before."""
@@ -275,7 +275,6 @@ class EndlessBounds(Bounds):
         other, share = np.empty_like(values), discount / (1.0 - discount)
         gap = 0.0 if self.exact else self.best_upper - self.best_lower
         wanted = max(_FINEST * self.magnitude, _SETTLED * gap)
-        size = max(_FEW_ITEMS, states.size // 64)
 
         def evaluate(first: int, last: int) -> tuple[float, float]:
             return evaluate_plans(
@@ -284,7 +283,9 @@ class EndlessBounds(Bounds):
             )  # fmt: skip
 
         for _ in range(_MOST_ITERATIONS):
-            changes = np.array(run_in_blocks(self.team, evaluate, states.size, size, self.check))
+            changes = np.array(
+                run_in_blocks(self.team, evaluate, states.size, _MANY_NODES, self.check)
+            )
             least, largest = changes[:, 0].min(), changes[:, 1].max()
             values, other = other, values
             if (largest - least) * share <= wanted:
