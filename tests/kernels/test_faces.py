@@ -46,7 +46,7 @@ def test_every_split_bounds_the_optimum_and_more_faces_are_tighter(seed: int) ->
     model = model.replace(initial=0, initial_bonus=None)
     q = q_values(model)
     table = model.outcomes.informative()
-    loose = straight_faces(q, model.allowed)
+    loose = straight_faces(model, q)
     tight = small_faces(model, table, q, 1e7, np.inf, lambda: None)
     beliefs = np.random.default_rng(seed).dirichlet(np.full(model.n_contexts, 0.5), 4)
     states = np.zeros(4, np.int64)

@@ -184,22 +184,27 @@ def greedy_rows(first, q, chosen):
 
 
 @njit(cache=True, nogil=True)
-def sparse_q_values(steps, rewards, discount, values):
-    """Fill values (H, R, M) by backward induction."""
-    S, W = steps.first.shape[0] - 1, rewards.shape[1]
-    later, best = np.zeros((S, W)), np.zeros((S, W))
-    for t in range(values.shape[0] - 1, -1, -1):
+def sparse_q_values(steps, rewards, discount, later, first, last, values):
+    """Fill the layers first..last-1 of values (H, R, M) by backward induction.
+
+    `later` (S, W) holds the discounted values of the layer `last`, zero after the end, and is
+    brought up to date.
+    """
+    best = np.zeros_like(later)
+    for t in range(last - 1, first - 1, -1):
         back_up(steps, rewards, later, values[t], best)
         scale(discount, best, later)
 
 
 @njit(cache=True, nogil=True)
-def least_values(steps, costs, discount, values):
-    """Fill values (H, S, M) with minus the largest costs from (t, s) on."""
-    H, S, M = values.shape
-    W = costs.shape[1]
-    later, best, q = np.zeros((S, W)), np.zeros((S, W)), np.empty((costs.shape[0], M))
-    for t in range(H - 1, -1, -1):
+def least_values(steps, costs, discount, later, first, last, values):
+    """Fill the layers first..last-1 of values (H, S, M) with minus the largest costs to go.
+
+    `later` is as for `sparse_q_values`.
+    """
+    _, S, M = values.shape
+    best, q = np.zeros_like(later), np.empty((costs.shape[0], M))
+    for t in range(last - 1, first - 1, -1):
         back_up(steps, costs, later, q, best)
         scale(discount, best, later)
         for s in range(S):

@@ -30,12 +30,14 @@ from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
+from latentmdp.planning.limits import LimitReached
 from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = [
     "QMDP",
     "PlanningRows",
     "best_actions",
+    "best_of",
     "best_values",
     "least_values",
     "planning_rows",
@@ -50,6 +52,12 @@ _DENSE_STATES = 64
 
 _DENSE_SHARE = 0.25
 """Of possible next states, above which lanes are faster: they cost a third as much per entry."""
+
+_MATRIX_STATES = 256
+"""Beyond so many states a dense model is not copied into lanes for a planner with a clock."""
+
+_BLOCK_WORK = 3e7
+"""Multiplications between two looks at the clock, some ten milliseconds."""
 
 _DENSE_BYTES = 1 << 26
 """An outcome table that is dense is computed in lanes if they take no more than this."""
@@ -100,23 +108,32 @@ def q_values(model: LatentMDP, check: Check | None = None) -> Floats:
     So a maximum over actions must be taken over `model.allowed`, as `best_actions` does. Where
     there is no end the shape is (1, S, A, M), and these are upper bounds on Q_m, within 1e-10 of
     the largest value unless rounding, 1e-15 / (1 - discount) of it, forbids. `check` is called
-    now and then, and may raise to stop.
+    now and then. If it raises `LimitReached`, the values that are not there yet are replaced by
+    upper bounds: what the rest of the episode earns at most, and the largest reward for every
+    further step.
     """
+    most = max(float(model.planning_rewards().max()), 0.0)
+    if check is not None and _suits_matrices(model):
+        return _matrix_values(model, model.planning_rewards(), check, most)
     if _suits_lanes(model):
         lanes = _lane_values(model)
         values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
         induction.interleave(lanes, values)
         return values
     rows = planning_rows(model)
-    return _by_action(model, rows, _row_values(model, rows, check=check))
+    return _by_action(model, rows, _row_values(model, rows, check, most))
 
 
 def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
     """Value of the worst policy of every context, shape (H, S, M): the best one for costs.
 
     A terminal state is worth 0. Where there is no end the shape is (1, S, M), and these are lower
-    bounds, as close as `q_values`.
+    bounds, as close as `q_values`; and so they are where `check` ends the work.
     """
+    least = min(float(model.planning_rewards().min()), 0.0)
+    if check is not None and _suits_matrices(model):
+        values = _matrix_values(model, -model.planning_rewards(), check, -least)
+        return np.asarray(-best_of(model, values))
     if _suits_lanes(model):
         lanes = _lane_values(model, costs=True)
         values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
@@ -125,12 +142,24 @@ def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
     rows = planning_rows(model)
     costs = rows._replace(rewards=-rows.rewards)
     if model.horizon is None:
-        upper = best_from_above(*costs.problem, model.discount, model.n_contexts, check)
-        return np.asarray(0.0 - upper[None])
+        return np.asarray(0.0 - _endless_best(model, costs, check, -least)[None])
     _require_room(model, model.n_states, "the values of the worst policies")
-    values = np.empty((model.horizon, model.n_states, model.n_contexts))
-    induction.least_values(*costs.problem, model.discount, values)
+    values = np.zeros((model.horizon, model.n_states, model.n_contexts))
+    later = np.zeros((model.n_states, costs.rewards.shape[1]))
+
+    def fill(first: int, last: int) -> None:
+        induction.least_values(*costs.problem, model.discount, later, first, last, values)
+
+    _fill_layers(values, costs.steps.probs.size, fill, check, least)
     return values
+
+
+def best_of(model: LatentMDP, values: Floats) -> Floats:
+    """Maxima (..., S, M) of values (..., S, A, M) over allowed actions; 0 in terminal states."""
+    if model.all_allowed:
+        return np.asarray(values.max(axis=-2))
+    best = np.where(model.allowed[:, :, None], values, -np.inf).max(axis=-2)
+    return np.where(model.terminal[:, None], 0.0, best)
 
 
 def policy_values(model: LatentMDP, actions: Integers, check: Check | None = None) -> Floats:
@@ -239,18 +268,83 @@ def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
     return values
 
 
-def _row_values(model: LatentMDP, rows: PlanningRows, check: Check | None = None) -> Floats:
+def _row_values(
+    model: LatentMDP, rows: PlanningRows, check: Check | None = None, most: float = 0.0
+) -> Floats:
     """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
     R, M = rows.action.size, model.n_contexts
     _require_room(model, R, "the Q-values")
     values = np.empty((model.n_layers, R, M))
     if model.horizon is None:
-        best = best_from_above(*rows.problem, model.discount, M, check)
-        later = induction.pad_contexts(model.discount * best)
+        later = induction.pad_contexts(model.discount * _endless_best(model, rows, check, most))
         induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
-    else:
-        induction.sparse_q_values(*rows.problem, model.discount, values)
+        return values
+    later = np.zeros((model.n_states, rows.rewards.shape[1]))
+
+    def fill(first: int, last: int) -> None:
+        induction.sparse_q_values(*rows.problem, model.discount, later, first, last, values)
+
+    _fill_layers(values, rows.steps.probs.size, fill, check, most)
     return values
+
+
+def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None, most: float) -> Floats:
+    """Upper bounds (S, M) on the values without an end; `most` for ever if there is no time."""
+    try:
+        return best_from_above(*rows.problem, model.discount, model.n_contexts, check)
+    except LimitReached:
+        bound = most / (1.0 - model.discount)
+        return np.where(model.terminal[:, None], 0.0, np.full((1, model.n_contexts), bound))
+
+
+def _suits_matrices(model: LatentMDP) -> bool:
+    """Whether a model is so large and dense that its own arrays are multiplied, without a copy."""
+    large = not model.is_table and model.n_states > _MATRIX_STATES and model.horizon is not None
+    return large and bool(model.transitions[0].astype(bool).mean() > _DENSE_SHARE)
+
+
+def _matrix_values(model: LatentMDP, rewards: Floats, check: Check, most: float) -> Floats:
+    """Q-values (H, S, A, M) by products of matrices."""
+    M, S, A, _ = model.dimensions
+    _require_room(model, S * A, "the Q-values")
+    values, later = np.zeros((model.n_layers, S, A, M)), np.zeros((M, S))
+
+    def fill(first: int, last: int) -> None:
+        for t in range(last - 1, first - 1, -1):
+            for m in range(M):
+                follow = model.transitions[m].reshape(S * A, S) @ later[m]
+                values[t, :, :, m] = rewards[m] + model.discount * follow.reshape(S, A)
+            values[t][~model.allowed] = 0.0
+            later[:] = best_of(model, values[t]).T
+
+    _fill_layers(values, model.transitions.size, fill, check, most)
+    values[:, ~model.allowed] = 0.0
+    return values
+
+
+def _fill_layers(
+    values: Floats,
+    work: int,
+    fill: Callable[[int, int], None],
+    check: Check | None,
+    further: float,
+) -> None:
+    """Call fill(first, last) for blocks of layers of values (H, ...), from the last on.
+
+    `work` is the number of multiplications of a layer. If `check` raises `LimitReached`, each
+    earlier layer is that after it plus `further`, which one more step changes at most.
+    """
+    last, block = len(values), max(1, int(_BLOCK_WORK / max(1, work)))
+    try:
+        while last > 0:
+            if check is not None:
+                check()
+            first = 0 if check is None else max(0, last - block)
+            fill(first, last)
+            last = first
+    except LimitReached:
+        for t in range(last - 1, -1, -1):
+            values[t] = further + (values[t + 1] if t + 1 < len(values) else 0.0)
 
 
 def _by_action(model: LatentMDP, rows: PlanningRows, values: Floats) -> Floats:

@@ -10,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.qmdp import best_of, least_values, q_values
 from latentmdp.policies import MarkovPolicy
 
 __all__ = ["Memoryless"]
 
 _METHODS = ("branch-and-bound", "mip", "cadp")
+
+_SECONDS_A_STEP = 3e-9
+"""For each multiplication of a backup of all times and actions: what finding and valuing the first
+policy takes, on a slow machine."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +93,20 @@ class Memoryless:
         require_model(model)
         prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        problem = MemorylessProblem.of(model, self.stationary)
-        incumbent = Incumbent.first(problem)
+        values, incumbent = q_values(model, clock.check), None
         rng = as_generator(self.rng)
         with clock.searching():
+            problem = MemorylessProblem.of(model, self.stationary, values, clock.check)
+            if _SECONDS_A_STEP * problem.step_cost > clock.remaining:
+                clock.stop_for_time()
+            incumbent = Incumbent.first(problem)
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
             coordinate_ascent(problem, incumbent, self.starts, rng, clock.check)
             unproven = incumbent.upper - incumbent.lower > problem.tolerance()
             if unproven and self.method in prove:
                 prove[self.method](problem, incumbent, clock)
+        if incumbent is None:
+            return _hurried_plan(model, self.stationary, values, clock)
         message = clock.stopped or "no start of the coordinate ascent leads further"
         if incumbent.upper - incumbent.lower <= problem.tolerance():
             incumbent.upper, message = incumbent.lower, "proven optimal"
@@ -109,6 +122,25 @@ class Memoryless:
             guarantee=None if problem.stationary else _guarantee(model),
             message=message,
         )
+
+
+def _hurried_plan(model: LatentMDP, stationary: bool, values: Floats, clock: PlanningClock) -> Plan:
+    """What can be said without time to value a single policy: act as Q-MDP does on the prior."""
+    scores = np.where(model.allowed, values @ model.weights, -np.inf)
+    policy = np.where(model.terminal, 0, scores.argmax(axis=-1))
+    start = model.weights[:, None] * model.initial
+    bounds = best_of(model, values)[0], least_values(model, clock.check)[0]
+    upper, lower = (float((start.T * value).sum()) + model.initial_value() for value in bounds)
+    return Plan(
+        policy=MarkovPolicy(policy[0] if stationary else policy),
+        lower=lower,
+        upper=upper,
+        converged=False,
+        n_iter=0,
+        seconds=clock.seconds,
+        history=((clock.seconds, lower, upper),),
+        message=clock.stopped or "",
+    )
 
 
 def _guarantee(model: LatentMDP) -> tuple[float, float] | None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.endless import policy_chain
+from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.qmdp import q_values
 
 __all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
@@ -47,6 +49,9 @@ and states stays below it, and differences that small would keep an ascent going
 
 _FEW_STATES = 200
 """Up to here every change of one state is tried where there is no end: it needs an inverse."""
+
+_BLOCK_WORK = 1e7
+"""Entries of a table that are made between two looks at the clock."""
 
 _DEAR = 2e8
 """Multiplications of a round in which every state of a stationary policy tries every action, above
@@ -66,9 +71,13 @@ class MemorylessProblem:
 
     @classmethod
     def of(
-        cls, model: LatentMDP, stationary: bool, check: Check | None = None
+        cls,
+        model: LatentMDP,
+        stationary: bool,
+        values: Floats | None = None,
+        check: Check | None = None,
     ) -> MemorylessProblem:
-        """The problem of a model."""
+        """The problem of a model, with its `q_values` if they are known; `check` may raise."""
         M, S, A, _ = model.dimensions
         require_memory(
             3.0 * 8.0 * model.n_layers * S * A * M, "the values of all times, states and actions"
@@ -76,7 +85,12 @@ class MemorylessProblem:
         if model.is_table:
             table = model.outcomes.successors()
         else:
-            table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
+            size = max(1, int(_BLOCK_WORK / (M * S)))
+
+            def run(work: Callable[[int, int], Any], total: int) -> list[Any]:
+                return run_in_blocks(None, work, total, size, check)
+
+            table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)), run)
         open_ = model.allowed.copy()
         open_[model.terminal, 0] = True
         return cls(
@@ -84,7 +98,7 @@ class MemorylessProblem:
             moves=Moves(table.starts, table.next_state, table.probs, open_),
             rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
             start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
-            values=q_values(model, check),
+            values=q_values(model, check) if values is None else values,
             stationary=stationary or model.horizon is None,
         )
 

@@ -140,13 +140,13 @@ class Bounds:
         team: Team | None = None,
     ) -> None:
         self.model, self.exact, self.check, self.team = model, exact, check, team
-        self.q, self.least = q_values(model), least_values(model)
+        self.q, self.least = q_values(model, check), least_values(model, check)
         self.allowed = model.allowed
         self.constant = model.initial_value()
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.steps: list[StepBounds] = []
-        self.faces = straight_faces(self.q, model.allowed)
+        self.faces = straight_faces(model, self.q)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
         joint = model.weights[:, None] * model.initial

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles, fill_triangles
-from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.blocks import run_in_blocks
+from latentmdp.planning.qmdp import best_of
 
 __all__ = ["endless_faces", "small_faces", "straight_faces"]
 
@@ -38,22 +39,13 @@ _ITERATIONS, _MOST_ITERATIONS, _LEFT = 20.0, 500, 1e-5
 value that may be left to gain; backed-up points gain more than a finer end of this iteration."""
 
 
-def straight_faces(q: Floats, allowed: Flags) -> list[Faces]:
+def straight_faces(model: LatentMDP, q: Floats) -> list[Faces]:
     """The vertices alone, which is Q-MDP's bound.
 
-    `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M), and `allowed` (S, A).
+    `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     """
     none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1))
-    return [Faces(vertices, *none) for vertices in best_values_of(q, allowed)]
-
-
-def best_values_of(q: Floats, allowed: Flags) -> Floats:
-    """Maxima (H, S, M) of q (H, S, A, M) over allowed actions; 0 in terminal states."""
-    if allowed.all():
-        return np.asarray(q.max(axis=2))
-    best = np.where(allowed[:, :, None], q, -np.inf).max(axis=2)
-    best[:, np.flatnonzero(~allowed.any(axis=1))] = 0.0
-    return np.asarray(best)
+    return [Faces(vertices, *none) for vertices in best_of(model, q)]
 
 
 def small_faces(
@@ -85,8 +77,8 @@ def small_faces(
     edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
     if edge == 0:
-        return straight_faces(q, model.allowed)
-    vertices = best_values_of(q, model.allowed)
+        return straight_faces(model, q)
+    vertices = best_of(model, q)
     shape = (S, math.comb(M, 3), side + 1, side + 1) if side and M >= 3 else (1, 1, 1, 1)
     later = Faces(np.zeros((S, M)), np.zeros((S, math.comb(M, 2), edge + 1)), np.zeros(shape))
     faces = []
@@ -140,7 +132,7 @@ def endless_faces(
     values = min(work / (_ITERATIONS * max(1, table.size)), memory / (16.0 * S))
     edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
-    straight = straight_faces(q[None], model.allowed)[0]
+    straight = straight_faces(model, q[None])[0]
     if edge == 0:
         return straight
     vertices, x = straight.vertices, np.arange(edge + 1) / edge
