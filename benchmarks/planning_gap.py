@@ -39,7 +39,7 @@ def gaps(model: lm.LatentMDP, marks: tuple[float, ...]) -> tuple[list[float], fl
 
 def _gap(plan: lm.Plan, mark: float) -> float:
     rows = [row for row in plan.history if row[0] <= mark]
-    return min(100.0 * (upper - lower) / lower for _, lower, upper in rows)
+    return min(100.0 * (upper - lower) / lower for _, lower, upper in rows if lower > 0.0)
 
 
 def main() -> None:
