@@ -200,3 +200,13 @@ def test_the_page_is_self_contained_and_escaped(tmp_path):
 def test_nothing_to_report_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="at least one"):
         write_report([], tmp_path / "report.html")
+
+
+def test_models_without_an_end_and_large_ones_have_a_section_without_the_theory():
+    ends = lm.make("random", states=3, horizon=4, rng=0)
+    for model in (ends.replace(horizon=None, discount=0.8), lm.make("sparse", states=4_000)):
+        plan = lm.QMDP().plan(model)
+        section = model_section("a model", model, plan.policy, plan)
+        assert len(section.tables) == 1
+        assert "whose episodes end" in section.text
+    assert len(model_section("a model", ends, None, None).tables) == 2

@@ -113,6 +113,10 @@ def _references(truth: LatentMDP) -> dict[str, float]:
     }
 
 
+_MOST_MEASURED = 10**6
+"""Probabilities of a model beyond which its assumptions are not measured: it would take minutes."""
+
+
 def model_section(
     title: str,
     model: LatentMDP,
@@ -138,7 +142,11 @@ def model_section(
         difference_picture(model, "this model"),
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
-    tables = [certificate({"this model": plan}), assumption_table(model, "this model")]
+    tables = [certificate({"this model": plan})]
+    if model.horizon is not None and model.outcomes.size * model.n_contexts <= _MOST_MEASURED:
+        tables.append(assumption_table(model, "this model"))
+    else:
+        text += " The assumptions of the theory are about small models whose episodes end."
     return Section(title, text, tables, pictures)
 
 
