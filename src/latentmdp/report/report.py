@@ -113,8 +113,8 @@ def _references(truth: LatentMDP) -> dict[str, float]:
     }
 
 
-_MOST_MEASURED = 10**6
-"""Probabilities of a model beyond which its assumptions are not measured: it would take minutes."""
+_MOST_MEASURED = 10**7
+"""Entries of P(s', z | s, a) beyond which assumptions are not measured: it would take minutes."""
 
 
 def model_section(
@@ -143,7 +143,8 @@ def model_section(
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
     tables = [certificate({"this model": plan})]
-    if model.horizon is not None and model.outcomes.size * model.n_contexts <= _MOST_MEASURED:
+    M, S, A, Z = model.dimensions
+    if model.horizon is not None and M * S * A * S * Z <= _MOST_MEASURED:
         tables.append(assumption_table(model, "this model"))
     else:
         text += " The assumptions of the theory are about small models whose episodes end."
