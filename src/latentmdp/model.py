@@ -40,6 +40,7 @@ from latentmdp.outcomes import (
     Outcomes,
     check_outcomes,
     dense_joint,
+    dense_rewards,
     dense_transitions,
     distinct_amounts,
     outcomes_from_arrays,
@@ -478,9 +479,9 @@ class LatentMDP(Fielded):
     @cached_property
     def reward_probs(self) -> Floats:
         """R_m(r | s, a), shape (M, S, A, Z), or R_m(r | s, a, s'), shape (M, S, A, S, Z)."""
-        joint = np.moveaxis(dense_joint(self.outcomes, self.dimensions), -1, 0)
         if self.reward_model == "state-action":
-            joint = joint.sum(axis=3)
+            return arrays.frozen(dense_rewards(self.outcomes, self.dimensions))
+        joint = np.moveaxis(dense_joint(self.outcomes, self.dimensions), -1, 0)
         return arrays.frozen(arrays.normalised(joint))
 
     @cached_property

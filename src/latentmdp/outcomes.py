@@ -20,13 +20,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Indices, Integers, first_index
+from latentmdp._util.arrays import (
+    ROW_TOLERANCE,
+    Flags,
+    Floats,
+    Indices,
+    Integers,
+    first_index,
+    normalised,
+)
 from latentmdp._util.memory import require_memory
 
 __all__ = [
     "Outcomes",
     "check_outcomes",
     "dense_joint",
+    "dense_rewards",
     "dense_transitions",
     "distinct_amounts",
     "outcomes_from_arrays",
@@ -318,6 +327,19 @@ def dense_joint(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
     joint = np.zeros((S * A * S * Z, M))
     joint[outcomes.keys(S, Z)] = outcomes.probs
     return joint.reshape(S, A, S, Z, M)
+
+
+def dense_rewards(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
+    """R_m(z | s, a) as an array (M, S, A, Z); refused where it would not fit into memory."""
+    M, S, A, Z = sizes
+    require_memory(
+        8.0 * M * S * A * Z,
+        f"reward_probs as a dense array of shape {(M, S, A, Z)}",
+        f"model.outcomes holds the same in {outcomes.size:,} outcomes",
+    )
+    table, dense = outcomes.rewards(), np.zeros((S * A * Z, M))
+    dense[table.rows() * Z + table.reward] = table.probs
+    return normalised(np.ascontiguousarray(np.moveaxis(dense.reshape(S, A, Z, M), -1, 0)))
 
 
 def row_sums(outcomes: Outcomes, entries: Floats) -> Floats:
