@@ -293,6 +293,22 @@ class AlphaVectorPolicy(Fielded, Policy):
         self._lanes = lanes
         return self
 
+    @classmethod
+    def from_values(
+        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0
+    ) -> AlphaVectorPolicy:
+        """One vector per allowed action, from values (layers, allowed (s, a), M), kept as they are.
+
+        The array becomes read-only and is not copied: the values of a large model are large.
+        """
+        self = cls.__new__(cls)
+        check_smoothing(model, smoothing)
+        self.model, self.smoothing = model, float(smoothing)
+        self.n_layers = len(values)
+        self.actions, self.offsets = _one_vector_per_action(self.n_layers, model)
+        self.__dict__["vectors"] = arrays.frozen(values.reshape(-1, model.n_contexts))
+        return self
+
     def filtering(self, model: LatentMDP, smoothing: float) -> AlphaVectorPolicy:
         """The same vectors, acting by the belief of another filter."""
         return AlphaVectorPolicy(self.vectors, self.actions, self.offsets, model, smoothing)
@@ -419,11 +435,17 @@ def _one_vector_per_action(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Labels and offsets of groups that hold each allowed action once, in order."""
     if model.all_allowed:
-        return _every_action(n_layers * model.n_states, model.n_actions)
+        groups = n_layers * model.n_states
+        make = _every_action if groups <= _FEW_GROUPS else _every_action.__wrapped__
+        return make(groups, model.n_actions)
     state, action = np.nonzero(model.allowed)
     sizes = np.tile(np.bincount(state, minlength=model.n_states), n_layers)
     labels = np.tile(action.astype(np.int32), n_layers)
     return arrays.frozen(labels), arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
+
+
+_FEW_GROUPS = 10_000
+"""Labels and offsets of so many groups are remembered: a learner plans again and again."""
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from latentmdp._kernels.simd import (
     CONTEXT_LANES,
     LANES,
+    back_up_state_4,
+    back_up_state_8,
     discounted_maxima,
     expected_row,
     expected_values,
@@ -136,20 +138,28 @@ def back_up(steps, rewards, later, q, best):
     spare = np.empty((1, W))
     # A padded row of q spills into the next one, which comes later; the last ones need a detour.
     direct = (R * M - W) // M if R * M >= W else -1
+    first, starts, next_state, probs = steps
     for s in range(best.shape[0]):
-        for row in range(steps.first[s], steps.first[s + 1]):
-            begin, end = steps.starts[row], steps.starts[row + 1]
-            first = row == steps.first[s]
+        begin, end = first[s], first[s + 1]
+        if end - 1 <= direct and W <= 8:  # all contexts in one vector
+            if begin < end and W == 4:
+                back_up_state_4(
+                    probs, next_state, starts, begin, end, later, rewards, q, M, best, s
+                )
+            elif begin < end:
+                back_up_state_8(
+                    probs, next_state, starts, begin, end, later, rewards, q, M, best, s
+                )
+            continue
+        for row in range(begin, end):
+            k, last = starts[row], starts[row + 1]
+            is_first = row == begin
             if row <= direct:
-                expected_row(
-                    steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, q, row * M
-                )
-                keep_larger(best, s, first, q, row * M)
+                expected_row(probs, next_state, k, last, later, 1, 0, rewards, row, q, row * M)
+                keep_larger(best, s, is_first, q, row * M)
             else:
-                expected_row(
-                    steps.probs, steps.next_state, begin, end, later, 1, 0, rewards, row, spare, 0
-                )
-                keep_larger(best, s, first, spare, 0)
+                expected_row(probs, next_state, k, last, later, 1, 0, rewards, row, spare, 0)
+                keep_larger(best, s, is_first, spare, 0)
                 for m in range(M):
                     q[row, m] = spare[0, m]
 

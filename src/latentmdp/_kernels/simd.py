@@ -14,6 +14,8 @@ from numba.extending import intrinsic
 __all__ = [
     "CONTEXT_LANES",
     "LANES",
+    "back_up_state_4",
+    "back_up_state_8",
     "best_product",
     "block_products",
     "discounted_maxima",
@@ -220,6 +222,71 @@ def expected_row(
 
     i = types.intp
     return types.void(probs, next_state, i, i, value, i, i, rewards, i, out, i), emit
+
+
+def _state_backup(lanes):
+    """An intrinsic that backs up one state where all contexts fit into one vector of `lanes`."""
+    vector = ir.VectorType(ir.DoubleType(), lanes)
+
+    @intrinsic
+    def back_up_state(
+        typingctx, probs, next_state, starts, first, last, later, rewards, q, stride, best, s
+    ):
+        """Back up the rows first..last-1 of state s, and their maximum, see `best_rows`."""
+
+        def emit(context, builder, signature, arguments):
+            kinds = signature.args
+            probs_data, _ = _array(context, builder, kinds[0], arguments[0])
+            following, _ = _array(context, builder, kinds[1], arguments[1])
+            starts_data, _ = _array(context, builder, kinds[2], arguments[2])
+            later_data, _ = _array(context, builder, kinds[5], arguments[5])
+            rewards_data, _ = _array(context, builder, kinds[6], arguments[6])
+            q_data, _ = _array(context, builder, kinds[7], arguments[7])
+            best_data, _ = _array(context, builder, kinds[9], arguments[9])
+            first, last, stride, state = (arguments[i] for i in (3, 4, 8, 10))
+            width = _integer(first, lanes)
+            signature_ = ir.FunctionType(vector, [vector] * 3)
+            fused = cgutils.get_or_insert_function(
+                builder.module, signature_, f"llvm.fmuladd.v{lanes}f64"
+            )
+
+            def at(base, place):
+                return _vector_at(builder, base, place, vector)
+
+            lowest = ir.Constant(vector, [float("-inf")] * lanes)
+            largest = cgutils.alloca_once_value(builder, lowest)
+            total = cgutils.alloca_once(builder, vector)
+            with cgutils.for_range(builder, last, start=first) as rows:
+                row = rows.index
+                start = builder.mul(row, width)
+                builder.store(builder.load(at(rewards_data, start), align=8), total)
+                begin = builder.load(builder.gep(starts_data, [row]))
+                end = builder.load(builder.gep(starts_data, [builder.add(row, _integer(row, 1))]))
+                with cgutils.for_range(builder, end, start=begin) as steps:
+                    n = builder.load(builder.gep(following, [steps.index]))
+                    place = builder.mul(builder.sext(n, first.type), width)
+                    chance = builder.load(at(probs_data, builder.mul(steps.index, width)), align=8)
+                    value = builder.load(at(later_data, place), align=8)
+                    builder.store(builder.call(fused, [chance, value, builder.load(total)]), total)
+                found, before = builder.load(total), builder.load(largest)
+                builder.store(found, at(q_data, builder.mul(row, stride)), align=8)
+                larger = builder.fcmp_ordered(">", found, before)
+                builder.store(builder.select(larger, found, before), largest)
+            target = at(best_data, builder.mul(state, width))
+            builder.store(builder.load(largest), target, align=8)
+            return context.get_dummy_value()
+
+        i = types.intp
+        return types.void(probs, next_state, starts, i, i, later, rewards, q, i, best, i), emit
+
+    return back_up_state
+
+
+back_up_state_4, back_up_state_8 = _state_backup(4), _state_backup(8)
+"""Set q[row] = rewards[row] + sum_k probs[k] later[next_state[k]] for rows first..last-1 of state s
+and best[s] to their maximum; k runs from starts[row] to starts[row + 1]. probs, rewards, later and
+best have rows of 4, or 8, contexts. A row of q begins at entry row `stride` and spills over into
+what comes after it."""
 
 
 @intrinsic

@@ -59,6 +59,9 @@ _MATRIX_STATES = 256
 _BLOCK_WORK = 3e7
 """Multiplications between two looks at the clock, some ten milliseconds."""
 
+_MOST_REMEMBERED = 1 << 23
+"""Probabilities (64 MiB) of rows that a model remembers."""
+
 _DENSE_BYTES = 1 << 26
 """An outcome table that is dense is computed in lanes if they take no more than this."""
 
@@ -92,7 +95,7 @@ class QMDP:
             values = _row_values(model, rows)
             best = best_values(rows, values[0])
             informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
-            policy = _row_policy(model, rows, values, self.smoothing)
+            policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
         how = "backward induction" if model.horizon is not None else "policy iteration"
         return Plan(
             policy=policy,
@@ -207,7 +210,19 @@ class PlanningRows(NamedTuple):
 
 
 def planning_rows(model: LatentMDP) -> PlanningRows:
-    """The rows of a model, from its table or, where it has dense arrays, from these."""
+    """The rows of a model, from its table or, where it has dense arrays, from these.
+
+    The model remembers them if they are not large, as it does its lanes.
+    """
+    known: PlanningRows | None = model.__dict__.get("_planning_rows")
+    if known is None:
+        known = _rows_of(model)
+        if known.steps.probs.size <= _MOST_REMEMBERED:
+            model.__dict__["_planning_rows"] = known
+    return known
+
+
+def _rows_of(model: LatentMDP) -> PlanningRows:
     M, S, A, _ = model.dimensions
     if model.is_table:
         table = model.outcomes.successors()
@@ -355,21 +370,6 @@ def _by_action(model: LatentMDP, rows: PlanningRows, values: Floats) -> Floats:
     spread = np.zeros((len(values), S * A, M))
     spread[:, model.allowed.ravel()] = values
     return spread.reshape(-1, S, A, M)
-
-
-def _row_policy(
-    model: LatentMDP, rows: PlanningRows, values: Floats, smoothing: float
-) -> AlphaVectorPolicy:
-    """One vector for every allowed action of every (t, s)."""
-    layers, R, M = values.shape
-    offsets = np.arange(layers)[:, None] * R + rows.steps.first[:-1]
-    return AlphaVectorPolicy(
-        values.reshape(-1, M),
-        np.tile(rows.action, layers),
-        np.append(offsets, layers * R),
-        model,
-        smoothing,
-    )
 
 
 def _require_room(model: LatentMDP, rows: int, what: str) -> None:
