@@ -27,6 +27,7 @@ __all__ = [
     "posteriors",
     "reset_belief",
     "update_belief",
+    "update_belief_at_once",
 ]
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
@@ -62,6 +63,30 @@ def update_belief(belief, table, row, at=0):
     if care or total < _FAINT:
         return _update_sleepers(belief, table, row, at)
     set_products(belief, at + AWAKE, table, row, 1.0 / total)
+    return True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def update_belief_at_once(belief, table, row):
+    """`update_belief` by likelihoods that were just computed entry by entry.
+
+    Read back as a vector they would have to wait until all are written.
+    """
+    M = belief.shape[1]
+    total, faintest, asleep = 0.0, 1.0, 0.0
+    for m in range(M):
+        product = belief[AWAKE, m] * table[row, m]
+        total += product
+        asleep += belief[LEVEL, m]
+        if product > 0.0:
+            faintest = min(faintest, product)
+        elif belief[AWAKE, m] > 0.0 and table[row, m] > 0.0:
+            faintest = 0.0
+    if asleep > 0.0 or total < _FAINT or faintest < _FAINT * total:
+        return _update_sleepers(belief, table, row, 0)
+    scale = 1.0 / total
+    for m in range(M):
+        belief[AWAKE, m] = belief[AWAKE, m] * table[row, m] * scale
     return True
 
 

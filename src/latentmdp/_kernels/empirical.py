@@ -21,7 +21,7 @@ from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from latentmdp._kernels.belief import update_belief
+from latentmdp._kernels.belief import update_belief_at_once
 
 __all__ = [
     "KNOWN",
@@ -297,19 +297,18 @@ def _likelihoods(estimate, n_contexts, s, a, n, z):
 def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
     likelihoods(estimate, belief.shape[1], s, a, n, z)
-    update_belief(belief, estimate.scratch, 0)
+    update_belief_at_once(belief, estimate.scratch, 0)
 
 
 def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     S, A, Z = estimate.sizes
     row = s * A + a
-    counts, scale = estimate.transition_counts[row, n], estimate.scale[row]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    paid = estimate.reward_counts[row * S + n if estimate.transition_rewards else row, z]
-    for m in range(n_contexts):
-        share = paid[m] * scale[m]
+    source = row * S + n if estimate.transition_rewards else row
+    for m in range(n_contexts):  # entry by entry: a view of a row would count references
+        share = estimate.reward_counts[source, z, m] * estimate.scale[row, m]
         if not estimate.transition_rewards:
-            share *= counts[m] * scale[m]
+            share *= estimate.transition_counts[row, n, m] * estimate.scale[row, m]
         estimate.scratch[0, m] = floor + slope * share
 
 

@@ -6,18 +6,19 @@ Its steps are inlined, as those of `_kernels.empirical`.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.belief import AWAKE, reset_belief
+from latentmdp._kernels.alias import draw_entry
+from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief_at_once
 from latentmdp._kernels.empirical import (
     count,
     distinct_rows,
     has_room,
+    likelihoods,
     locate,
-    observe,
     refresh_row,
     refresh_start,
 )
 from latentmdp._kernels.optimism import greedy_action, replan
-from latentmdp._kernels.rollout import begin_episode, draw_outcome, draw_uniforms
+from latentmdp._kernels.rollout import begin_episode, draw_uniforms
 
 __all__ = ["absorb_episode", "discounted_return", "play_lucrl"]
 
@@ -36,6 +37,11 @@ def play_lucrl(
     first, second = np.empty(H), np.empty(H)
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
+    # Out of the tuple once: taking an array from it counts references in every step.
+    starts, next_state, paid = chances.starts, chances.next_state, chances.reward
+    scratch = estimate.scratch
+    thresholds, aliases = chances.outcome_threshold, chances.outcome_alias
+    A, terminal, values = estimate.sizes[1], optimistic.terminal, optimistic.values
     for i in range(returns.shape[0]):
         if not has_room(estimate, H):
             return i
@@ -45,12 +51,14 @@ def play_lucrl(
         reset_belief(belief, estimate.prior, estimate.initial, s)
         draw_uniforms(key, episode, 1, H, first, second)
         states[0], length = s, 0
-        while length < H and not optimistic.terminal[s]:
+        while length < H and not terminal[s]:
             t = length
-            a = greedy_action(optimistic.values, estimate.sizes[1], t, s, belief)
-            k = draw_outcome(chances, second[t], context, s, a)
-            n, z = np.int64(chances.next_state[k]), np.int64(chances.reward[k])
-            observe(estimate, belief, s, a, n, z)
+            a = greedy_action(values, A, t, s, belief)
+            row = s * A + a
+            k = draw_entry(second[t], thresholds, aliases, context, starts[row], starts[row + 1])
+            n, z = np.int64(next_state[k]), np.int64(paid[k])
+            likelihoods(estimate, M, s, a, n, z)
+            update_belief_at_once(belief, scratch, 0)
             actions[t], rewards[t], states[t + 1] = a, z, n
             s, length = n, length + 1
         for m in range(M):

@@ -115,16 +115,15 @@ def q_values(model: LatentMDP, check: Check | None = None) -> Floats:
     upper bounds: what the rest of the episode earns at most, and the largest reward for every
     further step.
     """
-    most = max(float(model.planning_rewards().max()), 0.0)
     if check is not None and _suits_matrices(model):
-        return _matrix_values(model, model.planning_rewards(), check, most)
+        return _matrix_values(model, model.planning_rewards(), check)
     if _suits_lanes(model):
         lanes = _lane_values(model)
         values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
         induction.interleave(lanes, values)
         return values
     rows = planning_rows(model)
-    return _by_action(model, rows, _row_values(model, rows, check, most))
+    return _by_action(model, rows, _row_values(model, rows, check))
 
 
 def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
@@ -133,9 +132,8 @@ def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
     A terminal state is worth 0. Where there is no end the shape is (1, S, M), and these are lower
     bounds, as close as `q_values`; and so they are where `check` ends the work.
     """
-    least = min(float(model.planning_rewards().min()), 0.0)
     if check is not None and _suits_matrices(model):
-        values = _matrix_values(model, -model.planning_rewards(), check, -least)
+        values = _matrix_values(model, -model.planning_rewards(), check)
         return np.asarray(-best_of(model, values))
     if _suits_lanes(model):
         lanes = _lane_values(model, costs=True)
@@ -145,7 +143,7 @@ def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
     rows = planning_rows(model)
     costs = rows._replace(rewards=-rows.rewards)
     if model.horizon is None:
-        return np.asarray(0.0 - _endless_best(model, costs, check, -least)[None])
+        return np.asarray(0.0 - _endless_best(model, costs, check)[None])
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
     later = np.zeros((model.n_states, costs.rewards.shape[1]))
@@ -153,7 +151,7 @@ def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
     def fill(first: int, last: int) -> None:
         induction.least_values(*costs.problem, model.discount, later, first, last, values)
 
-    _fill_layers(values, costs.steps.probs.size, fill, check, least)
+    _fill_layers(values, costs.steps.probs.size, fill, check, -_most(costs.rewards))
     return values
 
 
@@ -283,15 +281,13 @@ def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
     return values
 
 
-def _row_values(
-    model: LatentMDP, rows: PlanningRows, check: Check | None = None, most: float = 0.0
-) -> Floats:
+def _row_values(model: LatentMDP, rows: PlanningRows, check: Check | None = None) -> Floats:
     """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
     R, M = rows.action.size, model.n_contexts
     _require_room(model, R, "the Q-values")
     values = np.empty((model.n_layers, R, M))
     if model.horizon is None:
-        later = induction.pad_contexts(model.discount * _endless_best(model, rows, check, most))
+        later = induction.pad_contexts(model.discount * _endless_best(model, rows, check))
         induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
         return values
     later = np.zeros((model.n_states, rows.rewards.shape[1]))
@@ -299,16 +295,16 @@ def _row_values(
     def fill(first: int, last: int) -> None:
         induction.sparse_q_values(*rows.problem, model.discount, later, first, last, values)
 
-    _fill_layers(values, rows.steps.probs.size, fill, check, most)
+    _fill_layers(values, rows.steps.probs.size, fill, check, _most(rows.rewards))
     return values
 
 
-def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None, most: float) -> Floats:
-    """Upper bounds (S, M) on the values without an end; `most` for ever if there is no time."""
+def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None) -> Floats:
+    """Upper bounds (S, M) on the values without an end; the most for ever if there is no time."""
     try:
         return best_from_above(*rows.problem, model.discount, model.n_contexts, check)
     except LimitReached:
-        bound = most / (1.0 - model.discount)
+        bound = _most(rows.rewards) / (1.0 - model.discount)
         return np.where(model.terminal[:, None], 0.0, np.full((1, model.n_contexts), bound))
 
 
@@ -318,7 +314,7 @@ def _suits_matrices(model: LatentMDP) -> bool:
     return large and bool(model.transitions[0].astype(bool).mean() > _DENSE_SHARE)
 
 
-def _matrix_values(model: LatentMDP, rewards: Floats, check: Check, most: float) -> Floats:
+def _matrix_values(model: LatentMDP, rewards: Floats, check: Check) -> Floats:
     """Q-values (H, S, A, M) by products of matrices."""
     M, S, A, _ = model.dimensions
     _require_room(model, S * A, "the Q-values")
@@ -332,9 +328,14 @@ def _matrix_values(model: LatentMDP, rewards: Floats, check: Check, most: float)
             values[t][~model.allowed] = 0.0
             later[:] = best_of(model, values[t]).T
 
-    _fill_layers(values, model.transitions.size, fill, check, most)
+    _fill_layers(values, model.transitions.size, fill, check, _most(rewards))
     values[:, ~model.allowed] = 0.0
     return values
+
+
+def _most(rewards: Floats) -> float:
+    """What one more step earns at most: nothing, if all rewards are costs."""
+    return max(float(rewards.max(initial=0.0)), 0.0)
 
 
 def _fill_layers(
