@@ -51,8 +51,9 @@ from latentmdp.policies import AlphaVectorPolicy
 
 __all__ = ["EndlessBounds", "bounds_of"]
 
-_DEPTH_SHARE = 1e-3
-"""Walks go so deep that discount^depth is this small: deeper beliefs hardly move the start."""
+_DEPTH_SHARE, _DEEPEST = 1e-3, 300
+"""Walks go so deep that discount^depth is this small, as deeper beliefs hardly move the start, and
+no deeper than this: by then a belief has met all it will, since the context does not change."""
 
 _SETTLED = 0.02
 """Of the gap: values of a policy graph are iterated until no more than this is left to gain, which
@@ -111,7 +112,8 @@ class EndlessBounds(Bounds):
     @property
     def depth(self) -> int:
         """How many steps a walk goes."""
-        return max(1, math.ceil(math.log(_DEPTH_SHARE) / math.log(self.model.discount)))
+        steps = math.ceil(math.log(_DEPTH_SHARE) / math.log(self.model.discount))
+        return min(max(1, steps), _DEEPEST)
 
     def layer(self, t: int) -> BeliefPoints:
         """The points, whatever the time."""
