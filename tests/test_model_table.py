@@ -236,3 +236,15 @@ def test_mistakes_of_another_kind():
     with pytest.raises(ModelError, match="discount below 1"):
         make(horizon=None)
     assert random_model().to_table()["state"].dtype == np.int64
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_columns_are_separated_as_the_header_shows(separator, tmp_path):
+    head = ("context", "state", "action", "next_state", "probability", "reward")
+    rows = [("A", "very ill", "give drug", "well, again", "1", "-2.5")]
+    cells = [head, *rows]
+    lines = (separator.join(f'"{c}"' if separator in c else c for c in row) for row in cells)
+    (tmp_path / "m.csv").write_text("\n".join(lines))
+    model = lm.LatentMDP.from_table(tmp_path / "m.csv", horizon=3)
+    assert model.state_names == ("very ill", "well, again")
+    assert model.reward_values.tolist() == [-2.5]

@@ -112,6 +112,10 @@ def _of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
+_LONGEST_HEADER = 1 << 16
+"""Bytes of a first line, in which the commonest of comma, semicolon and tab separates columns."""
+
+
 def _file(source: Any, texts: Collection[str]) -> Any:
     """The table in a .csv or .parquet file; an open file is .csv."""
     import pyarrow as pa
@@ -127,11 +131,17 @@ def _file(source: Any, texts: Collection[str]) -> Any:
     from pyarrow import csv
 
     options = csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
-    if not is_path:
+    if is_path:
+        with open(source, "rb") as file:
+            header = file.readline(_LONGEST_HEADER)
+    else:
+        source.seek(0)
+        header = source.readline(_LONGEST_HEADER)
         source.seek(0)
         source = pa.PythonFile(source, mode="r")
+    parsing = csv.ParseOptions(delimiter=max(",;\t", key=lambda c: header.count(c.encode())))
     try:
-        table = csv.read_csv(source, convert_options=options)
+        table = csv.read_csv(source, parse_options=parsing, convert_options=options)
     except pa.ArrowInvalid as error:
         raise ValueError(f"not a table of comma-separated values: {error}") from None
     if table.num_columns > MAX_COLUMNS:
