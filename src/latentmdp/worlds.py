@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays, names, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.memory import require_memory
+from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.trajectories import Episode
@@ -137,6 +138,21 @@ class Space:
     def largest_return(self) -> float:
         """`steps` times the span: H for rewards in {0, 1}."""
         return self.discounted_steps * self.reward_span
+
+    def required_horizon(self) -> int:
+        """H; `ModelError` where episodes have no end, since learners count episodes."""
+        if self.horizon is None:
+            raise ModelError(
+                "learning needs episodes that end, and this world has no horizon: "
+                "model.replace(horizon=...) cuts its episodes off"
+            )
+        return self.horizon
+
+    def allowed_actions(self) -> Flags:
+        """Which actions each state has, (S, A)."""
+        if self.allowed is None:
+            return np.ones((self.n_states, self.n_actions), np.bool_)
+        return self.allowed
 
     @property
     def discounted_steps(self) -> float:

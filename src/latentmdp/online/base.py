@@ -33,7 +33,6 @@ from latentmdp._util.storage import one_writer, require_writable
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
-from latentmdp.online.space import required_horizon
 from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.trajectories import Episode, Trajectories
@@ -99,7 +98,7 @@ class Learner(ABC):
         """
         episodes = arrays.positive_integer("episodes", episodes)
         place, key = as_world(world), philox_key(rng)
-        required_horizon(place.space)
+        place.space.required_horizon()
         if checkpoint is not None:
             require_writable(checkpoint)
         learning = self.begin(place, episodes, key)

@@ -43,7 +43,6 @@ import numpy as np
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
-from latentmdp.online.space import required_horizon
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
@@ -99,7 +98,7 @@ class Bonus:
         """The numbers the learner uses for a run of K episodes in a space."""
         c = self.constants or confidence_constants(
             *space.dimensions[:3],
-            required_horizon(space),
+            space.required_horizon(),
             episodes,
             self.failure_probability,
             space.n_rewards,

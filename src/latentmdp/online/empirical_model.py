@@ -25,7 +25,6 @@ from latentmdp._util.memory import few_entries
 from latentmdp._util.results import Result
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
-from latentmdp.online.space import allowed_actions, required_horizon
 from latentmdp.outcomes import (
     Outcomes,
     dense_joint,
@@ -114,7 +113,7 @@ class Counts(Result):
             R,
             initial=nu,
             weights=weights,
-            allowed=allowed_actions(space),
+            allowed=space.allowed_actions(),
             allow_unvisited=True,
         )
 
@@ -283,7 +282,7 @@ class OutcomeCounts(Result):
             horizon=space.horizon,
             discount=space.discount,
             reward_values=space.reward_array,
-            allowed=allowed_actions(space),
+            allowed=space.allowed_actions(),
             reward_model=self.reward_model,
             initial=normalised(self.initial),
             weights=weights,
@@ -432,7 +431,7 @@ class EmpiricalModel:
             cells=np.zeros((0, 4), np.int64),
             counts=np.zeros((0, M)),
             used=np.zeros(1, np.int64),
-            places=np.zeros(required_horizon(space), np.int64),
+            places=np.zeros(space.required_horizon(), np.int64),
         )
         estimate = Estimate(
             sizes=(S, A, Z),
@@ -454,7 +453,7 @@ class EmpiricalModel:
             transitions=np.zeros((M, 0 if table else S, n)),
             means=np.zeros((M, n)),
         )
-        allowed = allowed_actions(space)
+        allowed = space.allowed_actions()
         terminal: Flags = np.logical_not(allowed.any(axis=1))
         missing = np.flatnonzero(~allowed)
         optimistic = OptimisticValues(
@@ -464,7 +463,7 @@ class EmpiricalModel:
             adaptive=widths.adaptive,
             growth=float(growth),
             discount=float(space.discount),
-            values=np.zeros((M, required_horizon(space), n)),
+            values=np.zeros((M, space.required_horizon(), n)),
             bonus=np.zeros((M, n)),
             rewards=np.zeros((M, n)),
             missing=missing,

@@ -20,7 +20,6 @@ from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
 from latentmdp.online.empirical_model import OutcomeCounts
 from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
-from latentmdp.online.space import allowed_actions
 from latentmdp.outcomes import Outcomes, outcomes_from_entries
 from latentmdp.planning import QMDP, Planner
 from latentmdp.trajectories import Episode, Trajectories
@@ -81,7 +80,7 @@ class _Sampling(CountingLearning[Episode]):
 
     def _drawn_model(self) -> LatentMDP:
         counts, prior = self.empirical.counts(), self.learner.prior
-        weights, allowed = self.empirical.weights(), allowed_actions(self.space)
+        weights, allowed = self.empirical.weights(), self.space.allowed_actions()
         if isinstance(counts, OutcomeCounts):
             return LatentMDP.from_outcomes(
                 *_drawn_table(self._chance, counts.outcomes, self.space, prior),
@@ -126,7 +125,7 @@ def _drawn_table(
     outcomes came from a Dirichlet process around the uniform distribution over all (s', z).
     """
     M, S, A, Z = space.dimensions
-    rows = np.flatnonzero(allowed_actions(space))
+    rows = np.flatnonzero(space.allowed_actions())
     fresh = rows[:, None] * (S * Z) + chance.integers(S * Z, size=(rows.size, M))
     place, contexts = np.nonzero(counts.probs > 0.0)
     keys = np.concatenate([counts.keys(S, Z)[place], fresh.ravel()])

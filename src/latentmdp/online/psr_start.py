@@ -25,7 +25,6 @@ from latentmdp.model import RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.run import RECORDS, Curve, Phase, Run
-from latentmdp.online.space import required_horizon
 from latentmdp.planning import Planner, certified_plan
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
@@ -87,7 +86,7 @@ class PSRStart(Learner):
                 f"short_episodes={n_0} and long_episodes={n_1} leave no episode for "
                 f"L-UCRL: episodes is {episodes}"
             )
-        if (H := required_horizon(world.space)) < _WINDOW:
+        if (H := world.space.required_horizon()) < _WINDOW:
             raise ValueError(f"a PSR needs episodes of {_WINDOW} steps, got {H}")
         return _FromPSR(self, world, episodes, key, (n_0, n_1))
 
@@ -142,7 +141,7 @@ class _FromPSR(Learning[Any]):
         if self._lucrl is not None:
             return self._lucrl.play(most)
         long = bool(self.parts)
-        number, steps = self.sizes[long], required_horizon(self.space) if long else _WINDOW
+        number, steps = self.sizes[long], self.space.required_horizon() if long else _WINDOW
         chance = philox_key(self.key)
         return play(self.world, UniformPolicy(), number, chance, self.done, horizon=steps)
 

@@ -47,7 +47,6 @@ from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import optimistic_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
-from latentmdp.online.space import allowed_actions, required_horizon
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning import Planner, acting_policy, certified_plan
 from latentmdp.policies import Policy, UniformPolicy
@@ -168,7 +167,7 @@ class Refit(Learner):
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Trajectories]:
         """See `Learner`; what no fit could do is refused before any episode is played."""
-        M, H = self.n_contexts, required_horizon(world.space)
+        M, H = self.n_contexts, world.space.required_horizon()
         if M not in (1, "auto"):
             if H < 2:
                 raise ValueError(f"episodes of one step cannot show n_contexts={M}")
@@ -227,7 +226,7 @@ class _Refitting(Learning[Trajectories]):
             visits,
             self.learner.bonus_scale,
             self.space.largest_return,
-            allowed_actions(self.space),
+            self.space.allowed_actions(),
         )
         self._policy = acting_policy(model, optimistic)
 
@@ -328,7 +327,7 @@ class _Refitting(Learning[Trajectories]):
 
     def _sized(self, model: LatentMDP) -> LatentMDP:
         """The fitted model with the world's horizon, discount and allowed actions."""
-        own = restricted(model, allowed_actions(self.space))
+        own = restricted(model, self.space.allowed_actions())
         return own.replace(horizon=self.space.horizon, discount=self.space.discount)
 
     def status(self) -> str:

@@ -18,7 +18,6 @@ from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
-from latentmdp.online.space import required_horizon
 from latentmdp.planning import Plan
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
@@ -191,7 +190,7 @@ class Run(Result):
         space = self.space
         return regret_bound(
             *space.dimensions[:3],
-            required_horizon(space),
+            space.required_horizon(),
             np.arange(1, self.n_episodes + 1),
             failure_probability,
             space.reward_span,
