@@ -5,8 +5,10 @@ entry a W + s stands for (s, a) and W is S rounded up to full vectors (`padded_s
 beyond S is zero. So the inner loop is q(a, s) += V(s') T(s' | s, a) over long contiguous rows.
 
 Sparse problems are `Successors`: the rows are the allowed (s, a), each with its possible next
-states, and contexts lie side by side, padded to full vectors, so that the inner loop is
-q(., m) += T_m(s' | s, a) V_m(s') over the contexts.
+states, and contexts lie side by side, so that the inner loop is q(., m) += T_m(s' | s, a) V_m(s')
+over the contexts. Values are padded with zeros to full vectors. Probabilities, of which there are
+most, are not: a full vector of them reaches into the next row, and what it finds there is
+multiplied by zero (`readable_rows` makes room after the last one).
 """
 
 from typing import NamedTuple
@@ -41,18 +43,20 @@ __all__ = [
     "padded_states",
     "policy_values",
     "q_values",
+    "readable_rows",
     "sparse_q_values",
     "to_lanes",
+    "zero_rows",
 ]
 
 
 class Successors(NamedTuple):
-    """Transitions of the allowed (s, a): R rows, n possible steps, contexts padded to W."""
+    """Transitions of the allowed (s, a): R rows, n possible steps."""
 
     first: NDArray[np.int64]  # (S + 1,): first row of each state
     starts: NDArray[np.int64]  # (R + 1,): first step of each row
     next_state: NDArray[np.int32]  # (n,)
-    probs: NDArray[np.float64]  # (n, W): T_m(s' | s, a)
+    probs: NDArray[np.float64]  # (n, M): T_m(s' | s, a), see `readable_rows`
 
 
 def padded_contexts(M: int) -> int:
@@ -62,10 +66,26 @@ def padded_contexts(M: int) -> int:
 
 def pad_contexts(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Copy an array (n, M) into rows of full vectors (n, W), zero beyond M."""
-    n, M = array.shape
-    padded = np.zeros((n, padded_contexts(M)))
-    padded[:, :M] = array
+    padded = zero_rows(*array.shape)
+    padded[:, : array.shape[1]] = array
     return padded
+
+
+def zero_rows(n: int, M: int) -> NDArray[np.float64]:
+    """Rows of full vectors (n, W), all zero, that begin with a cache line: each vector is in one."""
+    W, line = padded_contexts(M), 64
+    kept = np.zeros(n * W + line // 8)
+    skipped = -kept.ctypes.data % line // 8
+    return kept[skipped : skipped + n * W].reshape(n, W)
+
+
+def readable_rows(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Copy an array (n, M) so that full vectors may be read from the beginning of every row."""
+    n, M = array.shape
+    kept = np.zeros(n * M + padded_contexts(M))
+    rows = kept[: n * M].reshape(n, M)
+    rows[:] = array
+    return rows
 
 
 def padded_states(S: int) -> int:

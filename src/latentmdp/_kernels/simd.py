@@ -162,7 +162,7 @@ def block_products(typingctx, columns, mass, begin, out, place):
 
 def _emit_contexts(builder, pointers, ends, width, column, panel):
     """One panel of contexts: `panel` vectors accumulate while k runs over a row's outcomes."""
-    probs, following, value, stride, shift, reward, out = pointers
+    probs, length, following, value, stride, shift, reward, out = pointers
     fused = _fused_multiply_add(builder, _CONTEXTS)
     columns = [builder.add(column, _integer(width, CONTEXT_LANES * k)) for k in range(panel)]
     sums = [cgutils.alloca_once(builder, _CONTEXTS) for _ in range(panel)]
@@ -171,7 +171,7 @@ def _emit_contexts(builder, pointers, ends, width, column, panel):
     with cgutils.for_range(builder, ends[1], start=ends[0]) as loop:
         n = builder.sext(builder.load(builder.gep(following, [loop.index])), width.type)
         later = builder.mul(builder.add(builder.mul(n, stride), shift), width)
-        row = builder.mul(loop.index, width)
+        row = builder.mul(loop.index, length)
         for place, total in zip(columns, sums):
             left, right = (
                 builder.load(
@@ -190,20 +190,22 @@ def expected_row(
 ):
     """Set a row of `out` to rewards[row] + sum_k probs[k] value[next_state[k] stride + shift].
 
-    k runs over begin .. end - 1; products are entry by entry over the contexts. probs, value and
-    rewards have rows of one width W, a multiple of `CONTEXT_LANES`; in memory, the row of `out`
-    is its entries number place .. place + W - 1, wherever its own rows begin.
+    k runs over begin .. end - 1; products are entry by entry over the contexts. value and rewards
+    have rows of one width W, a multiple of `CONTEXT_LANES`. Rows of probs may be shorter: W
+    entries are read from the beginning of each. In memory, the row of `out` is its entries number
+    place .. place + W - 1, wherever its own rows begin.
     """
 
     def emit(context, builder, signature, arguments):
         kinds = signature.args
-        probs_data, (_, width) = _array(context, builder, kinds[0], arguments[0])
+        probs_data, (_, length) = _array(context, builder, kinds[0], arguments[0])
         following, _ = _array(context, builder, kinds[1], arguments[1])
         value_data, _ = _array(context, builder, kinds[4], arguments[4])
-        rewards_data, _ = _array(context, builder, kinds[7], arguments[7])
+        rewards_data, (_, width) = _array(context, builder, kinds[7], arguments[7])
         out_data, _ = _array(context, builder, kinds[9], arguments[9])
         pointers = (
             probs_data,
+            length,
             following,
             value_data,
             *arguments[5:7],
@@ -236,7 +238,7 @@ def _state_backup(lanes):
 
         def emit(context, builder, signature, arguments):
             kinds = signature.args
-            probs_data, _ = _array(context, builder, kinds[0], arguments[0])
+            probs_data, (_, length) = _array(context, builder, kinds[0], arguments[0])
             following, _ = _array(context, builder, kinds[1], arguments[1])
             starts_data, _ = _array(context, builder, kinds[2], arguments[2])
             later_data, _ = _array(context, builder, kinds[5], arguments[5])
@@ -265,7 +267,7 @@ def _state_backup(lanes):
                 with cgutils.for_range(builder, end, start=begin) as steps:
                     n = builder.load(builder.gep(following, [steps.index]))
                     place = builder.mul(builder.sext(n, first.type), width)
-                    chance = builder.load(at(probs_data, builder.mul(steps.index, width)), align=8)
+                    chance = builder.load(at(probs_data, builder.mul(steps.index, length)), align=8)
                     value = builder.load(at(later_data, place), align=8)
                     builder.store(builder.call(fused, [chance, value, builder.load(total)]), total)
                 found, before = builder.load(total), builder.load(largest)
@@ -284,9 +286,9 @@ def _state_backup(lanes):
 
 back_up_state_4, back_up_state_8 = _state_backup(4), _state_backup(8)
 """Set q[row] = rewards[row] + sum_k probs[k] later[next_state[k]] for rows first..last-1 of state s
-and best[s] to their maximum; k runs from starts[row] to starts[row + 1]. probs, rewards, later and
-best have rows of 4, or 8, contexts. A row of q begins at entry row `stride` and spills over into
-what comes after it."""
+and best[s] to their maximum; k runs from starts[row] to starts[row + 1]. rewards, later and best
+have rows of 4, or 8, contexts; as many are read from the beginning of a row of probs. A row of q
+begins at entry row `stride` and spills over into what comes after it."""
 
 
 @intrinsic

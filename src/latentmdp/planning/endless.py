@@ -69,7 +69,7 @@ class _Flatness(NamedTuple):
     @classmethod
     def of(cls, steps: Successors, discount: float, M: int) -> _Flatness:
         """For any policy of a problem; a terminal state is a row without successors."""
-        padded = np.concatenate([steps.probs[:, :M], np.zeros((1, M))])
+        padded = np.concatenate([steps.probs, np.zeros((1, M))])
         sums = np.add.reduceat(padded, steps.starts, axis=0)
         lengths = np.diff(steps.starts, append=steps.starts[-1])
         sums[lengths == 0] = 0.0

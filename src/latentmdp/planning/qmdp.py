@@ -146,7 +146,7 @@ def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
         return np.asarray(0.0 - _endless_best(model, costs, check)[None])
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
-    later = np.zeros((model.n_states, costs.rewards.shape[1]))
+    later = induction.zero_rows(model.n_states, model.n_contexts)
 
     def fill(first: int, last: int) -> None:
         induction.least_values(*costs.problem, model.discount, later, first, last, values)
@@ -186,7 +186,7 @@ class PlanningRows(NamedTuple):
     """The allowed (s, a) of a model, one row each, with what may follow them."""
 
     steps: Successors
-    rewards: Floats  # (R, W): mean rewards and bonus, contexts padded as in `steps`
+    rewards: Floats  # (R, W): mean rewards and bonus, contexts padded to full vectors
     action: Indices  # (R,)
     place: Integers  # (S, A): the row of an action, -1 where it is not allowed
 
@@ -228,7 +228,7 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
     width = induction.padded_contexts(M)
     require_memory(
-        8.0 * width * (table.size + 2 * S * A), f"planning over {table.size:,} possible steps"
+        8.0 * (M * table.size + 2 * width * S * A), f"planning over {table.size:,} possible steps"
     )
     allowed = np.flatnonzero(model.allowed)
     place = np.full(S * A, -1)
@@ -237,7 +237,7 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
         np.append(table.starts[allowed], table.size),
         table.next_state,
-        induction.pad_contexts(table.probs),
+        induction.readable_rows(table.probs),
     )
     rewards = model.planning_rewards().reshape(M, S * A)[:, allowed].T
     action = (allowed % A).astype(np.int32)
@@ -290,7 +290,7 @@ def _row_values(model: LatentMDP, rows: PlanningRows, check: Check | None = None
         later = induction.pad_contexts(model.discount * _endless_best(model, rows, check))
         induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
         return values
-    later = np.zeros((model.n_states, rows.rewards.shape[1]))
+    later = induction.zero_rows(model.n_states, model.n_contexts)
 
     def fill(first: int, last: int) -> None:
         induction.sparse_q_values(*rows.problem, model.discount, later, first, last, values)
