@@ -72,7 +72,7 @@ def pad_contexts(array: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def zero_rows(n: int, M: int) -> NDArray[np.float64]:
-    """Rows of full vectors (n, W), all zero, that begin with a cache line: each vector is in one."""
+    """Rows of full vectors (n, W), all zero, that begin with a cache line: a vector is in one."""
     W, line = padded_contexts(M), 64
     kept = np.zeros(n * W + line // 8)
     skipped = -kept.ctypes.data % line // 8
