@@ -8,6 +8,7 @@ from numba import njit
 
 from latentmdp._kernels.alias import draw_entry
 from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief_at_once
+from latentmdp._kernels.borrowed import borrowed
 from latentmdp._kernels.empirical import (
     count,
     distinct_rows,
@@ -32,6 +33,16 @@ def play_lucrl(
     They are fewer where a table of counts has no room for another episode. Fills the returns, the
     final belief in the true context and the true contexts.
     """
+    return _play(
+        borrowed(chances), key, first_episode, revealed, borrowed(estimate), borrowed(optimistic),
+        returns, true_belief, contexts,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _play(
+    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts
+):
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
     first, second = np.empty(H), np.empty(H)
