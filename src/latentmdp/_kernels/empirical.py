@@ -52,6 +52,10 @@ ROW, NEXT, REWARD, LINK = 0, 1, 2, 3
 """Columns of `Estimate.cells`; the last one is the next cell of the same row, -1 at the end."""
 
 
+TINY = 1e-300
+"""Divides nothing by nothing."""
+
+
 class Cells(NamedTuple):
     """A growing table of the cells (s, a, s', z) seen, with their counts."""
 
@@ -284,7 +288,11 @@ def _count_in_arrays(estimate, m, weight, states, actions, rewards, length):
 
 
 def likelihoods(estimate, n_contexts, s, a, n, z):
-    """Put the smoothed likelihoods of (s', z) in every context into scratch[0]."""
+    """Put the smoothed likelihoods of (s', z) in every context into scratch[0].
+
+    Where a context has less than one visit of the row, what its row lacks is filled by that of all
+    contexts together: a row that nobody has seen in a context speaks neither for nor against it.
+    """
     raise NotImplementedError
 
 
@@ -305,11 +313,25 @@ def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     row = s * A + a
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
     source = row * S + n if estimate.transition_rewards else row
+    total, moved, paid, lacking = 0.0, 0.0, 0.0, False
     for m in range(n_contexts):  # entry by entry: a view of a row would count references
         share = estimate.reward_counts[source, z, m] * estimate.scale[row, m]
         if not estimate.transition_rewards:
             share *= estimate.transition_counts[row, n, m] * estimate.scale[row, m]
+        lacking |= estimate.visits[row, m] < 1.0
         estimate.scratch[0, m] = floor + slope * share
+    if lacking:
+        for m in range(n_contexts):
+            total += estimate.visits[row, m]
+            paid += estimate.reward_counts[source, z, m]
+            if not estimate.transition_rewards:
+                moved += estimate.transition_counts[row, n, m]
+        common = paid / max(total, TINY)
+        if not estimate.transition_rewards:
+            common *= moved / max(total, TINY)
+        for m in range(n_contexts):
+            missing = max(0.0, 1.0 - estimate.visits[row, m])
+            estimate.scratch[0, m] += slope * missing * common
 
 
 def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
@@ -329,12 +351,21 @@ def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
                 paid[m] += estimate.table.counts[k, m]
         k = estimate.table.cells[k, LINK]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    total, all_moved, all_paid = 0.0, 0.0, 0.0
+    for m in range(moved.shape[0]):
+        total += estimate.visits[row, m]
+        all_moved += moved[m]
+        all_paid += paid[m]
+    common = all_paid / max(total, TINY)
+    if not estimate.transition_rewards:
+        common *= all_moved / max(total, TINY)
     for m in range(moved.shape[0]):
         scale = estimate.scale[row, m]
         share = paid[m] * scale
         if not estimate.transition_rewards:
             share *= moved[m] * scale
-        estimate.scratch[0, m] = floor + slope * share
+        missing = max(0.0, 1.0 - estimate.visits[row, m])
+        estimate.scratch[0, m] = floor + slope * (share + missing * common)
 
 
 @njit(cache=True, nogil=True)

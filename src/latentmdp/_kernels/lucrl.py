@@ -3,8 +3,11 @@
 Its steps are inlined, as those of `_kernels.empirical`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import draw_entry
 from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief_at_once
@@ -21,28 +24,46 @@ from latentmdp._kernels.empirical import (
 from latentmdp._kernels.optimism import greedy_action, replan
 from latentmdp._kernels.rollout import begin_episode, draw_uniforms
 
-__all__ = ["absorb_episode", "discounted_return", "play_lucrl"]
+__all__ = ["Played", "absorb_episode", "discounted_return", "play_lucrl"]
+
+
+class Played(NamedTuple):
+    """Episodes as they were played, one row each; there may be none, which nobody wants to see."""
+
+    lengths: NDArray[np.int64]  # (n,)
+    states: NDArray[np.int32]  # (n, H + 1)
+    actions: NDArray[np.int32]  # (n, H)
+    rewards: NDArray[np.int32]  # (n, H)
+
+    @classmethod
+    def of(cls, n: int, H: int) -> "Played":
+        """Room for n episodes of at most H steps."""
+        steps = (np.zeros((n, length), np.int32) for length in (H + 1, H, H))
+        return cls(np.zeros(n, np.int64), *steps)
 
 
 @njit(cache=True, nogil=True)
 def play_lucrl(
-    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts
-):
+    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts,
+    played,
+):  # fmt: skip
     """Play as many episodes of Algorithm 1 as `returns` has entries; how many were played.
 
     They are fewer where a table of counts has no room for another episode. Fills the returns, the
-    final belief in the true context and the true contexts.
+    final belief in the true context and the true contexts, and, unless `played` has no rows, what
+    was played.
     """
     return _play(
         borrowed(chances), key, first_episode, revealed, borrowed(estimate), borrowed(optimistic),
-        returns, true_belief, contexts,
+        returns, true_belief, contexts, borrowed(played),
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def _play(
-    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts
-):
+    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts,
+    played,
+):  # fmt: skip
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
     first, second = np.empty(H), np.empty(H)
@@ -79,6 +100,11 @@ def _play(
         absorb_episode(estimate, optimistic, weight, states, actions, rewards, length)
         returns[i] = discounted_return(rewards, length, estimate.reward_values, optimistic.discount)
         contexts[i] = context
+        if played.lengths.shape[0] > 0:
+            played.lengths[i], played.states[i, length] = length, states[length]
+            for t in range(length):
+                played.states[i, t], played.actions[i, t] = states[t], actions[t]
+                played.rewards[i, t] = rewards[t]
         true_belief[i] = belief[AWAKE, context] if context < M else np.nan
     return returns.shape[0]
 

@@ -157,15 +157,31 @@ class Counts(Result):
                 f"{type(start).__name__}"
             )
         space.require_fit("start", model)
+        M, S, A, _ = space.dimensions
+        rows, episodes = np.full((M, S, A), prior_count), np.full(M, prior_count)
+        return cls.of_model(model, rows, episodes, space, reward_model)
+
+    @classmethod
+    def of_model(
+        cls,
+        model: LatentMDP,
+        rows: Floats,
+        episodes: Floats,
+        space: Space,
+        reward_model: RewardModel,
+    ) -> AnyCounts:
+        """A model whose rows count as `rows` (M, S, A) visits, its starts as `episodes` (M,)."""
+        initial = episodes[:, None] * model.initial
         if not _keeps_arrays(space, reward_model):
-            keys = model.outcomes.keys(space.n_states, space.n_rewards)
-            counts = prior_count * model.outcomes.probs
-            return OutcomeCounts.of(keys, counts, prior_count * model.initial, space, reward_model)
+            table, by_row = model.outcomes, rows.reshape(len(rows), -1).T
+            keys = table.keys(space.n_states, space.n_rewards)
+            counts = by_row[table.rows()] * table.probs
+            return OutcomeCounts.of(keys, counts, initial, space, reward_model)
         joint = model.observation_probs()
-        rewards = joint if reward_model == "transition" else joint.sum(axis=3)
-        return cls(
-            prior_count * model.transitions, prior_count * rewards, prior_count * model.initial
-        )
+        by_pair = reward_model == "state-action"
+        rewards = joint.sum(axis=3) if by_pair else joint
+        weights = rows[..., None] if by_pair else rows[..., None, None]
+        return cls(rows[..., None] * model.transitions, weights * rewards, initial)
 
 
 @dataclass(frozen=True, eq=False)

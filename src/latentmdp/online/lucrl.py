@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Arrays, Floats
+from latentmdp._util.arrays import Arrays, Floats, Indices
 from latentmdp._util.validation import require_choice
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP, RewardModel
@@ -59,10 +59,11 @@ from latentmdp.online.empirical_model import (
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
+from latentmdp.simulation import episodes_of
 from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import ModelWorld, Space, World, play_episode
 
-__all__ = ["LUCRL", "revealed_context"]
+__all__ = ["LUCRL", "play_rounds", "revealed_context"]
 
 CONTEXTS = ("revealed", "inferred")
 
@@ -133,7 +134,7 @@ class LUCRL(Learner):
             raise TypeError(f"bonus must be a Bonus or None, got {type(self.bonus).__name__}")
         if self.n_contexts is not None:
             arrays.positive_integer("n_contexts", self.n_contexts)
-        self._growth()
+        self.growth()
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""
@@ -160,7 +161,7 @@ class LUCRL(Learner):
             counts,
             None if self.bonus is None else self.bonus.widths(space, episodes),
             self._smoothing(space),
-            self._growth(),
+            self.growth(),
             known,
             learn_weights=isinstance(self.weights, str) or self.contexts == "revealed",
         )
@@ -181,7 +182,7 @@ class LUCRL(Learner):
             space = replace(space, n_contexts=assumed)
         return space
 
-    def _growth(self) -> float:
+    def growth(self) -> float:
         """The factor by which a count must grow before a new plan; 0 for every episode."""
         if isinstance(self.replan, str):
             require_choice("replan", self.replan, ("every", "changed", "lazy"))
@@ -290,23 +291,11 @@ class _CompiledLUCRL(_LUCRL):
 
     def play(self, most: int) -> None:
         """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
-        from latentmdp._kernels.lucrl import play_lucrl
-
-        stop = self.done + most
-        while self.done < stop:
-            self.empirical.make_room()
-            now = slice(self.done, stop)
-            self.done += play_lucrl(
-                self.world.chances,
-                np.uint64(self.key),
-                self.done,
-                self.learner.contexts == "revealed",
-                self.empirical.estimate,
-                self.empirical.optimistic,
-                self.returns[now],
-                self.beliefs[now],
-                self.contexts[now],
-            )
+        now = slice(self.done, self.done + most)
+        record = (self.returns[now], self.beliefs[now], self.contexts[now])
+        revealed = self.learner.contexts == "revealed"
+        _compiled_rounds(self.world, self.empirical, self.key, self.done, revealed, record)
+        self.done += most
         self.note_error()
 
     def absorb(self, batch: Episode | None) -> None:
@@ -316,6 +305,82 @@ class _CompiledLUCRL(_LUCRL):
         self.empirical.optimistic.due[0] = True
         self.empirical.raise_bonus()
         return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
+
+
+def play_rounds(
+    learner: LUCRL, world: World, empirical: EmpiricalModel, key: int, first: int, episodes: int
+) -> Trajectories:
+    """Episodes first, first + 1, ... of Algorithm 1, from what `empirical` holds: as they went.
+
+    The counts of `empirical` go on with them.
+    """
+    if isinstance(learner.planner, QMDP) and isinstance(world, ModelWorld):
+        return _recorded_rounds(learner, world, empirical, key, first, episodes)
+    learning = _LUCRL(learner, world, empirical, first + episodes, key)
+    learning.done, played = first, []
+    while learning.done < learning.episodes:
+        learning.plan()
+        played.append(learning.play(1))
+        learning.absorb(played[-1])
+    return episodes_of(played, world.space)
+
+
+def _recorded_rounds(
+    learner: LUCRL,
+    world: ModelWorld,
+    empirical: EmpiricalModel,
+    key: int,
+    first: int,
+    episodes: int,
+) -> Trajectories:
+    from latentmdp._kernels.lucrl import Played
+
+    played = Played.of(episodes, world.space.required_horizon())
+    contexts = np.full(episodes, -1, np.int32)
+    record = (np.empty(episodes), np.empty(episodes), contexts)
+    revealed = learner.contexts == "revealed"
+    _compiled_rounds(world, empirical, key, first, revealed, record, played)
+    H, space = played.actions.shape[1], world.space
+    inside = np.arange(H + 1) <= played.lengths[:, None]
+    steps = inside[:, 1:]
+    return Trajectories(
+        played.states[inside],
+        played.actions[steps],
+        played.rewards[steps],
+        np.concatenate([[0], np.cumsum(played.lengths)]),
+        contexts,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.reward_array,
+    )
+
+
+def _compiled_rounds(
+    world: ModelWorld,
+    empirical: EmpiricalModel,
+    key: int,
+    first: int,
+    revealed: bool,
+    record: tuple[Floats, Floats, Indices],
+    played: Any = None,
+) -> None:
+    """As many episodes of Algorithm 1 as the record has entries, in a compiled loop."""
+    from latentmdp._kernels.lucrl import Played, play_lucrl
+
+    episodes, done = len(record[0]), 0
+    nothing = Played.of(0, 0)
+    while done < episodes:
+        empirical.make_room()
+        done += play_lucrl(
+            world.chances,
+            np.uint64(key),
+            first + done,
+            revealed,
+            empirical.estimate,
+            empirical.optimistic,
+            *(array[done:] for array in record),
+            nothing if played is None else Played(*(array[done:] for array in played)),
+        )
 
 
 def revealed_context(context: int | None, n_contexts: int) -> Floats:

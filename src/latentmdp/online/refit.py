@@ -2,15 +2,23 @@
 
     explore a little with uniformly random actions
     repeat, at growing intervals:
-        fit a latent MDP to all episodes so far by maximum likelihood, from several starts
-        plan in the fitted model, optimistic where few observations support it
-        play that policy, whose filter infers the context within each episode
+        fit a latent MDP to all episodes so far by maximum likelihood
+        from the counts of that fit, play L-UCRL with inferred contexts
+    fit once more, plan with a certificate, and play that plan in the last tenth of the episodes
 
 Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
 never takes a wrong label back; it needs a good start. Refitting on the whole history relabels
-every episode, so early mistakes do not stay. And since every fit is smoothed towards the pooled
+every episode, so early mistakes do not stay; and between two fits L-UCRL goes on exploring, each
+episode by what the one before it showed. Since every fit is smoothed towards the pooled
 model as strongly as predicts held-out episodes best, what one context shows of the world serves
-the others, which counts kept apart by true labels cannot do.
+the others, which counts kept apart by true labels cannot do: a row of a fit counts as
+
+    N_m(s, a) + min(k, sum_m N_m(s, a))
+
+visits, N_m(s, a) the expected ones in context m and k the pseudo-counts of the pooled row.
+
+The last tenth of the episodes is the final policy's own: nothing is tried in it and nothing is
+learned from it, so it tells what the policy earns in the world, whatever the model promises.
 
 What EM does not estimate by itself is settled whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
@@ -22,11 +30,12 @@ what was once clear still holds.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
@@ -42,14 +51,24 @@ from latentmdp.estimation import (
     settle_rewards,
 )
 from latentmdp.fit import Fit, without_fit_warnings
+from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
-from latentmdp.online.bonus import optimistic_fit
+from latentmdp.online.bonus import Bonus
+from latentmdp.online.doubts import doubts
+from latentmdp.online.empirical_model import Counts, EmpiricalModel
+from latentmdp.online.lucrl import LUCRL, play_rounds
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning import Planner, acting_policy, certified_plan
-from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.planning import (
+    Plan,
+    Planner,
+    acting_planner,
+    acting_smoothing,
+    certified_plan,
+)
+from latentmdp.policies import AlphaVectorPolicy, UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.trajectories import Trajectories, cell_counts
 from latentmdp.worlds import World
@@ -61,6 +80,10 @@ _FEWEST = 10
 
 _DOUBLED = 2
 
+_REPLAN = "lazy"
+"""Between two fits a plan is due when a count has grown by a fifth: as good a curve as a plan for
+every episode, at a fraction of the time."""
+
 
 def learn(
     world: Any,
@@ -70,9 +93,9 @@ def learn(
     *,
     method: Literal["likelihood", "psr"] = "likelihood",
     explore: int = 20,
-    growth: float = 1.15,
+    growth: float = 1.3,
     restarts: int = 3,
-    bonus_scale: float = 0.15,
+    bonus: Bonus | None = Bonus(),  # noqa: B008
     max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     planner: Planner | None = None,
@@ -99,9 +122,9 @@ def learn(
     growth
         The data grow by this factor between two fits.
     restarts
-        Fresh starts of each fit, beside the one from the fit before.
-    bonus_scale
-        Optimism about rows that few observations support, in ranges of the rewards.
+        Fresh starts of a fit whenever the data have doubled, beside the one from the fit before.
+    bonus
+        Optimism about rows that few observations support, as of `LUCRL`.
     max_contexts
         The largest number that "auto" tries.
     reward_model
@@ -125,7 +148,7 @@ def learn(
             explore=explore,
             growth=growth,
             restarts=restarts,
-            bonus_scale=bonus_scale,
+            bonus=bonus,
             max_contexts=max_contexts,
             reward_model=reward_model,
             planner=planner,
@@ -147,9 +170,9 @@ class Refit(Learner):
 
     n_contexts: int | Literal["auto"] = "auto"
     explore: int = 20
-    growth: float = 1.15
+    growth: float = 1.3
     restarts: int = 3
-    bonus_scale: float = 0.15
+    bonus: Bonus | None = Bonus()  # noqa: RUF009
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
     planner: Planner | None = None
@@ -160,8 +183,8 @@ class Refit(Learner):
         require_reward_model(self.reward_model)
         if not 1.0 < self.growth < np.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
-        if not (np.isfinite(self.bonus_scale) and self.bonus_scale >= 0.0):
-            raise ValueError(f"bonus_scale must be finite and not negative, got {self.bonus_scale}")
+        if self.bonus is not None and not isinstance(self.bonus, Bonus):
+            raise TypeError(f"bonus must be a Bonus or None, got {type(self.bonus).__name__}")
         for name in ("explore", "restarts", "max_contexts"):
             arrays.positive_integer(name, getattr(self, name))
 
@@ -177,8 +200,8 @@ class Refit(Learner):
 
     def settings(self) -> dict[str, Any]:
         """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
-        names = ("n_contexts", "explore", "growth", "restarts", "bonus_scale")
-        return {name: getattr(self, name) for name in (*names, "max_contexts", "reward_model")}
+        names = ("n_contexts", "explore", "growth", "restarts", "max_contexts", "reward_model")
+        return {**{name: getattr(self, name) for name in names}, "bonus": repr(self.bonus)}
 
 
 class Settled(NamedTuple):
@@ -211,35 +234,76 @@ class _Refitting(Learning[Trajectories]):
         self.fit: Fit | None = None
         self._model: LatentMDP | None = None  # of the last fit, which a resumed run does not have
         self._settled: Settled | None = None
-        self._policy: Policy = UniformPolicy()
+        self._rounds: LUCRL | None = None  # how to act until the next fit
+        self._empirical: EmpiricalModel | None = None
+        self._plan: Plan | None = None  # of the last fit, whose episodes are the last ones
+        self._shown: Trajectories | None = None  # those episodes
+        self._before: tuple[Settled | None, LatentMDP | None] = (None, None)  # the last fit
 
     def plan(self) -> None:
-        """Fit all episodes so far, and plan optimistically in the fitted model."""
+        """Fit all episodes so far; what it showed is what L-UCRL goes on from."""
         if self.done == 0:
             return
+        if self.done >= self._own:
+            self._finish()
+            return
         fit = self.settle() if self.unsettled else self.refit()
-        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         model = self._sized(fit.model)
-        optimistic = optimistic_fit(
-            model,
-            fit,
-            visits,
-            self.learner.bonus_scale,
-            self.space.largest_return,
-            self.space.allowed_actions(),
+        self._rounds = LUCRL(
+            acting_planner(model),
+            contexts="inferred",
+            bonus=self.learner.bonus,
+            replan=_REPLAN,
+            reward_model=model.reward_model,
         )
-        self._policy = acting_policy(model, optimistic)
+        space = replace(self.space, n_contexts=model.n_contexts)
+        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
+        rows = visits + np.minimum(fit.pseudo_counts, visits.sum(axis=0))
+        episodes = fit.responsibilities.sum(axis=0)
+        bonus = self.learner.bonus
+        self._empirical = EmpiricalModel.begin(
+            space,
+            Counts.of_model(model, rows, episodes, space, model.reward_model),
+            None if bonus is None else bonus.widths(space, self.episodes),
+            acting_smoothing(space.n_states, space.n_rewards),
+            self._rounds.growth(),
+            None,
+            learn_weights=True,
+        )
+
+    def _finish(self) -> None:
+        """Make the final policy."""
+        self._before = self._settled, self._model
+        fit = self.settle() if self.unsettled else self.refit()
+        model, planner = self._sized(fit.model), self.learner.planner
+        plan = certified_plan(model) if planner is None else planner.plan(model)
+        if isinstance(plan.policy, AlphaVectorPolicy):
+            # What the model thinks impossible may happen.
+            smoothing = acting_smoothing(model.n_states, model.n_rewards)
+            plan = replace(plan, policy=plan.policy.filtering(plan.policy.model, smoothing))
+        self._plan = plan
+
+    @property
+    def _own(self) -> int:
+        """The first of the final policy's own episodes."""
+        return self.episodes - metrics.last_tenth(self.episodes)
 
     def play(self, most: int) -> Trajectories:
         """Play a phase: the longer, the more is known."""
-        if self.done == 0:
+        # The fits draw from the key itself, so the world's chance has a key of its own.
+        key = philox_key(self.key)
+        if self._plan is not None:
+            left = self.episodes - self.done
+            return play(self.world, self._plan.policy, left, key, self.done)
+        if self._rounds is None:
             number = self.learner.n_contexts
             length = max(self.learner.explore, 1 if number == "auto" else number)
-        else:
-            length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
-        length = min(length, self.episodes - self.done)
-        # The fits draw from the key itself, so the world's chance has a key of its own.
-        return play(self.world, self._policy, length, philox_key(self.key), self.done)
+            length = min(length, max(self._own, 1))
+            return play(self.world, UniformPolicy(), length, key, 0)
+        length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
+        length = min(length, self._own - self.done)
+        assert self._empirical is not None
+        return play_rounds(self._rounds, self.world, self._empirical, key, self.done, length)
 
     def absorb(self, batch: Trajectories) -> None:
         """Add the phase to the history; the contexts go to the record, where nobody looks."""
@@ -252,19 +316,22 @@ class _Refitting(Learning[Trajectories]):
             model_error=self.model_error(None if fit is None else fit.model),
             mean_return=float(self.returns[now].mean()),
         )
-        self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
+        if self._plan is None:
+            self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
+        else:
+            self._shown = batch.without_contexts()
         self.phases = (*self.phases, phase)
 
     @property
     def unsettled(self) -> bool:
         """Whether the data have doubled since the last time, or there was none."""
-        return self._settled is None or self.done >= _DOUBLED * self._settled.episodes
+        return self._settled is None or len(self.logs) >= _DOUBLED * self._settled.episodes
 
     def refit(self) -> Fit:
         """EM over the whole history with what is settled."""
         assert self._settled is not None
         _, M, reward_model, *strengths = self._settled
-        return self._em(M, reward_model, self._chance(), *strengths)
+        return self._em(M, reward_model, self._chance(), *strengths, fresh=False)
 
     def settle(self) -> Fit:
         """EM over the whole history with nothing taken for granted but what the user said."""
@@ -295,13 +362,14 @@ class _Refitting(Learning[Trajectories]):
                 break
             least, reward_model = 1, better
         self._settled = Settled(
-            self.done, M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
+            len(self.logs), M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
         )
         return fit
 
     def _chance(self) -> np.random.Generator:
         """Of the next fit."""
-        return np.random.default_rng([self.key, len(self.phases)])
+        fitted = sum(phase.first_episode < len(self.logs) for phase in self.phases)
+        return np.random.default_rng([self.key, fitted])
 
     def _em(
         self,
@@ -310,6 +378,7 @@ class _Refitting(Learning[Trajectories]):
         rng: np.random.Generator,
         pseudo_counts: float | Literal["auto"] = "auto",
         reward_pseudo_counts: float | None = None,
+        fresh: bool = True,
     ) -> Fit:
         """A fit from the last estimate, where it has as many contexts, and from fresh starts."""
         em = EM(
@@ -321,7 +390,8 @@ class _Refitting(Learning[Trajectories]):
         )
         known = self._model is not None and self._model.n_contexts == n_contexts
         with without_fit_warnings():
-            self.fit = em.fit(self.logs, start=[self._model, None] if known else None, rng=rng)
+            starts = [self._model, None] if fresh else [self._model]
+            self.fit = em.fit(self.logs, start=starts if known else None, rng=rng)
         self._model = self.fit.model
         return self.fit
 
@@ -341,12 +411,16 @@ class _Refitting(Learning[Trajectories]):
             **{f"log_{name}": getattr(self.logs, name) for name in _LOGS},
             "phases": phase_rows(self.phases),
         }
-        if self._settled is not None:
-            episodes, M, reward_model, *strengths = self._settled
+        # A finished run makes its last fit again, from what it began with.
+        settled, model = (self._settled, self._model) if self._plan is None else self._before
+        if self._shown is not None:
+            saved |= {f"shown_{name}": getattr(self._shown, name) for name in _LOGS}
+        if settled is not None:
+            episodes, M, reward_model, *strengths = settled
             joint = float(reward_model == "transition")
             saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
-        if self._model is not None:
-            held = self._model.to_fields()
+        if model is not None:
+            held = model.to_fields()
             saved |= {f"model_{name}": held[name] for name in _MODEL if held[name] is not None}
         return saved
 
@@ -354,8 +428,12 @@ class _Refitting(Learning[Trajectories]):
         super().restore(saved)
         steps = {name: saved[f"log_{name}"] for name in _LOGS}
         self.logs = Trajectories(**{**self.logs.to_fields(), **steps})
-        if len(self.logs) != self.done:
-            raise ValueError(f"there are {len(self.logs)} episodes, and {self.done} are done")
+        if "shown_offsets" in saved:
+            steps = {name: saved[f"shown_{name}"] for name in _LOGS}
+            self._shown = Trajectories(**{**self.logs.to_fields(), **steps})
+        kept = len(self.logs) + (0 if self._shown is None else len(self._shown))
+        if kept != self.done:
+            raise ValueError(f"there are {kept} episodes, and {self.done} are done")
         self.phases = phases_of(saved)
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
@@ -372,28 +450,31 @@ class _Refitting(Learning[Trajectories]):
                 raise ValueError("the model has other sizes than the world")
 
     def result(self, settings: dict[str, Any]) -> Run:
-        """See `Learning`: a last fit, and a plan with a certificate."""
-        fit = self.settle() if self.unsettled else self.refit()
-        model = self._sized(fit.model)
-        planner = self.learner.planner
-        plan = certified_plan(model) if planner is None else planner.plan(model)
+        """See `Learning`: the last fit, its plan, and what that earned in its own episodes."""
+        if self._plan is None:  # resumed after the last episode, or there were too few
+            self._finish()
+        plan, fit = self._plan, self.fit
+        assert plan is not None and fit is not None
         fitted = [phase for phase in self.phases if phase.n_contexts]
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
             np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
         )
+        value = mean_return(self.returns[len(self.logs) :], self.returns)
         return Run(
             returns=self.returns,
             beliefs=self.beliefs,
             contexts=self.contexts,
             error_curve=curve,
-            model=model,
+            model=self._sized(fit.model),
             policy=plan.policy,
             settings=settings,
             plan=plan,
             fit=fit,
             phases=self.phases,
             logs=self.logs,
+            value=value,
+            warnings=doubts(plan, fit, value, self._shown),
             seconds=self.seconds(),
         )
 

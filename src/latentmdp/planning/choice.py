@@ -10,14 +10,13 @@ from __future__ import annotations
 import dataclasses
 
 from latentmdp.model import LatentMDP
-from latentmdp.planning.base import Plan
+from latentmdp.planning.base import Plan, Planner
 from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
-from latentmdp.policies import AlphaVectorPolicy, Policy
 
-__all__ = ["acting_policy", "acting_smoothing", "certified_plan"]
+__all__ = ["acting_planner", "acting_smoothing", "certified_plan"]
 
 _POINTS = PBVI(beliefs=100)
 """Half of PBVI's default number of points, since it plans anew after every fit."""
@@ -43,14 +42,9 @@ def acting_smoothing(n_states: int, n_rewards: int) -> float:
     return min(1e-3, 0.1 / (n_states * n_rewards))
 
 
-def acting_policy(fitted: LatentMDP, optimistic: LatentMDP) -> Policy:
-    """Plan optimistically: with Q-MDP, or with PBVI where Q-MDP falls short in the fitted model."""
-    if not _falls_short(fitted):
-        return _q_mdp_plan(optimistic).policy
-    policy = _POINTS.plan(optimistic).policy
-    assert isinstance(policy, AlphaVectorPolicy)
-    smoothing = acting_smoothing(optimistic.n_states, optimistic.n_rewards)
-    return policy.filtering(policy.model, smoothing)
+def acting_planner(fitted: LatentMDP) -> Planner:
+    """Q-MDP, or PBVI where Q-MDP falls short in the fitted model."""
+    return _POINTS if _falls_short(fitted) else QMDP()
 
 
 def certified_plan(model: LatentMDP) -> Plan:
