@@ -1,6 +1,4 @@
-"""Exploration bonuses: of L-UCRL [kwon2021, Prop. 3.2], and for a fitted model.
-
-L-UCRL.
+"""The exploration bonus of L-UCRL [kwon2021, Prop. 3.2].
 
     R^hid_m(s, a) = min(V, V (1 - n)^+ + U_m min(1, sqrt(scale 5 (c_R + c_T) / N))),   N = max(1, n)
     R^hid_init(m) = V min(1, (1 - n)^+ + sqrt(scale c_nu / N)),              n = n_m(s, a) or n(m)
@@ -22,36 +20,17 @@ practical:
   episode can lose): optimistic values bound true ones.
 
 The default was chosen on random instances (M=7, S=15, A=3, H=30), latent RiverSwim and FrozenLake.
-
-A fitted model. EM fills the rows of a context with k_T pseudo-counts of the pooled transitions and
-k_R of the pooled rewards, as many as the likeness of the contexts supports. A row then rests on
-
-    N_T = N_m(s, a) + min(k_T, sum_m N_m(s, a)),    N_R likewise with k_R and at least 0.01,
-
-observations: what other contexts showed of it counts as far as it carries over. The bonus is
-
-    range of the rewards * scale * (1 / sqrt(max(1, N_T)) + 1 / sqrt(N_R)),
-
-and where N_T < 1 the row has no future but the most that an episode can earn.
 """
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from latentmdp._util.arrays import Flags, Floats
-from latentmdp.fit import Fit
-from latentmdp.model import LatentMDP
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
-__all__ = ["Bonus", "Widths", "optimistic_fit"]
+__all__ = ["Bonus", "Widths"]
 
 DEFAULT_SCALE = 3e-6
-
-_FEWEST = 0.01
-"""Observations that a row of rewards rests on at least, so that its bonus stays finite."""
 
 
 @dataclass(frozen=True)
@@ -111,54 +90,3 @@ class Bonus:
             space.discounted_steps * min(*space.reward_values, 0.0),
             self.adaptive,
         )
-
-
-def optimistic_fit(
-    model: LatentMDP,
-    fit: Fit,
-    visits: Floats,
-    scale: float,
-    largest_return: float,
-    allowed: Flags | None = None,
-) -> LatentMDP:
-    """A fitted model with bonuses for rows that few observations support.
-
-    Parameters
-    ----------
-    model
-        The fitted model, sized for the world.
-    fit
-        The fit behind it, with its pseudo-counts.
-    visits : (M, S, A)
-        N_m(s, a), each episode shared among the contexts.
-    allowed : None or (S, A)
-        The actions that the world allows, the model's own by default: a row that no episode
-        visits is unknown, and worth trying.
-    """
-    allowed = model.allowed if allowed is None else allowed
-    pooled = visits.sum(axis=0)
-    of_moves = visits + np.minimum(fit.pseudo_counts, pooled)
-    of_rewards = visits + np.minimum(fit.reward_pseudo_counts, pooled)
-    unseen = of_moves < 1.0
-    unit = scale * float(np.ptp(model.reward_values))
-    moves, rewards = np.maximum(of_moves, 1.0), np.maximum(of_rewards, _FEWEST)
-    widths = 1.0 / np.sqrt(moves) + 1.0 / np.sqrt(rewards)
-    bonus = np.where(unseen, largest_return, np.minimum(largest_return, unit * widths))
-    bonus[:, ~allowed] = 0.0
-    if model.is_table:
-        table = model.outcomes
-        known = ~unseen.reshape(len(unseen), -1).T[table.rows()]
-        return model.replace(
-            outcomes=table._replace(probs=np.where(known, table.probs, 0.0)),
-            allowed=allowed,
-            bonus=bonus,
-            allow_unvisited=True,
-        )
-    rewards_axes = unseen.shape + (1,) * (model.reward_probs.ndim - 3)
-    return model.replace(
-        transitions=np.where(unseen[..., None], 0.0, model.transitions),
-        rewards=np.where(unseen.reshape(rewards_axes), 0.0, model.reward_probs),
-        bonus=bonus,
-        allowed=allowed,
-        allow_unvisited=True,
-    )

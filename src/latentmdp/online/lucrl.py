@@ -317,11 +317,14 @@ def play_rounds(
     if isinstance(learner.planner, QMDP) and isinstance(world, ModelWorld):
         return _recorded_rounds(learner, world, empirical, key, first, episodes)
     learning = _LUCRL(learner, world, empirical, first + episodes, key)
-    learning.done, played = first, []
+    learning.done = first
+    played: list[Episode] = []
     while learning.done < learning.episodes:
         learning.plan()
-        played.append(learning.play(1))
-        learning.absorb(played[-1])
+        episode = learning.play(1)
+        learning.absorb(episode)
+        assert episode is not None
+        played.append(episode)
     return episodes_of(played, world.space)
 
 
@@ -371,6 +374,7 @@ def _compiled_rounds(
     nothing = Played.of(0, 0)
     while done < episodes:
         empirical.make_room()
+        returns, beliefs, contexts = (array[done:] for array in record)
         done += play_lucrl(
             world.chances,
             np.uint64(key),
@@ -378,7 +382,9 @@ def _compiled_rounds(
             revealed,
             empirical.estimate,
             empirical.optimistic,
-            *(array[done:] for array in record),
+            returns,
+            beliefs,
+            contexts,
             nothing if played is None else Played(*(array[done:] for array in played)),
         )
 

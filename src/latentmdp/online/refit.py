@@ -330,8 +330,8 @@ class _Refitting(Learning[Trajectories]):
     def refit(self) -> Fit:
         """EM over the whole history with what is settled."""
         assert self._settled is not None
-        _, M, reward_model, *strengths = self._settled
-        return self._em(M, reward_model, self._chance(), *strengths, fresh=False)
+        _, M, reward_model, moves, rewards = self._settled
+        return self._em(M, reward_model, self._chance(), moves, rewards, fresh=False)
 
     def settle(self) -> Fit:
         """EM over the whole history with nothing taken for granted but what the user said."""
@@ -454,7 +454,8 @@ class _Refitting(Learning[Trajectories]):
         if self._plan is None:  # resumed after the last episode, or there were too few
             self._finish()
         plan, fit = self._plan, self.fit
-        assert plan is not None and fit is not None
+        assert plan is not None
+        assert fit is not None
         fitted = [phase for phase in self.phases if phase.n_contexts]
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),

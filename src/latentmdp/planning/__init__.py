@@ -1,7 +1,12 @@
 """Planning oracles [kwon2021, Sec. 2.1]: `planner.plan(model)` gives a `Plan`."""
 
 from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
-from latentmdp.planning.choice import acting_planner, acting_smoothing, certified_plan
+from latentmdp.planning.choice import (
+    acting_planner,
+    acting_policy,
+    acting_smoothing,
+    certified_plan,
+)
 from latentmdp.planning.evaluation import (
     TooManyHistoriesError,
     Value,
@@ -27,6 +32,7 @@ __all__ = [
     "TooManyHistoriesError",
     "Value",
     "acting_planner",
+    "acting_policy",
     "acting_smoothing",
     "action_table",
     "certified_plan",

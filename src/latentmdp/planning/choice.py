@@ -15,8 +15,9 @@ from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
+from latentmdp.policies import AlphaVectorPolicy, Policy
 
-__all__ = ["acting_planner", "acting_smoothing", "certified_plan"]
+__all__ = ["acting_planner", "acting_policy", "acting_smoothing", "certified_plan"]
 
 _POINTS = PBVI(beliefs=100)
 """Half of PBVI's default number of points, since it plans anew after every fit."""
@@ -45,6 +46,13 @@ def acting_smoothing(n_states: int, n_rewards: int) -> float:
 def acting_planner(fitted: LatentMDP) -> Planner:
     """Q-MDP, or PBVI where Q-MDP falls short in the fitted model."""
     return _POINTS if _falls_short(fitted) else QMDP()
+
+
+def acting_policy(fitted: LatentMDP) -> Policy:
+    """The policy of `acting_planner` in the fitted model, whose filter survives surprises."""
+    policy = acting_planner(fitted).plan(fitted).policy
+    assert isinstance(policy, AlphaVectorPolicy)
+    return policy.filtering(policy.model, acting_smoothing(fitted.n_states, fitted.n_rewards))
 
 
 def certified_plan(model: LatentMDP) -> Plan:
