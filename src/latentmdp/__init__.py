@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import solve
-    from latentmdp.online import LUCRL, Bonus, Run, learn
+    from latentmdp.online import LUCRL, Bonus, Run, VarianceBonus, learn
     from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
@@ -79,6 +79,7 @@ _HOMES = {
     "Trajectories": "trajectories",
     "UniformPolicy": "policies",
     "Value": "planning",
+    "VarianceBonus": "online",
     "World": "worlds",
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
@@ -148,6 +149,7 @@ __all__ = [
     "Trajectories",
     "UniformPolicy",
     "Value",
+    "VarianceBonus",
     "World",
     "__version__",
     "belief",

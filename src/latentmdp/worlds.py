@@ -139,6 +139,21 @@ class Space:
         """`steps` times the span: H for rewards in {0, 1}."""
         return self.discounted_steps * self.reward_span
 
+    @property
+    def highest_returns(self) -> Floats:
+        """The most that an episode can earn from each step on, (H,).
+
+        That is the largest reward in every step that is left; where it is a cost and some state is
+        terminal, an episode may end after one more step.
+        """
+        best, may_end = max(self.reward_values), bool(self.terminal.any())
+        found = np.empty(self.required_horizon())
+        later = 0.0
+        for t in range(found.size - 1, -1, -1):
+            later = best + self.discount * (max(later, 0.0) if may_end else later)
+            found[t] = later
+        return found
+
     def required_horizon(self) -> int:
         """H; `ModelError` where episodes have no end, since learners count episodes."""
         if self.horizon is None:

@@ -41,6 +41,7 @@ __all__ = [
     "refresh",
     "refresh_row",
     "refresh_start",
+    "support",
     "write_cells",
 ]
 
@@ -87,6 +88,7 @@ class Estimate(NamedTuple):
     initial: NDArray[np.float64]  # (S, M)
     transitions: NDArray[np.float64]  # (M, S', A W): T-hat, in lanes
     means: NDArray[np.float64]  # (M, A W): mean of R-hat
+    variances: NDArray[np.float64]  # (M, A W): variance of R-hat
 
 
 def in_table(estimate):
@@ -105,7 +107,7 @@ def refresh(estimate):
 
 
 def refresh_row(estimate, row, m):
-    """T-hat and the mean of R-hat of one (m, s, a)."""
+    """T-hat, and mean and variance of R-hat, of one (m, s, a)."""
     raise NotImplementedError
 
 
@@ -125,30 +127,70 @@ def _refresh_row_of_arrays(estimate, row, m):
     for n in range(S):
         T[n, column] = counts[n, m] * scale
     sources = S if estimate.transition_rewards else 1
-    mean = 0.0
+    mean, second = 0.0, 0.0
     for source in range(row * sources, (row + 1) * sources):
         for z in range(Z):
-            mean += estimate.reward_counts[source, z, m] * estimate.reward_values[z]
-    estimate.means[m, column] = mean * scale
+            paid = estimate.reward_counts[source, z, m] * estimate.reward_values[z]
+            mean += paid
+            second += paid * estimate.reward_values[z]
+    mean *= scale
+    estimate.means[m, column] = mean
+    estimate.variances[m, column] = max(0.0, second * scale - mean * mean)
     estimate.visits[row, m] = total
     estimate.scale[row, m] = scale
 
 
 def _refresh_row_of_table(estimate, row, m):
-    """Visits and the mean of R-hat of one (m, s, a), from the cells of its row."""
+    """Visits, and mean and variance of R-hat, of one (m, s, a), from the cells of its row."""
     A = estimate.sizes[1]
-    total, mean = 0.0, 0.0
+    total, mean, second = 0.0, 0.0, 0.0
     k = estimate.table.heads[row]
     while k >= 0:
         weight = estimate.table.counts[k, m]
         total += weight
-        mean += weight * estimate.reward_values[estimate.table.cells[k, REWARD]]
+        reward = estimate.reward_values[estimate.table.cells[k, REWARD]]
+        mean += weight * reward
+        second += weight * reward * reward
         k = estimate.table.cells[k, LINK]
     scale = 1.0 / max(1.0, total)
     column = row % A * (estimate.means.shape[1] // A) + row // A
-    estimate.means[m, column] = mean * scale
+    mean *= scale
+    estimate.means[m, column] = mean
+    estimate.variances[m, column] = max(0.0, second * scale - mean * mean)
     estimate.visits[row, m] = total
     estimate.scale[row, m] = scale
+
+
+def support(estimate, row, m):
+    """How many next states of a row s A + a context m has counts of."""
+    raise NotImplementedError
+
+
+@overload(support, inline="always")
+def _support(estimate, row, m):
+    return _support_in_table if in_table(estimate) else _support_in_arrays
+
+
+def _support_in_arrays(estimate, row, m):
+    found = 0
+    for n in range(estimate.sizes[0]):
+        found += estimate.transition_counts[row, n, m] > 0.0
+    return found
+
+
+def _support_in_table(estimate, row, m):
+    cells, counts = estimate.table.cells, estimate.table.counts
+    found = 0
+    k = estimate.table.heads[row]
+    while k >= 0:
+        is_new = counts[k, m] > 0.0
+        j = estimate.table.heads[row]
+        while j != k:  # the same state may have come with another reward before
+            is_new &= not (counts[j, m] > 0.0 and cells[j, NEXT] == cells[k, NEXT])
+            j = cells[j, LINK]
+        found += is_new
+        k = cells[k, LINK]
+    return found
 
 
 @njit(cache=True, nogil=True, inline="always")

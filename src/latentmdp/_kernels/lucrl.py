@@ -21,7 +21,7 @@ from latentmdp._kernels.empirical import (
     refresh_row,
     refresh_start,
 )
-from latentmdp._kernels.optimism import greedy_action, replan
+from latentmdp._kernels.optimism import greedy_action, passed, replan, weigh_row
 from latentmdp._kernels.rollout import begin_episode, draw_uniforms
 
 __all__ = ["Played", "absorb_episode", "discounted_return", "play_lucrl"]
@@ -126,8 +126,9 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
         for i in range(visited):
             row = estimate.rows[i]
             refresh_row(estimate, row, m)
-            planned = max(1.0, optimistic.planned_visits[row, m])
-            optimistic.due[0] |= estimate.visits[row, m] > optimistic.growth * planned
+            weigh_row(estimate, optimistic, row, m)
+            planned, visits = optimistic.planned_visits[row, m], estimate.visits[row, m]
+            optimistic.due[0] |= passed(optimistic.growth, planned, visits)
 
 
 @njit(cache=True, nogil=True)

@@ -1,8 +1,13 @@
-"""Q-MDP in the optimistic model of L-UCRL [kwon2021, Prop. 3.2].
+"""Q-MDP in the optimistic model of L-UCRL [kwon2021, Prop. 3.2; zhou2023, Alg. 2].
 
 Only contexts whose counts changed are planned again: the numbers are those of starting afresh.
 An action that is not allowed has a reward below any value, so that no maximum takes it; a terminal
 state has no reward, no bonus and no successor, so its value is 0.
+
+There are two kinds of bonus. Hidden rewards are the same at all times, and are set for all rows of
+a context when it is planned. A bonus that follows the variance of the next step's value is part of
+the induction; what it needs of a row depends on the row's own counts alone and is brought up to
+date with them (`weigh_row`).
 """
 
 import math
@@ -14,35 +19,72 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from latentmdp._kernels.belief import AWAKE
-from latentmdp._kernels.empirical import NEXT, ROW, in_table
+from latentmdp._kernels.empirical import NEXT, ROW, in_table, support
 from latentmdp._kernels.induction import context_q_values
+from latentmdp._kernels.simd import discounted_maxima, extent, raised_values
 
-__all__ = ["FORBIDDEN", "OptimisticValues", "greedy_action", "replan"]
+__all__ = [
+    "AS_PRINTED",
+    "BY_VARIANCE",
+    "DOUBLING",
+    "FORBIDDEN",
+    "HIDDEN_REWARDS",
+    "OptimisticValues",
+    "greedy_action",
+    "largest_bonus",
+    "passed",
+    "replan",
+    "replan_values",
+    "weigh",
+    "weigh_row",
+]
 
 FORBIDDEN = -1e100
 """The reward of an action that is not allowed: finite, since zero times it must be zero."""
+
+HIDDEN_REWARDS, BY_VARIANCE, AS_PRINTED = 0, 1, 2
+"""Kinds of bonus: constant in time; by the variance; by the variance as [zhou2023] has it."""
+
+DOUBLING = -1.0
+"""A growth that stands for: a plan is due when a count reaches a power of two."""
 
 
 class OptimisticValues(NamedTuple):
     """Q-values of each context in the optimistic model, and when they are due.
 
-    With n visits, N = max(1, n), the bonus is
-    min(reach, reach (1 - n)^+ + spread min(1, sqrt(width / N))).
+    With n visits and N = max(1, n), hidden rewards are
+    min(reach, reach (1 - n)^+ + spread min(1, sqrt(width / N))). By variance, Q is
+
+        min(caps[t], rewards + E V + bonus + unseen (caps[t] - E V)),    unseen = (1 - n)^+
+        bonus = slopes sd(V) + shares (max V - min V), or max(slopes sd(V), shares) as printed,
+
+    where `rewards` hold the bonus of rewards too, and the extent of V is over states where `met`.
     """
 
+    kind: int
     reach: float
     width: float
     lowest: float  # the least an episode can earn, at most 0
     adaptive: bool  # whether `spread` follows the values of the last plan
+    deviation: float  # slopes = deviation / sqrt(N)
+    remainder: float  # shares = remainder / N
+    reward_deviation: float
+    reward_remainder: float
 
-    growth: float  # replan when a count exceeds growth times what it was; 0: always
+    growth: float  # replan when a count exceeds growth times what it was; 0: always; `DOUBLING`
     discount: float
     values: NDArray[np.float64]  # (M, H, A W), in lanes
+    caps: NDArray[np.float64]  # (H,): the most that can be earned from each step on
     bonus: NDArray[np.float64]  # (M, A W) of the last plan
     rewards: NDArray[np.float64]  # (M, A W): means plus bonus
+    slopes: NDArray[np.float64]  # (M, A W)
+    shares: NDArray[np.float64]  # (M, A W)
+    unseen: NDArray[np.float64]  # (M, A W)
+    outside: NDArray[np.float64]  # (M, W): 0 in states that were met, infinite in others
     missing: NDArray[np.int64]  # rows s A + a whose action is not allowed
     penalty: NDArray[np.float64]  # their rewards: `FORBIDDEN`, or 0 in a terminal state
     terminal: NDArray[np.bool_]  # (S,)
+    ends: NDArray[np.int64]  # the terminal states
     spread: NDArray[np.float64]  # (M,)
     planned_visits: NDArray[np.float64]  # (S A, M) at the last plan
     stale: NDArray[np.bool_]  # (M,): whether counts changed since the last plan
@@ -69,6 +111,63 @@ def _add_bonus(estimate, optimistic, m):
         optimistic.rewards[m, column] = optimistic.penalty[i]
 
 
+@njit(cache=True, nogil=True)
+def weigh(estimate, optimistic):
+    """Bring what a bonus by variance needs of every row up to date."""
+    S, A, _ = estimate.sizes
+    width = optimistic.bonus.shape[1] // A
+    for m in range(optimistic.stale.shape[0]):
+        optimistic.outside[m] = np.inf
+        for row in range(S * A):
+            weigh_row(estimate, optimistic, row, m)
+        for i in range(optimistic.missing.shape[0]):
+            row = optimistic.missing[i]
+            column = row % A * width + row // A
+            optimistic.rewards[m, column] = optimistic.penalty[i]
+            optimistic.slopes[m, column] = 0.0
+            optimistic.shares[m, column] = 0.0
+            optimistic.unseen[m, column] = 0.0
+        for i in range(optimistic.ends.shape[0]):
+            optimistic.outside[m, optimistic.ends[i]] = 0.0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def weigh_row(estimate, optimistic, row, m):
+    """What a bonus by variance needs of one (m, s, a)."""
+    if optimistic.kind != HIDDEN_REWARDS:
+        successors = 1
+        if optimistic.kind == AS_PRINTED:
+            successors = support(estimate, row, m)
+        _weigh(
+            row,
+            m,
+            estimate.sizes[1],
+            successors,
+            (estimate.visits, estimate.scale, estimate.means, estimate.variances),
+            (optimistic.deviation, optimistic.remainder),
+            (optimistic.reward_deviation, optimistic.reward_remainder),
+            (optimistic.rewards, optimistic.slopes, optimistic.shares, optimistic.unseen),
+            optimistic.outside,
+        )
+
+
+@njit(cache=True, nogil=True)
+def _weigh(row, m, n_actions, successors, known, of_values, of_rewards, factors, outside):
+    """Not inlined by numba, which takes what is only written to for dead."""
+    visits, scale, means, variances = known
+    rewards, slopes, shares, unseen = factors
+    s = row // n_actions
+    column = (row - s * n_actions) * outside.shape[1] + s
+    share = scale[row, m]
+    bonus = of_rewards[0] * math.sqrt(variances[m, column] * share) + of_rewards[1] * share
+    rewards[m, column] = means[m, column] + bonus
+    slopes[m, column] = of_values[0] * math.sqrt(successors * share)
+    shares[m, column] = of_values[1] * share
+    unseen[m, column] = max(0.0, 1.0 - visits[row, m])
+    if visits[row, m] >= 1.0:
+        outside[m, s] = 0.0
+
+
 def plan_context(estimate, optimistic, m):
     """Q-values of one context in the optimistic model."""
     raise NotImplementedError
@@ -81,21 +180,135 @@ def _plan_context(estimate, optimistic, m):
 
 def _plan_by_arrays(estimate, optimistic, m):
     T, rewards, values = estimate.transitions, optimistic.rewards, optimistic.values
-    context_q_values(T, rewards, m, estimate.sizes[1], optimistic.discount, values)
+    if optimistic.kind == HIDDEN_REWARDS:
+        context_q_values(T, rewards, m, estimate.sizes[1], optimistic.discount, values)
+    elif optimistic.kind == BY_VARIANCE:
+        _raised_q_values(T, rewards, optimistic, m, estimate.sizes[1])
+    else:
+        _plain_raised_q_values(T, rewards, optimistic, m, estimate.sizes[1])
 
 
 def _plan_by_table(estimate, optimistic, m):
-    rewards, values = optimistic.rewards[m], optimistic.values[m]
-    _table_q_values(
-        estimate.sizes, estimate.table, estimate.scale, rewards, m, optimistic.discount, values
-    )
+    _table_q_values(estimate.sizes, estimate.table, estimate.scale, optimistic, m)
 
 
 @njit(cache=True, nogil=True)
-def _table_q_values(sizes, table, scale, rewards, m, discount, values):
-    """Fill values (H, A W) of one context by the cells that it has counts of."""
-    S, A, _ = sizes
-    width, used = rewards.shape[0] // A, table.used[0]
+def _raised_q_values(T, rewards, optimistic, m, n_actions):
+    """Fill values[m] with a bonus by variance."""
+    values, caps, outside = optimistic.values, optimistic.caps, optimistic.outside
+    slopes, shares, unseen = optimistic.slopes, optimistic.shares, optimistic.unseen
+    ends, discount = optimistic.ends, optimistic.discount
+    value = np.zeros(outside.shape[1])
+    middle, span = 0.0, 0.0
+    for t in range(values.shape[1] - 1, -1, -1):
+        raised_values(
+            T, rewards, slopes, shares, unseen, value, values, m, t, middle, span, caps[t]
+        )
+        for i in range(ends.shape[0]):
+            for column in range(ends[i], values.shape[2], value.shape[0]):
+                values[m, t, column] = 0.0
+        discounted_maxima(values, m, t, n_actions, discount, value)
+        low, high = extent(value, outside, m)
+        middle, span = _middle(low, high, optimistic.reach)
+        for s in range(value.shape[0]):
+            value[s] -= middle
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _middle(low, high, reach):
+    """The middle of an extent and its length; `reach` where nothing was met."""
+    return (0.5 * (low + high), high - low) if low <= high else (0.0, reach)
+
+
+@njit(cache=True, nogil=True)
+def _plain_raised_q_values(T, rewards, optimistic, m, n_actions):
+    """The same for any kind of bonus, without vector instructions."""
+    H, n = optimistic.values.shape[1:]
+    value, second = np.zeros(n // n_actions), np.empty(n)
+    middle, span = 0.0, 0.0
+    for t in range(H - 1, -1, -1):
+        q = optimistic.values[m, t]
+        q[:], second[:] = 0.0, 0.0
+        for s in range(T.shape[1]):
+            v, square = value[s], value[s] * value[s]
+            for i in range(n):
+                q[i] += T[m, s, i] * v
+                second[i] += T[m, s, i] * square
+        _raise_values(optimistic, m, t, second, middle, span)
+        _maxima(q, optimistic.discount, n_actions, value)
+        middle, span = _centre(optimistic, m, value)
+
+
+@njit(cache=True, nogil=True)
+def _raise_values(optimistic, m, t, second, middle, span):
+    """Turn expected values in values[m, t] into optimistic ones; `second` are second moments."""
+    q, cap = optimistic.values[m, t], optimistic.caps[t]
+    slopes, shares, unseen = optimistic.slopes[m], optimistic.shares[m], optimistic.unseen[m]
+    rewards, joined = optimistic.rewards[m], optimistic.kind == BY_VARIANCE
+    for i in range(q.shape[0]):
+        deviation = slopes[i] * math.sqrt(max(0.0, second[i] - q[i] * q[i]))
+        bonus = deviation + shares[i] * span if joined else max(deviation, shares[i])
+        q[i] = min(cap, q[i] + middle + rewards[i] + bonus + unseen[i] * (cap - middle))
+    width = optimistic.outside.shape[1]
+    for i in range(optimistic.ends.shape[0]):
+        for column in range(optimistic.ends[i], q.shape[0], width):
+            q[column] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _maxima(q, discount, n_actions, value):
+    """Fill value (W,) with discounted maxima over the actions of q (A W,)."""
+    width = value.shape[0]
+    value[:] = q[:width]
+    for a in range(1, n_actions):
+        for s in range(width):
+            value[s] = max(value[s], q[a * width + s])
+    for s in range(width):
+        value[s] *= discount
+
+
+@njit(cache=True, nogil=True)
+def _centre(optimistic, m, value):
+    """Take the middle of the values of the states that were met from all; that, and their span."""
+    low, high = np.inf, -np.inf
+    for s in range(value.shape[0]):
+        if optimistic.outside[m, s] == 0.0:
+            low, high = min(low, value[s]), max(high, value[s])
+    middle, span = _middle(low, high, optimistic.reach)
+    for s in range(value.shape[0]):
+        value[s] -= middle
+    return middle, span
+
+
+@njit(cache=True, nogil=True)
+def _table_q_values(sizes, table, scale, optimistic, m):
+    """Fill values[m] of one context by the cells that it has counts of."""
+    columns, successors, shares = _cells_of(sizes, table, scale, optimistic, m)
+    value, second = np.zeros(optimistic.outside.shape[1]), np.empty(optimistic.values.shape[2])
+    middle, span = 0.0, 0.0
+    by_variance = optimistic.kind != HIDDEN_REWARDS
+    for t in range(optimistic.values.shape[1] - 1, -1, -1):
+        q = optimistic.values[m, t]
+        if by_variance:
+            q[:], second[:] = 0.0, 0.0
+            for i in range(columns.shape[0]):
+                product = shares[i] * value[successors[i]]
+                q[columns[i]] += product
+                second[columns[i]] += product * value[successors[i]]
+            _raise_values(optimistic, m, t, second, middle, span)
+        else:
+            q[:] = optimistic.rewards[m]
+            for i in range(columns.shape[0]):
+                q[columns[i]] += shares[i] * value[successors[i]]
+        _maxima(q, optimistic.discount, sizes[1], value)
+        if by_variance:
+            middle, span = _centre(optimistic, m, value)
+
+
+@njit(cache=True, nogil=True)
+def _cells_of(sizes, table, scale, optimistic, m):
+    """Column of (s, a), s' and share of the cells that context m has counts of."""
+    A, width, used = sizes[1], optimistic.outside.shape[1], table.used[0]
     columns, successors = np.empty(used, np.int64), np.empty(used, np.int64)
     shares = np.empty(used)
     n = 0
@@ -106,18 +319,54 @@ def _table_q_values(sizes, table, scale, rewards, m, discount, values):
             successors[n] = table.cells[k, NEXT]
             shares[n] = table.counts[k, m] * scale[row, m]
             n += 1
-    value = np.zeros(S)
-    for t in range(values.shape[0] - 1, -1, -1):
-        q = values[t]
-        q[:] = rewards
-        for i in range(n):
-            q[columns[i]] += shares[i] * value[successors[i]]
-        value[:] = q[:S]
-        for a in range(1, A):
-            for s in range(S):
-                value[s] = max(value[s], q[a * width + s])
-        for s in range(S):
-            value[s] *= discount
+    return columns[:n], successors[:n], shares[:n]
+
+
+def expected_values(estimate, optimistic, m, value, out):
+    """Fill out (A W,) with means + sum_s' That value(s') of one context."""
+    raise NotImplementedError
+
+
+@overload(expected_values, inline="always")
+def _expected_values(estimate, optimistic, m, value, out):
+    return _expected_by_table if in_table(estimate) else _expected_by_arrays
+
+
+def _expected_by_arrays(estimate, optimistic, m, value, out):
+    out[:] = estimate.means[m]
+    for s in range(estimate.sizes[0]):
+        out += value[s] * estimate.transitions[m, s]
+
+
+def _expected_by_table(estimate, optimistic, m, value, out):
+    out[:] = estimate.means[m]
+    cells = _cells_of(estimate.sizes, estimate.table, estimate.scale, optimistic, m)
+    for i in range(cells[0].shape[0]):
+        out[cells[0][i]] += cells[2][i] * value[cells[1][i]]
+
+
+@njit(cache=True, nogil=True)
+def largest_bonus(estimate, optimistic):
+    """Set `bonus` to the most, over all t, by which the last plan's values exceed expected ones.
+
+    With it in every step, a plan in the empirical model is no less optimistic than this one.
+    """
+    A = estimate.sizes[1]
+    M, H, n = optimistic.values.shape
+    width = n // A
+    expected, value = np.empty(n), np.empty(width)
+    for m in range(M):
+        value[:] = 0.0
+        optimistic.bonus[m] = -np.inf
+        for t in range(H - 1, -1, -1):
+            q = optimistic.values[m, t]
+            expected_values(estimate, optimistic, m, value, expected)
+            for i in range(n):
+                optimistic.bonus[m, i] = max(optimistic.bonus[m, i], q[i] - expected[i])
+            _maxima(q, optimistic.discount, A, value)
+        for i in range(optimistic.missing.shape[0]):
+            row = optimistic.missing[i]
+            optimistic.bonus[m, row % A * width + row // A] = 0.0
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -145,7 +394,8 @@ def replan(estimate, optimistic):
         return False
     for m in range(optimistic.stale.shape[0]):
         if optimistic.stale[m]:
-            _add_bonus(estimate, optimistic, m)
+            if optimistic.kind == HIDDEN_REWARDS:
+                _add_bonus(estimate, optimistic, m)
             plan_context(estimate, optimistic, m)
             if optimistic.adaptive:
                 optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
@@ -153,6 +403,20 @@ def replan(estimate, optimistic):
             optimistic.planned_visits[:, m] = estimate.visits[:, m]
     optimistic.due[0] = optimistic.growth == 0.0
     return True
+
+
+@njit(cache=True, nogil=True)
+def replan_values(estimate, optimistic):
+    """`replan` for callers that are not compiled."""
+    return replan(estimate, optimistic)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def passed(growth, planned, visits):
+    """Whether a count has grown so much since the last plan that a new one is due."""
+    if growth == DOUBLING:
+        return visits >= (math.ldexp(1.0, math.frexp(planned)[1]) if planned >= 1.0 else 1.0)
+    return visits > growth * max(1.0, planned)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -54,7 +54,7 @@ from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
-from latentmdp.online.bonus import Bonus
+from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.doubts import doubts
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL, play_rounds
@@ -95,7 +95,7 @@ def learn(
     explore: int = 20,
     growth: float = 1.3,
     restarts: int = 3,
-    bonus: Bonus | None = Bonus(),  # noqa: B008
+    bonus: Bonus | VarianceBonus | None = VarianceBonus(),  # noqa: B008
     max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     planner: Planner | None = None,
@@ -172,7 +172,7 @@ class Refit(Learner):
     explore: int = 20
     growth: float = 1.3
     restarts: int = 3
-    bonus: Bonus | None = Bonus()  # noqa: RUF009
+    bonus: Bonus | VarianceBonus | None = VarianceBonus()  # noqa: RUF009
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
     planner: Planner | None = None
@@ -183,8 +183,10 @@ class Refit(Learner):
         require_reward_model(self.reward_model)
         if not 1.0 < self.growth < np.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
-        if self.bonus is not None and not isinstance(self.bonus, Bonus):
-            raise TypeError(f"bonus must be a Bonus or None, got {type(self.bonus).__name__}")
+        if not isinstance(self.bonus, Bonus | VarianceBonus | None):
+            raise TypeError(
+                f"bonus must be a Bonus, VarianceBonus or None, got {type(self.bonus).__name__}"
+            )
         for name in ("explore", "restarts", "max_contexts"):
             arrays.positive_integer(name, getattr(self, name))
 
