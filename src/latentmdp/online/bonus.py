@@ -68,6 +68,7 @@ __all__ = ["Bonus", "VarianceBonus", "VarianceWidths", "Widths"]
 
 DEFAULT_SCALE = 3e-6
 
+
 class VarianceWidths(NamedTuple):
     """Factors of sd(V) / sqrt(N) and extent / N, the same of rewards, and whether as printed."""
 
@@ -185,7 +186,11 @@ class VarianceBonus:
         H = space.required_horizon()
         iota = 2.0 * math.log(2.0 * M * S * A * H * episodes / eta)
         variance = VarianceWidths(
-            c1 * math.sqrt(iota), c2 * S * iota * reach, 2 * math.sqrt(iota), 5 * iota * extent, True
+            c1 * math.sqrt(iota),
+            c2 * S * iota * reach,
+            2 * math.sqrt(iota),
+            5 * iota * extent,
+            True,
         )
         first = confidence_constants(M, S, A, H, episodes, eta, Z).initial
         return Widths(reach, 0.0, first, lowest, False, variance)

@@ -17,7 +17,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan, acting_smoothing
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["LearnWarning", "doubts", "moving_context"]
+__all__ = ["LearnWarning", "doubts", "moving_context", "told_apart"]
 
 
 class LearnWarning(UserWarning):
@@ -47,20 +47,26 @@ def doubts(
             f"({value.low:.4g} to {value.high:.4g}): the model is wrong where the policy goes"
         )
     model = fit.model
-    if model.n_contexts > 1:
-        guess = float(model.weights.max())
-        sure = float(fit.responsibilities.max(axis=1).mean())
-        if sure - guess < _TOLD_APART * (1.0 - guess):
-            found.append(
-                f"the contexts were hardly told apart: the likeliest one of an episode has "
-                f"{sure:.0%} on average, where a guess has {guess:.0%}"
-            )
+    if told_apart(fit) < _TOLD_APART:
+        sure, guess = fit.responsibilities.max(axis=1).mean(), model.weights.max()
+        found.append(
+            f"the contexts were hardly told apart: the likeliest one of an episode has "
+            f"{sure:.0%} on average, where a guess has {guess:.0%}"
+        )
     if shown is not None and (gain := moving_context(model, shown)) is not None:
         found.append(
             "something hidden moves within an episode, so this is not a latent MDP: a context that "
             f"may change predicts new episodes better, by {gain:.2g} nats a step"
         )
     return tuple(found)
+
+
+def told_apart(fit: Fit) -> float:
+    """How far labels of episodes are from a guess, 0, to certainty, 1; 1 with one context."""
+    guess = float(fit.model.weights.max())
+    if guess >= 1.0:
+        return 1.0
+    return (float(fit.responsibilities.max(axis=1).mean()) - guess) / (1.0 - guess)
 
 
 def _contradicted(plan: Plan, value: Interval) -> float | None:

@@ -55,7 +55,7 @@ from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
-from latentmdp.online.doubts import doubts
+from latentmdp.online.doubts import doubts, told_apart
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL, play_rounds
 from latentmdp.online.psr_start import PSRStart
@@ -83,6 +83,14 @@ _DOUBLED = 2
 _REPLAN = "lazy"
 """Between two fits a plan is due when a count has grown by a fifth: as good a curve as a plan for
 every episode, at a fraction of the time."""
+
+
+_TOLD_APART = 0.4
+"""How well contexts must be told apart for no random actions: `visitor` has 0.25, `treatment` 0.45,
+the other instances more than 0.7."""
+
+_BLIND = 2_000
+"""Episodes from which on the share of random ones falls, with the square root."""
 
 
 def learn(
@@ -304,8 +312,25 @@ class _Refitting(Learning[Trajectories]):
             return play(self.world, UniformPolicy(), length, key, 0)
         length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
         length = min(length, self._own - self.done)
+        blind = int(length * self._blind_share())
         assert self._empirical is not None
-        return play_rounds(self._rounds, self.world, self._empirical, key, self.done, length)
+        rounds = play_rounds(
+            self._rounds, self.world, self._empirical, key, self.done, length - blind
+        )
+        if not blind:
+            return rounds
+        random = play(self.world, UniformPolicy(), blind, key, self.done + length - blind)
+        return Trajectories.concat([rounds, random])
+
+    def _blind_share(self) -> float:
+        """The share of a phase that is played at random: 0 where contexts are told apart.
+
+        A good policy of a wrong model can go on confirming it where single episodes say little of
+        their context: then only actions that it would not take show what the contexts differ in.
+        """
+        assert self.fit is not None
+        hidden = max(0.0, 1.0 - told_apart(self.fit) / _TOLD_APART)
+        return hidden * min(1.0, (_BLIND / self.done) ** 0.5)
 
     def absorb(self, batch: Trajectories) -> None:
         """Add the phase to the history; the contexts go to the record, where nobody looks."""
