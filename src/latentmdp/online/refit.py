@@ -89,8 +89,12 @@ _TOLD_APART = 0.4
 """How well contexts must be told apart for no random actions: `visitor` has 0.25, `treatment` 0.45,
 the other instances more than 0.7."""
 
-_BLIND = 2_000
-"""Episodes from which on the share of random ones falls, with the square root."""
+_MOST_BLIND = 0.5
+"""The largest share of random episodes."""
+
+_BLIND = 1_000
+"""Episodes from which on some may be random, a share that falls with the square root: before, fits
+are too uncertain to tell whether contexts are hidden, and optimism explores anyway."""
 
 
 def learn(
@@ -329,8 +333,10 @@ class _Refitting(Learning[Trajectories]):
         their context: then only actions that it would not take show what the contexts differ in.
         """
         assert self.fit is not None
+        if self.done < _BLIND:
+            return 0.0
         hidden = max(0.0, 1.0 - told_apart(self.fit) / _TOLD_APART)
-        return hidden * min(1.0, (_BLIND / self.done) ** 0.5)
+        return min(_MOST_BLIND, hidden) * (_BLIND / self.done) ** 0.5
 
     def absorb(self, batch: Trajectories) -> None:
         """Add the phase to the history; the contexts go to the record, where nobody looks."""
@@ -382,6 +388,11 @@ class _Refitting(Learning[Trajectories]):
                     )
                 M = max(least, chosen.n_contexts)
             fit = self._em(M, reward_model, rng)
+            if (most := self._most_pseudo_counts(M, reward_model)) is not None:
+                moves, rewards = fit.pseudo_counts, fit.reward_pseudo_counts
+                if moves > most[0] or rewards > most[1]:
+                    found = (min(moves, most[0]), min(rewards, most[1]))
+                    fit = self._em(M, reward_model, rng, *found)
             if last or asked != "auto":
                 break
             better = preferred_reward_model(self.logs, fit.responsibilities)
@@ -392,6 +403,15 @@ class _Refitting(Learning[Trajectories]):
             len(self.logs), M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
         )
         return fit
+
+    def _most_pseudo_counts(
+        self, n_contexts: int, reward_model: RewardModel
+    ) -> tuple[float, float] | None:
+        """Twice those of the last time, as the data are: contexts once seen are not given up."""
+        settled = self._settled
+        if settled is None or settled[1:3] != (n_contexts, reward_model):
+            return None
+        return _DOUBLED * settled.pseudo_counts, _DOUBLED * settled.reward_pseudo_counts
 
     def _chance(self) -> np.random.Generator:
         """Of the next fit."""
