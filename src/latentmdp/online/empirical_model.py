@@ -488,6 +488,7 @@ class EmpiricalModel:
             slopes=np.zeros((M, n)),
             shares=np.zeros((M, n)),
             unseen=np.zeros((M, n)),
+            inverse=np.ones((M, n)),
             outside=np.full((M, n // A), np.inf),
             missing=missing,
             penalty=np.where(terminal[missing // A], 0.0, FORBIDDEN),
