@@ -49,6 +49,9 @@ DOUBLING = -1.0
 """A growth that stands for: a plan is due when a count reaches a power of two."""
 
 
+_LEAST_REACH, _LARGEST_REACH = 1e-15, 1e15
+"""Returns whose variance is a number in single precision, with room to spare."""
+
 _FAINT = 1e-100
 """Visits whose inverse would not be safe; what they add to a variance is below rounding."""
 
@@ -178,10 +181,15 @@ def _plan_context(estimate, optimistic, m):
 
 def _plan_by_arrays(estimate, optimistic, m):
     T, rewards, values = estimate.transitions, optimistic.rewards, optimistic.values
+    discount, reach = optimistic.discount, optimistic.reach
     if optimistic.kind == HIDDEN_REWARDS:
-        context_q_values(T, rewards, m, estimate.sizes[1], optimistic.discount, values)
-    elif optimistic.kind == BY_VARIANCE:
-        _raised_q_values(T, rewards, optimistic, m, estimate.sizes[1])
+        context_q_values(T, rewards, m, estimate.sizes[1], discount, values)
+    elif optimistic.kind == BY_VARIANCE and _LEAST_REACH < reach < _LARGEST_REACH:
+        _raised_q_values(
+            T, rewards, optimistic.slopes, optimistic.shares, optimistic.unseen,
+            optimistic.inverse, optimistic.outside, optimistic.caps, optimistic.ends,
+            m, estimate.sizes[1], discount, reach, values,
+        )  # fmt: skip
     else:
         _plain_raised_q_values(T, optimistic, m, estimate.sizes[1])
 
@@ -191,12 +199,11 @@ def _plan_by_table(estimate, optimistic, m):
 
 
 @njit(cache=True, nogil=True)
-def _raised_q_values(T, rewards, optimistic, m, n_actions):
+def _raised_q_values(
+    T, rewards, slopes, shares, unseen, inverse, outside, caps, ends, m, n_actions, discount, reach,
+    values,
+):  # fmt: skip
     """Fill values[m] with a bonus by variance."""
-    values, caps, outside = optimistic.values, optimistic.caps, optimistic.outside
-    slopes, shares = optimistic.slopes, optimistic.shares
-    unseen, inverse = optimistic.unseen, optimistic.inverse
-    ends, discount = optimistic.ends, optimistic.discount
     value = np.zeros(outside.shape[1])
     origin, span = 0.0, 0.0
     for t in range(values.shape[1] - 1, -1, -1):
@@ -209,7 +216,7 @@ def _raised_q_values(T, rewards, optimistic, m, n_actions):
         origin = value[0]
         discounted_maxima(values, m, t, n_actions, discount, value)
         low, high = extent(value, outside, m)
-        span = high - low if low <= high else optimistic.reach
+        span = high - low if low <= high else reach
 
 
 @njit(cache=True, nogil=True)
