@@ -200,7 +200,11 @@ class VarianceBonus:
         H = space.required_horizon()
         iota = 2.0 * math.log(2.0 * M * S * A * H * episodes / eta)
         variance = VarianceWidths(
-            c1 * math.sqrt(iota), c2 * S * iota * reach, 2 * math.sqrt(iota), 5 * iota * extent, True
+            c1 * math.sqrt(iota),
+            c2 * S * iota * reach,
+            2 * math.sqrt(iota),
+            5 * iota * extent,
+            True,
         )
         first = confidence_constants(M, S, A, H, episodes, eta, Z).initial
         return Widths(reach, 0.0, first, lowest, False, variance)

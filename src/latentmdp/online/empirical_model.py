@@ -463,7 +463,7 @@ class EmpiricalModel:
         allowed = space.allowed_actions()
         terminal: Flags = np.logical_not(allowed.any(axis=1))
         missing = np.flatnonzero(~allowed)
-        kind, variance, caps = HIDDEN_REWARDS, (0.0,) * 4, space.highest_returns
+        kind, variance, caps = HIDDEN_REWARDS, [0.0] * 4, space.highest_returns
         if widths.variance is not None:
             *variance, printed = widths.variance
             kind = AS_PRINTED if printed else BY_VARIANCE
