@@ -39,7 +39,7 @@ __all__ = [
     "locate",
     "observe",
     "refresh",
-    "refresh_row",
+    "refresh_rows",
     "refresh_start",
     "support",
     "write_cells",
@@ -99,66 +99,75 @@ def in_table(estimate):
 @njit(cache=True, nogil=True)
 def refresh(estimate):
     """Derive every table from the counts."""
-    S, A, _ = estimate.sizes
+    for row in range(estimate.rows.shape[0]):
+        estimate.rows[row] = row
     for m in range(estimate.visits.shape[1]):
-        for row in range(S * A):
-            refresh_row(estimate, row, m)
+        refresh_rows(estimate, estimate.rows.shape[0], m)
         refresh_start(estimate, m)
 
 
-def refresh_row(estimate, row, m):
-    """T-hat, and mean and variance of R-hat, of one (m, s, a)."""
+def refresh_rows(estimate, n_rows, m):
+    """T-hat, and mean and variance of R-hat, of the first `n_rows` of `estimate.rows`."""
     raise NotImplementedError
 
 
-@overload(refresh_row, inline="always")
-def _refresh_row(estimate, row, m):
-    return _refresh_row_of_table if in_table(estimate) else _refresh_row_of_arrays
+@overload(refresh_rows, inline="always")
+def _refresh_rows(estimate, n_rows, m):
+    return _refresh_rows_of_table if in_table(estimate) else _refresh_rows_of_arrays
 
 
-def _refresh_row_of_arrays(estimate, row, m):
+def _refresh_rows_of_arrays(estimate, n_rows, m):
     S, A, Z = estimate.sizes
-    counts, T = estimate.transition_counts[row], estimate.transitions[m]
-    column = row % A * (estimate.means.shape[1] // A) + row // A
-    total = 0.0
-    for n in range(S):
-        total += counts[n, m]
-    scale = 1.0 / max(1.0, total)
-    for n in range(S):
-        T[n, column] = counts[n, m] * scale
-    sources = S if estimate.transition_rewards else 1
-    mean, second = 0.0, 0.0
-    for source in range(row * sources, (row + 1) * sources):
-        for z in range(Z):
-            paid = estimate.reward_counts[source, z, m] * estimate.reward_values[z]
-            mean += paid
-            second += paid * estimate.reward_values[z]
-    mean *= scale
-    estimate.means[m, column] = mean
-    estimate.variances[m, column] = max(0.0, second * scale - mean * mean)
-    estimate.visits[row, m] = total
-    estimate.scale[row, m] = scale
+    counts, T, paid = estimate.transition_counts, estimate.transitions, estimate.reward_counts
+    rows, values, means = estimate.rows, estimate.reward_values, estimate.means
+    variances, visits, scales = estimate.variances, estimate.visits, estimate.scale
+    width, sources = means.shape[1] // A, S if estimate.transition_rewards else 1
+    for i in range(n_rows):
+        row = rows[i]
+        s = row // A
+        column = (row - s * A) * width + s
+        total = 0.0
+        for n in range(S):
+            total += counts[row, n, m]
+        scale = 1.0 / max(1.0, total)
+        for n in range(S):
+            T[m, n, column] = counts[row, n, m] * scale
+        mean, second = 0.0, 0.0
+        for source in range(row * sources, (row + 1) * sources):
+            for z in range(Z):
+                earned = paid[source, z, m] * values[z]
+                mean += earned
+                second += earned * values[z]
+        mean *= scale
+        means[m, column] = mean
+        variances[m, column] = max(0.0, second * scale - mean * mean)
+        visits[row, m] = total
+        scales[row, m] = scale
 
 
-def _refresh_row_of_table(estimate, row, m):
-    """Visits, and mean and variance of R-hat, of one (m, s, a), from the cells of its row."""
-    A = estimate.sizes[1]
-    total, mean, second = 0.0, 0.0, 0.0
-    k = estimate.table.heads[row]
-    while k >= 0:
-        weight = estimate.table.counts[k, m]
-        total += weight
-        reward = estimate.reward_values[estimate.table.cells[k, REWARD]]
-        mean += weight * reward
-        second += weight * reward * reward
-        k = estimate.table.cells[k, LINK]
-    scale = 1.0 / max(1.0, total)
-    column = row % A * (estimate.means.shape[1] // A) + row // A
-    mean *= scale
-    estimate.means[m, column] = mean
-    estimate.variances[m, column] = max(0.0, second * scale - mean * mean)
-    estimate.visits[row, m] = total
-    estimate.scale[row, m] = scale
+def _refresh_rows_of_table(estimate, n_rows, m):
+    """Visits, and mean and variance of R-hat, from the cells of each row."""
+    A, width = estimate.sizes[1], estimate.means.shape[1] // estimate.sizes[1]
+    heads, cells, counts = estimate.table.heads, estimate.table.cells, estimate.table.counts
+    rows, values, means = estimate.rows, estimate.reward_values, estimate.means
+    variances, visits, scales = estimate.variances, estimate.visits, estimate.scale
+    for i in range(n_rows):
+        row = rows[i]
+        total, mean, second = 0.0, 0.0, 0.0
+        k = heads[row]
+        while k >= 0:
+            weight, reward = counts[k, m], values[cells[k, REWARD]]
+            total += weight
+            mean += weight * reward
+            second += weight * reward * reward
+            k = cells[k, LINK]
+        scale = 1.0 / max(1.0, total)
+        column = row % A * width + row // A
+        mean *= scale
+        means[m, column] = mean
+        variances[m, column] = max(0.0, second * scale - mean * mean)
+        visits[row, m] = total
+        scales[row, m] = scale
 
 
 def support(estimate, row, m):
@@ -215,16 +224,16 @@ def refresh_start(estimate, m):
 @njit(cache=True, nogil=True, inline="always")
 def distinct_rows(estimate, states, actions, length):
     """Put the rows (s, a) of an episode into `estimate.rows`, each once; how many there are."""
-    A = estimate.sizes[1]
+    A, seen, rows = estimate.sizes[1], estimate.seen, estimate.rows
     visited = 0
     for t in range(length):
         row = states[t] * A + actions[t]
-        if not estimate.seen[row]:
-            estimate.seen[row] = True
-            estimate.rows[visited] = row
+        if not seen[row]:
+            seen[row] = True
+            rows[visited] = row
             visited += 1
     for i in range(visited):
-        estimate.seen[estimate.rows[i]] = False
+        seen[rows[i]] = False
     return visited
 
 
@@ -294,11 +303,12 @@ def write_cells(table, rows, next_states, rewards, counts):
 
 def _count_in_table(estimate, m, weight, states, actions, rewards, length):
     """Add `weight` at the places of an episode's steps; False if all were below rounding."""
+    places, counts = estimate.table.places, estimate.table.counts
     changed = False
     for t in range(length):
-        k = estimate.table.places[t]
-        count = estimate.table.counts[k, m]
-        estimate.table.counts[k, m] = count + weight
+        k = places[t]
+        count = counts[k, m]
+        counts[k, m] = count + weight
         changed |= count + weight != count
     return changed
 
@@ -318,13 +328,16 @@ def _count(estimate, m, weight, states, actions, rewards, length):
 
 def _count_in_arrays(estimate, m, weight, states, actions, rewards, length):
     S, A, _ = estimate.sizes
+    moves, payments, joint = (
+        estimate.transition_counts, estimate.reward_counts, estimate.transition_rewards
+    )  # fmt: skip
     changed = False
     for t in range(length):
         row, n, z = states[t] * A + actions[t], states[t + 1], rewards[t]
-        source = row * S + n if estimate.transition_rewards else row
-        count, paid = estimate.transition_counts[row, n, m], estimate.reward_counts[source, z, m]
-        estimate.transition_counts[row, n, m] = count + weight
-        estimate.reward_counts[source, z, m] = paid + weight
+        source = row * S + n if joint else row
+        count, paid = moves[row, n, m], payments[source, z, m]
+        moves[row, n, m] = count + weight
+        payments[source, z, m] = paid + weight
         changed |= count + weight != count or paid + weight != paid
     return changed
 
@@ -354,26 +367,26 @@ def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     S, A, Z = estimate.sizes
     row = s * A + a
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    source = row * S + n if estimate.transition_rewards else row
-    total, moved, paid, lacking = 0.0, 0.0, 0.0, False
+    moves, paid, scale = estimate.transition_counts, estimate.reward_counts, estimate.scale
+    visits, joint, out = estimate.visits, estimate.transition_rewards, estimate.scratch
+    source = row * S + n if joint else row
+    lacking = False
     for m in range(n_contexts):  # entry by entry: a view of a row would count references
-        share = estimate.reward_counts[source, z, m] * estimate.scale[row, m]
-        if not estimate.transition_rewards:
-            share *= estimate.transition_counts[row, n, m] * estimate.scale[row, m]
-        lacking |= estimate.visits[row, m] < 1.0
-        estimate.scratch[0, m] = floor + slope * share
+        share = paid[source, z, m] * scale[row, m]
+        if not joint:
+            share *= moves[row, n, m] * scale[row, m]
+        lacking |= visits[row, m] < 1.0
+        out[0, m] = floor + slope * share
     if lacking:
+        total, arrived, earned = TINY, 0.0, 0.0
         for m in range(n_contexts):
-            total += estimate.visits[row, m]
-            paid += estimate.reward_counts[source, z, m]
-            if not estimate.transition_rewards:
-                moved += estimate.transition_counts[row, n, m]
-        common = paid / max(total, TINY)
-        if not estimate.transition_rewards:
-            common *= moved / max(total, TINY)
+            total += visits[row, m]
+            earned += paid[source, z, m]
+            if not joint:
+                arrived += moves[row, n, m]
+        common = earned / total if joint else (earned / total) * (arrived / total)
         for m in range(n_contexts):
-            missing = max(0.0, 1.0 - estimate.visits[row, m])
-            estimate.scratch[0, m] += slope * missing * common
+            out[0, m] += slope * max(0.0, 1.0 - visits[row, m]) * common
 
 
 def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
@@ -393,14 +406,14 @@ def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
                 paid[m] += estimate.table.counts[k, m]
         k = estimate.table.cells[k, LINK]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    total, all_moved, all_paid = 0.0, 0.0, 0.0
+    total, arrived, earned = TINY, 0.0, 0.0
     for m in range(moved.shape[0]):
         total += estimate.visits[row, m]
-        all_moved += moved[m]
-        all_paid += paid[m]
-    common = all_paid / max(total, TINY)
+        arrived += moved[m]
+        earned += paid[m]
+    common = earned / total
     if not estimate.transition_rewards:
-        common *= all_moved / max(total, TINY)
+        common *= arrived / total
     for m in range(moved.shape[0]):
         scale = estimate.scale[row, m]
         share = paid[m] * scale

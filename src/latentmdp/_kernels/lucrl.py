@@ -18,10 +18,10 @@ from latentmdp._kernels.empirical import (
     has_room,
     likelihoods,
     locate,
-    refresh_row,
+    refresh_rows,
     refresh_start,
 )
-from latentmdp._kernels.optimism import greedy_action, passed, replan, weigh_row
+from latentmdp._kernels.optimism import greedy_action, is_due, replan, weigh_rows
 from latentmdp._kernels.rollout import begin_episode, draw_uniforms
 
 __all__ = ["Played", "absorb_episode", "discounted_return", "play_lucrl"]
@@ -123,12 +123,12 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
         if not count(estimate, m, weight, states, actions, rewards, length):
             continue
         optimistic.stale[m] = True
-        for i in range(visited):
-            row = estimate.rows[i]
-            refresh_row(estimate, row, m)
-            weigh_row(estimate, optimistic, row, m)
-            planned, visits = optimistic.planned_visits[row, m], estimate.visits[row, m]
-            optimistic.due[0] |= passed(optimistic.growth, planned, visits)
+        refresh_rows(estimate, visited, m)
+        weigh_rows(estimate, optimistic, visited, m)
+        if optimistic.growth == 0.0:
+            optimistic.due[0] = True
+        else:
+            optimistic.due[0] |= is_due(estimate, optimistic, visited, m)
 
 
 @njit(cache=True, nogil=True)

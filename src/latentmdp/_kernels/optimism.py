@@ -7,7 +7,7 @@ state has no reward, no bonus and no successor, so its value is 0.
 There are two kinds of bonus. Hidden rewards are the same at all times, and are set for all rows of
 a context when it is planned. A bonus that follows the variance of the next step's value is part of
 the induction; what it needs of a row depends on the row's own counts alone and is brought up to
-date with them (`weigh_row`).
+date with them (`weigh_rows`).
 """
 
 import math
@@ -31,12 +31,12 @@ __all__ = [
     "HIDDEN_REWARDS",
     "OptimisticValues",
     "greedy_action",
+    "is_due",
     "largest_bonus",
-    "passed",
     "replan",
     "replan_values",
     "weigh",
-    "weigh_row",
+    "weigh_rows",
 ]
 
 FORBIDDEN = -1e100
@@ -49,16 +49,24 @@ DOUBLING = -1.0
 """A growth that stands for: a plan is due when a count reaches a power of two."""
 
 
+_LEAST_REACH, _LARGEST_REACH = 1e-15, 1e15
+"""Returns whose variance is a number in single precision, with room to spare."""
+
+_FAINT = 1e-100
+"""Visits whose inverse would not be safe; what they add to a variance is below rounding."""
+
+
 class OptimisticValues(NamedTuple):
     """Q-values of each context in the optimistic model, and when they are due.
 
     With n visits and N = max(1, n), hidden rewards are
     min(reach, reach (1 - n)^+ + spread min(1, sqrt(width / N))). By variance, Q is
 
-        min(caps[t], rewards + E V + bonus + unseen (caps[t] - E V)),    unseen = (1 - n)^+
+        min(caps[t], rewards + E V + bonus + unseen caps[t]),    unseen = (1 - n)^+
         bonus = slopes sd(V) + shares (max V - min V), or max(slopes sd(V), shares) as printed,
 
-    where `rewards` hold the bonus of rewards too, and the extent of V is over states where `met`.
+    where rows sum to min(1, n), `rewards` hold the bonus of rewards too, sd(V)^2 is
+    E V^2 - (E V)^2 / min(1, n), and the extent of V is over states that were met.
     """
 
     kind: int
@@ -80,6 +88,7 @@ class OptimisticValues(NamedTuple):
     slopes: NDArray[np.float64]  # (M, A W)
     shares: NDArray[np.float64]  # (M, A W)
     unseen: NDArray[np.float64]  # (M, A W)
+    inverse: NDArray[np.float64]  # (M, A W): 1 / min(1, n), 1 where there are no visits
     outside: NDArray[np.float64]  # (M, W): 0 in states that were met, infinite in others
     missing: NDArray[np.int64]  # rows s A + a whose action is not allowed
     penalty: NDArray[np.float64]  # their rewards: `FORBIDDEN`, or 0 in a terminal state
@@ -114,12 +123,12 @@ def _add_bonus(estimate, optimistic, m):
 @njit(cache=True, nogil=True)
 def weigh(estimate, optimistic):
     """Bring what a bonus by variance needs of every row up to date."""
-    S, A, _ = estimate.sizes
-    width = optimistic.bonus.shape[1] // A
+    A, width = estimate.sizes[1], optimistic.outside.shape[1]
+    for row in range(estimate.rows.shape[0]):
+        estimate.rows[row] = row
     for m in range(optimistic.stale.shape[0]):
         optimistic.outside[m] = np.inf
-        for row in range(S * A):
-            weigh_row(estimate, optimistic, row, m)
+        weigh_rows(estimate, optimistic, estimate.rows.shape[0], m)
         for i in range(optimistic.missing.shape[0]):
             row = optimistic.missing[i]
             column = row % A * width + row // A
@@ -132,40 +141,32 @@ def weigh(estimate, optimistic):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def weigh_row(estimate, optimistic, row, m):
-    """What a bonus by variance needs of one (m, s, a)."""
-    if optimistic.kind != HIDDEN_REWARDS:
-        successors = 1
-        if optimistic.kind == AS_PRINTED:
-            successors = support(estimate, row, m)
-        _weigh(
-            row,
-            m,
-            estimate.sizes[1],
-            successors,
-            (estimate.visits, estimate.scale, estimate.means, estimate.variances),
-            (optimistic.deviation, optimistic.remainder),
-            (optimistic.reward_deviation, optimistic.reward_remainder),
-            (optimistic.rewards, optimistic.slopes, optimistic.shares, optimistic.unseen),
-            optimistic.outside,
-        )
-
-
-@njit(cache=True, nogil=True)
-def _weigh(row, m, n_actions, successors, known, of_values, of_rewards, factors, outside):
-    """Not inlined by numba, which takes what is only written to for dead."""
-    visits, scale, means, variances = known
-    rewards, slopes, shares, unseen = factors
-    s = row // n_actions
-    column = (row - s * n_actions) * outside.shape[1] + s
-    share = scale[row, m]
-    bonus = of_rewards[0] * math.sqrt(variances[m, column] * share) + of_rewards[1] * share
-    rewards[m, column] = means[m, column] + bonus
-    slopes[m, column] = of_values[0] * math.sqrt(successors * share)
-    shares[m, column] = of_values[1] * share
-    unseen[m, column] = max(0.0, 1.0 - visits[row, m])
-    if visits[row, m] >= 1.0:
-        outside[m, s] = 0.0
+def weigh_rows(estimate, optimistic, n_rows, m):
+    """What a bonus by variance needs of the first `n_rows` of `estimate.rows`."""
+    A, printed = estimate.sizes[1], optimistic.kind == AS_PRINTED
+    if optimistic.kind == HIDDEN_REWARDS:
+        n_rows = 0
+    deviation, remainder = optimistic.deviation, optimistic.remainder
+    reward_deviation, reward_remainder = optimistic.reward_deviation, optimistic.reward_remainder
+    rows, visits, scale = estimate.rows, estimate.visits, estimate.scale
+    means, variances, rewards = estimate.means, estimate.variances, optimistic.rewards
+    slopes, shares, outside = optimistic.slopes, optimistic.shares, optimistic.outside
+    unseen, inverse = optimistic.unseen, optimistic.inverse
+    for i in range(n_rows):
+        row = rows[i]
+        s = row // A
+        column = (row - s * A) * outside.shape[1] + s
+        n, share = visits[row, m], scale[row, m]
+        bonus = reward_deviation * math.sqrt(variances[m, column] * share)
+        rewards[m, column] = means[m, column] + bonus + reward_remainder * share
+        successors = support(estimate, row, m) if printed else 1
+        slopes[m, column] = deviation * math.sqrt(successors * share)
+        shares[m, column] = remainder * share
+        unseen[m, column], inverse[m, column] = 0.0, 1.0
+        if n >= 1.0:
+            outside[m, s] = 0.0
+        else:
+            unseen[m, column], inverse[m, column] = 1.0 - n, 1.0 / n if n > _FAINT else 1.0
 
 
 def plan_context(estimate, optimistic, m):
@@ -180,12 +181,17 @@ def _plan_context(estimate, optimistic, m):
 
 def _plan_by_arrays(estimate, optimistic, m):
     T, rewards, values = estimate.transitions, optimistic.rewards, optimistic.values
+    discount, reach = optimistic.discount, optimistic.reach
     if optimistic.kind == HIDDEN_REWARDS:
-        context_q_values(T, rewards, m, estimate.sizes[1], optimistic.discount, values)
-    elif optimistic.kind == BY_VARIANCE:
-        _raised_q_values(T, rewards, optimistic, m, estimate.sizes[1])
+        context_q_values(T, rewards, m, estimate.sizes[1], discount, values)
+    elif optimistic.kind == BY_VARIANCE and _LEAST_REACH < reach < _LARGEST_REACH:
+        _raised_q_values(
+            T, rewards, optimistic.slopes, optimistic.shares, optimistic.unseen,
+            optimistic.inverse, optimistic.outside, optimistic.caps, optimistic.ends,
+            m, estimate.sizes[1], discount, reach, values,
+        )  # fmt: skip
     else:
-        _plain_raised_q_values(T, rewards, optimistic, m, estimate.sizes[1])
+        _plain_raised_q_values(T, optimistic, m, estimate.sizes[1])
 
 
 def _plan_by_table(estimate, optimistic, m):
@@ -193,62 +199,61 @@ def _plan_by_table(estimate, optimistic, m):
 
 
 @njit(cache=True, nogil=True)
-def _raised_q_values(T, rewards, optimistic, m, n_actions):
+def _raised_q_values(
+    T, rewards, slopes, shares, unseen, inverse, outside, caps, ends, m, n_actions, discount, reach,
+    values,
+):  # fmt: skip
     """Fill values[m] with a bonus by variance."""
-    values, caps, outside = optimistic.values, optimistic.caps, optimistic.outside
-    slopes, shares, unseen = optimistic.slopes, optimistic.shares, optimistic.unseen
-    ends, discount = optimistic.ends, optimistic.discount
     value = np.zeros(outside.shape[1])
-    middle, span = 0.0, 0.0
+    origin, span = 0.0, 0.0
     for t in range(values.shape[1] - 1, -1, -1):
         raised_values(
-            T, rewards, slopes, shares, unseen, value, values, m, t, middle, span, caps[t]
+            T, value, values, rewards, slopes, shares, unseen, inverse, m, t, origin, span, caps[t]
         )
         for i in range(ends.shape[0]):
             for column in range(ends[i], values.shape[2], value.shape[0]):
                 values[m, t, column] = 0.0
+        origin = value[0]
         discounted_maxima(values, m, t, n_actions, discount, value)
         low, high = extent(value, outside, m)
-        middle, span = _middle(low, high, optimistic.reach)
-        for s in range(value.shape[0]):
-            value[s] -= middle
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _middle(low, high, reach):
-    """The middle of an extent and its length; `reach` where nothing was met."""
-    return (0.5 * (low + high), high - low) if low <= high else (0.0, reach)
+        span = high - low if low <= high else reach
 
 
 @njit(cache=True, nogil=True)
-def _plain_raised_q_values(T, rewards, optimistic, m, n_actions):
+def _plain_raised_q_values(T, optimistic, m, n_actions):
     """The same for any kind of bonus, without vector instructions."""
     H, n = optimistic.values.shape[1:]
     value, second = np.zeros(n // n_actions), np.empty(n)
-    middle, span = 0.0, 0.0
+    origin, span = 0.0, 0.0
     for t in range(H - 1, -1, -1):
         q = optimistic.values[m, t]
         q[:], second[:] = 0.0, 0.0
         for s in range(T.shape[1]):
-            v, square = value[s], value[s] * value[s]
+            v = value[s] - origin
             for i in range(n):
                 q[i] += T[m, s, i] * v
-                second[i] += T[m, s, i] * square
-        _raise_values(optimistic, m, t, second, middle, span)
+                second[i] += T[m, s, i] * v * v
+        _raise_values(optimistic, m, t, second, origin, span)
+        origin = value[0]
         _maxima(q, optimistic.discount, n_actions, value)
-        middle, span = _centre(optimistic, m, value)
+        span = _span(optimistic, m, value)
 
 
 @njit(cache=True, nogil=True)
-def _raise_values(optimistic, m, t, second, middle, span):
-    """Turn expected values in values[m, t] into optimistic ones; `second` are second moments."""
+def _raise_values(optimistic, m, t, second, origin, span):
+    """Turn expected values in values[m, t] into optimistic ones; `second` are second moments.
+
+    Both are of values less the `origin`, which may be any number: near the values, it keeps
+    variances from being differences of large numbers.
+    """
     q, cap = optimistic.values[m, t], optimistic.caps[t]
     slopes, shares, unseen = optimistic.slopes[m], optimistic.shares[m], optimistic.unseen[m]
-    rewards, joined = optimistic.rewards[m], optimistic.kind == BY_VARIANCE
+    rewards, inverse = optimistic.rewards[m], optimistic.inverse[m]
+    added = optimistic.kind == BY_VARIANCE
     for i in range(q.shape[0]):
-        deviation = slopes[i] * math.sqrt(max(0.0, second[i] - q[i] * q[i]))
-        bonus = deviation + shares[i] * span if joined else max(deviation, shares[i])
-        q[i] = min(cap, q[i] + middle + rewards[i] + bonus + unseen[i] * (cap - middle))
+        deviation = slopes[i] * math.sqrt(max(0.0, second[i] - q[i] * q[i] * inverse[i]))
+        bonus = deviation + shares[i] * span if added else max(deviation, shares[i])
+        q[i] = min(cap, q[i] + origin + rewards[i] + bonus + unseen[i] * (cap - origin))
     width = optimistic.outside.shape[1]
     for i in range(optimistic.ends.shape[0]):
         for column in range(optimistic.ends[i], q.shape[0], width):
@@ -268,16 +273,13 @@ def _maxima(q, discount, n_actions, value):
 
 
 @njit(cache=True, nogil=True)
-def _centre(optimistic, m, value):
-    """Take the middle of the values of the states that were met from all; that, and their span."""
+def _span(optimistic, m, value):
+    """The largest value of the states that were met less the least; `reach` if none was."""
     low, high = np.inf, -np.inf
     for s in range(value.shape[0]):
         if optimistic.outside[m, s] == 0.0:
             low, high = min(low, value[s]), max(high, value[s])
-    middle, span = _middle(low, high, optimistic.reach)
-    for s in range(value.shape[0]):
-        value[s] -= middle
-    return middle, span
+    return high - low if low <= high else optimistic.reach
 
 
 @njit(cache=True, nogil=True)
@@ -285,24 +287,24 @@ def _table_q_values(sizes, table, scale, optimistic, m):
     """Fill values[m] of one context by the cells that it has counts of."""
     columns, successors, shares = _cells_of(sizes, table, scale, optimistic, m)
     value, second = np.zeros(optimistic.outside.shape[1]), np.empty(optimistic.values.shape[2])
-    middle, span = 0.0, 0.0
+    origin, span = 0.0, 0.0
     by_variance = optimistic.kind != HIDDEN_REWARDS
     for t in range(optimistic.values.shape[1] - 1, -1, -1):
         q = optimistic.values[m, t]
         if by_variance:
             q[:], second[:] = 0.0, 0.0
             for i in range(columns.shape[0]):
-                product = shares[i] * value[successors[i]]
-                q[columns[i]] += product
-                second[columns[i]] += product * value[successors[i]]
-            _raise_values(optimistic, m, t, second, middle, span)
+                v = value[successors[i]] - origin
+                q[columns[i]] += shares[i] * v
+                second[columns[i]] += shares[i] * v * v
+            _raise_values(optimistic, m, t, second, origin, span)
         else:
             q[:] = optimistic.rewards[m]
             for i in range(columns.shape[0]):
                 q[columns[i]] += shares[i] * value[successors[i]]
+        origin = value[0]
         _maxima(q, optimistic.discount, sizes[1], value)
-        if by_variance:
-            middle, span = _centre(optimistic, m, value)
+        span = _span(optimistic, m, value)
 
 
 @njit(cache=True, nogil=True)
@@ -412,11 +414,18 @@ def replan_values(estimate, optimistic):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def passed(growth, planned, visits):
-    """Whether a count has grown so much since the last plan that a new one is due."""
-    if growth == DOUBLING:
-        return visits >= (math.ldexp(1.0, math.frexp(planned)[1]) if planned >= 1.0 else 1.0)
-    return visits > growth * max(1.0, planned)
+def is_due(estimate, optimistic, n_rows, m):
+    """Whether one of the first `n_rows` of `estimate.rows` has grown so much that a plan is due."""
+    growth, planned, visits = optimistic.growth, optimistic.planned_visits, estimate.visits
+    rows, due = estimate.rows, False
+    for i in range(n_rows):
+        before, now = planned[rows[i], m], visits[rows[i], m]
+        if growth == DOUBLING:
+            power = math.ldexp(1.0, math.frexp(before)[1]) if before >= 1.0 else 1.0
+            due |= now >= power
+        else:
+            due |= now > growth * max(1.0, before)
+    return due
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -112,17 +112,19 @@ def expected_values(typingctx, T, R, value, q, m, t):
 
 def _emit_raised_panel(builder, pointers, scalars, S, n, column, width):
     """One panel of `raised_values`: mean and second moment accumulate side by side."""
-    T, R, slopes, shares, unseen, value, q = pointers
-    middle, span, room, cap = scalars
+    T, value, q, *rows = pointers
+    origin, span, room, cap = scalars
     fused, root = _fused_multiply_add(builder), _single_root(builder)
     columns = [builder.add(column, _integer(n, LANES * k)) for k in range(width)]
     zero = ir.Constant(_VECTOR, [0.0] * LANES)
-    means = [cgutils.alloca_once_value(builder, zero) for _ in range(width)]
-    seconds = [cgutils.alloca_once_value(builder, zero) for _ in range(width)]
+    means, seconds = (
+        [cgutils.alloca_once(builder, _VECTOR) for _ in range(width)] for _ in range(2)
+    )
     for total in (*means, *seconds):
         builder.store(zero, total)
     with cgutils.for_range(builder, S) as loop:
         factor = _broadcast(builder, builder.load(builder.gep(value, [loop.index])))
+        factor = builder.fsub(factor, origin)
         square = builder.fmul(factor, factor)
         row = builder.mul(loop.index, n)
         for place, mean, second in zip(columns, means, seconds):
@@ -130,22 +132,22 @@ def _emit_raised_panel(builder, pointers, scalars, S, n, column, width):
             builder.store(builder.call(fused, [factor, entry, builder.load(mean)]), mean)
             builder.store(builder.call(fused, [square, entry, builder.load(second)]), second)
     for place, mean, second in zip(columns, means, seconds):
-        reward, slope, share, lacking = (
-            builder.load(_vector_at(builder, base, place), align=8)
-            for base in (R, slopes, shares, unseen)
+        reward, slope, share, unseen, inverse = (
+            builder.load(_vector_at(builder, base, place), align=8) for base in rows
         )
         expected = builder.load(mean)
-        variance = builder.fsub(builder.load(second), builder.fmul(expected, expected))
+        squared = builder.fmul(builder.fmul(expected, expected), inverse)
+        variance = builder.fsub(builder.load(second), squared)
         variance = builder.select(builder.fcmp_ordered(">", variance, zero), variance, zero)
-        total = builder.fadd(builder.fadd(expected, middle), reward)
-        for left, right in ((share, span), (lacking, room), (slope, root(variance))):
+        total = builder.fadd(builder.fadd(expected, origin), reward)
+        for left, right in ((unseen, room), (share, span), (slope, root(variance))):
             total = builder.call(fused, [left, right, total])
         total = builder.select(builder.fcmp_ordered("<", total, cap), total, cap)
         builder.store(total, _vector_at(builder, q, place), align=8)
 
 
 def _single_root(builder):
-    """Square roots of vectors in single precision: a bonus needs no more, and it takes a third."""
+    """Square roots of vectors in single precision: a bonus needs no more, and it takes half."""
     short = ir.VectorType(ir.FloatType(), LANES)
     name = f"llvm.sqrt.v{LANES}f32"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(short, [short]), name)
@@ -153,33 +155,36 @@ def _single_root(builder):
 
 
 @intrinsic
-def raised_values(typingctx, T, R, slopes, shares, unseen, value, q, m, t, middle, span, cap):
+def raised_values(
+    typingctx, T, value, q, R, slopes, shares, unseen, inverse, m, t, origin, span, cap
+):
     """Set q[m, t, i], for all i of a padded row, to the optimistic value
 
-        min(cap, R + E + slopes sqrt(second - E^2) + middle + shares span + unseen (cap - middle))
+        min(cap, R + E + origin + slopes sqrt(second - E^2 inverse) + shares span
+                 + unseen (cap - origin))
 
-    with E = sum_x value[x] T[m, x, i] and `second` the same of value^2. T is (M, S, n); R, slopes,
-    shares and unseen are (M, n); value, less `middle` already, is at least (S,); q is (M, H, n).
+    with E = sum_x (value[x] - origin) T[m, x, i] and `second` the same of squares. T is (M, S, n);
+    value is at least (S,), q is (M, H, n); R, slopes, shares, unseen and inverse are (M, n).
     """
 
     def emit(context, builder, signature, arguments):
         T_data, (_, S, n) = _array(context, builder, signature.args[0], arguments[0])
-        value_data, _ = _array(context, builder, signature.args[5], arguments[5])
-        q_data, (_, H, _) = _array(context, builder, signature.args[6], arguments[6])
-        m_index, t_index = arguments[7:9]
+        value_data, _ = _array(context, builder, signature.args[1], arguments[1])
+        q_data, (_, H, _) = _array(context, builder, signature.args[2], arguments[2])
+        m_index, t_index = arguments[8:10]
         by_row = (
             builder.gep(_array(context, builder, kind, array)[0], [builder.mul(m_index, n)])
-            for kind, array in zip(signature.args[1:5], arguments[1:5])
+            for kind, array in zip(signature.args[3:8], arguments[3:8])
         )
         row = builder.add(builder.mul(m_index, H), t_index)
         pointers = (
             builder.gep(T_data, [builder.mul(m_index, builder.mul(S, n))]),
-            *by_row,
             value_data,
             builder.gep(q_data, [builder.mul(row, n)]),
+            *by_row,
         )
-        middle, span, cap = arguments[9:]
-        numbers = (middle, span, builder.fsub(cap, middle), cap)
+        origin, span, cap = arguments[10:]
+        numbers = (origin, span, builder.fsub(cap, origin), cap)
         scalars = [_broadcast(builder, number) for number in numbers]
         done = _integer(n, 0)
         for width in _PANELS:
@@ -192,7 +197,7 @@ def raised_values(typingctx, T, R, slopes, shares, unseen, value, q, m, t, middl
         return context.get_dummy_value()
 
     i, f = types.intp, types.float64
-    return types.void(T, R, slopes, shares, unseen, value, q, i, i, f, f, f), emit
+    return types.void(T, value, q, R, slopes, shares, unseen, inverse, i, i, f, f, f), emit
 
 
 @intrinsic
@@ -217,14 +222,17 @@ def extent(typingctx, value, outside, m):
             far = builder.load(place, align=8)
             _keep(builder, "<", builder.fadd(entry, far), low)
             _keep(builder, ">", builder.fsub(entry, far), high)
+        first = ir.Constant(ir.IntType(32), 0)
         found = []
         for order, place in (("<", low), (">", high)):
-            vector = builder.load(place)
-            best = builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
-            for k in range(1, LANES):
-                other = builder.extract_element(vector, ir.Constant(ir.IntType(32), k))
-                best = builder.select(builder.fcmp_ordered(order, other, best), other, best)
-            found.append(best)
+            vector, half = builder.load(place), LANES // 2
+            while half:  # the better of both halves, until one is left
+                turned = [(k + half) % LANES for k in range(LANES)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), turned)
+                other = builder.shuffle_vector(vector, _UNDEFINED, mask)
+                larger = builder.fcmp_ordered(order, other, vector)
+                vector, half = builder.select(larger, other, vector), half // 2
+            found.append(builder.extract_element(vector, first))
         return context.make_tuple(builder, signature.return_type, found)
 
     pair = types.UniTuple(types.float64, 2)

@@ -479,7 +479,7 @@ class EmpiricalModel:
         allowed = space.allowed_actions()
         terminal: Flags = np.logical_not(allowed.any(axis=1))
         missing = np.flatnonzero(~allowed)
-        kind, variance, caps = HIDDEN_REWARDS, (0.0,) * 4, space.highest_returns
+        kind, variance, caps = HIDDEN_REWARDS, [0.0] * 4, space.highest_returns
         if widths.variance is not None:
             *variance, printed = widths.variance
             kind = AS_PRINTED if printed else BY_VARIANCE
@@ -504,6 +504,7 @@ class EmpiricalModel:
             slopes=np.zeros((M, n)),
             shares=np.zeros((M, n)),
             unseen=np.zeros((M, n)),
+            inverse=np.ones((M, n)),
             outside=np.full((M, n // A), np.inf),
             missing=missing,
             penalty=np.where(terminal[missing // A], 0.0, FORBIDDEN),
