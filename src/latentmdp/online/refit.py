@@ -520,7 +520,7 @@ class _Refitting(Learning[Trajectories]):
             plan=plan,
             fit=fit,
             phases=self.phases,
-            logs=self.logs,
+            logs=self.logs if self._shown is None else Trajectories.concat([self.logs, self._shown]),
             value=value,
             warnings=doubts(plan, fit, value, self._shown),
             seconds=self.seconds(),

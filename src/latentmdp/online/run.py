@@ -128,7 +128,7 @@ class Run(Result):
     phases
         How the estimate and the return moved.
     logs
-        The episodes that the fit is based on, contexts hidden.
+        All episodes, contexts hidden; `fit` is based on those before the policy's own.
     value
         (mean, low, high): what `policy` earns in the world, from episodes of its own that nothing
         was learned from, with a 95 % interval. None of learners that do not try their last policy.
