@@ -95,13 +95,14 @@ def explanation_figure(told: Explanation) -> Figure:
 
 
 class _Palette:
-    """A colour for every action, in the order in which actions are met."""
+    """A colour for every action: by its number, or where they are many by the order of meeting."""
 
     def __init__(self, model: LatentMDP) -> None:
         self._model, self._colours = model, dict[int, str]()
 
     def colour(self, action: int) -> str:
-        return self._colours.setdefault(action, COLOURS[len(self._colours) % len(COLOURS)])
+        place = action if self._model.n_actions <= len(COLOURS) else len(self._colours)
+        return self._colours.setdefault(action, COLOURS[place % len(COLOURS)])
 
     def legend(self, figure: Figure) -> None:
         from matplotlib.patches import Patch
@@ -142,7 +143,7 @@ def _line(
     pieces = switches(vectors, labels, np.array([1.0, 0.0]), 1)
     for (x, action), end in zip(pieces, [*(x for x, _ in pieces[1:]), 1.0]):
         axes.axvspan(x, end, color=palette.colour(action), alpha=_TINT, linewidth=0)
-        if 0.0 < x:
+        if x > 0.0:
             axes.axvline(x, color=INK, linewidth=0.8)
     grid = np.linspace(0.0, 1.0, 201)
     beliefs = np.column_stack([1.0 - grid, grid])
@@ -234,7 +235,7 @@ def _mark(axes: Axes, told: Explanation) -> None:
         x, y = np.array([here, belief @ _CORNERS]).T
         axes.plot(x, y, color=INK, linewidth=0.9, linestyle=":", zorder=3)
         axes.scatter(x[1:], y[1:], color=INK, s=14, zorder=4)
-    axes.scatter(*here, color=INK, s=60, zorder=4)
+    axes.scatter(here[:1], here[1:], color=INK, s=60, zorder=4)
 
 
 def _bars_figure(told: Explanation) -> Figure:
