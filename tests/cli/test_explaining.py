@@ -32,13 +32,13 @@ def test_explain_in_words_and_as_data(files):
 
 def test_tables_and_pictures(files):
     world = ("explain", files / "m.npz", "--policy", "qmdp")
-    run(*world, "--table", files / "t.md")
+    run(*world, "--out", files / "t.md")
     assert "| mild |" in (files / "t.md").read_text()
-    run(*world, "--table", files / "t.csv", "--state", "mild", "--plot", files / "d.svg")
+    run(*world, "--out", files / "t.csv", "--state", "mild", "--plot", files / "d.svg")
     assert (files / "t.csv").read_text().startswith("state,context,from_probability,action\n")
     assert (files / "d.svg").exists()
     lm.save(lm.make("treatment").replace(horizon=None, discount=0.9), files / "endless.npz")
-    run("explain", files / "endless.npz", "--graph", files / "g.svg")
+    run("explain", files / "endless.npz", "--plot", files / "g.svg")
     assert (files / "g.svg").exists()
 
 
@@ -46,13 +46,13 @@ def test_tables_and_pictures(files):
     ("more", "told"),
     [
         ((), "--state"),
-        (("--table", "t.txt"), ".md or .csv"),
+        (("--out", "t.txt"), ".md or .csv"),
         (("--state", "mildly"), "does not know"),
         (("--state", "mild", "--belief", "half"), "--belief takes"),
         (("--state", "mild", "--belief", "0.5,0.5"), "4 contexts"),
         (("--state", "mild", "--t", "5"), "t must lie in"),
         (("--state", "mild", "--plot", "x.txt"), "--plot writes"),
-        (("--graph", "g.svg"), "without a horizon"),
+        (("--plot", "g.svg"), "without a horizon"),
     ],
 )
 def test_bad_input_is_named(files, more, told, monkeypatch):

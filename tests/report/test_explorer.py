@@ -257,7 +257,7 @@ def test_what_has_no_page_is_refused(tmp_path):
         write_explorer(lm.UniformPolicy(), out, model=model)
     with pytest.raises(ValueError, match="give model="):
         write_explorer(lm.MarkovPolicy([0, 0, 0]), out)
-    wide = lm.make("random", 0, contexts=20, states=60, actions=8, horizon=100)
-    with pytest.raises(ValueError, match=r"page would be \d+ MiB: 48,000 vectors take 10.0 MiB"):
+    wide = lm.make("random", 0, contexts=20, states=60, actions=8, horizon=300)
+    with pytest.raises(ValueError, match=r"would be 42 MiB: 144,000 vectors take 30\.1 MiB"):
         write_explorer(lm.QMDP().plan(wide).policy, out)
     assert not out.exists()

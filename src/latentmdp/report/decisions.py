@@ -34,7 +34,7 @@ from latentmdp.planning.explanation import (
 from latentmdp.policies import AlphaVectorPolicy, Policy
 from latentmdp.report.page import Table
 
-__all__ = ["DecisionTable", "Rule", "decision_table"]
+__all__ = ["DecisionTable", "Rule", "decision_table", "page_table"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class DecisionTable:
 
     def to_markdown(self) -> str:
         """A table for a document."""
-        rows = [self._header(), ["---"] * (2 + self.model.n_contexts), *self._cells()]
+        rows = [self.header(), ["---"] * (2 + self.model.n_contexts), *self.cells()]
         told = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
         return "".join(f"| {row} |\n" for row in told)
 
@@ -90,18 +90,6 @@ class DecisionTable:
                 for share, action in _changes(rule, m):
                     writer.writerow((state, name, share, self._action(action)))
         return stream.getvalue()
-
-    def to_table(self) -> Table:
-        """The table of an HTML report."""
-        when = "" if self.model.horizon is None else f" at step {self.t} of {self.model.horizon}"
-        whole = " With two contexts that is every belief." if self.model.n_contexts == 2 else ""
-        caption = (
-            f"What the policy does{when}: at the belief in the heading of the second column, and "
-            "from which probability of a context on it does something else, while the other "
-            f"contexts keep their proportions.{whole}"
-        )
-        header = self._header()
-        return Table("Decision table", header, self._cells(), caption, words=header[1:])
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a .md or a .csv file."""
@@ -122,12 +110,13 @@ class DecisionTable:
     def _action(self, a: int) -> str:
         return names.label("action", a, self.model.action_names)
 
-    def _header(self) -> tuple[str, ...]:
+    def header(self) -> tuple[str, ...]:
+        """What the columns are called."""
         contexts = self._contexts()
         shares = ", ".join(f"{c} {b:.0%}" for c, b in zip(contexts, self.belief.tolist()))
         return ("state", f"at {shares}", *(f"growing sure of {c}" for c in contexts))
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def cells(self) -> list[tuple[str, ...]]:
         """The rows in words."""
         return [tuple(self._row(rule)) for rule in self.rules]
 
@@ -141,6 +130,20 @@ class DecisionTable:
         for m in range(self.model.n_contexts):
             told = [f"{self._action(a)} from {share:.1%}" for share, a in _changes(rule, m)]
             yield "; ".join(told) or "the same"
+
+
+def page_table(table: DecisionTable) -> Table:
+    """The table in an HTML report."""
+    model = table.model
+    when = "" if model.horizon is None else f" at step {table.t} of {model.horizon}"
+    whole = " With two contexts that is every belief." if model.n_contexts == 2 else ""
+    caption = (
+        f"What the policy does{when}: at the belief in the heading of the second column, and from "
+        "which probability of a context on it does something else, while the other contexts keep "
+        f"their proportions.{whole}"
+    )
+    header = table.header()
+    return Table("Decision table", header, table.cells(), caption, words=header[1:])
 
 
 def _changes(rule: Rule, context: int) -> list[tuple[float, int]]:

@@ -48,6 +48,8 @@ _SUBDIVISIONS = 40
 """Of an edge of the triangle: vectors that are best at none of these points are left out."""
 _MOST_REGIONS = 250
 """Vectors whose regions are drawn one by one; with more, the points are made fewer."""
+_ROUNDING = 1e-12
+"""Of the largest value: a vector that is worse by less is as good."""
 _MOST_MAPS = 6
 """States that get a map each in a report."""
 
@@ -178,8 +180,8 @@ def _triangle(
 def action_regions(vectors: Floats, labels: Integers) -> Iterator[tuple[int, Floats]]:
     """The triangle of three contexts cut by vectors (n, 3): (action, corners of a piece (k, 3)).
 
-    A piece is where one vector is at least as good as all others, cut out of the triangle by one
-    half-plane after the other. Vectors that are best at no point of a grid are left out.
+    A piece is where one vector is at least as good as all others: the triangle, cut again and again
+    by the rival that is better by most. Vectors that are best at no point of a grid are left out.
     """
     subdivisions = _SUBDIVISIONS
     while True:
@@ -187,15 +189,16 @@ def action_regions(vectors: Floats, labels: Integers) -> Iterator[tuple[int, Flo
         if best.size <= _MOST_REGIONS or subdivisions <= 8:
             break
         subdivisions //= 2
+    rivals, slack = vectors[best], _ROUNDING * float(np.abs(vectors).max(initial=0.0))
     for k in best.tolist():
-        piece = np.eye(3)
-        for j in best.tolist():
-            if j != k:
-                piece = _cut(piece, vectors[k] - vectors[j])
-                if len(piece) < 3:
-                    break
-        else:
-            yield int(labels[k]), piece
+        piece, normals = np.eye(3), vectors[k] - rivals
+        while len(piece) >= 3:
+            lowest = (normals @ piece.T).min(axis=1)
+            rival = int(np.argmin(lowest))
+            if lowest[rival] >= -slack:
+                yield int(labels[k]), piece
+                break
+            piece = _cut(piece, normals[rival])
 
 
 def _grid(subdivisions: int) -> Floats:

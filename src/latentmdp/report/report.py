@@ -16,7 +16,7 @@ from latentmdp.offline import Solved
 from latentmdp.planning import QMDP, Plan, evaluate
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_pictures, difference_picture
-from latentmdp.report.decisions import decision_table
+from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
 from latentmdp.report.page import Picture, Section, Table, write_page
@@ -156,7 +156,7 @@ def model_section(
 
 
 _MOST_RULES = 30
-"""States whose decisions a page shows; `latentmdp explain --table` writes all."""
+"""States whose decisions a page shows; `latentmdp explain --out` writes all."""
 
 
 def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[AlphaVectorPolicy]:
@@ -167,7 +167,7 @@ def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[
 def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Table]:
     """What the policy does, by state and belief, if that fits on a page."""
     if _believes_in(policy, model) and model.n_states <= _MOST_RULES:
-        yield decision_table(model, policy).to_table()
+        yield page_table(decision_table(model, policy))
 
 
 def _decision_pictures(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Picture]:

@@ -29,47 +29,47 @@ def command(
         ),
     ] = None,
     t: Annotated[int, typer.Option("--t", min=0, help="Time in the episode, from 0.")] = 0,
-    table: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option("--table", help="Write the decision table of all states (.md or .csv)."),
-    ] = None,
-    graph: Annotated[
-        Path | None,
-        typer.Option("--graph", help="Draw the policy graph (.svg, .png, .pdf); no end only."),
+        typer.Option("--out", help="Write the decision table of all states (.md or .csv)."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw the decision (.svg, .png, .pdf).")
+        Path | None,
+        typer.Option(
+            "--plot",
+            help="Draw the decision, or without `--state` the graph of a policy without an end "
+            "(.svg, .png, .pdf).",
+        ),
     ] = None,
 ) -> None:
     """Say why a policy acts as it does: its margin, what would change it, what to wait for.
 
-    With `--table`, write what it does in every state as a decision table; then `--state` may be
-    left out.
+    With `--out`, write what it does in every state as a decision table; then `--state` may be left
+    out.
 
     Example: `latentmdp explain m.npz --policy policy.npz --state 0 --belief 0.7,0.3`
     """
-    if state is None and (plot is not None or (table is None and graph is None)):
-        raise typer.BadParameter("--state says which decision to explain; --table shows all")
-    for path in (plot, graph):
-        options.check_plot(path)
-    options.check_target(table)
-    if table is not None and table.suffix.lower() not in (".md", ".csv"):
-        raise typer.BadParameter(f"--table writes .md or .csv, got {str(table)!r}")
-    world = options.load_model(model)
+    if state is None and out is None and plot is None:
+        raise typer.BadParameter("--state says which decision to explain; --out writes all of them")
+    if out is not None and out.suffix.lower() not in (".md", ".csv"):
+        raise typer.BadParameter(f"--out writes .md or .csv, got {str(out)!r}")
+    options.check_target(out)
+    options.check_plot(plot)
     believed = None if belief is None else options.belief_of(belief)
+    world = options.load_model(model)
     acting = find_policy(policy, world)
-    if table is not None:
-        lm.report.decision_table(world, acting, believed, t).write(table)
-    if graph is not None:
-        lm.report.plot_policy_graph(acting, graph)
-    if state is None:
-        screen.result(model=model, policy=policy, table=table, graph=graph)
-        for path in filter(None, (table, graph)):
-            screen.say(str(path), "written")
-        return
-    told = lm.explain(world, acting, options.state_of(state, world), believed, t)
-    if plot is not None:
+    told = None
+    if state is not None:
+        told = lm.explain(world, acting, options.state_of(state, world), believed, t)
+    if out is not None:
+        lm.report.decision_table(world, acting, believed, t).write(out)
+    if plot is not None and told is not None:
         lm.report.plot_explanation(told, plot)
-    screen.result(model=model, policy=policy, **told.to_dict())
-    for line in told.text.splitlines():
+    elif plot is not None:
+        lm.report.plot_policy_graph(acting, plot)
+    data = {} if told is None else told.to_dict()
+    screen.result(model=model, policy=policy, out=out, plot=plot, **data)
+    for line in () if told is None else told.text.splitlines():
         screen.say(line)
+    for path in filter(None, (out, plot)):
+        screen.say(str(path), "written")
