@@ -54,7 +54,7 @@ def test_markdown_has_a_row_for_each_state_and_names(tmp_path):
     assert {line.replace("\\|", "").count("|") for line in lines} == {5}
     for suffix in ("md", "csv"):
         table.write(tmp_path / f"t.{suffix}")
-    assert (tmp_path / "t.md").read_text() == str(table)
+    assert (tmp_path / "t.md").read_text() == str(table) + "\n"
     assert (tmp_path / "t.csv").read_text() == table.to_csv()
     with pytest.raises(ValueError, match=r"\.md or \.csv"):
         table.write(tmp_path / "t.txt")

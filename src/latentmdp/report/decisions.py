@@ -67,7 +67,7 @@ class DecisionTable:
         )
 
     def __str__(self) -> str:
-        return self.to_markdown()
+        return self.to_markdown().rstrip("\n")
 
     def to_markdown(self) -> str:
         """A table for a document."""
