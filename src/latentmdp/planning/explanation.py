@@ -525,7 +525,7 @@ def _doubts(
     if margin is not None and margin < -1e-9 * size:
         yield (
             f"one step of lookahead prefers {called.action(choices[0].action)} to "
-            f"{called.action(action)} by {-margin:.3g}: the policy is not the best one here"
+            f"{called.action(action)} by {-margin:.3g}: the policy may not be the best one here"
         )
     own = getattr(policy, "model", model)
     if own is not model and own.fingerprint() != model.fingerprint():
@@ -568,7 +568,9 @@ def _paragraphs(told: Explanation) -> Iterator[str]:
     yield _decision(told, called, where)
     yield _worth(told, called)
     yield "By context the action is worth " + _by_context(called, told.by_context) + "."
-    if told.uses_belief:
+    if told.model.n_contexts == 1:
+        yield "No belief would change it: there is one context only."
+    elif told.uses_belief:
         yield _changes(told, called)
     else:
         yield "No belief would change it: the policy does not look at the belief here."
