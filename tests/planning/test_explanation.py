@@ -55,6 +55,18 @@ def test_values_and_margin_are_the_exact_action_values(sizes):
         assert told.value == pytest.approx(float(told.belief @ told.by_context))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_vectors_that_are_bounds_give_bounds_on_action_values(seed):
+    model = random_model(seed, contexts=3, states=2, actions=3, horizon=3)
+    below, above = lm.PBVI(beliefs=2).plan(model).policy, lm.QMDP().plan(model).policy
+    belief = np.random.default_rng(seed).dirichlet(np.ones(3))
+    exact = optimal_action_values(model, 0, 1, belief)
+    for choice in lm.explain(model, below, 1, belief).choices:
+        assert choice.value <= exact[choice.action] + 1e-9
+    for choice in lm.explain(model, above, 1, belief).choices:
+        assert choice.value >= exact[choice.action] - 1e-9
+
+
 def test_values_later_in_an_episode_are_exact_too():
     model = random_model(2, contexts=3, horizon=4)
     policy = lm.Exact().plan(model).policy
@@ -225,6 +237,11 @@ def test_words_and_data_use_the_names():
     assert {wish["context"] for wish in data["wishes"]} == set(model.context_names)
     assert len(repr(told)) < 150
     assert "<table>" in told._repr_html_()
+
+
+def test_one_context_leaves_nothing_to_believe():
+    model = random_model(1, contexts=1)
+    assert "one context only" in str(lm.explain(model, lm.QMDP().plan(model).policy, 0))
 
 
 def test_uniform_policies_draw():

@@ -201,9 +201,14 @@ def test_undo_keyboard_and_links(written, visit):
     again.focus("#options button")
     again.keyboard.press("Enter")
     assert again.evaluate("document.activeElement.closest('#options') !== null")
-    wrong, _ = visit(address + "#00000000:0;1.2.0")
-    assert "another policy" in wrong.text_content("#notice")
-    assert wrong.evaluate("window.explorer.situation().t") is None
+    mailed, _ = visit(link.replace(";", "%3B").replace(":0%", "%3A0%"))
+    assert mailed.evaluate("window.explorer.situation()") == before
+    whose = link.partition("#")[2].partition(":")[0]
+    for history in ("00000000:0;1.2.0", f"{whose}:0;9.9.9", f"{whose}:0;1", f"{whose}:x", "%"):
+        wrong, complained = visit(f"{address}#{history}")
+        assert "another policy" in wrong.text_content("#notice"), history
+        assert wrong.evaluate("window.explorer.situation().t") is None
+        assert complained["said"] == []
     assert events["said"] == said["said"] == []
 
 

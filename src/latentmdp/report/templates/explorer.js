@@ -447,7 +447,7 @@
   }
 
   function readAddress() {
-    const text = decodeURIComponent(location.hash.slice(1));
+    const text = location.hash.slice(1).replaceAll("%3A", ":").replaceAll("%3B", ";");
     steps = [];
     const read = text === "" || replay(text);
     show();
