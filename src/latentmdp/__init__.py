@@ -49,7 +49,18 @@ if TYPE_CHECKING:
     from latentmdp.model import LatentMDP
     from latentmdp.offline import solve
     from latentmdp.online import LUCRL, Bonus, Run, learn
-    from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
+    from latentmdp.planning import (
+        HSVI,
+        PBVI,
+        QMDP,
+        Exact,
+        Explanation,
+        Memoryless,
+        Plan,
+        Value,
+        evaluate,
+        explain,
+    )
     from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
@@ -62,6 +73,7 @@ _HOMES = {
     "Bonus": "online",
     "EM": "estimation",
     "Exact": "planning",
+    "Explanation": "planning",
     "Fit": "fit",
     "HSVI": "planning",
     "LUCRL": "online",
@@ -83,6 +95,7 @@ _HOMES = {
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
     "evaluate": "planning",
+    "explain": "planning",
     "initialize": "estimation",
     "learn": "online",
     "load": "io",
@@ -136,6 +149,7 @@ __all__ = [
     "AlphaVectorPolicy",
     "Bonus",
     "Exact",
+    "Explanation",
     "Fit",
     "LatentMDP",
     "LatentMDPError",
@@ -160,6 +174,7 @@ __all__ = [
     "estimation",
     "evaluate",
     "experiments",
+    "explain",
     "fit",
     "initialize",
     "instances",

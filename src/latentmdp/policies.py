@@ -351,15 +351,20 @@ class AlphaVectorPolicy(Fielded, Policy):
 
     def value(self, t: int, state: int, belief: ArrayLike) -> float:
         """The largest product of a vector of (t, state) with the belief."""
-        begin, end = self._group(t, state)
+        begin, end = self.group(t, state)
         return float((self.vectors[begin:end] @ np.asarray(belief)).max())
 
     def action(self, t: int, state: int, belief: ArrayLike) -> int:
         """The action taken at (t, state) under a belief; the first of equally good ones."""
-        begin, end = self._group(t, state)
-        return int(self.actions[begin + np.argmax(self.vectors[begin:end] @ np.asarray(belief))])
+        return int(self.actions[self.followed(t, state, belief)])
 
-    def _group(self, t: int, state: int) -> tuple[int, int]:
+    def followed(self, t: int, state: int, belief: ArrayLike) -> int:
+        """The vector, by its index, that is followed at (t, state) under a belief."""
+        begin, end = self.group(t, state)
+        return begin + int(np.argmax(self.vectors[begin:end] @ np.asarray(belief)))
+
+    def group(self, t: int, state: int) -> tuple[int, int]:
+        """The first of the vectors of (t, state), and the first after them."""
         group = (t if self.n_layers > 1 else 0) * self.model.n_states + state
         return int(self.offsets[group]), int(self.offsets[group + 1])
 

@@ -9,7 +9,8 @@ __all__ = ["COMMANDS", "app"]
 
 _NAMES = (
     *("demo", "make", "list", "info", "diagnose", "simulate", "fit", "plan"),
-    *("compare", "learn", "lucrl", "solve", "evaluate", "reproduce", "report", "convert"),
+    *("compare", "learn", "lucrl", "solve", "evaluate", "explain", "explorer"),
+    *("reproduce", "report", "convert"),
 )
 COMMANDS = {name: import_module(f"latentmdp.cli.commands.{name}") for name in _NAMES}
 """Commands in the order help shows them, each the name of a module, and the modules."""

@@ -32,6 +32,7 @@ __all__ = [
     "RunOut",
     "Seed",
     "TimeLimit",
+    "belief_of",
     "check_plot",
     "check_target",
     "command",
@@ -45,6 +46,7 @@ __all__ = [
     "outcome_targets",
     "save",
     "save_outcome",
+    "state_of",
 ]
 
 
@@ -168,6 +170,25 @@ def contexts_of(text: str) -> int | Literal["auto"]:
     if not text.isdigit() or int(text) < 1:
         raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
     return int(text)
+
+
+def belief_of(text: str) -> list[float] | dict[str, float]:
+    """The value of `--belief`: numbers, or numbers by the names of contexts."""
+    try:
+        if "=" not in text:
+            return [float(part) for part in text.split(",")]
+        pairs = [part.rpartition("=") for part in text.split(";")]
+        return {name.strip(): float(share) for name, _, share in pairs}
+    except ValueError:
+        raise typer.BadParameter(
+            f"--belief takes 0.7,0.2,0.1 or slow=0.7;frail=0.3, got {text!r}"
+        ) from None
+
+
+def state_of(text: str, model: lm.LatentMDP) -> int | str:
+    """The value of `--state`: a name of the model, or a number."""
+    known = model.state_names or ()
+    return int(text) if text.isdigit() and text not in known else text
 
 
 def load_any(path: Path, columns: str | None, given: Mapping[str, Any]) -> Any:

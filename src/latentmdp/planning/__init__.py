@@ -9,6 +9,7 @@ from latentmdp.planning.evaluation import (
     evaluate,
 )
 from latentmdp.planning.exact import Exact, TooManyBeliefsError
+from latentmdp.planning.explanation import Explanation, explain
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
@@ -20,6 +21,7 @@ __all__ = [
     "QMDP",
     "CrossedBoundsError",
     "Exact",
+    "Explanation",
     "Memoryless",
     "Plan",
     "Planner",
@@ -31,5 +33,6 @@ __all__ = [
     "action_table",
     "certified_plan",
     "evaluate",
+    "explain",
     "q_values",
 ]

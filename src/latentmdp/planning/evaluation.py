@@ -41,7 +41,9 @@ __all__ = [
     "Value",
     "action_table",
     "as_controller",
+    "context_filter",
     "evaluate",
+    "markov_values",
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
@@ -123,7 +125,7 @@ def evaluate(
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
-        return _exact(model, (model.initial * _markov_values(model, table)).sum(axis=1))
+        return _exact(model, (model.initial * markov_values(model, table)).sum(axis=1))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
     return _monte_carlo(model, policy, episodes, rng, threads)
@@ -136,7 +138,7 @@ def _exact(model: LatentMDP, earned: Floats) -> Value:
     return Value(mean, 0.0, exact=True, by_context=arrays.frozen(by_context))
 
 
-def _markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
+def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     """V_m(s) at the start of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (M, S)."""
     import scipy.sparse as sp
 
@@ -254,7 +256,20 @@ def as_controller(policy: Any, model: LatentMDP) -> Controller:
 def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controller:
     """An alpha-vector policy; its memory is the belief of its own filter."""
     policy.acting(model)  # raises if the sizes do not fit
-    table, certain = filter_tables(policy.model, policy.smoothing), np.eye(model.n_actions)
+    certain = np.eye(model.n_actions)
+    start, observe = context_filter(policy.model, policy.smoothing)
+    return Controller(
+        start=start,
+        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
+        observe=observe,
+    )
+
+
+def context_filter(
+    model: LatentMDP, smoothing: float
+) -> tuple[Callable[[int], Floats], Callable[[Floats, int, int, int, int], Floats]]:
+    """The belief at a first state, and the belief after (belief, s, a, s', z), for a few steps."""
+    table = filter_tables(model, smoothing)
     _, A, Z = table.sizes
     keys = table.next_state.astype(np.int64) * Z + table.reward
 
@@ -271,11 +286,7 @@ def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controlle
         total = product.sum()
         return product / total if total > 0.0 else belief
 
-    return Controller(
-        start=lambda state: conditioned(table.prior, table.initial[state]),
-        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
-        observe=observed,
-    )
+    return lambda state: conditioned(table.prior, table.initial[state]), observed
 
 
 class HistoryTree:
