@@ -130,7 +130,7 @@ class PSR(Fielded):
         if self.sufficient:
             return f"Rank {k} stands out of the noise: {evidence}."
         seen = np.where(self.visited, self.visible_contexts, k)
-        if ratios[s] >= TRUSTED_RATIO or (ratios[s] > 0.0 and (seen < k).all()):
+        if ratios[s] >= TRUSTED_RATIO:
             s = int(np.argmin(seen))
             evidence = (
                 f"no more than {seen[s]} of its directions can be told from sampling noise in "
