@@ -92,9 +92,9 @@ bootstrap standard error that cannot be trusted. 30 is the usual rule for a mean
 _RESAMPLES = 1_000
 """Bootstrap resamples of the episodes: the 2.5 % quantile is then itself known to about 0.5 %."""
 
-_MOST_GROUPS = 4_096
+_MOST_GROUPS = 1_024
 """Groups of episodes that are resampled. The bootstrap's own error falls with their number and is
-already far below that of the estimate; its memory grows with it."""
+already far below that of the estimate; its time and memory grow with it."""
 
 _SIMULATED, _SIMULATED_SLOWLY = 20_000, 1_000
 """Episodes that tell how a policy with a memory acts in each context; a Python function is slow.
