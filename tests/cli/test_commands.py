@@ -254,7 +254,7 @@ def test_evaluate_from_logs(model, tmp_path):
     assert found["effective_size"] == expected.effective_size.tolist()
     assert found["warnings"] == list(expected.warnings)
     assert "value per episode" in run(*given, "--method", "per-decision").stdout
-    assert "doubly-robust" in run(*given, "--method", "magic", code=1).output
+    assert "doubly-robust" in run(*given, "--method", "magic", code=2).output
 
 
 def test_evaluate(model):
