@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from latentmdp.io import load, save
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.offline import solve
+    from latentmdp.offline import off_policy_value, solve
     from latentmdp.online import LUCRL, Bonus, Run, learn
     from latentmdp.planning import (
         HSVI,
@@ -101,6 +101,7 @@ _HOMES = {
     "load": "io",
     "make": "instances",
     "model_error": "metrics",
+    "off_policy_value": "offline",
     "posterior": "belief",
     "recover": "spectral",
     "regret": "metrics",
@@ -185,6 +186,7 @@ __all__ = [
     "metrics",
     "model",
     "model_error",
+    "off_policy_value",
     "offline",
     "online",
     "outcomes",

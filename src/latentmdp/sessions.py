@@ -14,7 +14,7 @@ names for them, by name; `act` answers with names where there are names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -158,6 +158,27 @@ class BatchSession:
                 decide(*where, self._beliefs, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
+
+    def action_probabilities(self) -> Floats:
+        """The probability of each action now, (n, A), given all that was seen; zero when over.
+
+        A policy with chance of its own that is no function of the history acts as it drew.
+        """
+        if self._states is None:
+            raise SessionError("observe() the first states before acting")
+        running, rows = ~self.over, np.zeros((self.individuals, self.model.n_actions))
+        if not running.any():
+            return rows
+        if self._acting is not None and self._acting.stochastic:
+            table = cast(Any, self.policy).action_probabilities(self.model)
+            rows[running] = table[self.t if len(table) > 1 else 0, self._states[running]]
+        elif callable(self.policy):
+            for i in np.flatnonzero(running).tolist():
+                allowed = self.model.allowed[self._states[i]]
+                rows[i] = self._histories[i].ask(self.policy, self.model.n_actions, allowed)
+        else:
+            rows[running, self.act_indices()[running]] = 1.0
+        return rows
 
     def _decide(self, actions: Indices, running: Flags) -> None:
         """Ask a callable for every individual; a stochastic one draws from its own stream."""

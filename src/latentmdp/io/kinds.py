@@ -448,6 +448,7 @@ for _kind in (
             **_each(_FLOATS, "operators", "normalisers", "starts", "homes", "pooled"),
             **_each(_FLOATS, "singular_values", "reward_values"),
             "visited": _FLAGS,
+            "visible_contexts": _INTEGERS,
             "safeguards": "flag",
         },
         optional=frozenset({"reward_values"}),

@@ -6,6 +6,7 @@ from latentmdp.planning.evaluation import (
     TooManyHistoriesError,
     Value,
     action_table,
+    backward_q,
     evaluate,
 )
 from latentmdp.planning.exact import Exact, TooManyBeliefsError
@@ -31,6 +32,7 @@ __all__ = [
     "acting_policy",
     "acting_smoothing",
     "action_table",
+    "backward_q",
     "certified_plan",
     "evaluate",
     "explain",

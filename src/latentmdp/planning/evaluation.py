@@ -15,7 +15,7 @@ larger than that of contexts drawn by chance (but for rounding).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,7 @@ __all__ = [
     "Value",
     "action_table",
     "as_controller",
+    "backward_q",
     "context_filter",
     "evaluate",
     "markov_values",
@@ -143,25 +144,48 @@ def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     import scipy.sparse as sp
 
     M, S, A, _ = model.dimensions
-    rewards, successors = model.planning_rewards(), model.outcomes.successors()
-    steps = [
-        sp.csr_array((column, successors.next_state, successors.starts), shape=(S * A, S))
-        for column in np.ascontiguousarray(successors.probs.T)
-    ]
     if model.horizon is None:
         rows, columns = np.repeat(np.arange(S), A), np.arange(S * A)
         choice = sp.csr_array((probabilities[0].ravel(), (rows, columns)), shape=(S, S * A))
         solved = [
             _solution(sp.csr_array(choice @ step), (probabilities[0] * r).sum(axis=1), model)
-            for step, r in zip(steps, rewards)
+            for step, r in zip(_steps(model), model.planning_rewards())
         ]
         return np.array(solved)
     values = np.zeros((M, S))
-    for t in range(model.horizon - 1, -1, -1):
+    for pi, Q in backward_q(model, probabilities, model.planning_rewards(), model.horizon):
+        values = (pi * Q).sum(axis=-1)
+    return values
+
+
+def backward_q(
+    model: LatentMDP, probabilities: Floats, rewards: Floats, horizon: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """(pi_t, Q_t) of a Markov policy, of shape (..., S, A) and (M, S, A), from the last t down.
+
+    The policy pi_t(a | s) is of shape (H or 1, S, A), or (H, M, S, A) where it acts by context;
+    `rewards` (M, S, A) are what a step earns.
+    """
+    M, S, A, _ = model.dimensions
+    steps, values = _steps(model), np.zeros((M, S))
+    for t in range(horizon - 1, -1, -1):
         pi = probabilities[t if len(probabilities) > 1 else 0]
         follow = np.stack([step @ value for step, value in zip(steps, values)]).reshape(M, S, A)
-        values = (pi * (rewards + model.discount * follow)).sum(axis=-1)
-    return values
+        Q = rewards + model.discount * follow
+        yield pi, Q
+        values = (pi * Q).sum(axis=-1)
+
+
+def _steps(model: LatentMDP) -> list[sp.csr_array]:
+    """T_m as a matrix (S A, S) for each context."""
+    import scipy.sparse as sp
+
+    _, S, A, _ = model.dimensions
+    successors = model.outcomes.successors()
+    return [
+        sp.csr_array((column, successors.next_state, successors.starts), shape=(S * A, S))
+        for column in np.ascontiguousarray(successors.probs.T)
+    ]
 
 
 def _solution(step: sp.csr_array, earned: Floats, model: LatentMDP) -> Floats:
