@@ -11,14 +11,24 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Floats, Integers
 
-__all__ = ["column_names", "columns_of", "labelled", "numbers"]
+__all__ = [
+    "Values",
+    "arrow",
+    "coded",
+    "column_names",
+    "columns_of",
+    "labelled",
+    "named_columns",
+    "numbers",
+    "values_or_labels",
+]
 
 MAX_COLUMNS = 10_000
 """Columns of a file; one with more is no table of what is read here."""
@@ -68,6 +78,143 @@ def columns_of(
                 f"column {wanted[word]!r} has {size} rows, column {wanted[first]!r} has {expected}"
             )
     return columns
+
+
+class Values(NamedTuple):
+    """A column of numbers, or of labels by their index in `labels`; NaN where a cell is empty."""
+
+    values: Floats
+    labels: tuple[str, ...] | None
+
+
+def named_columns(table: Any) -> Mapping[str, Any]:
+    """The columns of a table by name, each as its library has them."""
+    return _columns(table, ())
+
+
+def values_or_labels(name: str, column: Any, *, as_labels: bool = False) -> Values:
+    """A column as numbers where it holds numbers (unless `as_labels`), otherwise as labels."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    cells = arrow(name, column)
+    kind = cells.type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
+    if number and not as_labels:
+        values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if np.isinf(values).any():
+            row = int(np.argmax(np.isinf(values)))
+            raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
+        return Values(np.array(values, np.float64) + 0.0, None)
+    if pa.types.is_floating(kind):
+        numbers = cells.to_numpy(zero_copy_only=False)
+        whole = bool((np.isnan(numbers) | (numbers == np.rint(numbers))).all())
+        cells = cells.cast(pa.int64()) if whole else cells
+    if pa.types.is_boolean(kind):
+        cells = compute.if_else(cells, "True", "False")
+    codes, labels = coded(cells)
+    return Values(np.where(codes < 0, np.nan, codes.astype(np.float64)), labels)
+
+
+def arrow(name: str, column: Any) -> Any:
+    """A column as one array of pyarrow; NaN, NaT and None are null.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the column and, where its cells are of several types, the row.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        cells = column
+    else:
+        try:
+            if hasattr(column, "to_native") and hasattr(column, "to_arrow"):  # of narwhals
+                cells = column.to_arrow()
+            elif hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
+                cells = pa.chunked_array(column)
+            else:
+                array = column if isinstance(column, np.ndarray) else None
+                if array is not None and array.ndim != 1:
+                    raise ValueError(
+                        f"column {name!r} must be one-dimensional, got shape {array.shape}"
+                    )
+                cells = pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            raise _mixed(name, column) from None
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+        if isinstance(cells, pa.ChunkedArray):  # of no chunk
+            cells = pa.concat_arrays(cells.chunks) if cells.chunks else pa.array([], cells.type)
+    kind = cells.type
+    if pa.types.is_nested(kind):
+        raise ValueError(f"column {name!r} must be one-dimensional, got {kind}")
+    if pa.types.is_decimal(kind):
+        cells = cells.cast(pa.float64())
+    if pa.types.is_floating(cells.type):
+        cells = cells.cast(pa.float64())
+        nan = compute.is_nan(cells)
+        if compute.any(nan).as_py():
+            cells = compute.if_else(nan, pa.scalar(None, pa.float64()), cells)
+    return cells
+
+
+def _mixed(name: str, column: Any) -> Exception:
+    """What to say of a column whose cells pyarrow finds no type for."""
+    cells = column.to_list() if hasattr(column, "to_list") else list(column)
+    first: type | None = None
+    for row, cell in enumerate(cells):
+        if isinstance(cell, list | tuple | dict | set | np.ndarray):
+            return ValueError(
+                f"column {name!r} must be one-dimensional, but row {row} is {cell!r:.60}"
+            )
+        if cell is None or cell != cell:
+            continue
+        kind = type(cell)
+        number = issubclass(kind, int | float | np.number) and not issubclass(kind, bool)
+        kind = float if number else kind
+        if first is not None and kind is not first:
+            one = "numbers" if first is float else f"{first.__name__} values"
+            return TypeError(
+                f"column {name!r} is {cell!r:.60} in row {row}, while earlier rows hold {one}"
+            )
+        first = kind
+    kind = first or type(None)
+    return TypeError(f"column {name!r} holds {kind.__name__} values, which no table can hold")
+
+
+def coded(*columns: Any) -> tuple[Any, ...]:
+    """Labels of columns of pyarrow that share them, by number: codes, one array each, and names.
+
+    An empty cell has code -1. Names are in natural order: `bed2` comes before `bed10`. Returns the
+    arrays of codes, one after the other, and a tuple of the names.
+    """
+    import pyarrow as pa
+
+    encoded = []
+    for cells in columns:
+        if not pa.types.is_dictionary(cells.type):
+            cells = cells.cast(pa.large_string()).dictionary_encode()
+        labels = cells.dictionary.cast(pa.large_string()).to_pylist()
+        codes = cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        encoded.append((labels, codes))
+    occurs = [_occurring(labels, codes) for labels, codes in encoded]
+    names = sorted({label for found in occurs for label in found}, key=_natural)
+    place = {label: i for i, label in enumerate(names)}
+    found = []
+    for labels, codes in encoded:
+        rank = np.array([*(place.get(label, -1) for label in labels), -1], np.int64)
+        found.append(rank[codes])
+    return (*found, tuple(names))
+
+
+def _occurring(labels: list[str], codes: Integers) -> list[str]:
+    """The labels of a dictionary that some cell has: those of a category may not."""
+    used = np.zeros(len(labels) + 1, np.bool_)
+    used[codes] = True
+    return [label for label, there in zip(labels, used) if there and label is not None]
 
 
 def column_names(table: Any) -> list[str]:
