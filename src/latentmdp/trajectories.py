@@ -12,8 +12,8 @@ What was not recorded is kept as such:
 
     rewards[k] == -1                the reward of that step is missing: a likelihood sums over it
     states[last of episode] == -1   nobody knows where its last step led
-    continues[i]                    episode i goes on with the individual of episode i-1, after steps
-                                    that are lost: the belief goes on, there is no first state
+    continues[i]                    episode i goes on with the individual of episode i-1 after lost
+                                    steps: the belief goes on, there is no first state
 
 So an *individual* is a run of episodes, its segments: one with continues False and those after it
 that continue it. Its steps lie side by side, from `individual_offsets()[j]` on. An individual whose
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -346,43 +346,173 @@ class Trajectories(Fielded):
         return cls(flat[0], flat[1], flat[2], offsets, contexts, **sizes)
 
     @classmethod
-    def from_table(cls, table: Mapping[str, ArrayLike], **sizes: Any) -> Trajectories:
-        """Episodes from columns episode, t, state, action, reward, next_state (and context, count).
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        covariates: Sequence[str] = (),
+        reward_levels: int | Literal["auto"] | None = "auto",
+        informative_rewards: bool = True,
+        reward_values: ArrayLike | None = None,
+        reward_edges: ArrayLike | None = None,
+        n_states: int | None = None,
+        n_actions: int | None = None,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        rewards_are_indices: bool = False,
+        **names: str | None,
+    ) -> Trajectories:
+        """Episodes from a long table with one row per step, in any order of rows.
 
-        Rows may come in any order; `t` must count 0, 1, 2, ... within each episode and the next
-        state of one row must be the state of the following one. Without `reward_values` the
-        rewards are taken for values, and `reward_values` becomes the sorted set of them, or (0, 1)
-        where only those occur; with `reward_values` each reward must be one of those. Episodes
-        are called by integers or strings and kept in sorted order. An episode of no steps has no
-        row, so a table cannot hold it.
+        Parameters
+        ----------
+        table
+            A frame (pandas, polars, pyarrow, ...), a mapping of columns, a list of mappings, or the
+            path of a .csv or .parquet file.
+        columns, names
+            What the table calls its columns, where not as below: `state="brand"`, or
+            `columns={"state": "brand"}`. Those from `next_state` on may be absent; None leaves a
+            column unread.
+
+            | column       | what it holds                                                     |
+            |--------------|-------------------------------------------------------------------|
+            | `episode`    | which episode, by numbers or names                                |
+            | `t`          | steps 0, 1, 2, ... of it; or dates, times, numbers that order rows |
+            | `state`      | s_t, by number from 0 or by name                                  |
+            | `action`     | a_t, likewise                                                     |
+            | `reward`     | the value of r_t                                                  |
+            | `next_state` | s_{t+1}, by default the state of the next row                     |
+            | `context`    | the true context, the same in all rows of an episode              |
+            | `count`      | how often the episode occurred, likewise                          |
+            | `propensity` | the probability with which the logger took the action             |
+            | `terminated` | whether the episode ended for good with this row                  |
+
+            With `t=None` the rows of an episode are in their order.
+        covariates
+            Columns that hold covariates of the individual, the same in all rows of an episode.
+        reward_levels
+            Into how many levels rewards are cut where they have more distinct values; "auto": 10
+            where there are more than 20; None: never. The levels have about equal mass, their
+            means become `reward_values`, and `reward_edges` says where they were cut.
+        informative_rewards
+            False: rewards are money that says nothing about the context. They become `amounts`.
+        reward_values, reward_edges, n_states, n_actions, state_names, action_names
+            As for `Trajectories`, where they are known beforehand, as from the model of other logs.
+        rewards_are_indices
+            Whether the column `reward` holds indices of unknown values.
+
+        Notes
+        -----
+        An empty reward is missing. A row whose state or action is empty is a lost step: it splits
+        the episode into segments of one individual. Where nothing says to which state the last step
+        of an episode led, that state is missing, or a state called `(end)` if `terminated` is true.
+        How many cells were empty is kept in `missing`.
+
+        Raises
+        ------
+        TrajectoryError
+            Naming the column and the row, counted from 0.
         """
-        from latentmdp._util.long_table import columns_to_fields
+        from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
 
-        return cls(**columns_to_fields(table, **sizes))
+        called = _column_names(names, columns, (*REQUIRED, *OPTIONAL))
+        if isinstance(covariates, str):
+            raise TypeError(f"covariates must be a list of column names, got {covariates!r}")
+        fields = columns_to_fields(
+            table,
+            called,
+            covariates=covariates,
+            n_states=n_states,
+            n_actions=n_actions,
+            reward_values=reward_values,
+            reward_edges=reward_edges,
+            reward_levels=reward_levels,
+            informative_rewards=informative_rewards,
+            rewards_are_indices=rewards_are_indices,
+            state_names=state_names,
+            action_names=action_names,
+        )
+        found = fields.pop("covariates")
+        if found is not None:
+            levels = {name: f.labels for name, f in found.items() if f.labels is not None}
+            values = np.column_stack([f.values for f in found.values()])
+            fields["covariates"] = Covariates(list(found), values, levels)
+        return cls.from_fields(fields)
 
     def to_table(self) -> dict[str, NDArray[Any]]:
-        """The columns `from_table` reads, one row per step; rewards as values where known."""
-        lengths = self.lengths
-        if (lengths == 0).any():
+        """The columns `from_table` reads, one row per step; rewards as values where known.
+
+        States, actions and episodes are called by name where they have names. Lost steps between
+        two segments are one row without an action. What is missing is NaN, or None among names.
+        """
+        index = np.flatnonzero(np.bincount(self.individuals(), self.lengths) == 0)
+        if index.size:
             raise TrajectoryError(
-                f"episode {int(np.argmax(lengths == 0))} has no steps, and a table holds one row "
-                "per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as .npz"
+                f"episode {int(self.beginnings()[index[0]])} has no steps, and a table holds one "
+                "row per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as "
+                ".npz"
             )
         steps = self.steps()
-        episode = steps.episode
-        columns: dict[str, NDArray[Any]] = {
-            "episode": episode,
-            "t": np.arange(self.n_steps) - self.offsets[episode],
+        rewards: NDArray[Any] = self.values()
+        if self.reward_values is None and self.rewards.min(initial=0) >= 0:
+            rewards = self.rewards
+        rows: dict[str, NDArray[Any]] = {
             "state": steps.state,
             "action": self.actions,
-            "reward": self.rewards if self.reward_values is None else self.values(),
+            "reward": rewards,
             "next_state": steps.next_state,
         }
+        if self.propensities is not None:
+            rows["propensity"] = self.propensities
+        episode, place = steps.episode, np.arange(self.n_steps)
+        if self.continues is not None:
+            rows, episode, place = self._with_lost_rows(rows, episode)
+        individual = self.individuals()[episode]
+        begins = np.searchsorted(individual, np.arange(self.n_individuals))
+        columns: dict[str, NDArray[Any]] = {
+            "episode": individual if self.episode_names is None else self.episode_names[episode],
+            "t": np.arange(individual.size) - begins[individual],
+            **rows,
+        }
+        for name, known in (("state", self.state_names), ("action", self.action_names)):
+            for column in (name, f"next_{name}") if name == "state" else (name,):
+                columns[column] = _called(columns[column], known)
         if self.contexts is not None:
             columns["context"] = self.contexts[episode]
         if self.counts is not None:
             columns["count"] = self.counts[episode]
+        for k, name in enumerate(self.covariates.names if self.covariates is not None else ()):
+            assert self.covariates is not None
+            values = self.covariates.values[episode, k]
+            labels = self.covariates.levels.get(name)
+            columns[name] = values if labels is None else _called(_codes(values), labels)
         return columns
+
+    def _with_lost_rows(
+        self, rows: dict[str, NDArray[Any]], episode: Integers
+    ) -> tuple[dict[str, NDArray[Any]], Integers, Integers]:
+        """The rows of a table with one more before each segment that continues another."""
+        assert self.continues is not None
+        later = np.flatnonzero(self.continues)
+        before = self.offsets[later]
+        fillings = {"state": self.last_states[later - 1], "next_state": self.first_states[later]}
+        longer = {
+            name: np.insert(
+                column.astype(np.float64) if column.dtype.kind == "f" else column,
+                before,
+                fillings.get(name, -1 if name == "action" else np.nan),
+            )
+            for name, column in rows.items()
+            if name not in ("reward",) or column.dtype.kind == "f"
+        }
+        if "reward" not in longer:
+            reward = rows["reward"].astype(np.float64)
+            longer["reward"] = np.insert(reward, before, np.nan)
+        order = [name for name in rows]
+        places = np.insert(np.arange(self.n_steps), before, -1)
+        # the lost row belongs to the individual of the segment after it
+        return {n: longer[n] for n in order}, np.insert(episode, before, later), places
 
     @property
     def n_rewards(self) -> int:
@@ -830,6 +960,39 @@ _ARRAYS = (*_DIGESTED, "continues", "propensities", "amounts", "reward_edges")
 _OTHERS = ("covariates", "state_names", "action_names", "episode_names", "missing")
 _BY_EPISODE = ("contexts", "counts", "covariates", "episode_names")
 _OPTIONAL = ("contexts", "counts", *_ARRAYS[len(_DIGESTED) :], *_OTHERS)
+
+
+def _column_names(
+    names: Mapping[str, str | None], columns: Mapping[str, str] | None, words: Sequence[str]
+) -> dict[str, str | None]:
+    """What a table calls its columns, from keyword arguments and `columns` together."""
+    called = dict(names)
+    for word, name in (columns or {}).items():
+        if word in called:
+            raise TypeError(f"{word} is given twice, as {called[word]!r} and in columns")
+        called[word] = name
+    for word, name in called.items():
+        if word not in words:
+            raise TypeError(
+                f"from_table knows no column {word!r}; it knows {', '.join(words)}"
+            )
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{word} must be the name of a column, got {name!r:.60}")
+    return called
+
+
+def _codes(values: Floats) -> Integers:
+    """Indices kept as floats, NaN becoming -1."""
+    return np.where(np.isnan(values), -1, values).astype(np.int64)
+
+
+def _called(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
+    """Indices by their names, or as they are; -1 becomes None, or NaN."""
+    if names is not None:
+        return np.array([*names, None], dtype=object)[codes]
+    if codes.min(initial=0) < 0:
+        return np.where(codes < 0, np.nan, codes.astype(np.float64))
+    return codes
 
 
 def sizes_of(logs: Trajectories | Sequence[Trajectories]) -> Sizes:
