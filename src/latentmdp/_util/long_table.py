@@ -342,8 +342,10 @@ def _episodes(name: str, cells: Any) -> tuple[Integers, list[str] | None]:
                 f"column {name!r} is {values[row]} in row {row}: episodes are called by integers "
                 "or by strings"
             )
-        values = values.astype(np.int64)
-    return values, None
+    if values.size and not -(2.0**62) < float(values.min()) <= float(values.max()) < 2.0**62:
+        row = int(np.argmax(abs(values.astype(np.float64)) >= 2.0**62))
+        raise ValueError(f"column {name!r} is {values[row]} in row {row}: too large for a number")
+    return values.astype(np.int64), None
 
 
 def _labels(
