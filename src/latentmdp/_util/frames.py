@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -393,7 +394,10 @@ def _occurring(labels: list[str], codes: Integers) -> list[str]:
 
 
 def column_names(table: Any) -> list[str]:
-    """What the columns of a table are called."""
+    """What the columns of a table are called; of an open .csv file only the first line is read."""
+    if hasattr(table, "read"):
+        table.seek(0)
+        table = BytesIO(table.readline(_LONGEST_HEADER))
     return list(_columns(table, {}))
 
 

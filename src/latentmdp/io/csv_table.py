@@ -101,10 +101,10 @@ def model_or_logs(table: Any, arguments: dict[str, Any]) -> LatentMDP | Trajecto
         return model_of(table, arguments)
     if called.get("episode", "episode") in names:
         return Trajectories.from_table(table, **arguments)
+    episode, probability = (called.get(word, word) for word in ("episode", "probability"))
     raise FormatError(
-        f"has no column {called.get('episode', 'episode')!r} (episode), as logs have, and no column "
-        f"{called.get('probability', 'probability')!r} (probability), as a model has; it has "
-        f"{', '.join(map(repr, names[:20])) or 'none'}"
+        f"has no column {episode!r} (episode), as logs have, and no column {probability!r} "
+        f"(probability), as a model has; it has {', '.join(map(repr, names[:20])) or 'none'}"
     )
 
 
