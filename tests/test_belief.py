@@ -160,7 +160,7 @@ def completions(
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.02])
-@pytest.mark.parametrize("form", ["bernoulli", "values", "next state"])
+@pytest.mark.parametrize("form", ["bernoulli", "values", "next-state"])
 def test_what_is_missing_is_summed_over_and_segments_go_on(form: str, smoothing: float) -> None:
     model = random_model(0, contexts=3, horizon=6, form=form)
     full = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)

@@ -97,10 +97,10 @@ class Covariates(Fielded):
             )
         return Covariates(self.names, chosen, self.levels)
 
-    def row(self, i: int) -> dict[str, float | str | None]:
+    def row(self, individual: int) -> dict[str, float | str | None]:
         """The covariates of one individual by name; None for one that is missing."""
         found: dict[str, float | str | None] = {}
-        for name, value in zip(self.names, self.values[i].tolist()):
+        for name, value in zip(self.names, self.values[individual].tolist()):
             labels = self.levels.get(name)
             if np.isnan(value):
                 found[name] = None

@@ -353,6 +353,16 @@ class Trajectories(Fielded):
         table: Any,
         *,
         columns: Mapping[str, str] | None = None,
+        episode: str = "episode",
+        t: str | None = "t",
+        state: str = "state",
+        action: str = "action",
+        reward: str = "reward",
+        next_state: str | None = "next_state",
+        context: str | None = "context",
+        count: str | None = "count",
+        propensity: str | None = "propensity",
+        terminated: str | None = "terminated",
         covariates: Sequence[str] = (),
         reward_levels: int | Literal["auto"] | None = "auto",
         informative_rewards: bool = True,
@@ -363,7 +373,6 @@ class Trajectories(Fielded):
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         rewards_are_indices: bool = False,
-        **names: str | None,
     ) -> Trajectories:
         """Episodes from a long table with one row per step, in any order of rows.
 
@@ -372,10 +381,12 @@ class Trajectories(Fielded):
         table
             A frame (pandas, polars, pyarrow, ...), a mapping of columns, a list of mappings, or the
             path of a .csv or .parquet file.
-        columns, names
-            What the table calls its columns, where not as below: `state="brand"`, or
-            `columns={"state": "brand"}`. Those from `next_state` on may be absent; None leaves a
-            column unread.
+        columns
+            What the table calls its columns, by the words of the next parameters:
+            `{"episode": "household", "state": "brand"}`.
+        episode, t, state, action, reward, next_state, context, count, propensity, terminated
+            The same, one by one. The columns from `next_state` on may be absent under these names;
+            a name that is given must be there, and None leaves a column unread.
 
             | column       | what it holds                                                     |
             |--------------|-------------------------------------------------------------------|
@@ -418,7 +429,9 @@ class Trajectories(Fielded):
         """
         from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
 
-        called = _column_names(names, columns, (*REQUIRED, *OPTIONAL))
+        named = (episode, t, state, action, reward, next_state, context, count, propensity)
+        words = (*REQUIRED, *OPTIONAL)
+        called = _column_names(dict(zip(words, (*named, terminated), strict=True)), columns)
         if isinstance(covariates, str):
             raise TypeError(f"covariates must be a list of column names, got {covariates!r}")
         fields = columns_to_fields(
@@ -958,17 +971,17 @@ _OPTIONAL = ("contexts", "counts", *_ARRAYS[len(_DIGESTED) :], *_OTHERS)
 
 
 def _column_names(
-    names: Mapping[str, str | None], columns: Mapping[str, str] | None, words: Sequence[str]
+    named: Mapping[str, str | None], columns: Mapping[str, str] | None
 ) -> dict[str, str | None]:
-    """What a table calls its columns, from keyword arguments and `columns` together."""
-    called = dict(names)
+    """What a table calls its columns, from the keyword arguments and `columns` together."""
+    called = dict(named)
     for word, column in (columns or {}).items():
-        if word in called:
-            raise TypeError(f"{word} is given twice, as {called[word]!r} and in columns")
+        if word not in named:
+            raise TypeError(f"from_table knows no column {word!r}; it knows {', '.join(named)}")
+        if named[word] != word:
+            raise TypeError(f"{word} is given twice, as {named[word]!r} and in columns")
         called[word] = column
     for word, name in called.items():
-        if word not in words:
-            raise TypeError(f"from_table knows no column {word!r}; it knows {', '.join(words)}")
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{word} must be the name of a column, got {name!r:.60}")
     return called
