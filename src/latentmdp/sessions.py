@@ -406,7 +406,7 @@ class Session:
 
     @classmethod
     def resume(
-        cls, saved: SavedSession, policy: Policy | HistoryPolicy, model: LatentMDP
+        cls, stored: SavedSession, policy: Policy | HistoryPolicy, model: LatentMDP
     ) -> Session:
         """The session that was put aside.
 
@@ -418,8 +418,8 @@ class Session:
         self = cls(policy, model, rng=0)
         batch = self._batch
         M = batch._beliefs.shape[2]
-        belief = np.array(saved.belief, np.float64)
-        asleep = np.array(saved.asleep or [0.0] * (2 * M), np.float64)
+        belief = np.array(stored.belief, np.float64)
+        asleep = np.array(stored.asleep or [0.0] * (2 * M), np.float64)
         if belief.shape != (M,) or asleep.shape != (2 * M,):
             raise ValueError(f"the belief must have {M} entries, got {belief.size}")
         if not np.isfinite(belief).all() or (belief < 0.0).any() or (asleep < 0.0).any():
@@ -427,21 +427,21 @@ class Session:
         if abs(float(belief.sum()) - 1.0) > 1e-6:
             raise ValueError(f"the belief sums to {belief.sum():g}: must sum to 1")
         for name, index, size in (
-            ("state", saved.state, model.n_states),
-            ("action", saved.action, model.n_actions),
+            ("state", stored.state, model.n_states),
+            ("action", stored.action, model.n_actions),
         ):
             if index is not None and not 0 <= index < size:
                 raise ValueError(f"{name} is {index}: must lie in [0, {size})")
-        if saved.t < 0 or (saved.state is None and (saved.t or saved.action is not None)):
-            raise ValueError(f"t is {saved.t}, but no state was seen")
-        batch.t = saved.t
+        if stored.t < 0 or (stored.state is None and (stored.t or stored.action is not None)):
+            raise ValueError(f"t is {stored.t}, but no state was seen")
+        batch.t = stored.t
         batch._beliefs[0, 0], batch._beliefs[0, 1:] = belief, asleep.reshape(2, M)
-        batch._key = np.uint64(int(saved.key, 16))
-        if saved.state is not None:
-            batch._states = np.array([saved.state], np.int32)
-        if saved.action is not None:
-            batch._actions = arrays.frozen(np.array([saved.action], np.int32))
-        if saved.history is not None:
-            parts = (tuple(map(int, saved.history[name])) for name in History._fields)
+        batch._key = np.uint64(int(stored.key, 16))
+        if stored.state is not None:
+            batch._states = np.array([stored.state], np.int32)
+        if stored.action is not None:
+            batch._actions = arrays.frozen(np.array([stored.action], np.int32))
+        if stored.history is not None:
+            parts = (tuple(map(int, stored.history[name])) for name in History._fields)
             batch._histories = [History(*parts)]
         return self
