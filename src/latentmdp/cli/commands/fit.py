@@ -58,7 +58,8 @@ def command(
         )
     options.save(fit.model, out)
     messages = [str(warning.message) for warning in caught]
-    sure = assignment(fit.responsibilities, data.counts)
+    people = data.beginnings()  # an individual counts once, however many segments it has
+    sure = assignment(fit.responsibilities[people], data.multiplicities()[people])
     differences = largest_differences(fit.model) if fit.model.n_contexts > 1 else []
     screen.result(
         logs=logs,
