@@ -101,10 +101,12 @@ def model_or_logs(table: Any, arguments: dict[str, Any]) -> LatentMDP | Trajecto
         return model_of(table, arguments)
     if called.get("episode", "episode") in names:
         return Trajectories.from_table(table, **arguments)
-    episode, probability = (called.get(word, word) for word in ("episode", "probability"))
+    needed = ("state", "action", "next_state", "probability")
+    lacking = next(word for word in needed if called.get(word, word) not in names)
     raise FormatError(
-        f"has no column {episode!r} (episode), as logs have, and no column {probability!r} "
-        f"(probability), as a model has; it has {', '.join(map(repr, names[:20])) or 'none'}"
+        f"has no column {called.get('episode', 'episode')!r} (episode), as logs have, and no "
+        f"column {called.get(lacking, lacking)!r} ({lacking}), as a model has; it has "
+        f"{', '.join(map(repr, names[:20])) or 'none'}"
     )
 
 

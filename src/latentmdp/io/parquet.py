@@ -200,7 +200,6 @@ def _logs(table: pa.Table, header: dict[str, Any]) -> Trajectories:
     for name in ("n_states", "n_actions", "reward_values"):
         if name not in header:
             raise FormatError(f"the metadata lack {name!r}")
-    told = {name: header.get(name) for name in ("state_names", "action_names", "reward_edges")}
     unseen = header.get("informative_rewards") is False
     names = header.get("covariates") or []
     logs = Trajectories.from_table(
@@ -211,7 +210,9 @@ def _logs(table: pa.Table, header: dict[str, Any]) -> Trajectories:
         reward_values=None if unseen else header["reward_values"],
         rewards_are_indices=header["reward_values"] is None,
         informative_rewards=not unseen,
-        **told,
+        state_names=header.get("state_names"),
+        action_names=header.get("action_names"),
+        reward_edges=header.get("reward_edges"),
     )
     fields = logs.to_fields() | {"missing": header.get("missing"), "episode_names": None}
     if "episode_name" in table.column_names:
