@@ -8,8 +8,7 @@ itself is quick. Its only side effect: Gymnasium knows the environment `LatentMD
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util.fields import register_saver
-from latentmdp._util.registration import register_environment
+from latentmdp._util.registration import register_environment, register_saver
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays, names
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp._util.fields import saver
 from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.registration import saver
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import History
