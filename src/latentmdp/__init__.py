@@ -8,12 +8,13 @@ itself is quick. Its only side effect: Gymnasium knows the environment `LatentMD
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util.registration import register_environment
+from latentmdp._util.registration import register_environment, register_saver
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
     from latentmdp import (
         belief,
+        covariates,
         deterministic,
         engines,
         envs,
@@ -114,6 +115,7 @@ _HOMES = {
 
 _MODULES = (
     "belief",
+    "covariates",
     "deterministic",
     "engines",
     "envs",
@@ -167,6 +169,7 @@ __all__ = [
     "__version__",
     "belief",
     "clustering_accuracy",
+    "covariates",
     "deterministic",
     "diagnose",
     "engines",
@@ -225,4 +228,11 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+def _save(obj: Any, path: Any) -> None:
+    from latentmdp.io import save
+
+    save(obj, path)
+
+
 register_environment()
+register_saver(_save)

@@ -156,6 +156,7 @@ class PSR(Fielded):
             Without safeguards: an observation has probability zero, or a state was never visited.
         """
         logs.require_sizes(*self.sizes)
+        logs.require_complete("the filter of a PSR")
         if not self.safeguards:
             self._require_visited(logs.states)
         out = np.empty((logs.states.size, self.rank))
