@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
-from gymnasium import spaces
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, validation
+from latentmdp._util.spaces import FiniteSpace
 
 __all__ = ["MixtureEnv"]
 
@@ -20,7 +20,7 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
     Parameters
     ----------
     envs
-        Environments with the same Discrete spaces; environment m is context m.
+        Environments with the same finite spaces; environment m is context m.
     weights
         How likely each is; uniform by default.
     horizon
@@ -41,13 +41,14 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         if not envs:
             raise ValueError("envs must name at least one environment")
-        for m, env in enumerate(envs):
-            for name in ("observation_space", "action_space"):
-                space, first = getattr(env, name), getattr(envs[0], name)
-                if not isinstance(space, spaces.Discrete) or space != first:
+        for name in ("observation_space", "action_space"):
+            first = getattr(envs[0], name)
+            FiniteSpace(name, first)
+            for m, env in enumerate(envs):
+                if getattr(env, name) != first:
                     raise ValueError(
-                        f"environment {m} has {name} {space}; all must have the same Discrete "
-                        f"space, environment 0 has {first}"
+                        f"environment {m} has {name} {getattr(env, name)}; all must have the same Discrete "
+                        f"space or other finite space, environment 0 has {first}"
                     )
         self.envs = list(envs)
         self.n_contexts = len(self.envs)

@@ -84,7 +84,7 @@ def learn(
     Parameters
     ----------
     world
-        A `LatentMDP`, a Gymnasium environment with Discrete spaces, or `lm.envs.adapt(env, ...)`.
+        A `LatentMDP`, a Gymnasium environment with finite spaces, or `lm.envs.adapt(env, ...)`.
     n_contexts
         M; "auto" chooses it by held-out likelihood, again each time the data have doubled.
     episodes
