@@ -385,17 +385,8 @@ class GymnasiumWorld(_SteppedWorld):
         self.env, self.model = env, model
         self._states = FiniteSpace("observation_space", env.observation_space)
         self._actions = FiniteSpace("action_space", env.action_space)
+        self.state_names, self.action_names = self._states.names(), self._actions.names()
         self._context: int | None = None
-
-    @cached_property
-    def state_names(self) -> tuple[str, ...] | None:
-        """See `World`: the parts of an observation that has several."""
-        return self._states.names()
-
-    @cached_property
-    def action_names(self) -> tuple[str, ...] | None:
-        """See `World`: the parts of an action that has several."""
-        return self._actions.names()
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""

@@ -116,9 +116,9 @@ def _parts(name: str, whole: Any, space: Any, label: str = "") -> Iterator[tuple
         where = "" if space is whole else f", of which {space} is a part"
         wrapper = "TransformObservation" if name == "observation_space" else "TransformAction"
         raise TypeError(
-            f"env must have a Discrete {name}, or a MultiDiscrete, MultiBinary, Tuple or Dict space "
-            f"of finitely many values, got {whole}{where}: cut it into finitely many values, for "
-            f"instance with gymnasium.wrappers.{wrapper} and a Discrete space"
+            f"env must have a Discrete {name}, or a MultiDiscrete, MultiBinary, Tuple or Dict "
+            f"space of finitely many values, got {whole}{where}: cut it into finitely many "
+            f"values, for instance with gymnasium.wrappers.{wrapper} and a Discrete space"
         )
 
 

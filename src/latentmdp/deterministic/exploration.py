@@ -26,8 +26,8 @@ among the episodes with that first state, and a class of contexts that is less l
 
 Noise. A world in which an outcome is random once in many thousand steps looks deterministic for
 long. Of a model it is read from its table. In any other world, after the exploration, episodes with
-random actions go on until n steps in a row were as the graph predicts, (1 - max_noise)^n being at most
-the failure probability: noise of that size would have shown.
+random actions go on until n steps in a row were as the graph predicts, (1 - max_noise)^n being at
+most the failure probability: noise of that size would have shown.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import binom
 
 from latentmdp._util import arrays
 from latentmdp.deterministic.graph import Edge, Graph, Node
@@ -345,6 +344,8 @@ def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> ClassWe
 
 def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
     """Warn where a class of contexts is rarer than a single context is said to be at least."""
+    from scipy.stats import binom
+
     search, classes = explorer.search, _classes(explorer)
     if explorer.evident_start:
         return  # given a first state, a context may be rarer than its weight
@@ -353,8 +354,8 @@ def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
         if tried and binom.cdf(hits, tried, min_weight) < explorer.failure / len(classes):
             given = ", ".join(sorted(map(str, search.sets[c])))
             warnings.warn(
-                f"min_weight={min_weight:g} is contradicted: what shows {{{given}}} has a frequency "
-                f"of {hits / tried:.3g} in {tried} episodes. Outcomes as rare as that may have "
+                f"min_weight={min_weight:g} is contradicted: what shows {{{given}}} has a "
+                f"frequency of {hits / tried:.3g} in {tried} episodes. Outcomes as rare as that may have "
                 "been missed; give a smaller min_weight",
                 stacklevel=3,
             )
@@ -377,7 +378,8 @@ def require_deterministic(model: LatentMDP) -> None:
         for i, p in shares.items()
     )
     raise ExplorationError(
-        f"the model is not deterministic: in context {m}, state {s}, action {a} has outcomes {text}",
+        f"the model is not deterministic: in context {m}, state {s}, action {a} has outcomes "
+        f"{text}",
         frozenset(),
         s,
         a,
