@@ -19,7 +19,7 @@ def test_drawn_rows_have_the_mean_and_the_variance_of_a_dirichlet():
     fit = EM(model.n_contexts, pseudo_counts=2.0).fit(logs.without_contexts(), rng=0)
     space, prior, draws = Space.of(model), 0.5, 300
     columns = ("state", "action", "next_state", "reward")
-    M, S, A, Z = model.dimensions
+    _, S, A, Z = model.dimensions
     counts = cell_counts(logs, columns, (S, A, Z), fit.responsibilities)
     pooled = counts.sum(axis=0)
     shares = pooled / np.maximum(1e-300, pooled.sum(axis=(2, 3), keepdims=True))

@@ -355,8 +355,8 @@ def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
             given = ", ".join(sorted(map(str, search.sets[c])))
             warnings.warn(
                 f"min_weight={min_weight:g} is contradicted: what shows {{{given}}} has a "
-                f"frequency of {hits / tried:.3g} in {tried} episodes. Outcomes as rare as that may have "
-                "been missed; give a smaller min_weight",
+                f"frequency of {hits / tried:.3g} in {tried} episodes. Outcomes as rare as that "
+                "may have been missed; give a smaller min_weight",
                 stacklevel=3,
             )
             return

@@ -151,7 +151,9 @@ class ThompsonPolicy:
         self._follow(history)
         t, s = len(history.actions), history.states[-1]
         actions = self._actions[min(t, len(self._actions) - 1), s]
-        return np.bincount(actions, self._belief[AWAKE], self.model.n_actions)
+        chances: Floats = np.zeros(self.model.n_actions)
+        np.add.at(chances, actions, self._belief[AWAKE])
+        return chances
 
     def _follow(self, history: History) -> None:
         """The belief after a history: one step more where it continues the last one."""

@@ -136,7 +136,8 @@ def drawn_fit(
     shares = pooled / np.bincount(rows, pooled, S * A)[rows]
     counts = counts + fit.pseudo_counts * shares[:, None]
     starts = np.searchsorted(rows, np.arange(S * A + 1))
-    table = Outcomes(starts, cells // Z % S, cells % Z, counts)
+    next_state, reward = ((cells // Z % S).astype(np.int32), (cells % Z).astype(np.int32))
+    table = Outcomes(starts, next_state, reward, counts)
     first = first_state_counts(logs, S, fit.responsibilities)
     own = replace(space, n_contexts=M)
     return LatentMDP.from_outcomes(

@@ -192,8 +192,8 @@ class Refit(Learner):
     def settings(self) -> dict[str, Any]:
         """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
         names = ("n_contexts", "explore", "growth", "restarts", "bonus_scale")
-        names = (*names, "max_contexts", "reward_model", "sampling")
-        return {name: getattr(self, name) for name in names}
+        more = ("max_contexts", "reward_model", "sampling")
+        return {name: getattr(self, name) for name in (*names, *more)}
 
 
 class Settled(NamedTuple):
