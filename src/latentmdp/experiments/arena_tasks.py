@@ -164,8 +164,9 @@ def blackjack_model(decks: Sequence[Floats], horizon: int = 10) -> LatentMDP:
                         bust = after > 21
                         n = over if bust else _state(after, card, usable)
                         entries.append((row + 1, n, 0 if bust else 1, m, chance))
-    columns = [np.array(column) for column in zip(*entries)]
-    table = outcomes_from_entries(*columns, sizes=(len(decks), over + 1, 2, 3))
+    rows, targets, rewards, contexts, probs = (np.array(column) for column in zip(*entries))
+    sizes = (len(decks), over + 1, 2, 3)
+    table = outcomes_from_entries(rows, targets, rewards, contexts, probs, sizes)
     return LatentMDP.from_outcomes(
         *table, n_states=over + 1, horizon=horizon, reward_values=values, initial=initial
     )
