@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import philox_key
 from latentmdp._util.storage import atomic_write, require_writable
-from latentmdp.estimation import initialize
+from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
 from latentmdp.experiments.findings import COLOURS, write_figure
 from latentmdp.experiments.results import Columns, read_result
@@ -105,10 +105,11 @@ def _lucrl(task: Task, world: World, episodes: int, seed: int) -> Returns:
 
 def _lucrl_inferred(task: Task, world: World, episodes: int, seed: int) -> Returns:
     """Random episodes, `initialize`, and Algorithm 3 from there; all episodes count."""
-    number = max(1, min(MOST_WARM_UP, int(WARM_UP * episodes)))
+    number = max(2 * world.space.n_contexts, min(MOST_WARM_UP, int(WARM_UP * episodes)))
     logs = play(world, UniformPolicy(), number, philox_key(seed)).without_contexts()
     fit = initialize(None, logs, world.space.n_contexts, rng=seed)
-    model = fit.model.replace(horizon=world.space.horizon)
+    model = restricted(fit.model, world.space.allowed_actions())
+    model = model.replace(horizon=world.space.horizon)
     learner = LUCRL(contexts="inferred", start=model, replan=_replan(world))
     rest = learner.run(world, episodes - number, rng=np.random.SeedSequence((seed, 1)))
     return np.concatenate([logs.returns(world.space.discount), rest.returns])
@@ -477,11 +478,11 @@ def picture(arena: Arena) -> Figure:
         axes.plot([], [], linestyle="", label=learner, **style)
         for k, task in enumerate(tasks):
             scores = [c.score for c in arena.cells if (c.task, c.learner) == (task, learner)]
-            shown = np.clip([x for x in scores if np.isfinite(x)], _LEFT, _RIGHT)
-            if shown.size:
-                y = k + offset
-                axes.plot([shown.min(), shown.max()], [y, y], color=colour, linewidth=1.5)
-                axes.plot([shown.mean()], [y], linestyle="", **style)
+            found = np.array([x for x in scores if np.isfinite(x)])
+            if found.size:
+                y, (low, mean, high) = k + offset, _shown(found.min(), found.mean(), found.max())
+                axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
+                axes.plot([mean], [y], linestyle="", **style)
     for score in (0.0, 1.0):
         axes.axvline(score, color=_INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(tasks)), tasks)
@@ -494,6 +495,11 @@ def picture(arena: Arena) -> Figure:
         loc="outside lower center", ncols=4, frameon=False, labelcolor=_INK, fontsize="small"
     )
     return figure
+
+
+def _shown(*scores: float) -> Floats:
+    """Scores beyond the frame are drawn at its edge."""
+    return np.clip(scores, _LEFT, _RIGHT)
 
 
 _LEFT, _RIGHT = -0.25, 1.25
