@@ -13,7 +13,7 @@ from latentmdp.cli.screen import Screen
 __all__ = ["command"]
 
 
-@options.command()
+@options.command(config=True)
 def command(
     screen: Screen,
     tasks: Annotated[
