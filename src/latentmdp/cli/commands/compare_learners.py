@@ -13,7 +13,7 @@ from latentmdp.cli.screen import Screen
 __all__ = ["command"]
 
 
-@options.command(config=True)
+@options.command()
 def command(
     screen: Screen,
     tasks: Annotated[
