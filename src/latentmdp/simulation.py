@@ -8,7 +8,7 @@ compiled or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,13 @@ from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized
-from latentmdp.trajectories import History, Trajectories
+from latentmdp.trajectories import Episode, History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
     from latentmdp._kernels.rollout import Acting
 
-__all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
+__all__ = ["PolicyAgent", "gathered", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
@@ -117,15 +117,20 @@ def play(
     agent = PolicyAgent(policy, space, key)
     H = space.longest_episode
     played = [play_episode(world, agent, key, first_episode + i, H) for i in range(episodes)]
+    return gathered(played, world.space)
+
+
+def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
+    """Episodes as logs, with their contexts if all are known."""
     contexts = [episode.context for episode in played if episode.context is not None]
     return Trajectories.from_lists(
         [episode.states.tolist() for episode in played],
         [episode.actions.tolist() for episode in played],
         [episode.rewards.tolist() for episode in played],
         contexts if len(contexts) == len(played) else None,
-        n_states=world.space.n_states,
-        n_actions=world.space.n_actions,
-        reward_values=world.space.reward_array,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.reward_array,
     )
 
 

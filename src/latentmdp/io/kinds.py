@@ -536,7 +536,9 @@ for _kind in (
             "bound": "number or NaN",
             "exact": "flag",
             **_each("integer", "episodes", "n_contexts", "horizon", "repeats", "restarts"),
+            "max_noise": "number",
         },
+        optional=frozenset({"max_noise"}),
     ),
     Kind(
         "solved",
