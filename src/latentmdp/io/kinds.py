@@ -34,7 +34,13 @@ from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
 from latentmdp.model import LatentMDP
-from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    MarkovPolicy,
+    MixturePolicy,
+    PolicyGraph,
+    UniformPolicy,
+)
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
@@ -327,7 +333,13 @@ def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
 
 _FLOATS, _INTEGERS, _FLAGS = "array of floats", "array of integers", "array of flags"
 _MODEL = ("model",)
-_POLICY = ("alpha-vector-policy", "markov-policy", "uniform-policy")
+_POLICY = (
+    "alpha-vector-policy",
+    "markov-policy",
+    "uniform-policy",
+    "policy-graph",
+    "mixture-policy",
+)
 
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
@@ -392,6 +404,22 @@ for _kind in (
             "model": _MODEL,
             "smoothing": "number",
         },
+    ),
+    Kind(
+        "mixture-policy",
+        "MixturePolicy",
+        lambda: MixturePolicy,
+        {
+            "nodes": ("alpha-vector-policy",),
+            **_each(_INTEGERS, "followers", "first"),
+            "weights": _FLOATS,
+        },
+    ),
+    Kind(
+        "policy-graph",
+        "PolicyGraph",
+        lambda: PolicyGraph,
+        {"nodes": ("alpha-vector-policy",), **_each(_INTEGERS, "followers", "first")},
     ),
     Kind(
         "plan",
