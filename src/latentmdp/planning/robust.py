@@ -59,6 +59,11 @@ nature moves on. Smaller spends time where nature will not stay, larger makes it
 _HALFWAY = 0.5
 """From the best weights so far to nature's: 1 is Kelley's method, which jumps."""
 
+_PROGRESS, _MORE_CARE, _MOST_CARE = 0.05, 0.3, 1e-9
+"""A round that moves the bounds, or the value of nature's program, by less than this share of the
+gap brought little: the next is for nature's own weights, and then each is closer by this factor,
+until rounding."""
+
 _SAME = 1e-12
 """Weights that differ by no more are the same."""
 
@@ -307,7 +312,8 @@ class _Game:
         self.answers: list[_Answer] = []
         self.tried: list[Floats] = [model.weights]
         self.beliefs = [first_beliefs(model, model.weights)]
-        self.n_iter, self.patience = 0, 1.0
+        self.n_iter, self.share, self.care = 0, 1.0, 1.0
+        self.promise = -math.inf  # what the policies found so far earn against nature at best
         self._lower_upper()
 
     def _lower_upper(self) -> bool:
@@ -335,34 +341,42 @@ class _Game:
         return self.upper - self.lower <= max(self.wanted, rounding)
 
     def play(self) -> None:
-        """One round: plan for the next weights as closely as is worth it, then let nature answer."""
+        """One round: plan for the next weights as closely as is worth it, then nature answers."""
         self.n_iter += 1
-        before = self.upper - self.lower
+        distance, promise = self.upper - self.lower, self.promise
         self._move()
-        enough = _INNER_SHARE * self.patience * max(self.wanted, self.upper - self.lower)
-        rounding = 1e-10 * self.bounds.magnitude
+        enough = _INNER_SHARE * self.care * max(self.wanted, distance)
+        enough = max(enough, 1e-10 * self.bounds.magnitude)
         try:
             while True:
                 self.bounds.sweep(self.search.explore())
                 self.search.note()
                 self._lower_upper()
-                if self.bounds.best_upper - self.bounds.best_lower <= max(enough, rounding):
+                if self.bounds.best_upper - self.bounds.best_lower <= enough:
                     break
         except NothingLeft:
             self._lower_upper()
         self.respond()
-        # Where a round brought little, the next is for nature's own weights, more closely.
-        self.patience = 1.0 if self.upper - self.lower < 0.9 * before else 0.3 * self.patience
-        if self.patience < 1e-12:
+        moved = distance - (self.upper - self.lower) + max(self.promise - promise, 0.0)
+        self._adapt(moved > _PROGRESS * distance)
+
+    def _adapt(self, progress: bool) -> None:
+        """After a round that moved little, plan for nature's own weights, then more closely."""
+        if progress:
+            self.share, self.care = _HALFWAY, 1.0
+        elif self.share < 1.0:
+            self.share = 1.0
+        else:
+            self.care *= _MORE_CARE
+        if self.care < _MOST_CARE:
             raise NothingLeft("stopped: no further policy was found that would move the bounds")
 
     def _move(self) -> None:
-        """Choose the next weights: between the best so far and nature's, or nature's own."""
-        share = _HALFWAY if self.patience == 1.0 and self.n_iter > 1 else 1.0
-        weights = (1.0 - share) * self.centre + share * self.nature
-        known = [np.abs(weights - other).max() <= _SAME for other in self.tried]
+        """Go on to the next weights, between the best so far and nature's."""
         from latentmdp.planning.point_based.graphs import first_beliefs
 
+        weights = (1.0 - self.share) * self.centre + self.share * self.nature
+        known = [np.abs(weights - other).max() <= _SAME for other in self.tried]
         if any(known):
             place = int(np.argmax(known))
             self.tried.append(self.tried.pop(place))
@@ -383,6 +397,7 @@ class _Game:
         values = columns + self.hidden - self.reference
         self._lower_upper()
         self.nature, mixture = self.allowed.against(values)
+        self.promise = float((values @ self.nature).max())
         chosen = np.array([best for best, _ in found])
         self._keep(plans, states, chosen, values, mixture)
         self.upper = enclosing(self.lower, self.upper, self.bounds.magnitude)
