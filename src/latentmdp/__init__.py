@@ -49,8 +49,25 @@ if TYPE_CHECKING:
     from latentmdp.model import LatentMDP
     from latentmdp.offline import solve
     from latentmdp.online import LUCRL, Bonus, Run, learn
-    from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
-    from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+    from latentmdp.planning import (
+        HSVI,
+        PBVI,
+        QMDP,
+        Exact,
+        Memoryless,
+        Plan,
+        Robust,
+        RobustPlan,
+        Value,
+        evaluate,
+    )
+    from latentmdp.policies import (
+        AlphaVectorPolicy,
+        MarkovPolicy,
+        MixturePolicy,
+        PolicyGraph,
+        UniformPolicy,
+    )
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
     from latentmdp.theory import diagnose, separation
@@ -69,11 +86,15 @@ _HOMES = {
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
+    "MixturePolicy": "policies",
     "PBVI": "planning",
     "PSR": "spectral",
     "Plan": "planning",
+    "PolicyGraph": "policies",
     "QMDP": "planning",
     "RecoveryError": "errors",
+    "Robust": "planning",
+    "RobustPlan": "planning",
     "Run": "online",
     "SpectralPSR": "spectral",
     "Trajectories": "trajectories",
@@ -141,8 +162,12 @@ __all__ = [
     "LatentMDPError",
     "MarkovPolicy",
     "Memoryless",
+    "MixturePolicy",
     "Plan",
+    "PolicyGraph",
     "RecoveryError",
+    "Robust",
+    "RobustPlan",
     "Run",
     "SpectralPSR",
     "Trajectories",

@@ -444,7 +444,8 @@ class PolicyGraph(Fielded, Policy):
             )
         within = np.arange(self.followers.size) - np.repeat(self.node_starts[:-1], counts)
         reached = table.next_state[np.repeat(table.starts[rows], counts) + within]
-        layer = np.repeat(groups // S, counts) + (nodes.n_layers > 1)
+        ends = nodes.n_layers > 1 or self.model.horizon == 1
+        layer = np.repeat(groups // S, counts) + ends
         over = (layer >= nodes.n_layers) | self.model.terminal[reached]
         _require_links("followers", self.followers, np.where(over, -1, layer * S + reached), groups)
         start = np.where(self.model.terminal, -1, np.arange(S))

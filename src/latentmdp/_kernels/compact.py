@@ -5,7 +5,7 @@ from numba import njit
 
 from latentmdp._kernels.alpha import condition
 
-__all__ = ["back_up_points", "choose_plans", "link_points"]
+__all__ = ["arrive", "back_up_points", "best_plans_at", "choose_plans", "link_points"]
 
 
 @njit(cache=True, nogil=True)
@@ -57,6 +57,18 @@ def back_up_points(
 
 
 @njit(cache=True, nogil=True)
+def best_plans_at(vectors, offsets, states, masses, out, values):
+    """The best plan of its state at each mass, and its value."""
+    for i in range(states.shape[0]):
+        s = states[i]
+        j = _best(vectors, offsets[s], offsets[s + 1], masses[i])
+        out[i], value = j, 0.0
+        for m in range(masses.shape[1]):
+            value += masses[i, m] * vectors[j, m]
+        values[i] = value
+
+
+@njit(cache=True, nogil=True)
 def link_points(table, n_actions, states, beliefs, labels, later, offsets, out):
     """The plan that each point goes on with after each outcome of its action, one after another."""
     place, mass = 0, np.empty(beliefs.shape[1])
@@ -70,35 +82,56 @@ def link_points(table, n_actions, states, beliefs, labels, later, offsets, out):
 
 
 @njit(cache=True, nogil=True)
-def choose_plans(beliefs, weights, plans, most, chosen):
-    """Choose up to `most` of the plans greedily by what they are worth at the weighted beliefs.
+def choose_plans(masses, plans, taken, most, chosen):
+    """Choose up to `most` of the plans greedily by their worth at the masses (n, M).
 
-    Writes their positions to `chosen` and returns how many: fewer where no other plan gains.
+    The first `taken` plans are chosen already. Writes positions to `chosen` and returns how many:
+    fewer where no other plan gains.
     """
-    n, M = beliefs.shape
+    n, M = masses.shape
     reached = np.full(n, -np.inf)
     total = 0
-    for _ in range(min(most, plans.shape[0])):
+    worth = np.empty((plans.shape[0], n))
+    for j in range(plans.shape[0]):
+        for i in range(n):
+            value = 0.0
+            for m in range(M):
+                value += masses[i, m] * plans[j, m]
+            worth[j, i] = value
+    while total < most and total < plans.shape[0]:
         best, winner = 0.0, -1
-        for j in range(plans.shape[0]):
-            gain = 0.0
-            for i in range(n):
-                value = 0.0
-                for m in range(M):
-                    value += beliefs[i, m] * plans[j, m]
-                if total == 0:
-                    gain += weights[i] * value
-                elif value > reached[i]:
-                    gain += weights[i] * (value - reached[i])
-            if winner < 0 and total == 0 or gain > best:
-                best, winner = gain, j
+        if total < taken:
+            winner = total
+        else:
+            for j in range(taken, plans.shape[0]):
+                gain = 0.0
+                for i in range(n):
+                    if total == 0:
+                        gain += worth[j, i]
+                    elif worth[j, i] > reached[i]:
+                        gain += worth[j, i] - reached[i]
+                if (winner < 0 and total == 0) or gain > best:
+                    best, winner = gain, j
         if winner < 0:
             break
         chosen[total] = winner
         total += 1
         for i in range(n):
-            value = 0.0
-            for m in range(M):
-                value += beliefs[i, m] * plans[winner, m]
-            reached[i] = max(reached[i], value)
+            reached[i] = max(reached[i], worth[winner, i])
     return total
+
+
+@njit(cache=True, nogil=True)
+def arrive(table, n_actions, discount, states, labels, offsets, followers, before, out):
+    """Add to out (n + 1, M) what moves on from `before` (n + 1, M) by one step along the links.
+
+    Where nodes come in the order of time, and `before` is `out`, one pass carries the masses of the
+    start to the end. What leaves an episode is gathered in the last row.
+    """
+    probs = table.probs
+    for i in range(states.shape[0]):
+        begin = table.starts[states[i] * n_actions + labels[i]]
+        for o in range(offsets[i], offsets[i + 1]):
+            k, f = begin + o - offsets[i], followers[o]
+            for m in range(probs.shape[1]):
+                out[f, m] += discount * before[i, m] * probs[k, m]

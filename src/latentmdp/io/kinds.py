@@ -341,6 +341,19 @@ _POLICY = (
     "mixture-policy",
 )
 
+_PLAN: dict[str, FieldType] = {
+    "policy": _POLICY,
+    **_each("number or NaN", "lower", "upper"),
+    "converged": "flag",
+    "n_iter": "integer",
+    "seconds": "seconds",
+    "history": _FLOATS,
+    "guarantee": "list of numbers",
+    "message": "text",
+    "loss": "number",
+}
+_PLAN_OPTIONAL = frozenset({"lower", "upper", "guarantee", "loss"})
+
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
 _DENSE = ("transitions", "reward_probs")
@@ -422,21 +435,18 @@ for _kind in (
         {"nodes": ("alpha-vector-policy",), **_each(_INTEGERS, "followers", "first")},
     ),
     Kind(
-        "plan",
-        "Plan",
-        lambda: _planning().Plan,
+        "robust-plan",
+        "RobustPlan",
+        lambda: _planning().RobustPlan,
         {
-            "policy": _POLICY,
-            **_each("number or NaN", "lower", "upper"),
-            "converged": "flag",
-            "n_iter": "integer",
-            "seconds": "seconds",
-            "history": _FLOATS,
-            "guarantee": "list of numbers",
-            "message": "text",
+            **_PLAN,
+            "objective": "text",
+            **_each("number", "level", "given_up"),
+            **_each(_FLOATS, "worst_weights", "by_context", "upper_by_context", "reference"),
         },
-        optional=frozenset({"lower", "upper", "guarantee"}),
+        optional=frozenset({*_PLAN_OPTIONAL, "level"}),
     ),
+    Kind("plan", "Plan", lambda: _planning().Plan, _PLAN, optional=_PLAN_OPTIONAL),
     Kind(
         "fit",
         "Fit",

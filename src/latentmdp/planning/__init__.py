@@ -13,6 +13,7 @@ from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP, q_values
+from latentmdp.planning.robust import Robust, RobustPlan
 
 __all__ = [
     "HSVI",
@@ -23,6 +24,8 @@ __all__ = [
     "Memoryless",
     "Plan",
     "Planner",
+    "Robust",
+    "RobustPlan",
     "TooManyBeliefsError",
     "TooManyHistoriesError",
     "Value",
