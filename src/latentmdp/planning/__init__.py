@@ -12,7 +12,7 @@ from latentmdp.planning.exact import Exact, TooManyBeliefsError
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
-from latentmdp.planning.qmdp import QMDP, q_values
+from latentmdp.planning.qmdp import QMDP, context_values, q_values
 from latentmdp.planning.robust import Robust, RobustPlan
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "acting_smoothing",
     "action_table",
     "certified_plan",
+    "context_values",
     "evaluate",
     "q_values",
 ]

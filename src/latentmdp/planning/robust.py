@@ -46,6 +46,7 @@ from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds
 from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.qmdp import context_values
 from latentmdp.policies import PolicyGraph
 
 __all__ = ["Robust", "RobustPlan"]
@@ -297,8 +298,7 @@ class _Game:
         self.hidden = np.zeros(model.n_contexts)
         if model.initial_bonus is not None:
             self.hidden = self.hidden + model.initial_bonus
-        best = np.where(model.terminal[:, None], 0.0, self.bounds.q[0].max(axis=1))
-        informed = self.hidden + (model.initial * best.T).sum(axis=1)
+        informed = context_values(model, self.bounds.q)
         regret = asked.objective == "regret"
         self.reference = informed if regret else np.zeros(model.n_contexts)
         self.slack = TOLERANCE * self.bounds.magnitude if regret and model.horizon is None else 0.0
@@ -308,7 +308,9 @@ class _Game:
         least = np.where(model.terminal[:, None], 0.0, self.bounds.least[0])
         worst = self.hidden + (model.initial * least.T).sum(axis=1) - self.reference
         self.lower = float(self.allowed.worst(worst) @ worst)
-        self.upper = math.inf
+        # No regret is below zero. If the time was over before V*_m was known, no more is known.
+        self.upper = 0.0 if regret else math.inf
+        self.informed = not regret or clock.remaining > 0.0
         self.answers: list[_Answer] = []
         self.tried: list[Floats] = [model.weights]
         self.beliefs = [first_beliefs(model, model.weights)]
@@ -319,7 +321,7 @@ class _Game:
     def _lower_upper(self) -> bool:
         """Lower the upper bound by that of the weights at hand; whether it moved."""
         own = self.bounds.best_upper - float(self.tried[-1] @ self.reference) + self.slack
-        if own < self.upper:
+        if own < self.upper and self.informed:
             self.upper, self.centre = own, self.tried[-1]
             return True
         return False
