@@ -3,9 +3,9 @@
 The common form is **alpha vectors with action labels**, grouped by (t, s): the action is the label
 of the vector with the largest product with the belief [kwon2021, App. B.1]. Q-MDP has one vector
 per action, point-based planners have sets of them, and a deterministic Markov policy has one
-vector per (t, s). A policy graph has such vectors as nodes and says which node follows each outcome, so
-that what it earns in every context is known; a mixture draws one of several graphs at the start of
-an episode. Stochastic Markov policies are tables of probabilities. Any Python callable
+vector per (t, s). A policy graph has such vectors as nodes and says which node follows each
+outcome, so that what it earns in every context is known; a mixture draws one of several graphs at
+the start of an episode. Stochastic Markov policies are tables of probabilities. Any Python callable
 `f(history)` that returns an action, or a probability for each action, is a policy too, on a slow
 path.
 """
@@ -460,7 +460,7 @@ class PolicyGraph(Fielded, Policy):
         return self._graph_acting(world, np.ones(1))
 
     def _graph_acting(self, world: Sized, weights: Floats) -> Acting:
-        links = {
+        links: dict[str, Any] = {
             "reached": np.cumsum(weights),
             "first": np.atleast_2d(self.first),
             "node_starts": self.node_starts,

@@ -6,6 +6,9 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
+from latentmdp._util.random import philox_key
+from latentmdp.simulation import PolicyAgent
+from latentmdp.worlds import ModelWorld, play_episode
 
 
 def mixed(seed: int = 0, horizon: int | None = 3, **arguments) -> lm.MixturePolicy:
@@ -38,29 +41,22 @@ def test_a_graph_is_followed_alike_everywhere() -> None:
     model = policy.model
     logs = lm.simulate(model, policy, 200, rng=3)
     for part in policy.parts:
-        one = part.session()
-        alone = [testing.action_probabilities(part, 2, model)]
+        alone = testing.action_probabilities(part, 2, model)
         for episode in lm.simulate(model, part, 20, rng=5):
             one = part.session()
             one.observe(int(episode.states[0]))
             history = lm.policies.History((int(episode.states[0]),), (), ())
             for a, z, n in zip(episode.actions, episode.rewards, episode.states[1:]):
                 assert one.act() == a
-                assert alone[0](history)[a] == 1.0
+                assert alone(history)[a] == 1.0
                 one.observe(int(n), float(model.reward_values[z]))
                 history = history.then(int(a), int(n), int(z))
-    world = lm.World.of(model) if hasattr(lm.World, "of") else None
-    from latentmdp.simulation import PolicyAgent
-    from latentmdp.worlds import ModelWorld, play_episode
-    from latentmdp._util.random import philox_key
-
     key = philox_key(3)
     agent = PolicyAgent(policy, model, key)
     for i in range(50):
         played = play_episode(ModelWorld(model), agent, key, i, model.horizon)
         assert played.actions.tolist() == logs[i].actions.tolist()
         assert played.states.tolist() == logs[i].states.tolist()
-    assert world is None or world is not None
 
 
 def test_parts_are_drawn_with_their_weights() -> None:

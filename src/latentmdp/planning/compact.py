@@ -124,7 +124,7 @@ def _stated(plan: Plan, choice: _Choice, small: _Small, graph: bool) -> Plan:
     if not graph:
         small = choice.followed(small)
     most = int(np.diff(nodes.offsets).max())
-    before = np.size(getattr(plan.policy, "nodes", plan.policy).actions)
+    before = choice.policy.actions.size
     where = "a state" if model.horizon is None else "a time and state"
     message = f"{nodes.actions.size:,} vectors in place of {before:,}, at most {most} for {where}"
     loss = None

@@ -8,12 +8,12 @@ weights of the contexts, the objective is
 where pi may be drawn at random at the start of an episode, and
 
     "worst-case"  W = all weights,                      c = 0,
-    "cvar"        W = {w' <= w / level},                c = 0: the mean over the worst share `level`,
+    "cvar"        W = {w' <= w / level},                c = 0: the mean over the worst share,
     "ball"        W = {|w' - w|_1 <= level},            c = 0,
     "regret"      W = all weights,                      c_m = V*_m, so the objective is at most 0.
 
 V*(w') = max_pi sum_m w'_m V_m^pi is convex in w', and policies that are best for some w' are all
-that is needed [nakao2021; bovy2025]. So, with the policies found so far:
+that is needed [bovy2025]. So, with the policies found so far:
 
     repeat until the bounds meet:
         nature    min_{w' in W} max_i  w' (V^{pi_i} - c), a linear program; its dual weights say
@@ -55,7 +55,7 @@ OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
 
 _INNER_SHARE = 0.3
 """Of the gap between the bounds, or of the gap asked for: how closely V*(w') is bounded before
-nature moves on. Smaller spends time where nature will not stay, larger makes it move on bad news."""
+nature moves on. Smaller spends time where nature will not stay, larger makes it move on little."""
 
 _HALFWAY = 0.5
 """From the best weights so far to nature's: 1 is Kelley's method, which jumps."""
@@ -93,8 +93,8 @@ class RobustPlan(Plan):
 
     Notes
     -----
-    `gap` is relative to |sum_m w'_m V_m| with w' the worst weights: to |lower|, except for "regret",
-    where it is relative to what the policy earns there and not to the regret.
+    `gap` is relative to |sum_m w'_m V_m| with w' the worst weights: to |lower|, except for
+    "regret", where it is relative to what the policy earns there and not to the regret.
     """
 
     objective: str = "worst-case"
@@ -408,15 +408,14 @@ class _Game:
     def _keep(
         self, plans: Any, states: Integers, chosen: Integers, values: Floats, mixture: Floats
     ) -> None:
-        """Keep the mixture if it is the best so far, and the best single policy if that is asked."""
+        """Keep the mixture if it is the best so far; if asked, the best single policy too."""
         used = np.flatnonzero(mixture)
         mixed = mixture @ values
         objective = float(self.allowed.worst(mixed) @ mixed)
         answer = _Answer(objective, plans, states, chosen[used], mixture[used])
         if not self.answers or objective > self.lower:
             self.lower = max(objective, self.lower)
-            single = self.answers[1:]
-            self.answers = [answer, *single]
+            self.answers[:1] = [answer]
         if self.asked.deterministic:
             alone = [float(self.allowed.worst(row) @ row) for row in values]
             best = int(np.argmax(alone))

@@ -106,7 +106,7 @@ def robust_value(
         bounds=[*((0.0, top) for top in most), *[(0.0, None)] * M, (None, None)],
         method="highs",
     )
-    return float(answer.fun)
+    return float(np.asarray(answer.fun))
 
 
 def _achievable(model: LatentMDP, limit: int) -> Floats:

@@ -54,7 +54,17 @@ def command(
             move()
     options.draw_bounds({r.name: r.plan.history for r in found if r.plan is not None}, plot)
     screen.result(model=model, seed=seed, plans=[_as_dict(r) for r in found])
-    header = ("planner", "value", "worst", "regret", "lower", "upper", "gap", "seconds", "rho1, rho2")
+    header = (
+        "planner",
+        "value",
+        "worst",
+        "regret",
+        "lower",
+        "upper",
+        "gap",
+        "seconds",
+        "rho1, rho2",
+    )
     screen.table(str(model), header, [_row(r) for r in found])
     screen.say("worst: in the context where the policy earns least; regret: at most, beside V*_m.")
     if any(r.bounds_of == "memoryless" for r in found):

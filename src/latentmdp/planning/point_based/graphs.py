@@ -55,11 +55,11 @@ def plans_at(plans: Any, states: Integers, beliefs: Floats) -> tuple[Integers, F
     if isinstance(plans, PlanGraph):
         first = np.searchsorted(plans.states, states)
         last = np.searchsorted(plans.states, states, side="right")
-        best = [
+        places = [
             i + int(np.argmax(plans.values[i:j] @ belief))
             for i, j, belief in zip(first, last, beliefs)
         ]
-        return np.array(best), plans.values[best]
+        return np.array(places), plans.values[places]
     now, best = plans[0], np.empty(states.size, np.int64)
     best_plans(now, states, beliefs, np.empty(states.size), best)
     vectors = [
@@ -106,7 +106,8 @@ def _finite_nodes(
     for row in chosen:
         items[row[row >= 0]] = True
         standing[states[row < 0], -1 - row[row < 0]] = True
-    total, sizes, actions, linked, pending, first = 0, [], [], [], None, None
+    total, sizes, actions, linked = 0, [], [], []
+    pending, first = (states, chosen[0]), chosen
     for t, now in enumerate(steps):
         standing[:, likeliest] = True
         standing[model.terminal] = False
@@ -120,18 +121,10 @@ def _finite_nodes(
         number[order] = total + np.arange(own.size)
         of_standing, of_items = np.full(standing.shape, -1), np.full(items.size, -1)
         of_standing[places, plans], of_items[kept] = number[: plans.size], number[plans.size :]
-
-        def named(at: Integers, codes: Integers) -> Integers:
-            """Numbers of the nodes that a search calls `codes`."""
-            found = of_standing[at, np.maximum(-1 - codes, 0)]
-            positive = codes >= 0
-            found[positive] = of_items[codes[positive]]
-            return found
-
         if t == 0:
-            first = np.array([named(states, row) for row in chosen])
+            first = np.array([_named(states, row, of_standing, of_items) for row in chosen])
         else:
-            linked.append(named(*pending))
+            linked.append(_named(*pending, of_standing, of_items))
         labels = np.concatenate([now.standing_labels[places, plans], now.labels[kept]])
         actions.append(labels[order])
         sizes.append(np.bincount(own, minlength=S))
@@ -152,6 +145,13 @@ def _finite_nodes(
     followers = np.concatenate([*linked, np.full(ends, -1)])
     followers = _unmerged(bounds, node_states, node_actions, followers)
     return Nodes(node_actions, offsets, followers, _first(model, offsets, states, first))
+
+
+def _named(at: Integers, codes: Integers, of_standing: Integers, of_items: Integers) -> Integers:
+    """Numbers of the nodes of states `at` that a search calls `codes`."""
+    found = of_standing[at, np.maximum(-1 - codes, 0)]
+    found[codes >= 0] = of_items[codes[codes >= 0]]
+    return found
 
 
 def _followed(
