@@ -144,7 +144,7 @@ def test_plan_for_the_bad_case(model) -> None:
     assert "by context" in shown
     failed = run("plan", model, "--objective", "cvar", "--method", "hsvi", code=2)
     assert "--objective is for --method robust" in failed.stderr
-    assert "needs level" in run("plan", model, "--objective", "ball", code=1).stderr
+    assert "needs level" in run("plan", model, "--objective", "ball", code=2).stderr
 
 
 def test_compare_shows_the_worst_context(model) -> None:

@@ -35,6 +35,7 @@ def test_values_by_context_are_those_of_the_policy(objective: str, level: float)
     weights = robust.WeightSet(objective, level or 1.0, model.weights)
     against = plan.by_context - plan.reference
     assert weights.worst(against) @ against == pytest.approx(plan.lower)
+    assert plan.worst_weights @ against == pytest.approx(plan.lower, abs=1e-6)
     simulated = lm.evaluate(model, plan.policy, 40_000, rng=0, method="monte-carlo")
     # five standard errors for each of three contexts: wrong once in 600,000 times
     assert (np.abs(simulated.by_context - plan.by_context) < 5 * simulated.stderr_by_context).all()

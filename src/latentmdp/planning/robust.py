@@ -283,6 +283,7 @@ class _Answer(NamedTuple):
     states: Integers  # (n,): first states
     chosen: Integers  # (K, n): the plan of each policy there
     mixture: Floats  # (K,)
+    nature: Floats  # (M,): weights under which it is worst
 
 
 class _Game:
@@ -412,7 +413,7 @@ class _Game:
         used = np.flatnonzero(mixture)
         mixed = mixture @ values
         objective = float(self.allowed.worst(mixed) @ mixed)
-        answer = _Answer(objective, plans, states, chosen[used], mixture[used])
+        answer = _Answer(objective, plans, states, chosen[used], mixture[used], self.nature)
         if not self.answers or objective > self.lower:
             self.lower = max(objective, self.lower)
             self.answers[:1] = [answer]
@@ -420,8 +421,9 @@ class _Game:
             alone = [float(self.allowed.worst(row) @ row) for row in values]
             best = int(np.argmax(alone))
             if len(self.answers) < 2 or alone[best] > self.answers[1].lower:
-                single = _Answer(alone[best], plans, states, chosen[best : best + 1], np.ones(1))
-                self.answers[1:] = [single]
+                row = values[best]
+                single = chosen[best : best + 1], np.ones(1), self.allowed.worst(row)
+                self.answers[1:] = [_Answer(alone[best], plans, states, *single)]
 
     def result(self) -> RobustPlan:
         """The plan, its objective computed again from the graph that is returned."""
@@ -437,7 +439,7 @@ class _Game:
             exactly = earned - self.reference
             lower = float(self.allowed.worst(exactly) @ exactly)
             given_up = max(self.answers[0].lower - lower, 0.0) if single else 0.0
-            self.nature = self.allowed.worst(exactly) if single else self.nature
+            self.nature = self.answers[-1].nature
         message = clock.stopped or "the gap is as small as asked"
         if single and self.answers:
             message += f"; a random mixture of policies is better by {given_up:.3g}"
