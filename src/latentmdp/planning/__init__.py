@@ -14,7 +14,8 @@ from latentmdp.planning.explanation import Explanation, explain
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
-from latentmdp.planning.qmdp import QMDP, q_values
+from latentmdp.planning.qmdp import QMDP, context_values, q_values
+from latentmdp.planning.robust import Robust, RobustPlan
 
 __all__ = [
     "HSVI",
@@ -26,6 +27,8 @@ __all__ = [
     "Memoryless",
     "Plan",
     "Planner",
+    "Robust",
+    "RobustPlan",
     "TooManyBeliefsError",
     "TooManyHistoriesError",
     "Value",
@@ -34,6 +37,7 @@ __all__ = [
     "action_table",
     "backward_q",
     "certified_plan",
+    "context_values",
     "evaluate",
     "explain",
     "q_values",
