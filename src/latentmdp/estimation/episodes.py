@@ -1,9 +1,10 @@
 """Merged episodes, and the pass over them that gives expected counts.
 
-A transition (s, a, s', z) is a *cell*; with rewards left out, (s, a, s'). The likelihood of an
-episode in context m is a product over its cells, so identical episodes are merged, with their
-multiplicities. Only the cells that occur are numbered, in the order of (s, a, s', z): the cost of
-learning does not depend on how many transitions are impossible.
+A transition (s, a, s', z) is a *cell*; what says nothing about the context is left out of it: (s, a,
+s') where rewards are shared, (s, a, z) where transitions are. The likelihood of an episode in
+context m is a product over its cells, so identical episodes are merged, with their multiplicities.
+Only the cells that occur are numbered, in the order of (s, a, s', z): the cost of learning does not
+depend on how many transitions are impossible.
 
 With P_m(x) the probability of cell x and W_m(s) = w_m nu_m(s), one pass over the episodes
 i = (s; c_1, .., c_L), which came n_i times, computes
@@ -31,7 +32,7 @@ from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
 from latentmdp.trajectories import Trajectories, first_state_counts, occurring_cells, sizes_of
 
-__all__ = ["Episodes", "ExpectedCounts", "Group", "checked_logs"]
+__all__ = ["CellParts", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
 _KEY_BITS = 62.0
 """An episode that needs fewer bits is packed into one int64; one bit is the sign, one is spare."""
@@ -57,6 +58,14 @@ class ExpectedCounts(NamedTuple):
 
     by_cell: Floats
     by_first: Floats
+
+
+class CellParts(NamedTuple):
+    """(s, a) as the number s A + a, s' and z of some cells; 0 for what is left out of them."""
+
+    pair: Integers
+    next_state: Integers
+    reward: Integers
 
 
 @dataclass(frozen=True)
@@ -91,16 +100,16 @@ class Episodes:
 
     Parameters
     ----------
-    use_rewards : bool
-        Whether rewards are part of a cell.
+    use_rewards, use_next_states : bool
+        Whether rewards, and next states, are part of a cell.
     sizes : None or (S, A, Z)
         By default no larger than the logs say.
 
     Attributes
     ----------
     cells : (C,)
-        The cells that occur, each as the number ((s A + a) S + s') Z + z; `n_rewards` is 1 where
-        rewards are left out.
+        The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z,
+        or 1 where next states, or rewards, are left out.
     groups : list of Group
         The episodes, their cells given by position in `cells`.
     """
@@ -110,11 +119,13 @@ class Episodes:
         logs: Sequence[Trajectories],
         use_rewards: bool = True,
         sizes: tuple[int, int, int] | None = None,
+        use_next_states: bool = True,
     ) -> None:
         self.n_states, self.n_actions, Z = sizes or sizes_of(logs)
         self.n_rewards = Z if use_rewards else 1
-        rewards = ("reward",) if use_rewards else ()
-        self._columns = ("state", "action", "next_state", *rewards)
+        self.n_next_states = self.n_states if use_next_states else 1
+        next_states = ("next_state",) if use_next_states else ()
+        self._columns = ("state", "action", *next_states, *(("reward",) if use_rewards else ()))
         raw = [group for part in logs for group in self._grouped(part)]
         self.cells, positions = _numbered([group.cells for group in raw])
         self.groups = [replace(group, cells=cells) for group, cells in zip(raw, positions)]
@@ -128,7 +139,7 @@ class Episodes:
         lengths = logs.lengths
         base = self.n_actions * self.n_states * self.n_rewards
         bits = np.log2(self.n_states) + lengths * np.log2(max(base, 2))
-        short = (bits < _KEY_BITS) & (lengths > 0)
+        short = (bits < _KEY_BITS) & (lengths > 0) & (self.n_next_states == self.n_states)
         groups = []
         for length in np.unique(lengths[short]).tolist():
             chosen = short & (lengths == length)
@@ -170,6 +181,23 @@ class Episodes:
     def longest(self) -> int:
         """Length of the longest episode."""
         return max(int(np.diff(group.offsets).max()) for group in self.groups)
+
+    def parts_of_cells(self) -> CellParts:
+        """The columns of every cell."""
+        pair, rest = np.divmod(self.cells, self.n_next_states * self.n_rewards)
+        return CellParts(pair, rest // self.n_rewards, rest % self.n_rewards)
+
+    def numbered(self, keys: Integers) -> tuple[Episodes, Integers]:
+        """The same episodes with cells of the same key taken for one, and each old cell's new one.
+
+        `keys` (C,) stand for what is kept of every cell.
+        """
+        other = copy(self)
+        other.cells, index = np.unique(keys, return_inverse=True)
+        other.groups = [
+            replace(group, cells=index[group.cells], common=None) for group in self.groups
+        ]
+        return other, index
 
     def cell_counts(self) -> Floats:
         """How often each cell occurs."""

@@ -2,9 +2,9 @@
 
 Short episodes, of which there are many, and long ones, of which there are few, enter one
 likelihood: EM over all of them, from pair-moment and random starts, with as many pseudo-counts of
-the pooled model as predict held-out episodes best. What rewards depend on and whether contexts
-share them is decided by BIC (`reward_model`), the number of contexts by held-out likelihood
-(`n_contexts`). States in which episodes end are terminal (`termination`).
+the pooled model as predict held-out episodes best. What rewards depend on is decided by BIC
+(`reward_model`); what contexts share (`pseudo_counts`) and how many there are (`n_contexts`) by the
+likelihood of held-out individuals. States in which episodes end are terminal (`termination`).
 
 `method="psr"` is [kwon2021, Alg. 4 and 6]: a spectral PSR from the short episodes, then clustering
 of the long ones by its predictions.
@@ -16,6 +16,8 @@ import dataclasses
 import time
 from typing import Literal
 
+import numpy as np
+
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
@@ -24,16 +26,17 @@ from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
     MAX_CONTEXTS,
-    choose_contexts,
+    ChosenContexts,
     may_show_contexts,
+    search_contexts,
 )
-from latentmdp.estimation.reward_model import require_reward_model, settle_rewards
+from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Fit, shares_of
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["initialize"]
+__all__ = ["initialize", "settled"]
 
 _FEWEST_STARTS, _STARTS_PER_CONTEXT = 4, 2
 """Starts of the final EM: more contexts have more poor maxima, and each start costs one climb."""
@@ -45,7 +48,10 @@ def initialize(
     n_contexts: int | Literal["auto"] = "auto",
     *,
     method: Literal["likelihood", "psr"] = "likelihood",
+    behaviour: Literal["shared", "by-context", "auto"] = "auto",
     shared_rewards: bool | Literal["auto"] = "auto",
+    shared_transitions: bool | Literal["auto"] = "auto",
+    shared_initial: bool | Literal["auto"] = "auto",
     reward_model: RewardModel | Literal["auto"] = "auto",
     max_contexts: int = MAX_CONTEXTS,
     rng: RNGLike = None,
@@ -65,8 +71,12 @@ def initialize(
         M; "auto" chooses it and reports the evidence in `Fit.selection`.
     method
         "likelihood", or "psr" for the paper's spectral way.
-    shared_rewards
-        Whether all contexts have the same rewards; "auto" decides by BIC.
+    behaviour
+        Whether the logger acted by a policy of its own for each context: its actions are then
+        evidence about the context. "auto" decides by held-out likelihood.
+    shared_rewards, shared_transitions, shared_initial
+        Whether all contexts have the same rewards, transitions, initial states; "auto" decides by
+        held-out likelihood.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     max_contexts
@@ -93,31 +103,27 @@ def initialize(
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    rewards = settle_rewards(
-        logs, few, reward_model, shared_rewards, generator, threads=threads, report=report
+    form = settle_reward_model(
+        logs, few, reward_model, generator, threads=threads, report=report
     )
-    selection = None
-    if n_contexts == "auto":
-        selection = choose_contexts(
-            logs,
-            max_contexts=max_contexts,
-            reward_model=rewards.reward_model,
-            shared_rewards=rewards.shared,
-            assigned=logs[-1],
-            rng=generator,
-            threads=threads,
-            report=report,
-        )
-        n_contexts = selection.n_contexts
-    em = EM(
-        n_contexts,
-        restarts=max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts),
-        shared_rewards=rewards.shared,
-        reward_model=rewards.reward_model,
+    settings = EM(
+        few,
+        restarts=_restarts(few),
+        behaviour=behaviour,
+        shared_rewards=shared_rewards,
+        shared_transitions=shared_transitions,
+        initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
+        reward_model=form,
         threads=threads,
     )
-    report(f"EM with {n_contexts} contexts from {em.restarts} starts")
-    fit = em.fit(logs, rng=generator)
+    selection, start = None, None
+    if n_contexts == "auto":
+        chosen = search_contexts(logs, settings, max_contexts, generator, report=report)
+        selection, settings, start = chosen.selection, settled(settings, chosen), chosen.shares
+    report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
+    fit = settings.fit(logs, start=None if start is None else [start, None], rng=generator)
+    if selection is not None:
+        fit = dataclasses.replace(fit, decisions=tuple(map(str, chosen.decisions)))
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
     lasting = ~final_states(logs)[:, None]
     if selection is not None:
@@ -126,9 +132,33 @@ def initialize(
     return dataclasses.replace(
         fit,
         model=restricted(fit.model, lasting),
-        responsibilities=shares_of(fit.model, logs[-1]),
+        responsibilities=shares_of(fit.model, logs[-1], fit.behaviour_by_context),
         selection=selection,
         seconds=time.perf_counter() - began,
+    )
+
+
+def _restarts(n_contexts: int) -> int:
+    return max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
+
+
+def settled(settings: EM, chosen: ChosenContexts) -> EM:
+    """The EM that fits what was chosen, with nothing left open."""
+    M, strengths = chosen.selection.n_contexts, chosen.strengths
+    if M == 1:
+        return dataclasses.replace(settings, n_contexts=1, restarts=1, behaviour="shared")
+    finite = [1.0 if np.isinf(k) else k for k in strengths]
+    return dataclasses.replace(
+        settings,
+        n_contexts=M,
+        restarts=_restarts(M),
+        pseudo_counts=finite[0],
+        reward_pseudo_counts=finite[1],
+        behaviour_pseudo_counts=finite[2],
+        behaviour="shared" if np.isinf(strengths.behaviour) else "by-context",
+        shared_rewards=bool(np.isinf(strengths.rewards)),
+        shared_transitions=bool(np.isinf(strengths.transitions)),
+        initial="shared" if np.isinf(strengths.initial) else "own",
     )
 
 
