@@ -375,7 +375,11 @@ def model_from_parameters(
     T = normalised(_dense(likelihood, parameters, shared, "transitions", S), np.ones(S))
     rewards = _dense(likelihood, parameters, shared, "rewards", values.size)
     if structure.reward_model == "transition":
-        rewards = _completed(rewards.reshape(M, S * A, S, values.size), T.reshape(M, S * A, S))
+        rewards = _completed(
+            rewards.reshape(M, S * A, S, values.size),
+            T.reshape(M, S * A, S),
+            "rewards" not in likelihood.own_parts,
+        )
         rewards = rewards.reshape(M, S, A, S, values.size)
     else:
         if "rewards" in shared:
@@ -480,9 +484,14 @@ def _table(keys: Integers, probs: Floats, sizes: tuple[int, int, int]) -> Outcom
     return Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), probs)
 
 
-def _completed(rewards: Floats, T: Floats) -> Floats:
-    """R(z|s,a,s') with R(z|s,a) for next states that never came, shapes (M, pairs, S, Z)."""
+def _completed(rewards: Floats, T: Floats, shared: bool) -> Floats:
+    """R(z|s,a,s') with R(z|s,a) for next states that never came, shapes (M, pairs, S, Z).
+
+    Where contexts share R, that is R(z|s,a) of all of them together.
+    """
     by_row = np.einsum("mps,mpsz->mpz", T, rewards)
+    if shared:
+        by_row = np.repeat(by_row.mean(axis=0, keepdims=True), by_row.shape[0], axis=0)
     by_row = normalised(by_row, np.ones(rewards.shape[3]))
     return np.where(rewards.sum(axis=3, keepdims=True) > 0.0, rewards, by_row[:, :, None, :])
 

@@ -366,7 +366,7 @@ def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -
         few = f"{losses[chosen, 0]:.1f} ± {losses[chosen, 1]:.1f} nats"
         return f"Not sure: {what}, within half a standard error of {best + 1}; they lose {few}."
     below = [k for k in range(chosen) if losses[k, 0] <= _SURE_ERRORS * losses[k, 1]]
-    above = [k for k in range(chosen + 1, tried) if losses[k, 0] <= 0.5 * losses[k, 1]]
+    above = [k for k in range(chosen + 1, tried) if losses[k, 0] <= losses[k, 1]]
     word = "Fairly sure" if below or above else "Sure"
     predict = "predict unseen individuals best" if chosen else "predicts unseen individuals best"
     return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."

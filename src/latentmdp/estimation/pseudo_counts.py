@@ -53,8 +53,9 @@ _LOWEST, _HIGHEST = -3.0, 8.0
 """Exponents searched: from 1/64 of an observation, next to nothing, to 65,536 of them, where all
 contexts are close to the pooled model."""
 
-_FIRST = 1.0
-"""Exponent of the strengths at which views are compared: four observations of the pooled row."""
+_FIRST = 0.0
+"""Exponent of the strengths at which views are compared: one observation of the pooled row, so that
+rows with hardly any data cannot decide which is best."""
 
 _OPENED = (2.0, 5.0)
 """Exponents at which a part that was shared is tried as the contexts' own: 16 and 1,024
@@ -187,7 +188,7 @@ class HeldOut:
         parts = self._finite(best)
         if not parts or self.given is not None:
             return best
-        for step in (1.0, 3.0, 5.0):
+        for step in (2.0, 4.0, 6.0):
             stronger = _moved(best, parts, step)
             if self(stronger) < max(self(best), self(stronger)) - _CLEAR_LOSS:
                 break
@@ -294,9 +295,9 @@ def cross_validation(
     same contexts.
     """
     number = 2 if likelihood.episodes.n_episodes >= _MANY_EPISODES else 5
-    structure, given, team = likelihood.structure, likelihood.pseudo_counts, likelihood.team
+    structure, prior, team = likelihood.structure, likelihood.pseudo_counts, likelihood.team
     folds = [
-        Fold(MixtureLikelihood(train, structure, given, team), test, starts)
+        Fold(MixtureLikelihood(train, structure, prior, team), test, starts)
         for train, test in likelihood.episodes.folds(number, rng)
     ]
     return HeldOut(folds, climb, open_parts, given)

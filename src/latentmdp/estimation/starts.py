@@ -64,13 +64,13 @@ _RIDGE = 1.0
 """Added to the normal equations, where one pair of visits counts one: cells with fewer pairs than
 that keep a factor near zero."""
 
-_EPISODES = 5_000
+_EPISODES = 2_000
 _ENOUGH = 1_000
 """The mixture in R^(M-1) reads about so many episodes of each length, the longest first, until it
 has enough: more would cost time, and the start need not be exact."""
 
-_BEGINNINGS = 24
-_ROUNDS = 40
+_BEGINNINGS = 16
+_ROUNDS = 30
 """Random beginnings of that mixture, and its EM steps. All are done at once in one product of
 matrices; more of them find a better maximum, at a cost in proportion."""
 
@@ -359,7 +359,7 @@ def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, 
     lengths = [float(np.diff(group.offsets).mean()) for group in episodes.groups]
     for k in np.argsort(lengths)[::-1]:
         group = episodes.groups[k]
-        stride = max(1, group.first.size // _EPISODES)
+        stride = -(-group.first.size // _EPISODES)
         X = _table_of(group, F.shape[0])[::stride]
         parts.append((X @ F, X @ products, group.counts[::stride]))
         found += X.shape[0]
