@@ -14,6 +14,7 @@ from latentmdp._version import __version__
 if TYPE_CHECKING:
     from latentmdp import (
         belief,
+        covariates,
         deterministic,
         engines,
         envs,
@@ -100,6 +101,7 @@ _HOMES = {
 
 _MODULES = (
     "belief",
+    "covariates",
     "deterministic",
     "engines",
     "envs",
@@ -152,6 +154,7 @@ __all__ = [
     "__version__",
     "belief",
     "clustering_accuracy",
+    "covariates",
     "deterministic",
     "diagnose",
     "engines",

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import alias_draw, draw_entry
-from latentmdp._kernels.belief import AWAKE, Filter, observe_step, reset_belief, update_belief
+from latentmdp._kernels.belief import AWAKE, Filter, observe_seen, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import row_product
 
@@ -245,19 +245,22 @@ def rollout(
 
 @njit(cache=True, nogil=True)
 def observe_first(acting, beliefs, states):
-    """Begin an episode for every individual: prior conditioned on the first state."""
+    """Condition the prior of every individual, its belief so far, on its first state."""
     if acting.filters:
         for i in range(states.shape[0]):
-            reset_belief(beliefs[i], acting.filter.prior, acting.filter.initial, states[i])
+            update_belief(beliefs[i], acting.filter.initial, states[i])
 
 
 @njit(cache=True, nogil=True)
 def observe_next(acting, beliefs, running, before, actions, states, rewards):
-    """Condition each belief on (s', z); an impossible observation leaves it as it was."""
+    """Condition each belief on (s', z); an impossible observation leaves it as it was.
+
+    A reward of -1 is missing.
+    """
     if acting.filters:
         for i in range(states.shape[0]):
             if running[i]:
-                observe_step(
+                observe_seen(
                     beliefs[i], acting.filter, before[i], actions[i], states[i], rewards[i]
                 )
 

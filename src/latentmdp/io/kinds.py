@@ -30,6 +30,7 @@ from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.validation import require_choice
 from latentmdp._version import __version__
+from latentmdp.covariates import Covariates, Encoder, WeightModel
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
@@ -331,6 +332,7 @@ _POLICY = ("alpha-vector-policy", "markov-policy", "uniform-policy")
 
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
+_MEASURED = ("propensities", "amounts", "reward_edges")
 _DENSE = ("transitions", "reward_probs")
 _TABLE = (
     "outcome_starts",
@@ -353,13 +355,15 @@ for _kind in (
             "allow_unvisited": "flag",
             **_each("list of texts", *_LABELS),
             **_each(_FLOATS, *_DENSE, "reward_values"),
-            **_each(_FLOATS, "initial", "weights", *_HIDDEN),
+            **_each(_FLOATS, "initial", "weights", *_HIDDEN, "reward_edges"),
             "allowed": _FLAGS,
             **_each(_INTEGERS, "outcome_starts", "outcome_next_state", "outcome_reward"),
             "outcome_probs": _FLOATS,
             "reward_model": "text",
         },
-        optional=frozenset({"horizon", *_LABELS, *_HIDDEN, "allowed", *_DENSE, *_TABLE}),
+        optional=frozenset(
+            {"horizon", *_LABELS, *_HIDDEN, "reward_edges", "allowed", *_DENSE, *_TABLE}
+        ),
         suffixes=(".npz", ".json", ".csv", ".pomdp", ".pomdpx"),
     ),
     Kind(
@@ -370,9 +374,35 @@ for _kind in (
             **_each(_INTEGERS, "states", "actions", "rewards", "offsets", "contexts", "counts"),
             "reward_values": _FLOATS,
             **_each("integer", "n_states", "n_actions"),
+            "continues": _FLAGS,
+            **_each(_FLOATS, *_MEASURED),
+            "covariates": ("covariates",),
+            **_each("list of texts", *_LABELS[1:], "episode_names"),
+            "missing": "object",
         },
-        optional=frozenset({"contexts", "counts", "reward_values"}),
+        optional=frozenset(
+            {"contexts", "counts", "reward_values", "continues", *_MEASURED, "covariates"}
+            | {*_LABELS[1:], "episode_names", "missing"}
+        ),
         suffixes=(".npz", ".parquet"),
+    ),
+    Kind(
+        "covariates",
+        "Covariates",
+        lambda: Covariates,
+        {"names": "list of texts", "values": _FLOATS, "levels": "object"},
+    ),
+    Kind(
+        "encoder",
+        "Encoder",
+        lambda: Encoder,
+        {"names": "list of texts", "levels": "object", **_each(_FLOATS, "means", "scales")},
+    ),
+    Kind(
+        "weight-model",
+        "WeightModel",
+        lambda: WeightModel,
+        {"encoder": ("encoder",), **_each(_FLOATS, "intercepts", "coefficients")},
     ),
     Kind("uniform-policy", "UniformPolicy", lambda: UniformPolicy, {}),
     Kind(
