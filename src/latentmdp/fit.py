@@ -14,6 +14,7 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
+from latentmdp.covariates import WeightModel
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import Trajectories, cell_counts
 
@@ -151,6 +152,8 @@ class Fit(Result):
     behaviour : None, (S, A) or (M, S, A)
         The logger's policy, estimated: by context where it depended on the context; None where
         it was not asked for.
+    weight_model : WeightModel or None
+        The weights of the contexts for an individual with given covariates, where they matter.
     shared : tuple of str
         What all contexts share: of "transitions", "rewards", "initial" and "behaviour".
     decisions : tuple of str
@@ -173,6 +176,7 @@ class Fit(Result):
     reward_pseudo_counts: float = 0.0
     behaviour_pseudo_counts: float = np.inf
     behaviour: Floats | None = None
+    weight_model: WeightModel | None = None
     shared: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     n_parameters: int = 0
@@ -186,7 +190,7 @@ class Fit(Result):
 
     def predict(self, logs: Trajectories) -> Floats:
         """p(m | episode) for other episodes of the same logger, (N, M)."""
-        return shares_of(self.model, logs, self.behaviour_by_context)
+        return shares_of(self.model, logs, self.behaviour_by_context, self.weight_model)
 
     @property
     def behaviour_by_context(self) -> Floats | None:
@@ -206,6 +210,8 @@ class Fit(Result):
             ("all contexts share", ", ".join(self.shared) or "nothing"),
             ("iterations", f"{self.n_iter}, {state}"),
         ]
+        if self.weight_model is not None:
+            rows.append(("weights depend on", ", ".join(self.weight_model.encoder.columns)))
         rows += [("decided", said) for said in self.decisions]
         if self.selection is not None:
             rows.append(("number of contexts", self.selection.statement))
@@ -235,32 +241,50 @@ class Fit(Result):
 
 
 def shares_of(
-    model: LatentMDP, logs: Trajectories | Sequence[Trajectories], behaviour: Floats | None = None
+    model: LatentMDP,
+    logs: Trajectories | Sequence[Trajectories],
+    behaviour: Floats | None = None,
+    weight_model: WeightModel | None = None,
 ) -> Floats:
     """Posterior over contexts of every episode; what no context allows counts as uninformative.
 
-    The logged actions are evidence where a `behaviour` by context (M, S, A) is given.
+    All segments of an individual have its posterior. The logged actions are evidence where a
+    `behaviour` by context (M, S, A) is given, covariates where a `weight_model` is.
     """
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    shares = np.concatenate(
-        [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]
-    )
-    if behaviour is None:
-        return shares
+    return np.concatenate([_shares(model, part, behaviour, weight_model) for part in parts])
+
+
+def _shares(
+    model: LatentMDP,
+    logs: Trajectories,
+    behaviour: Floats | None,
+    weight_model: WeightModel | None,
+) -> Floats:
+    shares = posterior(model, logs.without_contexts(), smoothing=_UNSEEN)
+    individual = logs.individuals()
+    ends = np.searchsorted(individual, np.arange(logs.n_individuals), side="right") - 1
+    if behaviour is None and weight_model is None:
+        return shares if logs.continues is None else np.asarray(shares[ends][individual])
     with np.errstate(divide="ignore"):
-        scores = np.log(shares) + np.concatenate([_action_scores(behaviour, p) for p in parts])
-    scores -= scores.max(axis=1, keepdims=True)
-    scores = np.exp(scores)
-    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+        scores = np.log(shares[ends])
+        if behaviour is not None:
+            scores += _action_scores(behaviour, logs)
+        if weight_model is not None and logs.covariates is not None:
+            design = weight_model.encoder.design(logs.covariates[logs.beginnings()])
+            scores += np.log(weight_model.weights(design)) - np.log(model.weights)
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(scores / scores.sum(axis=1, keepdims=True))[individual]
 
 
 def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:
-    """Log-probability of each episode's actions in every context, (N, M)."""
+    """Log-probability of each individual's actions in every context, (individuals, M)."""
     episode, state, action, *_ = logs.steps()
+    individual = logs.individuals()[episode]
     chances = behaviour[:, state, action]
     chances = np.where((chances > 0.0).any(axis=0), np.maximum(chances, _UNSEEN), 1.0)
     return np.column_stack(
-        [np.bincount(episode, np.log(own), minlength=len(logs)) for own in chances]
+        [np.bincount(individual, np.log(own), minlength=logs.n_individuals) for own in chances]
     )
 
 

@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp.covariates import Covariates, Encoder
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
@@ -57,6 +58,7 @@ from latentmdp.estimation.likelihood import (
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
+    weight_model_from_parameters,
 )
 from latentmdp.estimation.pseudo_counts import cross_validation, distance, views_of
 from latentmdp.estimation.starts import own_starts, split_starts
@@ -117,6 +119,12 @@ class EM:
     shared_rewards, shared_transitions : bool or "auto"
         Whether all contexts have the same rewards, or the same transitions. They then say nothing
         about the context. "auto" decides by held-out likelihood.
+    covariates : bool or "auto"
+        Whether the weights of the contexts depend on the covariates of an individual, by ridge
+        multinomial regression (`Fit.weight_model`); "auto" decides by held-out likelihood. Logs
+        without covariates have no use for it.
+    ridge : None or float
+        Strength k of the penalty k / 2 |beta|^2 of that regression, if not `pseudo_counts`.
     reward_model : "state-action" or "transition"
         Whether a reward depends on (s, a), or on (s, a, s').
     weights : None or (M,)
@@ -141,6 +149,8 @@ class EM:
     behaviour_pseudo_counts: float | None = None
     shared_rewards: bool | Literal["auto"] = False
     shared_transitions: bool | Literal["auto"] = False
+    covariates: bool | Literal["auto"] = "auto"
+    ridge: float | None = None
     reward_model: RewardModel = "state-action"
     weights: ArrayLike | None = None
     initial: ArrayLike | Literal["shared", "own"] | None = None
@@ -155,7 +165,7 @@ class EM:
         word = isinstance(given, str)
         if (word and given != "auto") or not (word or 0.0 <= float(given) < np.inf):
             raise ValueError(f'pseudo_counts must be "auto" or not negative, got {given!r}')
-        for name in ("reward_pseudo_counts", "behaviour_pseudo_counts"):
+        for name in ("reward_pseudo_counts", "behaviour_pseudo_counts", "ridge"):
             own = getattr(self, name)
             if own is not None and (word or not 0.0 <= float(own) < np.inf):
                 raise ValueError(
@@ -163,7 +173,7 @@ class EM:
                     f"pseudo_counts; got {own!r} with pseudo_counts={given!r}"
                 )
         validation.require_choice("behaviour", self.behaviour, ("shared", "by-context", "auto"))
-        for name in ("shared_rewards", "shared_transitions"):
+        for name in ("shared_rewards", "shared_transitions", "covariates"):
             if getattr(self, name) not in (True, False, "auto"):
                 raise ValueError(f'{name} must be True, False or "auto", got {getattr(self, name)!r}')
         validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
@@ -235,6 +245,9 @@ class EM:
         model = model_from_parameters(
             likelihood, last.point, problem.reward_values, problem.shared
         )
+        for part in problem.logs:
+            model = part.describe(model)
+        weight_model = weight_model_from_parameters(likelihood, last.point)
         n_parameters = likelihood.n_parameters
         for rows in problem.shared.values():
             log_likelihood += rows.log_likelihood()
@@ -247,7 +260,7 @@ class EM:
         strengths = likelihood.pseudo_counts
         return Fit(
             model=model,
-            responsibilities=shares_of(model, problem.logs, behaviour),
+            responsibilities=shares_of(model, problem.logs, behaviour, weight_model),
             log_likelihood=log_likelihood,
             converged=last.converged,
             history=tuple(history),
@@ -257,6 +270,7 @@ class EM:
             behaviour_pseudo_counts=strengths.behaviour,
             n_parameters=n_parameters,
             behaviour=logged_behaviour(problem.logs) if behaviour is None else behaviour,
+            weight_model=weight_model,
             shared=self._shared_parts(likelihood),
             decisions=decisions,
             seconds=time.perf_counter() - began,
@@ -277,9 +291,10 @@ class EM:
         if self.pseudo_counts == "auto":
             return None
         given = float(self.pseudo_counts)
+        ridge = given if self.ridge is None else float(self.ridge)
         others = (self.reward_pseudo_counts, self.behaviour_pseudo_counts)
         own = (given if other is None else float(other) for other in others)
-        return PseudoCounts(given, *own, min(given, _INITIAL_STRENGTH))
+        return PseudoCounts(given, *own, min(given, _INITIAL_STRENGTH), ridge)
 
     def _settled(
         self, problem: Problem, start: Start | Sequence[Start], rng: np.random.Generator
@@ -410,11 +425,11 @@ def climb(
     """
     x0 = start
     counts, value = _e_step(likelihood, x0)
-    x1, here = _m_step(likelihood, counts), value + likelihood.log_prior(x0)
+    x1, here = _m_step(likelihood, counts, x0), value + likelihood.log_prior(x0)
     history, n_maps, longest = [here], 1, _FIRST_STEP
     while n_maps < max_maps:
         counts, value = _e_step(likelihood, x1)
-        x2, ahead = _m_step(likelihood, counts), value + likelihood.log_prior(x1)
+        x2, ahead = _m_step(likelihood, counts, x1), value + likelihood.log_prior(x1)
         n_maps += 1
         if not ahead - here >= tolerance:
             if ahead >= here:
@@ -428,7 +443,8 @@ def climb(
             n_maps += 1
             if np.isfinite(value) and value >= ahead:
                 longest *= 4.0 if length == longest else 1.0
-                x0, x1, here = candidate, _m_step(likelihood, counts), value
+                x1 = _m_step(likelihood, counts, candidate)
+                x0, here = candidate, value
                 history.append(here)
                 continue
             longest = max(_FIRST_STEP, longest / 4.0)
@@ -448,7 +464,7 @@ def starts_by_split(
     likelihood: MixtureLikelihood, before: Parameters, rng: np.random.Generator
 ) -> list[Parameters]:
     """Points with one context more than `before`: each of its contexts cut in two at random."""
-    fewer = likelihood.with_contexts(before[-1].size)
+    fewer = likelihood.with_contexts(before[-1].shape[-1])
     counts, _ = _e_step(fewer, before)
     return [_m_step(likelihood, some) for some in split_starts(likelihood, counts, rng)]
 
@@ -459,8 +475,13 @@ def _e_step(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[Expe
     return likelihood.episodes.expected_counts(table, first, likelihood.team)
 
 
-def _m_step(likelihood: MixtureLikelihood, counts: ExpectedCounts) -> Parameters:
-    """The parameters that maximise the expected log-likelihood plus the log-prior."""
+def _m_step(
+    likelihood: MixtureLikelihood, counts: ExpectedCounts, before: Parameters | None = None
+) -> Parameters:
+    """The parameters that maximise the expected log-likelihood plus the log-prior.
+
+    Coefficients of covariates only come closer to the maximum than they were `before`.
+    """
     M = counts.by_first.shape[1]
     blocks = [
         np.repeat(rows.pooled[:, None], M, axis=1)
@@ -471,10 +492,13 @@ def _m_step(likelihood: MixtureLikelihood, counts: ExpectedCounts) -> Parameters
     initial = likelihood.settled_initial
     if initial is None:
         k = likelihood.initial_strength
-        initial = counts.by_first + k * likelihood.pooled_first[:, None]
+        by_state = likelihood.episodes.by_state(counts.by_first)
+        initial = by_state + k * likelihood.pooled_first[:, None]
         initial = initial / initial.sum(axis=0)
     weights = likelihood.structure.weights
-    if weights is None:
+    if weights is None and likelihood.episodes.design is not None:
+        weights = likelihood.regressed(counts.by_first, None if before is None else before[-1])
+    elif weights is None:
         episodes = counts.by_first.sum(axis=0)
         weights = episodes / episodes.sum()
     return (*blocks, initial, weights)
@@ -521,7 +545,8 @@ def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: 
     learned = em.initial is None or word in ("shared", "own")
     if word is not None and not learned:
         raise ValueError(f'initial must be "shared", "own" or probabilities, got {word!r}')
-    own, open_parts = _asked(em, reward_values.size)
+    encoder = _encoder(em, logs)
+    own, open_parts = _asked(em, reward_values.size, encoder is not None)
     modelled = (*own, *open_parts)
     parts = tuple(part for part in _BLOCKS if part in modelled)
     structure = Structure(
@@ -539,6 +564,7 @@ def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: 
         use_rewards="rewards" in parts,
         sizes=sizes,
         use_next_states="transitions" in parts or by_transition,
+        encoder=encoder,
     )
     left_out: tuple[Literal["transitions", "rewards"], ...] = ("transitions", "rewards")
     return Problem(
@@ -554,7 +580,19 @@ def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: 
 _BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
 
 
-def _asked(em: EM, n_rewards: int) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def _encoder(em: EM, logs: list[Trajectories]) -> Encoder | None:
+    """What turns the covariates of the logs into design vectors, where they may matter."""
+    known = [part for part in logs if part.covariates is not None]
+    if em.covariates is False or em.n_contexts == 1 or em.weights is not None or not known:
+        return None
+    found = Covariates.concat(
+        part.covariates[part.beginnings()] for part in known if part.covariates is not None
+    )
+    counts = np.concatenate([part.multiplicities()[part.beginnings()] for part in known])
+    return found.encoder(counts)
+
+
+def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The parts that contexts have of their own, and those of which it is to be decided."""
     if em.n_contexts == 1:
         own: tuple[Part, ...] = ("transitions", *(("rewards",) if n_rewards > 1 else ()), "initial")
@@ -566,10 +604,11 @@ def _asked(em: EM, n_rewards: int) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
         "initial": {"shared": True, "own": False}.get(em.initial, "auto")
         if em.initial is None or isinstance(em.initial, str)
         else True,
+        "weights": {True: False, False: True}.get(em.covariates, "auto") if covariates else True,
     }
     own = tuple(part for part, shared in asked.items() if shared is False)
     open_parts = tuple(part for part, shared in asked.items() if shared == "auto")
-    if not set(own + open_parts) - {"initial"}:
+    if not set(own + open_parts) - {"initial", "weights"}:
         raise ValueError(
             f"n_contexts={em.n_contexts} contexts that share transitions, rewards and behaviour "
             "cannot be told apart"

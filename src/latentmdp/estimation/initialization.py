@@ -52,6 +52,7 @@ def initialize(
     shared_rewards: bool | Literal["auto"] = "auto",
     shared_transitions: bool | Literal["auto"] = "auto",
     shared_initial: bool | Literal["auto"] = "auto",
+    covariates: bool | Literal["auto"] = "auto",
     reward_model: RewardModel | Literal["auto"] = "auto",
     max_contexts: int = MAX_CONTEXTS,
     rng: RNGLike = None,
@@ -77,6 +78,9 @@ def initialize(
     shared_rewards, shared_transitions, shared_initial
         Whether all contexts have the same rewards, transitions, initial states; "auto" decides by
         held-out likelihood.
+    covariates
+        Whether the weights of the contexts depend on the covariates of an individual, if the logs
+        have any; "auto" decides by held-out likelihood.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     max_contexts
@@ -112,6 +116,7 @@ def initialize(
         behaviour=behaviour,
         shared_rewards=shared_rewards,
         shared_transitions=shared_transitions,
+        covariates=covariates,
         initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
         reward_model=form,
         threads=threads,
@@ -132,7 +137,9 @@ def initialize(
     return dataclasses.replace(
         fit,
         model=restricted(fit.model, lasting),
-        responsibilities=shares_of(fit.model, logs[-1], fit.behaviour_by_context),
+        responsibilities=shares_of(
+            fit.model, logs[-1], fit.behaviour_by_context, fit.weight_model
+        ),
         selection=selection,
         seconds=time.perf_counter() - began,
     )
@@ -159,6 +166,8 @@ def settled(settings: EM, chosen: ChosenContexts) -> EM:
         shared_rewards=bool(np.isinf(strengths.rewards)),
         shared_transitions=bool(np.isinf(strengths.transitions)),
         initial="shared" if np.isinf(strengths.initial) else "own",
+        covariates=bool(np.isfinite(strengths.weights)),
+        ridge=None if np.isinf(strengths.weights) else strengths.weights,
     )
 
 

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.memory import few_entries
+from latentmdp.covariates import WeightModel
 from latentmdp.engines.threads import Team
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.model import LatentMDP, RewardModel
@@ -52,6 +53,7 @@ __all__ = [
     "Part",
     "PseudoCounts",
     "Rows",
+    "Shared",
     "SharedRows",
     "Structure",
     "behaviour_from_parameters",
@@ -59,10 +61,12 @@ __all__ = [
     "model_from_parameters",
     "parameters_from_model",
     "reward_values_of",
+    "weight_model_from_parameters",
 ]
 
 Parameters = tuple[Floats, ...]
-"""One (entries, M) table for each block of rows, then nu (S, M) and w (M,)."""
+"""One (entries, M) table for each block of rows, then nu (S, M), and w (M,) or, where individuals
+have covariates, the coefficients (1 + d, M) of w_m(x) = softmax(c_m + <beta_m, x>), c first."""
 
 _FLOOR = 1e-9
 """Pseudo-counts of the pooled row that a fit without any adds all the same: too few to change a row
@@ -74,17 +78,27 @@ _MIXED = 1e-6
 has probability zero, which EM could not leave, and too little to move the start."""
 
 
-Part = Literal["transitions", "rewards", "behaviour", "initial"]
-"""What contexts may share, or have of their own."""
+Part = Literal["transitions", "rewards", "behaviour", "initial", "weights"]
+"""What contexts may share, or have of their own; individuals with different covariates share the
+weights of the contexts, or have their own."""
+
+
+_ROUNDS = 5
+"""Rounds of the regression of the weights in one M-step: EM goes on with it from there, so it need
+not be exact."""
 
 
 class PseudoCounts(NamedTuple):
-    """Pseudo-counts of the pooled row in the rows of each part; infinite where it is shared."""
+    """Pseudo-counts of the pooled row in the rows of each part; infinite where it is shared.
+
+    That of the weights is the ridge: the log-prior has the term - k / 2 |beta|^2.
+    """
 
     transitions: float = 0.0
     rewards: float = 0.0
     behaviour: float = np.inf
     initial: float = 0.0
+    weights: float = np.inf
 
     def of(self, part: Part) -> float:
         """The strength of one part."""
@@ -113,7 +127,8 @@ class Structure:
 class Rows(NamedTuple):
     """A block of distributions: its entries, and how cells map to them.
 
-    `position` is each entry's place in a dense array whose last axis is the distribution.
+    `position` is each entry's place in a dense array whose last axis is the distribution. A cell in
+    which the entry is missing has the number of entries for `of_cell`.
     """
 
     position: Integers
@@ -122,6 +137,12 @@ class Rows(NamedTuple):
     of_cell: Integers
     incidence: Any
     pooled: Floats
+
+    def factors(self, values: Floats) -> Floats:
+        """The values (entries, M) of every cell, (C, M); 1 where the entry is missing."""
+        if self.of_cell.max(initial=0) == self.position.size:
+            values = np.vstack([values, np.ones(values.shape[1])])
+        return np.asarray(values[self.of_cell])
 
     def normalised(self, table: Floats) -> Floats:
         """`table` (entries, M) with every row of every context summing to one."""
@@ -138,6 +159,8 @@ class MixtureLikelihood:
         The blocks of rows, in the order of `structure.parts`.
     cell_counts : (C,)
         How often each cell occurs.
+    beginning_counts : (B,)
+        How often each beginning occurs.
     pooled_first : (S,)
         The initial distribution of the pooled model.
     """
@@ -152,20 +175,24 @@ class MixtureLikelihood:
         self.episodes, self.structure, self.team = episodes, structure, team
         self.pseudo_counts = pseudo_counts
         self.cell_counts = episodes.cell_counts()
-        first = episodes.first_counts()
-        self.pooled_first = first / first.sum()
+        self.beginning_counts = episodes.beginning_counts()
+        first = episodes.by_state(self.beginning_counts)
+        self.pooled_first = first / max(first.sum(), 1e-300)
         self.rows = [self._block(part) for part in structure.parts]
 
     def _block(self, part: Part) -> Rows:
         S, A, Z = self.episodes.n_states, self.episodes.n_actions, self.episodes.n_rewards
         pair, next_state, z = self.episodes.parts_of_cells()
+        counts = self.cell_counts
         if part == "behaviour":
-            return _rows(pair, A, self.cell_counts)
+            return _rows(pair, A, counts)
         if part == "transitions":
-            return _rows(pair * S + next_state, S, self.cell_counts)
+            return _rows(np.where(next_state < 0, -1, pair * S + next_state), S, counts)
+        known = z >= 0
         if self.structure.reward_model == "transition":
+            known &= next_state >= 0
             pair = pair * S + next_state
-        return _rows(pair * Z + z, Z, self.cell_counts)
+        return _rows(np.where(known, pair * Z + z, -1), Z, counts)
 
     def with_contexts(self, n_contexts: int) -> MixtureLikelihood:
         """The same likelihood for another number of contexts."""
@@ -215,17 +242,69 @@ class MixtureLikelihood:
             free += (M if np.isfinite(self.pseudo_counts.initial) else 1) * int(
                 np.count_nonzero(self.pooled_first) - 1
             )
-        return int(free + (M - 1 if given.weights is None else 0))
+        columns = 1
+        if self.episodes.design is not None and np.isfinite(self.pseudo_counts.weights):
+            columns += self.episodes.design.shape[1]
+        return int(free + ((M - 1) * columns if given.weights is None else 0))
 
     def tables(self, parameters: Parameters) -> tuple[Floats, Floats]:
-        """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every state, (S, M)."""
+        """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every beginning, (B, M)."""
         *blocks, initial, weights = parameters
-        if not blocks:
-            return np.ones((self.cell_counts.size, weights.size)), initial * weights
-        table = blocks[0][self.rows[0].of_cell]
-        for block, values in zip(self.rows[1:], blocks[1:]):
-            table = table * values[block.of_cell]
-        return table, initial * weights
+        table: Floats | None = None
+        for block, values in zip(self.rows, blocks):
+            factor = block.factors(values)
+            table = factor if table is None else table * factor
+        assert table is not None
+        return table, self._initial_factors(initial) * self.weight_rows(weights)
+
+    def _initial_factors(self, initial: Floats) -> Floats:
+        """nu_m(s) of every beginning; 1 where the state is missing."""
+        states = self.episodes.first_state
+        if self.episodes.design is None and states.size == initial.shape[0]:
+            return initial
+        return np.where(states[:, None] < 0, 1.0, initial[np.maximum(states, 0)])
+
+    def weight_rows(self, weights: Floats) -> Floats:
+        """w_m of every beginning: (M,), or (B, M) where individuals have covariates."""
+        if weights.ndim == 1:
+            return weights
+        design = self.episodes.design
+        assert design is not None
+        scores = weights[0] + design @ weights[1:]
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+
+    def mean_weights(self, weights: Floats) -> Floats:
+        """The weights of the contexts among all individuals, (M,)."""
+        if weights.ndim == 1:
+            return np.asarray(weights / weights.sum())
+        shares = self.beginning_counts @ self.weight_rows(weights)
+        return np.asarray(shares / shares.sum())
+
+    def regressed(self, counts: Floats, before: Floats | None) -> Floats:
+        """Coefficients of w_m(x), a step closer to the maximum for shares (B, M) of beginnings.
+
+        Each round maximises a quadratic bound of the ridge regression's objective, whose curvature
+        is at most half that of least squares [bohning1992]: the objective never falls.
+        """
+        design, k = self.episodes.design, self.pseudo_counts.weights
+        assert design is not None
+        totals = np.maximum(counts.sum(axis=0), 1e-12)
+        found = np.zeros((1 + design.shape[1], counts.shape[1]))
+        found[0] = np.log(totals / totals.sum())
+        if np.isinf(k):
+            return found - found.mean(axis=1, keepdims=True)
+        if before is not None and before.ndim == 2 and before.shape == found.shape:
+            found = before.copy()
+        X = np.column_stack([np.ones(len(design)), design])
+        ridge = np.full(X.shape[1], max(k, _FLOOR))
+        ridge[0] = 0.0
+        each = counts.sum(axis=1)
+        bound = 0.5 * X.T @ (each[:, None] * X) + np.diag(ridge + 1e-9)
+        for _ in range(_ROUNDS):
+            shares = each[:, None] * self.weight_rows(found)
+            found = found + np.linalg.solve(bound, X.T @ (counts - shares) - ridge[:, None] * found)
+        return np.asarray(found - found.mean(axis=1, keepdims=True))
 
     def log_likelihood(self, parameters: Parameters) -> float:
         """The sum over episodes of log p(episode)."""
@@ -246,6 +325,9 @@ class MixtureLikelihood:
         )
         if self.settled_initial is None:
             total += self.initial_strength * _cross(self.pooled_first, parameters[-2])
+        if parameters[-1].ndim == 2 and np.isfinite(self.pseudo_counts.weights):
+            ridge = max(self.pseudo_counts.weights, _FLOOR)
+            total -= 0.5 * ridge * float(np.sum(parameters[-1][1:] ** 2))
         return total
 
     def repaired(self, candidate: Parameters, valid: Parameters) -> Parameters:
@@ -253,7 +335,10 @@ class MixtureLikelihood:
         inside = [np.where(x > 0.0, x, 0.1 * y) for x, y in zip(candidate, valid)]
         blocks = [b.normalised(x) for b, x in zip(self.rows, inside)]
         initial, weights = inside[-2:]
-        return (*blocks, initial / initial.sum(axis=0), weights / weights.sum())
+        initial = initial / np.maximum(initial.sum(axis=0), 1e-300)
+        if candidate[-1].ndim == 2:
+            return (*blocks, initial, candidate[-1])
+        return (*blocks, initial, weights / weights.sum())
 
     def mixed(self, parameters: Parameters) -> Parameters:
         """A little of the pooled model mixed in, so that no observed episode is impossible.
@@ -268,9 +353,19 @@ class MixtureLikelihood:
         initial = self.settled_initial
         if initial is None:
             initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
-            initial = initial / initial.sum(axis=0)
-        weights = self.structure.weights
-        return (*blocks, initial, parameters[-1] if weights is None else weights)
+            initial = initial / np.maximum(initial.sum(axis=0), 1e-300)
+        given, weights = self.structure.weights, parameters[-1]
+        if given is not None:
+            return (*blocks, initial, given)
+        if self.episodes.design is not None:
+            if weights.ndim == 1:
+                flat = np.zeros((1 + self.episodes.design.shape[1], weights.size))
+                flat[0] = np.log(np.maximum(weights, 1e-12))
+                weights = flat
+            elif np.isinf(self.pseudo_counts.weights):
+                average = np.log(np.maximum(self.mean_weights(weights), 1e-12))
+                weights = np.vstack([average, np.zeros_like(weights[1:])])
+        return (*blocks, initial, weights)
 
     def held_out(self, parameters: Parameters, test: Episodes) -> float:
         """Log-likelihood of other episodes; cells that these episodes never show count as one."""
@@ -284,6 +379,7 @@ class MixtureLikelihood:
         *blocks, initial, weights = parameters
         initial = initial.copy()
         initial[self.pooled_first == 0.0] = 1.0
+        blocks = list(blocks)
         for k, block in enumerate(self.rows):
             unseen = block.pooled == 0.0
             if unseen.any():
@@ -292,11 +388,16 @@ class MixtureLikelihood:
 
 
 def _rows(entry: Integers, width: int, counts: Floats) -> Rows:
-    """The block whose entries are the distinct values of `entry`, `width` to a row at most."""
-    position, of_cell = np.unique(entry, return_inverse=True)
-    cells = np.arange(entry.size)
+    """The block whose entries are the distinct values of `entry`, `width` to a row at most.
+
+    Cells with entry -1 are not in the block.
+    """
+    known = np.flatnonzero(entry >= 0)
+    position, place = np.unique(entry[known], return_inverse=True)
+    of_cell = np.full(entry.size, position.size)
+    of_cell[known] = place
     incidence = sp.csr_matrix(
-        (np.ones(entry.size), (of_cell, cells)), shape=(position.size, entry.size)
+        (np.ones(known.size), (place, known)), shape=(position.size, entry.size)
     )
     rows = position // width
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -386,14 +487,15 @@ def model_from_parameters(
             z, counts = shared["rewards"].cells % values.size, shared["rewards"].counts
         else:
             z, counts = episodes.parts_of_cells().reward, likelihood.cell_counts
+            z, counts = z[z >= 0], counts[z >= 0]
         overall = np.bincount(z, counts, values.size).astype(np.float64)
         rewards = normalised(rewards, overall).reshape(M, S, A, values.size)
-    initial, weights = parameters[-2:]
+    initial, weights = parameters[-2], likelihood.mean_weights(parameters[-1])
     return LatentMDP(
         T.reshape(M, S, A, S),
         rewards,
         initial=initial.T,
-        weights=weights / weights.sum(),
+        weights=weights,
         horizon=episodes.longest,
         reward_values=values,
     )
@@ -407,6 +509,16 @@ def behaviour_from_parameters(
         return None
     rows = _dense(likelihood, parameters, {}, "behaviour", likelihood.episodes.n_actions)
     return normalised(rows, np.ones(likelihood.episodes.n_actions))
+
+
+def weight_model_from_parameters(
+    likelihood: MixtureLikelihood, parameters: Parameters
+) -> WeightModel | None:
+    """w_m(x) of individuals; None where their covariates do not matter."""
+    encoder = likelihood.episodes.encoder
+    if encoder is None or np.isinf(likelihood.pseudo_counts.weights):
+        return None
+    return WeightModel(encoder, parameters[-1][0], parameters[-1][1:].T)
 
 
 def _entries(
@@ -463,7 +575,7 @@ def _table_model(
         probs = np.concatenate([table.probs, np.ones((stays.size, moved.shape[1]))])
         order = np.argsort(keys)
         table = _table(keys[order], probs[order], (S, A, Z))
-    initial, weights = parameters[-2:]
+    initial, weights = parameters[-2], likelihood.mean_weights(parameters[-1])
     return LatentMDP.from_outcomes(
         *table,
         n_states=S,
@@ -471,7 +583,7 @@ def _table_model(
         reward_values=values,
         reward_model=structure.reward_model,
         initial=initial.T,
-        weights=weights / weights.sum(),
+        weights=weights,
     )
 
 

@@ -33,6 +33,7 @@ from latentmdp.estimation.likelihood import (
     PseudoCounts,
     behaviour_from_parameters,
     model_from_parameters,
+    weight_model_from_parameters,
 )
 from latentmdp.estimation.pseudo_counts import Decision, Fold, HeldOut, paired, views_of
 from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
@@ -224,7 +225,7 @@ class _ContextSearch:
         """Fit one context more than the last candidate has."""
         M = len(self.found) + 1
         if M == 1:
-            shared = PseudoCounts(np.inf, np.inf, np.inf, np.inf)
+            shared = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields))
             one = [{shared: starting_points(train, 1, self.rng)[0]} for train in self._trains(1)]
             scores, strengths = self._held_out(1, one), shared
         elif M == 2:
@@ -278,7 +279,7 @@ class _ContextSearch:
         """The best estimate from fresh starts and, if there is one, from an estimate before."""
         points = starting_points(likelihood, restarts, self.rng)
         M = likelihood.structure.n_contexts
-        if before is not None and before[-1].size == M:
+        if before is not None and before[-1].shape[-1] == M:
             points.append(before)
         elif before is not None:
             points += starts_by_split(likelihood, before, self.rng)
@@ -319,7 +320,12 @@ class _ContextSearch:
             if k == chosen and k > 0:
                 own = "behaviour" in likelihood.own_parts
                 logger = behaviour_from_parameters(likelihood, point) if own else None
-                shares = shares_of(model, self.problem.logs, logger)
+                shares = shares_of(
+                    model,
+                    self.problem.logs,
+                    logger,
+                    weight_model_from_parameters(likelihood, point),
+                )
         statement = _statement(self, chosen, best, losses)
         report(statement)
         if statement.startswith("Not sure"):

@@ -65,11 +65,15 @@ _INITIAL = 1.0
 """Pseudo-counts of the initial distributions where contexts have their own: one row each, with as
 many observations as episodes, for which the strength hardly matters."""
 
+_RIDGES = (4.0, 64.0)
+"""Ridges at which covariates are tried: as if a few, or some dozens of individuals had said that
+they do not matter."""
+
 _CLEAR_ERRORS, _LEAST_GAIN = 2.0, 3.0
 """A part is the contexts' own if that gains so many standard errors, and so many nats because the
 strength was chosen by the same episodes. By chance a gain does so about once in forty parts."""
 
-_PARTS: tuple[Part, ...] = ("transitions", "rewards", "behaviour", "initial")
+_PARTS: tuple[Part, ...] = ("transitions", "rewards", "behaviour", "initial", "weights")
 
 
 class Fold(NamedTuple):
@@ -90,8 +94,11 @@ class Decision(NamedTuple):
     error: float
 
     def __str__(self) -> str:
+        evidence = f"gain {self.gain:.1f} ± {self.error:.1f} nats"
+        if self.part == "weights":
+            return f"covariates {'not used' if self.shared else 'used'}: they {evidence}"
         said = "shared" if self.shared else "by context"
-        return f"{self.part} {said}: own ones gain {self.gain:.1f} ± {self.error:.1f} nats"
+        return f"{self.part} {said}: own ones {evidence}"
 
 
 class HeldOut:
@@ -201,7 +208,9 @@ class HeldOut:
         """The best strength of one part, the others as they are."""
         if np.isinf(best.of(part)) and part in self.open_parts:
             best = max((best, *self._opened(best, part)), key=self)
-        searched = self.given is None and part in self._finite(best)
+        searched = self.given is None and (
+            part in self._finite(best) or (part == "weights" and np.isfinite(best.weights))
+        )
         if searched and (len(self._finite(best)) > 1 or self.open_parts):
             for step in (2.0, 1.0, 0.5):
                 while (better := self._better(best, (part,), step)) != best:
@@ -214,6 +223,8 @@ class HeldOut:
             return [strengths.but(part, self.given.of(part))]
         if part == "initial":
             return [strengths.but(part, _INITIAL)]
+        if part == "weights":
+            return [strengths.but(part, ridge) for ridge in _RIDGES]
         return [strengths.but(part, _RATIO**exponent) for exponent in _OPENED]
 
     def _simplest(self, best: PseudoCounts) -> PseudoCounts:
@@ -266,11 +277,11 @@ def views_of(
     own: tuple[Part, ...], open_parts: tuple[Part, ...], given: PseudoCounts | None = None
 ) -> list[PseudoCounts]:
     """Strengths at which only some parts tell contexts apart, `own` ones always among them."""
-    strengths = given or PseudoCounts(*(_RATIO**_FIRST,) * 3, _INITIAL)
-    shown = [part for part in open_parts if part != "initial"]
+    strengths = given or PseudoCounts(*(_RATIO**_FIRST,) * 3, _INITIAL, _RIDGES[0])
+    shown = [part for part in open_parts if part not in ("initial", "weights")]
     of_world = [part for part in shown if part != "behaviour"]
     choices = [*([part] for part in shown), of_world, shown]
-    fixed = set(own) - {"initial"}
+    fixed = set(own) - {"initial", "weights"}
     if fixed:
         choices = [[], *choices]
     views = [

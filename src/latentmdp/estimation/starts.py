@@ -93,8 +93,8 @@ def own_starts(
     if kind not in (None, "pairs", "random"):
         raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
     if likelihood.structure.n_contexts == 1:
-        pooled = likelihood.pooled_first[:, None]
-        return [ExpectedCounts(likelihood.cell_counts[:, None], pooled)]
+        beginnings = likelihood.beginning_counts[:, None]
+        return [ExpectedCounts(likelihood.cell_counts[:, None], beginnings)]
     wanted = {"pairs": number, "random": 0, None: (number + 1) // 2}[kind]
     found = _pair_starts(likelihood, wanted, rng) if wanted else []
     if kind == "pairs":
@@ -172,12 +172,16 @@ class View:
         moves = "transitions" in parts or ("rewards" in parts and by_transition)
         shown = next_state if moves else np.zeros_like(next_state)
         paid = z if "rewards" in parts else np.zeros_like(z)
-        self.episodes, self.of_cell = likelihood.episodes.numbered((pair * S + shown) * Z + paid)
-        row = self.episodes.cells // (S * Z)
+        # what is missing has a place of its own, the last
+        wide, high = S + 1, Z + 1
+        shown, paid = np.where(shown < 0, S, shown), np.where(paid < 0, Z, paid)
+        keys = (pair * wide + shown) * high + paid
+        self.episodes, self.of_cell = likelihood.episodes.numbered(keys)
+        row = self.episodes.cells // (wide * high)
         if "behaviour" in parts:
             row = row // A
         elif "transitions" not in parts and moves:
-            row = self.episodes.cells // Z
+            row = self.episodes.cells // high
         _, self.row = np.unique(row, return_inverse=True)
         self.n_rows = int(self.row.max(initial=0)) + 1
 
@@ -186,7 +190,7 @@ def _tilted(likelihood: MixtureLikelihood, factors: Floats, weights: Floats) -> 
     """The counts shared out by the weights, with P_m(x) multiplied by factors[x, m]."""
     return ExpectedCounts(
         likelihood.cell_counts[:, None] * factors * weights,
-        likelihood.pooled_first[:, None] * weights * likelihood.episodes.n_episodes,
+        likelihood.beginning_counts[:, None] * weights,
     )
 
 

@@ -452,11 +452,12 @@ for _kind in (
             **_each("number or NaN", "pseudo_counts", "reward_pseudo_counts"),
             "behaviour_pseudo_counts": "number or NaN",
             "behaviour": _FLOATS,
+            "weight_model": ("weight-model",),
             **_each("list of texts", "shared", "decisions"),
             "selection": ("context-selection",),
             "seconds": "seconds",
         },
-        optional=frozenset({"selection", "behaviour"}),
+        optional=frozenset({"selection", "behaviour", "weight_model"}),
     ),
     Kind(
         "context-selection",
