@@ -8,6 +8,7 @@ itself is quick. Its only side effect: Gymnasium knows the environment `LatentMD
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from latentmdp._util.fields import register_saver
 from latentmdp._util.registration import register_environment
 from latentmdp._version import __version__
 
@@ -211,4 +212,11 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+def _save(obj: Any, path: Any) -> None:
+    from latentmdp.io import save
+
+    save(obj, path)
+
+
 register_environment()
+register_saver(_save)

@@ -275,7 +275,7 @@ class Encoder(Fielded):
         """Say what is taken for the average."""
         told = [f"{name} is not given" for name in absent]
         told += [f"{case} was never seen before" for case in unseen]
-        holes = np.isnan(values).any(axis=0)
+        holes = np.atleast_1d(np.isnan(values).any(axis=0))
         known = {case.partition("=")[0] for case in unseen} | set(absent)
         told += [f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in known]
         if told:

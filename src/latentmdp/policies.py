@@ -10,7 +10,8 @@ path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -22,6 +23,7 @@ from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
+from latentmdp.covariates import WeightModel
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import History
 
@@ -77,7 +79,14 @@ class Policy:
         """The policy as arrays for a world of the given sizes; raises if they do not fit."""
         raise NotImplementedError
 
-    def session(self, model: LatentMDP | None = None, rng: RNGLike = None) -> Session:
+    weight_model: WeightModel | None = None
+
+    def session(
+        self,
+        model: LatentMDP | None = None,
+        rng: RNGLike = None,
+        covariates: Mapping[str, Any] | None = None,
+    ) -> Session:
         """Follow one individual: `observe(state, reward)` and `act()`.
 
         Parameters
@@ -86,18 +95,41 @@ class Policy:
             The world's sizes, horizon and reward values; by default the policy's own model.
         rng
             Chance of a stochastic policy.
+        covariates
+            What is known of the individual, by name: the belief begins at w(x), which the policy's
+            `weight_model` gives, instead of the average weights.
         """
         from latentmdp.sessions import Session
 
-        return Session(self, self._world(model), rng)
+        return Session(self, self._world(model), rng, covariates)
 
     def batch_session(
-        self, individuals: int, model: LatentMDP | None = None, rng: RNGLike = None
+        self,
+        individuals: int,
+        model: LatentMDP | None = None,
+        rng: RNGLike = None,
+        covariates: Any = None,
     ) -> BatchSession:
-        """Follow many individuals at once; see `latentmdp.sessions`."""
+        """Follow many individuals at once; see `latentmdp.sessions`.
+
+        Their covariates are a mapping of columns, a list of mappings, a frame or `Covariates`.
+        """
         from latentmdp.sessions import BatchSession
 
-        return BatchSession(self, self._world(model), individuals, rng)
+        return BatchSession(self, self._world(model), individuals, rng, covariates)
+
+    def with_weight_model(self, weight_model: WeightModel | None) -> Self:
+        """The same policy, whose sessions may begin with the weights of an individual."""
+        other = copy(self)
+        own = getattr(self, "model", None)
+        if weight_model is not None and own is None:
+            raise ValueError(f"a {type(self).__name__} has no belief that weights could begin")
+        if weight_model is not None and own is not None:
+            _require_weights(weight_model, own)
+        for name in ("_file", "_digest"):  # it is another policy than the one in the file
+            other.__dict__.pop(name, None)
+        other.weight_model = weight_model
+        return other
 
     def _world(self, model: LatentMDP | None) -> LatentMDP:
         known = getattr(self, "model", None) if model is None else model
@@ -240,6 +272,8 @@ class AlphaVectorPolicy(Fielded, Policy):
     smoothing : float
         alpha of the belief filter, see `latentmdp.belief`. Without smoothing, an observation that
         is impossible in every context leaves the belief as it was.
+    weight_model : WeightModel or None
+        Weights of the contexts for an individual whose covariates are known.
     """
 
     _lanes: Floats
@@ -251,9 +285,13 @@ class AlphaVectorPolicy(Fielded, Policy):
         offsets: ArrayLike,
         model: LatentMDP,
         smoothing: float = 0.0,
+        weight_model: WeightModel | None = None,
     ) -> None:
         require_model(model)
         check_smoothing(model, smoothing)
+        if weight_model is not None:
+            _require_weights(weight_model, model)
+            self.weight_model = weight_model
         self.__dict__["vectors"] = arrays.frozen(arrays.as_floats("vectors", vectors))
         self.actions = arrays.frozen(arrays.as_integers("actions", actions, np.int32))
         self.offsets = arrays.frozen(arrays.as_integers("offsets", offsets, np.int64))
@@ -311,7 +349,9 @@ class AlphaVectorPolicy(Fielded, Policy):
 
     def filtering(self, model: LatentMDP, smoothing: float) -> AlphaVectorPolicy:
         """The same vectors, acting by the belief of another filter."""
-        return AlphaVectorPolicy(self.vectors, self.actions, self.offsets, model, smoothing)
+        return AlphaVectorPolicy(
+            self.vectors, self.actions, self.offsets, model, smoothing, self.weight_model
+        )
 
     @cached_property
     def vectors(self) -> Floats:
@@ -384,6 +424,15 @@ class AlphaVectorPolicy(Fielded, Policy):
     def __repr__(self) -> str:
         when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
         return f"AlphaVectorPolicy({self.actions.size} vectors, {when}, {self.model!r})"
+
+
+def _require_weights(weight_model: WeightModel, model: LatentMDP) -> None:
+    arrays.require_instance("weight_model", weight_model, WeightModel)
+    if weight_model.n_contexts != model.n_contexts:
+        raise ValueError(
+            f"the weight model has {weight_model.n_contexts} contexts, the policy's model "
+            f"{model.n_contexts}"
+        )
 
 
 def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:

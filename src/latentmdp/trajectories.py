@@ -133,14 +133,16 @@ class MissingCells(NamedTuple):
 
     def __str__(self) -> str:
         told = [
-            (self.rewards, "missing reward"),
-            (self.states, "missing state"),
-            (self.actions, "missing action"),
-            (self.lost_steps, "lost step"),
-            (self.segments, "episode split", "episodes split"),
+            (self.rewards, "missing reward", "missing rewards"),
+            (self.states, "missing state", "missing states"),
+            (self.actions, "missing action", "missing actions"),
+            (self.lost_steps, "lost step", "lost steps"),
+            (self.segments, "split of an episode", "splits of episodes"),
             (self.ends, "last step without a next state", "last steps without a next state"),
         ]
-        return ", ".join(plural(number, *words) for number, *words in told if number) or "none"
+        return (
+            ", ".join(plural(number, one, many) for number, one, many in told if number) or "none"
+        )
 
 
 class Steps(NamedTuple):
@@ -465,9 +467,9 @@ class Trajectories(Fielded):
         }
         if self.propensities is not None:
             rows["propensity"] = self.propensities
-        episode, place = steps.episode, np.arange(self.n_steps)
+        episode = steps.episode
         if self.continues is not None:
-            rows, episode, place = self._with_lost_rows(rows, episode)
+            rows, episode = self._with_lost_rows(rows, episode)
         individual = self.individuals()[episode]
         begins = np.searchsorted(individual, np.arange(self.n_individuals))
         columns: dict[str, NDArray[Any]] = {
@@ -491,28 +493,19 @@ class Trajectories(Fielded):
 
     def _with_lost_rows(
         self, rows: dict[str, NDArray[Any]], episode: Integers
-    ) -> tuple[dict[str, NDArray[Any]], Integers, Integers]:
+    ) -> tuple[dict[str, NDArray[Any]], Integers]:
         """The rows of a table with one more before each segment that continues another."""
         assert self.continues is not None
         later = np.flatnonzero(self.continues)
         before = self.offsets[later]
-        fillings = {"state": self.last_states[later - 1], "next_state": self.first_states[later]}
-        longer = {
-            name: np.insert(
-                column.astype(np.float64) if column.dtype.kind == "f" else column,
-                before,
-                fillings.get(name, -1 if name == "action" else np.nan),
-            )
-            for name, column in rows.items()
-            if name not in ("reward",) or column.dtype.kind == "f"
+        rows = {**rows, "reward": rows["reward"].astype(np.float64)}
+        lost: dict[str, Any] = {
+            "state": self.last_states[later - 1],
+            "action": -1,
+            "next_state": self.first_states[later],
         }
-        if "reward" not in longer:
-            reward = rows["reward"].astype(np.float64)
-            longer["reward"] = np.insert(reward, before, np.nan)
-        order = [name for name in rows]
-        places = np.insert(np.arange(self.n_steps), before, -1)
-        # the lost row belongs to the individual of the segment after it
-        return {n: longer[n] for n in order}, np.insert(episode, before, later), places
+        longer = {n: np.insert(column, before, lost.get(n, np.nan)) for n, column in rows.items()}
+        return longer, np.insert(episode, before, later)
 
     @property
     def n_rewards(self) -> int:
@@ -743,7 +736,7 @@ class Trajectories(Fielded):
         weighted = any(b.counts is not None for b in batches)
         split = any(b.continues is not None for b in batches)
         none = [np.zeros(len(b), np.bool_) if b.continues is None else b.continues for b in batches]
-        joined = {
+        joined: dict[str, Any] = {
             name: np.concatenate([b.__dict__[name] for b in batches])
             for name in (*_LISTS, "contexts", "propensities", "amounts", "episode_names")
             if batches[0].__dict__[name] is not None
@@ -751,8 +744,10 @@ class Trajectories(Fielded):
         if batches[0].covariates is not None:
             joined["covariates"] = Covariates.concat([b.__dict__["covariates"] for b in batches])
         missing = [b.missing for b in batches if b.missing is not None]
+        S, A, _ = sizes_of(batches)
         return cls._trusted(
-            *sizes_of(batches)[:2],
+            S,
+            A,
             **joined,
             offsets=np.concatenate([*offsets, shifts[-1:]]),
             counts=np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
@@ -967,15 +962,13 @@ def _column_names(
 ) -> dict[str, str | None]:
     """What a table calls its columns, from keyword arguments and `columns` together."""
     called = dict(names)
-    for word, name in (columns or {}).items():
+    for word, column in (columns or {}).items():
         if word in called:
             raise TypeError(f"{word} is given twice, as {called[word]!r} and in columns")
-        called[word] = name
+        called[word] = column
     for word, name in called.items():
         if word not in words:
-            raise TypeError(
-                f"from_table knows no column {word!r}; it knows {', '.join(words)}"
-            )
+            raise TypeError(f"from_table knows no column {word!r}; it knows {', '.join(words)}")
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{word} must be the name of a column, got {name!r:.60}")
     return called

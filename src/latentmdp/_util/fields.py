@@ -3,13 +3,14 @@
 `to_fields` gives the fields of an object by name: arrays, plain values (numbers, flags, strings,
 lists and objects of JSON) and other such objects; None stands for a field that is left out.
 `from_fields` makes the object again and raises where the fields do not fit. Only `latentmdp.io`
-knows how fields are written.
+knows how fields are written; a method that saves its object asks the `saver` that the package
+registers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any, Self
 
@@ -19,7 +20,19 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats, Integers, as_floats, frozen, same_content
 from latentmdp._util.storage import digest_of
 
-__all__ = ["Fielded", "float_field", "integer_field"]
+__all__ = ["Fielded", "float_field", "integer_field", "register_saver", "saver"]
+
+_SAVERS: list[Callable[[Any, Any], None]] = []
+
+
+def register_saver(save: Callable[[Any, Any], None]) -> None:
+    """Say which function (object, path) writes objects to files."""
+    _SAVERS[:] = [save]
+
+
+def saver() -> Callable[[Any, Any], None]:
+    """The function (object, path) that writes objects to files."""
+    return _SAVERS[0]
 
 
 class Fielded:

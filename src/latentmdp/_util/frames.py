@@ -304,8 +304,10 @@ def times(name: str, cells: Any) -> tuple[NDArray[Any], bool]:
     if pa.types.is_temporal(kind):
         return cells.cast(pa.int64()).to_numpy(zero_copy_only=False), False
     values = whole(name, cells)
-    if values.dtype.kind == "f" and (values == np.rint(values)).all():
+    if values.dtype.kind == "f" and ((values == np.rint(values)) & (abs(values) < 2.0**53)).all():
         return values.astype(np.int64), True
+    if values.dtype.kind == "u":
+        values = values.astype(np.int64 if int(values.max(initial=0)) < 2**63 else np.float64)
     return values, values.dtype.kind != "f"
 
 

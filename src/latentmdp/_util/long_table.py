@@ -3,9 +3,10 @@
 `Trajectories.from_table` says what the columns are. The rows are sorted by episode and time; what
 is said of a row names the column and the row as the user has them, counted from 0.
 
-Empty cells. A row without a state or an action is a lost step, and splits its episode into segments
-of one individual. A state is also known from the next state of the row before, and a next state from
-the state of the row after. What remains is -1: a reward, or the next state of a segment's last step.
+Empty cells. A row without a state or an action is a lost step, and splits its episode into
+segments of one individual. A state is also known from the next state of the row before, and a next
+state from the state of the row after. What remains is -1: a reward, or the next state of a
+segment's last step.
 """
 
 from __future__ import annotations
@@ -49,17 +50,18 @@ class Levels(NamedTuple):
         return np.searchsorted(self.edges, rewards, side="right")
 
 
-def reward_levels_of(rewards: Floats, number: int) -> Levels:
-    """About `number` levels of about equal mass, whose values are the means of what they hold.
+def reward_levels_of(values: Floats, counts: Integers, number: int) -> Levels:
+    """About `number` levels of rewards, given their distinct values in order and their counts.
+
+    The levels have about equal mass, and their values are the means of what they hold.
 
     A value that alone has the mass of a level, as zero often has, is a level of its own; the others
     are cut at quantiles. Edges lie halfway between the values on both sides.
     """
-    values, counts = np.unique(rewards, return_counts=True)
     if values.size <= number:
         means, groups = values, np.arange(values.size)
     else:
-        heavy = counts * number >= rewards.size
+        heavy = counts * number >= counts.sum()
         run = np.cumsum(heavy | np.concatenate([[False], heavy[:-1]]))
         rest = np.where(heavy, 0, counts)
         left = max(number - int(heavy.sum()), 1)
@@ -258,9 +260,7 @@ class _Rows:
         lead = np.minimum.reduceat(first, self.offsets[:-1]) if values.size else first
         each = np.append(values, np.nan)[lead]
         expected = np.repeat(each, np.diff(self.offsets))
-        self.refuse(
-            told & (values != expected), word, "but another value earlier in the episode"
-        )
+        self.refuse(told & (values != expected), word, "but another value earlier in the episode")
         return frames.Values(each[episode], found.labels)
 
     def propensities(self, kept: Integers) -> Floats | None:
@@ -296,7 +296,7 @@ def _sorted_rows(columns: dict[str, Any], names: dict[str, str]) -> _Rows:
     in_order = (episode[1:] > episode[:-1]) | (same & (t[1:] >= t[:-1]))
     order = None
     if not in_order.all():
-        order = np.lexsort((t, episode))
+        order = _sorting(episode, t)
         episode, t = episode[order], t[order]
         same = episode[1:] == episode[:-1]
     first = np.flatnonzero(np.concatenate([[True], ~same]))[: episode.size]
@@ -317,6 +317,16 @@ def _sorted_rows(columns: dict[str, Any], names: dict[str, str]) -> _Rows:
     return rows
 
 
+def _sorting(episode: Integers, t: NDArray[Any]) -> Integers:
+    """The order of rows by episode, and by t within it: of one number for both where it fits."""
+    if t.dtype.kind == "i":
+        width = int(t.max()) - int(t.min()) + 1
+        span = int(episode.max()) - int(episode.min()) + 1
+        if width * span < 2**62:
+            return np.argsort((episode - episode.min()) * width + (t - t.min()), kind="stable")
+    return np.lexsort((t, episode))
+
+
 def _episodes(name: str, cells: Any) -> tuple[Integers, list[str] | None]:
     """Episodes by number, and what they are called where that is not their number."""
     frames.require_filled(name, cells)
@@ -332,8 +342,10 @@ def _episodes(name: str, cells: Any) -> tuple[Integers, list[str] | None]:
                 f"column {name!r} is {values[row]} in row {row}: episodes are called by integers "
                 "or by strings"
             )
-        values = values.astype(np.int64)
-    return values, None
+    if values.size and not -(2.0**62) < float(values.min()) <= float(values.max()) < 2.0**62:
+        row = int(np.argmax(abs(values.astype(np.float64)) >= 2.0**62))
+        raise ValueError(f"column {name!r} is {values[row]} in row {row}: too large for a number")
+    return values.astype(np.int64), None
 
 
 def _labels(
@@ -350,12 +362,12 @@ def _labels(
             f"number, while column {rows.names[texts[0]]!r} holds names"
         )
     if not texts:
-        names = None if given is None else tuple(given)
         found = {word: rows.integers(word) for word in present}
-        if names is not None:
-            for word, codes in found.items():
-                rows.refuse(codes >= len(names), word, f"but there are {len(names)} names")
-        return found, names
+        if given is not None:
+            for word, numbers in found.items():
+                rows.refuse(numbers >= len(given), word, f"but there are {len(given)} names")
+        return found, None if given is None else tuple(given)
+    codes: list[Integers]
     *codes, names = frames.coded(*(rows.columns[word] for word in texts))
     if given is not None:
         place = {label: i for i, label in enumerate(given)}
@@ -442,9 +454,7 @@ def _ended(
     return end, names
 
 
-def _size(
-    declared: int | None, names: tuple[str, ...] | None, end: int | None
-) -> int | None:
+def _size(declared: int | None, names: tuple[str, ...] | None, end: int | None) -> int | None:
     if declared is None or end is None:
         return declared
     return max(declared, end + 1, len(names or ()))
@@ -467,7 +477,7 @@ def _segments(rows: _Rows, links: _Links, action: Integers) -> _Segments:
     after_gap = np.concatenate([[True], ~known[:-1]])[: rows.size]
     begins = links.begins | (known & after_gap)
     place = np.flatnonzero(begins)
-    before = np.cumsum(known) - known  # steps before each row
+    before: Integers = np.cumsum(known) - known  # steps before each row
     steps = np.flatnonzero(known)
     offsets = np.append(before[place], steps.size).astype(np.int64)
     empty = np.diff(offsets) == 0
@@ -527,12 +537,12 @@ def _rewards(
 
 
 def _found_values(known: Floats, levels: int | str | None) -> tuple[Integers, dict[str, Any]]:
-    if levels not in ("auto", None) and (isinstance(levels, bool | str) or int(levels) < 1):  # type: ignore[arg-type]
+    if levels not in ("auto", None) and (isinstance(levels, bool | str) or int(levels) < 1):
         raise ValueError(f"reward_levels must be 'auto', None or a positive number, got {levels!r}")
-    seen = np.unique(known)
-    most = MANY_VALUES if levels == "auto" else seen.size if levels is None else int(levels)  # type: ignore[arg-type]
+    seen, counts = np.unique(known, return_counts=True)
+    most = MANY_VALUES if levels == "auto" else seen.size if levels is None else int(levels)
     if seen.size > most:
-        cut = reward_levels_of(known, LEVELS if levels == "auto" else most)
+        cut = reward_levels_of(seen, counts, LEVELS if levels == "auto" else most)
         return cut.of(known), {"reward_values": cut.values, "reward_edges": cut.edges}
     values = np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
     return np.searchsorted(values, known), {"reward_values": values}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 import latentmdp as lm
@@ -19,8 +20,11 @@ __all__ = [
     "Checkpoint",
     "Columns",
     "Contexts",
+    "CovariateColumns",
     "Episodes",
     "File",
+    "InformativeRewards",
+    "LogColumns",
     "LogsFile",
     "Method",
     "ModelFile",
@@ -28,6 +32,7 @@ __all__ = [
     "Plot",
     "PolicyName",
     "PolicyOut",
+    "RewardLevels",
     "RewardModel",
     "RunOut",
     "Seed",
@@ -80,7 +85,34 @@ Columns = Annotated[
     ),
 ]
 LogsFile = Annotated[
-    Path, typer.Argument(metavar="LOGS", help="Logged episodes (.parquet or .npz).", **_READABLE)
+    Path,
+    typer.Argument(metavar="LOGS", help="Logged episodes (.parquet, .csv or .npz).", **_READABLE),
+]
+LogColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", help="What a table calls its columns: `episode=id,t=week,state=brand,...`."
+    ),
+]
+CovariateColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--covariates", help="Columns of a table that describe the individual: `age,region`."
+    ),
+]
+RewardLevels = Annotated[
+    str,
+    typer.Option(
+        "--reward-levels",
+        help="Levels that measured rewards of a table are cut into: a number, `auto` or `none`.",
+    ),
+]
+InformativeRewards = Annotated[
+    bool,
+    typer.Option(
+        "--informative-rewards/--silent-rewards",
+        help="Whether rewards of a table tell contexts apart, or are only to be earned.",
+    ),
 ]
 Contexts = Annotated[
     str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
@@ -174,14 +206,18 @@ def load_any(path: Path, columns: str | None, given: Mapping[str, Any]) -> Any:
     """What a file holds; `columns` and what else is `given` are for tables and POMDPs of others."""
     arguments = dict(given)
     if columns is not None:
-        pairs = [pair.partition("=") for pair in columns.split(",")]
-        if not all(word.strip() and name.strip() for word, _, name in pairs):
-            raise typer.BadParameter(
-                "--columns takes context=NAME,state=NAME,... with names of the table, got "
-                f"{columns!r}"
-            )
-        arguments["columns"] = {word.strip(): name.strip() for word, _, name in pairs}
+        arguments["columns"] = _named(columns)
     return lm.load(path, **arguments)
+
+
+def _named(columns: str) -> dict[str, str]:
+    """The value of `--columns`."""
+    pairs = [pair.partition("=") for pair in columns.split(",")]
+    if not all(word.strip() and name.strip() for word, _, name in pairs):
+        raise typer.BadParameter(
+            f"--columns takes context=NAME,state=NAME,... with names of the table, got {columns!r}"
+        )
+    return {word.strip(): name.strip() for word, _, name in pairs}
 
 
 def load_model(path: Path) -> lm.LatentMDP:
@@ -189,18 +225,42 @@ def load_model(path: Path) -> lm.LatentMDP:
     return lm.io.load_as(lm.LatentMDP, path, "a model")
 
 
-def load_logs(path: Path) -> lm.Trajectories:
-    """The logs in a file; models are refused."""
-    logs = lm.io.load_as(lm.Trajectories, path, "logs")
+def load_logs(
+    path: Path,
+    columns: str | None = None,
+    covariates: str | None = None,
+    reward_levels: str = "auto",
+    informative_rewards: bool = True,
+) -> lm.Trajectories:
+    """The logs in a file; models are refused. The options are for tables of others."""
+    arguments: dict[str, Any] = {}
+    if columns is not None:
+        arguments["columns"] = _named(columns)
+    if covariates is not None:
+        arguments["covariates"] = [name.strip() for name in covariates.split(",") if name.strip()]
+    if reward_levels != "auto":
+        if reward_levels != "none" and not reward_levels.isdigit():
+            raise typer.BadParameter(
+                f"--reward-levels takes a number, auto or none, got {reward_levels!r}"
+            )
+        arguments["reward_levels"] = None if reward_levels == "none" else int(reward_levels)
+    if not informative_rewards:
+        arguments["informative_rewards"] = False
+    logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
     if not len(logs):
         raise typer.BadParameter(f"{path} holds no episode")
     return logs
 
 
 def mean_return(logs: lm.Trajectories) -> float:
-    """Mean return of logged episodes, counted with their multiplicities."""
-    counts = logs.multiplicities()
-    return float((logs.returns() * counts).sum() / counts.sum())
+    """Mean return of logged episodes, counted with their multiplicities; NaN where none is known.
+
+    Episodes of which a reward is missing are left out.
+    """
+    returns, counts = logs.returns(), logs.multiplicities()
+    known = ~np.isnan(returns)
+    total = counts[known].sum()
+    return float((returns[known] * counts[known]).sum() / total) if total else float("nan")
 
 
 def check_target(path: Path | None, owner: type | None = None) -> None:

@@ -97,12 +97,15 @@ def model_or_logs(table: Any, arguments: dict[str, Any]) -> LatentMDP | Trajecto
     """
     called = {**(arguments.get("columns") or {}), **arguments}
     names = frames.column_names(table)
+    if called.get("probability", "probability") in names:
+        return model_of(table, arguments)
     if called.get("episode", "episode") in names:
-        if called.get("probability", "probability") not in names:
-            return Trajectories.from_table(table, **arguments)
-    elif "episode" in called:
-        raise FormatError(f"the table has no column {called['episode']!r} (episode)")
-    return model_of(table, arguments)
+        return Trajectories.from_table(table, **arguments)
+    raise FormatError(
+        f"has no column {called.get('episode', 'episode')!r} (episode), as logs have, and no column "
+        f"{called.get('probability', 'probability')!r} (probability), as a model has; it has "
+        f"{', '.join(map(repr, names[:20])) or 'none'}"
+    )
 
 
 def model_of(table: Any, arguments: dict[str, Any]) -> LatentMDP:

@@ -36,6 +36,7 @@ from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+from latentmdp.sessions import SavedSession
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "encode",
     "header_of",
     "is_array",
+    "is_policy",
     "register",
     "signed_header",
 ]
@@ -136,6 +138,14 @@ def by_type(owner: type) -> Kind:
 def is_array(kind: Kind, name: str) -> bool:
     """Whether a field of a kind is an array."""
     return str(kind.fields.get(name)).startswith("array of ")
+
+
+def is_policy(obj: object) -> bool:
+    """Whether an object is a policy that a file can hold."""
+    names = {base.__name__ for base in type(obj).__mro__}
+    return any(
+        kind.class_name in names and kind.name.endswith("-policy") for kind in _KINDS.values()
+    )
 
 
 # ---------------------------------------------------------------------------------------- headers
@@ -421,7 +431,22 @@ for _kind in (
             **_each(_INTEGERS, "actions", "offsets"),
             "model": _MODEL,
             "smoothing": "number",
+            "weight_model": ("weight-model",),
         },
+        optional=frozenset({"weight_model"}),
+    ),
+    Kind(
+        "session",
+        "SavedSession",
+        lambda: SavedSession,
+        {
+            **_each("text", "policy_file", "policy_digest", "model_file", "model_digest", "key"),
+            **_each("integer", "t", "state", "action"),
+            **_each("list of numbers", "belief", "asleep"),
+            "history": "object",
+        },
+        optional=frozenset({"model_file", "model_digest", "state", "action", "asleep", "history"}),
+        suffixes=(".json",),
     ),
     Kind(
         "plan",

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp._util.names import called
 from latentmdp._util.words import plural
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
@@ -26,9 +27,16 @@ def command(
     max_contexts: Annotated[
         int, typer.Option("--max-contexts", min=1, help="The most that `auto` tries.")
     ] = 10,
+    columns: options.LogColumns = None,
+    covariates: options.CovariateColumns = None,
+    reward_levels: options.RewardLevels = "auto",
+    informative_rewards: options.InformativeRewards = True,
     seed: options.Seed = 0,
 ) -> None:
     """Find the hidden contexts in logs and say what separates them.
+
+    Tables of others are read as they are, from .csv or .parquet:
+    `latentmdp fit panel.csv --columns episode=household,t=week,state=brand,action=promotion`.
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
@@ -36,7 +44,7 @@ def command(
 
     options.check_target(out, lm.LatentMDP)
     number = options.contexts_of(contexts)
-    data = options.load_logs(logs)
+    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
     doing = f"fitting {plural(len(data), 'episode')}"
     with warnings.catch_warnings(record=True) as caught, screen.progress(doing):
         warnings.simplefilter("always")
@@ -64,6 +72,7 @@ def command(
         share_sure=sure.share_sure,
         expected_accuracy=sure.expected_accuracy,
         differences=[d._asdict() for d in differences],
+        missing=None if data.missing is None else data.missing._asdict(),
         warnings=messages,
     )
     rows = [
@@ -74,7 +83,12 @@ def command(
     if differences:
         title = "what separates them: L1 distance of what follows, at most 2"
         rows = [
-            [f"state {s}, action {a}", f"{m} and {n}", f"{distance:.3f}"]
+            [
+                f"{called('state', s, fit.model.state_names)}, "
+                f"{called('action', a, fit.model.action_names)}",
+                f"{m} and {n}",
+                f"{distance:.3f}",
+            ]
             for s, a, (m, n), distance in differences
         ]
         screen.table(title, ["where", "contexts", "distance"], rows)
@@ -83,6 +97,8 @@ def command(
         f"expected accuracy of the labels {sure.expected_accuracy:.1%}",
         "assignment",
     )
+    if data.missing is not None:
+        screen.say(str(data.missing), "missing in the logs")
     if fit.selection is not None:
         screen.say(fit.selection.statement, "number of contexts")
     screen.warn(messages)

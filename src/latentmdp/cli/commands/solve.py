@@ -25,15 +25,22 @@ def command(
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
     ] = 30,
+    columns: options.LogColumns = None,
+    covariates: options.CovariateColumns = None,
+    reward_levels: options.RewardLevels = "auto",
+    informative_rewards: options.InformativeRewards = True,
     seed: options.Seed = 0,
 ) -> None:
     """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
+
+    Tables of others are read as they are, from .csv or .parquet:
+    `latentmdp solve panel.csv --columns episode=household,t=week,state=brand,action=promotion`.
 
     Example: `latentmdp solve logs.parquet --out policy.npz`
     """
     options.outcome_targets(lm.offline.Solved, out, model_out, run_out)
     number = options.contexts_of(contexts)
-    data = options.load_logs(logs)
+    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
     doing = f"solving from {plural(len(data), 'episode')}"
     with warnings.catch_warnings(), screen.progress(doing):
         warnings.simplefilter("ignore")
@@ -60,6 +67,7 @@ def command(
         },
         unsupported=solved.unsupported,
         final_states=list(solved.final_states),
+        missing=None if data.missing is None else data.missing._asdict(),
         warnings=list(solved.warnings),
         seconds=solved.seconds,
     )
@@ -76,6 +84,7 @@ def command(
             ),
             f"{first}, by the model": f"{solved.model_first_steps:.4g}",
             "steps with hardly any data behind them": f"{solved.unsupported:.1%}",
+            **({} if data.missing is None else {"missing in the logs": str(data.missing)}),
             **({"states in which episodes end": ", ".join(map(str, ends))} if ends else {}),
         },
     )
