@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.fields import float_field, integer_field
+from latentmdp._util.random import RNGLike
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
 from latentmdp.covariates import WeightModel
@@ -20,6 +21,7 @@ from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = [
     "ContextSelection",
+    "Estimator",
     "Fit",
     "FitWarning",
     "logged_behaviour",
@@ -125,6 +127,13 @@ class ContextSelection(Result):
         return cls(**{**found, **changed})
 
 
+class Estimator(Protocol):
+    """What fits a model to logs from a fit of some of them."""
+
+    def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
+        """The fit of all logs together."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(Result):
     """A latent MDP estimated from logs.
@@ -164,6 +173,9 @@ class Fit(Result):
         How the number of contexts was chosen, where it was.
     seconds : float
         Wall-clock time of the whole fit; it does not count for equality.
+    estimator, logs
+        What goes on from this fit, with all that was settled, and what it was fitted to; files
+        leave them out.
     """
 
     model: LatentMDP
@@ -182,6 +194,8 @@ class Fit(Result):
     n_parameters: int = 0
     selection: ContextSelection | None = None
     seconds: float = field(default=0.0, compare=False)
+    estimator: Estimator | None = field(default=None, compare=False)
+    logs: tuple[Trajectories, ...] = field(default=(), compare=False)
 
     @property
     def labels(self) -> Integers:
@@ -197,6 +211,24 @@ class Fit(Result):
         """The logger's policy (M, S, A) where it depended on the context."""
         given = self.behaviour
         return given if given is not None and given.ndim == 3 else None
+
+    def update(self, more_logs: Trajectories, *, rng: RNGLike = None) -> Fit:
+        """Go on from this fit with further logs: EM on all logs so far, from this estimate.
+
+        The number of contexts, what they share and the pseudo-counts stay as they were settled.
+
+        Raises
+        ------
+        ValueError
+            The fit does not hold its logs, because it comes from a file or a spectral method.
+        """
+        if self.estimator is None or not self.logs:
+            raise ValueError(
+                "this fit does not hold the logs that it was fitted to: fit all logs together, "
+                "EM(...).fit([logs, more_logs], start=fit)"
+            )
+        fit = self.estimator.fit([*self.logs, more_logs], start=self, rng=rng)
+        return replace(fit, selection=self.selection, decisions=self.decisions)
 
     def facts(self) -> list[tuple[str, str]]:
         """What a reader wants to know first, by name."""
@@ -222,8 +254,9 @@ class Fit(Result):
         return "\n".join(["Fit(", *lines, ")"])
 
     def to_fields(self) -> dict[str, Any]:
-        """Every attribute by name."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Every attribute by name but the estimator and the logs, which files leave out."""
+        left_out = ("estimator", "logs")
+        found = {o.name: getattr(self, o.name) for o in fields(self) if o.name not in left_out}
         lists = {"shared": list(self.shared), "decisions": list(self.decisions)}
         return {**found, **lists, "history": np.array(self.history, dtype=np.float64)}
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, TypeGuard, cast
 
 import numpy as np
@@ -274,6 +274,31 @@ class EM:
             shared=self._shared_parts(likelihood),
             decisions=decisions,
             seconds=time.perf_counter() - began,
+            estimator=self.settled(strengths, self.n_contexts),
+            logs=tuple(problem.logs),
+        )
+
+    def settled(self, strengths: PseudoCounts, n_contexts: int) -> EM:
+        """The same EM with nothing left open: these strengths, and shared what they say."""
+        if n_contexts == 1:
+            return replace(self, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
+        k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
+        shared = [bool(np.isinf(k)) for k in strengths]
+        initial = self.initial
+        if initial is None or isinstance(initial, str):
+            initial = "shared" if shared[3] else "own"
+        return replace(
+            self,
+            n_contexts=n_contexts,
+            pseudo_counts=k_T,
+            reward_pseudo_counts=k_R,
+            behaviour_pseudo_counts=k_B,
+            ridge=ridge,
+            shared_transitions=shared[0],
+            shared_rewards=shared[1],
+            behaviour="shared" if shared[2] else "by-context",
+            initial=initial,
+            covariates=not shared[4],
         )
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:

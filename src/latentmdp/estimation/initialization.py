@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Literal
-
-import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
@@ -26,17 +25,16 @@ from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
     MAX_CONTEXTS,
-    ChosenContexts,
     may_show_contexts,
     search_contexts,
 )
 from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.estimation.termination import final_states, restricted
-from latentmdp.fit import Fit, shares_of
+from latentmdp.fit import Fit
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["initialize", "settled"]
+__all__ = ["initialize"]
 
 _FEWEST_STARTS, _STARTS_PER_CONTEXT = 4, 2
 """Starts of the final EM: more contexts have more poor maxima, and each start costs one climb."""
@@ -53,6 +51,7 @@ def initialize(
     shared_transitions: bool | Literal["auto"] = "auto",
     shared_initial: bool | Literal["auto"] = "auto",
     covariates: bool | Literal["auto"] = "auto",
+    start: Fit | None = None,
     reward_model: RewardModel | Literal["auto"] = "auto",
     max_contexts: int = MAX_CONTEXTS,
     rng: RNGLike = None,
@@ -81,6 +80,9 @@ def initialize(
     covariates
         Whether the weights of the contexts depend on the covariates of an individual, if the logs
         have any; "auto" decides by held-out likelihood.
+    start
+        A fit of earlier logs of the same world: its number of contexts, and what they share, are
+        kept where `n_contexts` is "auto", and EM goes on from it.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     max_contexts
@@ -103,6 +105,8 @@ def initialize(
     logs = checked_logs([long] if short is None else [short, long])
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
+    if start is not None and start.estimator is not None and n_contexts == "auto":
+        return _went_on(start, logs, rng, began)
     if n_contexts == "auto" and not may_show_contexts(logs):
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
@@ -121,54 +125,63 @@ def initialize(
         reward_model=form,
         threads=threads,
     )
-    selection, start = None, None
+    selection, begin = None, start
     if n_contexts == "auto":
         chosen = search_contexts(logs, settings, max_contexts, generator, report=report)
-        selection, settings, start = chosen.selection, settled(settings, chosen), chosen.shares
+        selection, begin = chosen.selection, chosen.shares
+        settings = settings.settled(chosen.strengths, selection.n_contexts)
+        settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
-    fit = settings.fit(logs, start=None if start is None else [start, None], rng=generator)
+    fit = settings.fit(logs, start=None if begin is None else [begin, None], rng=generator)
     if selection is not None:
         fit = dataclasses.replace(fit, decisions=tuple(map(str, chosen.decisions)))
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
-    lasting = ~final_states(logs)[:, None]
+    fit = _ending(fit, logs)
     if selection is not None:
+        lasting = ~final_states(logs)[:, None]
         models = tuple(restricted(model, lasting) for model in selection.models)
         selection = dataclasses.replace(selection, models=models)
     return dataclasses.replace(
         fit,
-        model=restricted(fit.model, lasting),
-        responsibilities=shares_of(
-            fit.model, logs[-1], fit.behaviour_by_context, fit.weight_model
-        ),
+        responsibilities=fit.predict(logs[-1]),
         selection=selection,
+        estimator=_Settled(fit.estimator),
+        seconds=time.perf_counter() - began,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settled:
+    """The estimator of a fit that was updated: EM, and states in which episodes end."""
+
+    em: EM
+
+    def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
+        fit = self.em.fit(logs, start=start, rng=rng)
+        return dataclasses.replace(_ending(fit, logs), estimator=self)
+
+
+def _ending(fit: Fit, logs: Sequence[Trajectories]) -> Fit:
+    """The fit with states terminal in which episodes end."""
+    lasting = ~final_states(list(logs))[:, None]
+    return dataclasses.replace(fit, model=restricted(fit.model, lasting))
+
+
+def _went_on(start: Fit, logs: list[Trajectories], rng: RNGLike, began: float) -> Fit:
+    """EM on some logs from a fit of earlier ones, with what that one settled."""
+    assert start.estimator is not None
+    fit = start.estimator.fit(logs, start=start, rng=rng)
+    return dataclasses.replace(
+        fit,
+        responsibilities=fit.predict(logs[-1]),
+        selection=start.selection,
+        decisions=start.decisions,
         seconds=time.perf_counter() - began,
     )
 
 
 def _restarts(n_contexts: int) -> int:
     return max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
-
-
-def settled(settings: EM, chosen: ChosenContexts) -> EM:
-    """The EM that fits what was chosen, with nothing left open."""
-    M, strengths = chosen.selection.n_contexts, chosen.strengths
-    if M == 1:
-        return dataclasses.replace(settings, n_contexts=1, restarts=1, behaviour="shared")
-    finite = [1.0 if np.isinf(k) else k for k in strengths]
-    return dataclasses.replace(
-        settings,
-        n_contexts=M,
-        restarts=_restarts(M),
-        pseudo_counts=finite[0],
-        reward_pseudo_counts=finite[1],
-        behaviour_pseudo_counts=finite[2],
-        behaviour="shared" if np.isinf(strengths.behaviour) else "by-context",
-        shared_rewards=bool(np.isinf(strengths.rewards)),
-        shared_transitions=bool(np.isinf(strengths.transitions)),
-        initial="shared" if np.isinf(strengths.initial) else "own",
-        covariates=bool(np.isfinite(strengths.weights)),
-        ridge=None if np.isinf(strengths.weights) else strengths.weights,
-    )
 
 
 def _spectral(

@@ -178,12 +178,13 @@ def search_contexts(
         raise ValueError("folds must be at least 2: one part is left out, the others are fitted")
     with Team(settings.threads) as team:
         search = _ContextSearch(problem_of(settings, logs, [], team), folds, restarts, rng)
-        best, idle = 0, 0
+        idle = 0
         while len(search.found) < most and idle < _PATIENCE:
+            before = search.best
             search.try_next()
             last = len(search.found) - 1
-            better = last > 0 and search.loss(last, best)[0] > 0.0
-            best, idle = (last, 0) if better or last == 0 else (best, idle + 1)
+            gained = last == 0 or search.loss(last, before)[0] > _LEAST_GAIN
+            idle = 0 if gained else idle + 1
             if last == 1:
                 for decision in search.decisions:
                     report(str(decision))
@@ -191,8 +192,7 @@ def search_contexts(
             report(f"{plural(last + 1, 'context')}: {score:.4f} nats an unseen individual")
             if last == 1 and search.only_the_logger:
                 break
-        chosen = search.choice(best)
-        return search.outcome(chosen, best, report)
+        return search.outcome(search.choice(), report)
 
 
 class _Candidate(NamedTuple):
@@ -292,18 +292,25 @@ class _ContextSearch:
         """What one candidate loses against another, in nats, and its standard error."""
         return paired(self.found[best].scores - self.found[other].scores, self.weights)
 
-    def choice(self, best: int) -> int:
+    @property
+    def best(self) -> int:
+        """The candidate that predicts best; 0 where there is none yet."""
+        scores = [float(c.scores @ self.weights) for c in self.found]
+        return int(np.argmax(scores)) if scores else 0
+
+    def choice(self) -> int:
         """The smallest candidate that loses next to nothing against the best."""
         if len(self.found) > 1 and self.only_the_logger:
             return 0
-        for k in range(best):
-            total, error = self.loss(best, k)
+        for k in range(self.best):
+            total, error = self.loss(self.best, k)
             if total <= max(_STANDARD_ERRORS * error, _LEAST_GAIN):
                 return k
-        return best
+        return self.best
 
-    def outcome(self, chosen: int, best: int, report: Callable[[str], None]) -> ChosenContexts:
+    def outcome(self, chosen: int, report: Callable[[str], None]) -> ChosenContexts:
         """The evidence of all candidates, and what goes with the choice."""
+        best = self.best
         losses = np.array([self.loss(best, k) for k in range(len(self.found))])
         total = float(self.weights.sum())
         models, log_likelihood, n_parameters = [], [], []
@@ -362,13 +369,13 @@ def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -
             "Fairly sure: 1 context; individuals were treated differently, "
             "but respond alike as far as the logs show."
         )
-    if chosen == best == tried - 1 and tried > 1:
+    if chosen == tried - 1 and tried > 1:
         return (
             f"Not sure: {what}, the most that were tried, still predict better; there may be more."
         )
     others = [k for k in (chosen - 1, chosen + 1) if 0 <= k < tried]
     said = ", ".join(f"{k + 1} lose {losses[k, 0]:.1f} ± {losses[k, 1]:.1f} nats" for k in others)
-    if chosen != best:
+    if chosen != best and losses[chosen, 0] > _LEAST_GAIN:
         few = f"{losses[chosen, 0]:.1f} ± {losses[chosen, 1]:.1f} nats"
         return f"Not sure: {what}, within half a standard error of {best + 1}; they lose {few}."
     below = [k for k in range(chosen) if losses[k, 0] <= _SURE_ERRORS * losses[k, 1]]
