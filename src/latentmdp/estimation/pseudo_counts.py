@@ -69,9 +69,13 @@ _RIDGES = (4.0, 64.0)
 """Ridges at which covariates are tried: as if a few, or some dozens of individuals had said that
 they do not matter."""
 
-_CLEAR_ERRORS, _LEAST_GAIN = 2.0, 3.0
-"""A part is the contexts' own if that gains so many standard errors, and so many nats because the
-strength was chosen by the same episodes. By chance a gain does so about once in forty parts."""
+_CLEAR_ERRORS: dict[Part, float] = {"behaviour": 2.0, "weights": 2.0}
+"""Standard errors that a part must gain to be the contexts' own, 1 for the parts not named here:
+what differs between the worlds matters to a planner and is shrunk by its pseudo-counts anyway, while
+a logger that seems to know, or covariates that seem to matter, change what every number means."""
+
+_LEAST_GAIN = 3.0
+"""And so many nats, because the strength was chosen by the same episodes."""
 
 _PARTS: tuple[Part, ...] = ("transitions", "rewards", "behaviour", "initial", "weights")
 
@@ -233,7 +237,7 @@ class HeldOut:
             one = best.but(part, np.inf)
             if one != best:
                 gain, error = self._gain(one, best)
-                if gain <= max(_CLEAR_ERRORS * error, _LEAST_GAIN):
+                if gain <= max(_CLEAR_ERRORS.get(part, 1.0) * error, _LEAST_GAIN):
                     best = one
         return best
 
