@@ -58,6 +58,10 @@ FEW_CONTEXTS = 2
 """What contexts share is settled before their number is known, by fits with so many: enough to see
 what differs between contexts."""
 
+_FOLDS, _FEW_FOLDS, _MANY_EPISODES = 5, 3, 20_000
+"""Folds, and fewer from so many episodes on: there the noise of a score is small, and each fold
+costs all fits again."""
+
 _TOLERANCE, _MAPS = 0.02, 300
 """Tolerance in nats and cap on the maps of each fit. Numbers of contexts are told apart by
 `_LEAST_GAIN` nats or more, so fits need not be more exact."""
@@ -96,7 +100,7 @@ def choose_contexts(
     shared_rewards: bool | Literal["auto"] = "auto",
     shared_transitions: bool | Literal["auto"] = "auto",
     shared_initial: bool | Literal["auto"] = "auto",
-    folds: int = 5,
+    folds: int | None = None,
     restarts: int = 4,
     rng: RNGLike = None,
     threads: int | None = None,
@@ -111,7 +115,8 @@ def choose_contexts(
     behaviour, shared_rewards, shared_transitions, shared_initial
         What contexts share; "auto" decides by held-out likelihood.
     folds
-        Parts into which individuals are divided; each is predicted by a fit to the others.
+        Parts into which individuals are divided; each is predicted by a fit to the others. By
+        default five, or three where there are more than 20,000 individuals.
     restarts
         Fresh starts of every fit, beside those from the candidate before it.
     report
@@ -166,12 +171,14 @@ def search_contexts(
     max_contexts: int,
     rng: np.random.Generator,
     *,
-    folds: int = 5,
+    folds: int | None = None,
     restarts: int = 4,
     report: Callable[[str], None] = lambda _: None,
 ) -> ChosenContexts:
     """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
     most = arrays.positive_integer("max_contexts", max_contexts)
+    if folds is None:
+        folds = _FOLDS if sum(part.n_episodes for part in logs) < _MANY_EPISODES else _FEW_FOLDS
     for name, value in (("folds", folds), ("restarts", restarts)):
         arrays.positive_integer(name, value)
     if folds < 2:
