@@ -133,7 +133,10 @@ def initialize(
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     fit = settings.fit(logs, start=None if begin is None else [begin, None], rng=generator)
-    if selection is not None:
+    if selection is None:
+        for decision in fit.decisions:
+            report(decision)
+    else:
         fit = dataclasses.replace(fit, decisions=tuple(map(str, chosen.decisions)))
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
     fit = _ending(fit, logs)

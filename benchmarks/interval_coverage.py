@@ -1,6 +1,6 @@
 """How often the interval of `solve` covers what its policy earns, over instances of mixed kinds.
 
-    python benchmarks/coverage.py FILE [COUNT] [WORKERS]
+    python benchmarks/interval_coverage.py FILE [COUNT] [WORKERS]
 
 Instance i is made from the seed i alone: the kind i mod 6 (see `KINDS`), sizes at random. Each is
 solved with the defaults and M found from the data; the policy is then valued in the true model by
