@@ -70,7 +70,7 @@ def panel(count):
         began = time.perf_counter()
         fit = lm.initialize(None, train, rng=seed)
         seconds = time.perf_counter() - began
-        fixed = [lm.initialize(None, train, M, rng=seed) for M in range(1, 8)]
+        fixed = [lm.EM(M, shared_rewards=True).fit(train, rng=seed) for M in range(1, 8)]
         row = [predicted(fit.model, test), *(predicted(f.model, test) for f in fixed)]
         found.append(row)
         told = " ".join(f"{x:.4f}" for x in row)

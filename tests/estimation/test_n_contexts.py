@@ -96,8 +96,9 @@ def test_individuals_who_were_only_treated_differently_are_one_context(
     logs = two_loggers(one, 600)
     fit = lm.initialize(None, logs, rng=0)
     assert fit.model.n_contexts == 1
-    assert "treated differently" in fit.selection.statement
-    assert any(said.startswith("behaviour by context") for said in fit.decisions)
+    (said,) = [said for said in fit.decisions if said.startswith("behaviour")]
+    assert said.startswith("behaviour shared")
+    assert said.endswith("individuals who were treated differently respond alike")
 
 
 def test_the_answer_does_not_depend_on_chance(separated: lm.LatentMDP) -> None:

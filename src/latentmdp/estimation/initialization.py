@@ -137,7 +137,7 @@ def initialize(
         for decision in fit.decisions:
             report(decision)
     else:
-        fit = dataclasses.replace(fit, decisions=tuple(map(str, chosen.decisions)))
+        fit = dataclasses.replace(fit, decisions=chosen.decisions)
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
     fit = _ending(fit, logs)
     if selection is not None:

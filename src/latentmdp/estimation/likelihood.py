@@ -375,6 +375,31 @@ class MixtureLikelihood:
         """The same for each merged episode, group by group."""
         return test.log_evidence(*self._tables_for_others(parameters))
 
+    def held_out_actions(self, parameters: Parameters, test: Episodes) -> list[Floats]:
+        """Of the same scores, what predicting each action from the history before it adds.
+
+        sum_t log sum_m p(m | h_t) pi_m(a_t | s_t); the rest of a score is what outcomes add.
+        """
+        table, first = self._tables_for_others(parameters)
+        place = self.structure.parts.index("behaviour")
+        block, values = self.rows[place], parameters[place]
+        values = np.where(block.pooled[:, None] == 0.0, 1.0, values)
+        with np.errstate(divide="ignore"):
+            steps, begin = np.log(table), np.log(first)
+            chosen = np.log(block.factors(values))
+        found = []
+        for group in test.groups:
+            lengths = np.diff(group.offsets)
+            episode = np.repeat(np.arange(lengths.size), lengths)
+            shown = steps[group.cells]
+            before = np.cumsum(shown, axis=0) - shown
+            starts = np.minimum(group.offsets[:-1], max(len(before) - 1, 0))
+            before = before - (before[starts] - begin[group.first])[episode]
+            given = np.logaddexp.reduce(before, axis=1)
+            both = np.logaddexp.reduce(before + chosen[group.cells], axis=1)
+            found.append(np.bincount(episode, both - given, lengths.size))
+        return found
+
     def _tables_for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
         *blocks, initial, weights = parameters
         initial = initial.copy()

@@ -10,6 +10,12 @@ one that brings no more than noise is not worth having.
 Every candidate is fitted as well as the final fit: from each context of the candidate before it cut
 in two, from pair moments and at random (`starts`), with what contexts share and the pseudo-counts
 chosen by the same held-out individuals (`pseudo_counts`).
+
+Whether the logger knew the context is decided between two such searches, one in which its policy is
+shared and one in which each context has its own. The second is taken if it predicts everything that
+unseen individuals show clearly better, if its contexts differ in the world and not only in how they
+were treated, and if outcomes are predicted no worse: groups that explain what was done, at the cost
+of what followed, are no use to whoever acts next.
 """
 
 from __future__ import annotations
@@ -76,6 +82,10 @@ contexts are equal the best candidate leads by less; more would throw away group
 
 _LEAST_GAIN = 2.0
 """And no more than so many nats, because the pseudo-counts were chosen by the same individuals."""
+
+_KNOWING_ERRORS, _KNOWING_GAIN = 2.0, 3.0
+"""Standard errors, and nats, by which everything must be predicted better if the logger is to have
+known the context: where it did not, chance gains that once in forty logs."""
 
 _PATIENCE = 2
 """The search ends after so many candidates in a row that predict no better: two contexts may only
@@ -161,7 +171,7 @@ class ChosenContexts(NamedTuple):
 
     selection: ContextSelection
     strengths: PseudoCounts
-    decisions: tuple[Decision, ...]
+    decisions: tuple[str, ...]
     shares: Floats
 
 
@@ -184,22 +194,70 @@ def search_contexts(
     if folds < 2:
         raise ValueError("folds must be at least 2: one part is left out, the others are fitted")
     with Team(settings.threads) as team:
-        search = _ContextSearch(problem_of(settings, logs, [], team), folds, restarts, rng)
-        idle = 0
-        while len(search.found) < most and idle < _PATIENCE:
-            before = search.best
-            search.try_next()
-            last = len(search.found) - 1
-            gained = last == 0 or search.loss(last, before)[0] > _LEAST_GAIN
-            idle = 0 if gained else idle + 1
-            if last == 1:
-                for decision in search.decisions:
-                    report(str(decision))
-            score = search.found[last].scores @ search.weights / search.weights.sum()
-            report(f"{plural(last + 1, 'context')}: {score:.4f} nats an unseen individual")
-            if last == 1 and search.only_the_logger:
-                break
-        return search.outcome(search.choice(), report)
+        problem = problem_of(settings, logs, [], team)
+        parts = problem.likelihood.episodes.folds(folds, rng)
+        auto = "behaviour" in problem.open_parts
+        plain = tuple(part for part in problem.open_parts if part != "behaviour")
+        first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng)
+        first.run(most, report)
+        if not auto:
+            return first.outcome(report)
+        known = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=plain)
+        second = _ContextSearch(known, parts, restarts, rng)
+        second.found.append(first.found[0])
+        second.run(min(most, FEW_CONTEXTS), lambda _: None)
+        if _gain(second, first).clear:
+            report("contexts with loggers of their own:")
+            second.run(most, report)
+        decision = _gain(second, first)
+        chosen = second if not decision.shared else first
+        report(str(decision))
+        return chosen.outcome(report, decision)
+
+
+class _LoggerDecision(NamedTuple):
+    """Whether loggers of contexts' own predict better, and are of use."""
+
+    gain: float
+    error: float
+    differ: bool
+    loss: float
+    loss_error: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether everything that individuals show is predicted clearly better."""
+        return self.gain > max(_KNOWING_ERRORS * self.error, _KNOWING_GAIN)
+
+    @property
+    def shared(self) -> bool:
+        """Whether one logger is assumed for all contexts."""
+        worse = self.loss > max(_STANDARD_ERRORS * self.loss_error, _LEAST_GAIN)
+        return not self.clear or not self.differ or worse
+
+    def __str__(self) -> str:
+        text = str(Decision("behaviour", self.shared, self.gain, self.error))
+        if not self.clear or not self.shared:
+            return text
+        if not self.differ:
+            return f"{text}, but individuals who were treated differently respond alike"
+        return f"{text}, but outcomes lose {self.loss:.1f} ± {self.loss_error:.1f} nats"
+
+
+def _gain(knowing: _ContextSearch, plain: _ContextSearch) -> _LoggerDecision:
+    """What loggers by context gain, in everything and in outcomes alone."""
+    one, other = knowing.choice(), plain.choice()
+    if one == 0:
+        return _LoggerDecision(0.0, 0.0, False, 0.0, 0.0)
+    scores = knowing.found[one].scores - plain.found[other].scores
+    outcomes = scores - knowing.action_scores(one) + plain.action_scores(other)
+    strengths = knowing.found[one].strengths
+    of_world = (strengths.transitions, strengths.rewards, strengths.initial)
+    return _LoggerDecision(
+        *paired(scores, knowing.weights),
+        bool(np.isfinite(of_world).any()),
+        *paired(-outcomes, knowing.weights),
+    )
 
 
 class _Candidate(NamedTuple):
@@ -214,19 +272,47 @@ class _ContextSearch:
     """The candidates found so far, and what all of them are fitted to."""
 
     def __init__(
-        self, problem: Problem, folds: int, restarts: int, rng: np.random.Generator
+        self,
+        problem: Problem,
+        folds: list[tuple[Episodes, Episodes]],
+        restarts: int,
+        rng: np.random.Generator,
     ) -> None:
         self.problem, self.restarts, self.rng = problem, restarts, rng
         whole = problem.likelihood
         self.folds: list[tuple[MixtureLikelihood, Episodes]] = [
             (MixtureLikelihood(train, whole.structure, whole.pseudo_counts, whole.team), test)
-            for train, test in whole.episodes.folds(folds, rng)
+            for train, test in folds
         ]
         counts = [group.counts for _, test in self.folds for group in test.groups]
         weights = np.concatenate(counts)
         self.weights = weights[weights > 0.0]
         self.found: list[_Candidate] = []
         self.decisions: tuple[Decision, ...] = ()
+
+    def run(self, most: int, report: Callable[[str], None]) -> None:
+        """Try further candidates until two in a row predict no better."""
+        idle = 0
+        while len(self.found) < most and idle < _PATIENCE:
+            before = self.best
+            self.try_next()
+            last = len(self.found) - 1
+            gained = last == 0 or self.loss(last, before)[0] > _LEAST_GAIN
+            idle = 0 if gained else idle + 1
+            if last == 1:
+                for decision in self.decisions:
+                    report(str(decision))
+            score = self.found[last].scores @ self.weights / self.weights.sum()
+            report(f"{plural(last + 1, 'context')}: {score:.4f} nats an unseen individual")
+
+    def action_scores(self, k: int) -> Floats:
+        """Of the scores of a candidate, what its predictions of the logger's actions add."""
+        candidate, scores, counts = self.found[k], [], []
+        for (train, test), point in zip(self.folds, candidate.points):
+            likelihood = train.with_contexts(k + 1).with_pseudo_counts(candidate.strengths)
+            scores += likelihood.held_out_actions(point, test)
+            counts += [group.counts for group in test.groups]
+        return np.concatenate(scores)[np.concatenate(counts) > 0.0]
 
     def try_next(self) -> None:
         """Fit one context more than the last candidate has."""
@@ -253,14 +339,6 @@ class _ContextSearch:
             strengths = scores.near(last.strengths)
         by_individual, _ = scores.by_individual(strengths)
         self.found.append(_Candidate(strengths, scores.fits[strengths], by_individual))
-
-    @property
-    def only_the_logger(self) -> bool:
-        """Whether nothing but the logger's policy differs between two contexts."""
-        strengths = self.found[1].strengths
-        of_world = (strengths.transitions, strengths.rewards, strengths.initial)
-        decided = "behaviour" in self.problem.open_parts and np.isfinite(strengths.behaviour)
-        return bool(decided and np.isinf(of_world).all())
 
     def _trains(self, n_contexts: int) -> list[MixtureLikelihood]:
         return [train.with_contexts(n_contexts) for train, _ in self.folds]
@@ -307,17 +385,17 @@ class _ContextSearch:
 
     def choice(self) -> int:
         """The smallest candidate that loses next to nothing against the best."""
-        if len(self.found) > 1 and self.only_the_logger:
-            return 0
         for k in range(self.best):
             total, error = self.loss(self.best, k)
             if total <= max(_STANDARD_ERRORS * error, _LEAST_GAIN):
                 return k
         return self.best
 
-    def outcome(self, chosen: int, report: Callable[[str], None]) -> ChosenContexts:
+    def outcome(
+        self, report: Callable[[str], None], logger: _LoggerDecision | None = None
+    ) -> ChosenContexts:
         """The evidence of all candidates, and what goes with the choice."""
-        best = self.best
+        chosen, best = self.choice(), self.best
         losses = np.array([self.loss(best, k) for k in range(len(self.found))])
         total = float(self.weights.sum())
         models, log_likelihood, n_parameters = [], [], []
@@ -333,11 +411,11 @@ class _ContextSearch:
             n_parameters.append(likelihood.n_parameters)
             if k == chosen and k > 0:
                 own = "behaviour" in likelihood.own_parts
-                logger = behaviour_from_parameters(likelihood, point) if own else None
+                acted = behaviour_from_parameters(likelihood, point) if own else None
                 shares = shares_of(
                     model,
                     self.problem.logs,
-                    logger,
+                    acted,
                     weight_model_from_parameters(likelihood, point),
                 )
         statement = _statement(self, chosen, best, losses)
@@ -355,8 +433,9 @@ class _ContextSearch:
             statement=statement,
             models=tuple(models),
         )
-        decisions = self.decisions if chosen > 0 or self.only_the_logger else ()
-        return ChosenContexts(selection, self.found[chosen].strengths, decisions, shares)
+        said = [str(decision) for decision in (self.decisions if chosen else ())]
+        said += [] if logger is None else [str(logger)]
+        return ChosenContexts(selection, self.found[chosen].strengths, tuple(said), shares)
 
     def _model(self, likelihood: MixtureLikelihood, point: Parameters) -> LatentMDP:
         return model_from_parameters(
@@ -371,11 +450,6 @@ def _climbed(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
 def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -> str:
     """How sure the choice is, in words."""
     what, tried = plural(chosen + 1, "context"), len(search.found)
-    if tried > 1 and search.only_the_logger:
-        return (
-            "Fairly sure: 1 context; individuals were treated differently, "
-            "but respond alike as far as the logs show."
-        )
     if chosen == tried - 1 and tried > 1:
         return (
             f"Not sure: {what}, the most that were tried, still predict better; there may be more."
@@ -388,5 +462,6 @@ def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -
     below = [k for k in range(chosen) if losses[k, 0] <= _SURE_ERRORS * losses[k, 1]]
     above = [k for k in range(chosen + 1, tried) if losses[k, 0] <= losses[k, 1]]
     word = "Fairly sure" if below or above else "Sure"
-    predict = "predict unseen individuals best" if chosen else "predicts unseen individuals best"
+    how = "best" if chosen == best else f"as well as {best + 1}"
+    predict = f"{'predict' if chosen else 'predicts'} unseen individuals {how}"
     return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."
