@@ -4,8 +4,8 @@
 
 Instances FIRST, FIRST + 1, ...: three contexts, S=6, A=3, H=6, a quarter of each row of transitions
 and of the mean rewards is a context's own. 3,000 episodes by a logger that takes the best action of
-the true context with probability .7, and any action otherwise; then 3,000 by uniform actions. Shares
-are of the value that HSVI proves for the true model.
+the true context with probability .7, and any action otherwise; then 3,000 by uniform actions.
+Shares are of the value that HSVI proves for the true model.
 """
 
 import os
@@ -53,7 +53,10 @@ def confounded_logs(model, episodes, seed, random=RANDOM):
     sizes = rng.multinomial(episodes, model.weights)
     parts = [
         lm.simulate(
-            model.context(m), informed_policy(model, m, random), int(n), rng=int(rng.integers(2**31))
+            model.context(m),
+            informed_policy(model, m, random),
+            int(n),
+            rng=int(rng.integers(2**31)),
         ).with_contexts(np.full(n, m))
         for m, n in enumerate(sizes)
     ]

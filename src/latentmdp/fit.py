@@ -89,10 +89,9 @@ class ContextSelection(Result):
         lines = ["contexts  held-out, an individual  lost against the best  log-likelihood"]
         for k, M in enumerate(self.candidates):
             loss = f"{self.held_out_loss[k]:.1f} ± {self.held_out_error[k]:.1f}"
+            total = self.log_likelihood[k]
             mark = " <- chosen" if self.n_contexts == M else ""
-            lines.append(
-                f"{M:8d}  {self.held_out[k]:23.4f}  {loss:>21}  {self.log_likelihood[k]:14.1f}{mark}"
-            )
+            lines.append(f"{M:8d}  {self.held_out[k]:23.4f}  {loss:>21}  {total:14.1f}{mark}")
         return "\n".join([*lines, self.statement])
 
     def facts(self) -> list[tuple[str, str]]:

@@ -73,6 +73,7 @@ __all__ = [
     "Problem",
     "climb",
     "problem_of",
+    "settled_em",
     "starting_points",
     "starts_by_split",
 ]
@@ -175,7 +176,9 @@ class EM:
         validation.require_choice("behaviour", self.behaviour, ("shared", "by-context", "auto"))
         for name in ("shared_rewards", "shared_transitions", "covariates"):
             if getattr(self, name) not in (True, False, "auto"):
-                raise ValueError(f'{name} must be True, False or "auto", got {getattr(self, name)!r}')
+                raise ValueError(
+                    f'{name} must be True, False or "auto", got {getattr(self, name)!r}'
+                )
         validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
         if not self.tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}")
@@ -242,9 +245,7 @@ class EM:
         decisions: tuple[str, ...],
         began: float,
     ) -> Fit:
-        model = model_from_parameters(
-            likelihood, last.point, problem.reward_values, problem.shared
-        )
+        model = model_from_parameters(likelihood, last.point, problem.reward_values, problem.shared)
         for part in problem.logs:
             model = part.describe(model)
         weight_model = weight_model_from_parameters(likelihood, last.point)
@@ -274,31 +275,8 @@ class EM:
             shared=self._shared_parts(likelihood),
             decisions=decisions,
             seconds=time.perf_counter() - began,
-            estimator=self.settled(strengths, self.n_contexts),
+            estimator=settled_em(self, strengths, self.n_contexts),
             logs=tuple(problem.logs),
-        )
-
-    def settled(self, strengths: PseudoCounts, n_contexts: int) -> EM:
-        """The same EM with nothing left open: these strengths, and shared what they say."""
-        if n_contexts == 1:
-            return replace(self, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
-        k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
-        shared = [bool(np.isinf(k)) for k in strengths]
-        initial = self.initial
-        if initial is None or isinstance(initial, str):
-            initial = "shared" if shared[3] else "own"
-        return replace(
-            self,
-            n_contexts=n_contexts,
-            pseudo_counts=k_T,
-            reward_pseudo_counts=k_R,
-            behaviour_pseudo_counts=k_B,
-            ridge=ridge,
-            shared_transitions=shared[0],
-            shared_rewards=shared[1],
-            behaviour="shared" if shared[2] else "by-context",
-            initial=initial,
-            covariates=not shared[4],
         )
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
@@ -318,8 +296,8 @@ class EM:
         given = float(self.pseudo_counts)
         ridge = given if self.ridge is None else float(self.ridge)
         others = (self.reward_pseudo_counts, self.behaviour_pseudo_counts)
-        own = (given if other is None else float(other) for other in others)
-        return PseudoCounts(given, *own, min(given, _INITIAL_STRENGTH), ridge)
+        k_R, k_B = (given if other is None else float(other) for other in others)
+        return PseudoCounts(given, k_R, k_B, min(given, _INITIAL_STRENGTH), ridge)
 
     def _settled(
         self, problem: Problem, start: Start | Sequence[Start], rng: np.random.Generator
@@ -429,6 +407,30 @@ class EM:
                 f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
             )
         return given.astype(np.float64)
+
+
+def settled_em(em: EM, strengths: PseudoCounts, n_contexts: int) -> EM:
+    """The same EM with nothing left open: these strengths, and shared what they say."""
+    if n_contexts == 1:
+        return replace(em, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
+    k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
+    shared = [bool(np.isinf(k)) for k in strengths]
+    initial = em.initial
+    if initial is None or isinstance(initial, str):
+        initial = "shared" if shared[3] else "own"
+    return replace(
+        em,
+        n_contexts=n_contexts,
+        pseudo_counts=k_T,
+        reward_pseudo_counts=k_R,
+        behaviour_pseudo_counts=k_B,
+        ridge=ridge,
+        shared_transitions=shared[0],
+        shared_rewards=shared[1],
+        behaviour="shared" if shared[2] else "by-context",
+        initial=initial,
+        covariates=not shared[4],
+    )
 
 
 class Ascent(NamedTuple):
@@ -622,14 +624,15 @@ def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], 
     if em.n_contexts == 1:
         own: tuple[Part, ...] = ("transitions", *(("rewards",) if n_rewards > 1 else ()), "initial")
         return own, ()
+    initial: dict[str | None, bool | str] = {"shared": True, "own": False, None: "auto"}
+    known = em.initial is not None and not isinstance(em.initial, str)
+    used: bool | str = "auto" if em.covariates == "auto" else not em.covariates
     asked: dict[Part, bool | str] = {
         "transitions": em.shared_transitions,
         "rewards": True if n_rewards == 1 else em.shared_rewards,
         "behaviour": {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
-        "initial": {"shared": True, "own": False}.get(em.initial, "auto")
-        if em.initial is None or isinstance(em.initial, str)
-        else True,
-        "weights": {True: False, False: True}.get(em.covariates, "auto") if covariates else True,
+        "initial": True if known else initial[cast(str | None, em.initial)],
+        "weights": used if covariates else True,
     }
     own = tuple(part for part, shared in asked.items() if shared is False)
     open_parts = tuple(part for part, shared in asked.items() if shared == "auto")

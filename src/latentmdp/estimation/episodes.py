@@ -1,10 +1,10 @@
 """Merged episodes, and the pass over them that gives expected counts.
 
-A transition (s, a, s', z) is a *cell*; what says nothing about the context is left out of it: (s, a,
-s') where rewards are shared, (s, a, z) where transitions are. The likelihood of an episode in
-context m is a product over its cells, so identical episodes are merged, with their multiplicities.
-Only the cells that occur are numbered, in the order of (s, a, s', z): the cost of learning does not
-depend on how many transitions are impossible.
+A transition (s, a, s', z) is a *cell*; what says nothing about the context is left out of it:
+(s, a, s') where rewards are shared, (s, a, z) where transitions are. The likelihood of an episode
+in context m is a product over its cells, so identical episodes are merged, with their
+multiplicities. Only the cells that occur are numbered, in the order of (s, a, s', z): the cost of
+learning does not depend on how many transitions are impossible.
 
 With P_m(x) the probability of cell x and W_m(s) = w_m nu_m(s), one pass over the episodes
 i = (s; c_1, .., c_L), which came n_i times, computes

@@ -15,12 +15,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, cast
 
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
-from latentmdp.estimation.em import EM
+from latentmdp.estimation.em import EM, settled_em
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
@@ -30,7 +30,7 @@ from latentmdp.estimation.n_contexts import (
 )
 from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.estimation.termination import final_states, restricted
-from latentmdp.fit import Fit
+from latentmdp.fit import Estimator, Fit
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories
 
@@ -111,9 +111,7 @@ def initialize(
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    form = settle_reward_model(
-        logs, few, reward_model, generator, threads=threads, report=report
-    )
+    form = settle_reward_model(logs, few, reward_model, generator, threads=threads, report=report)
     settings = EM(
         few,
         restarts=_restarts(few),
@@ -125,11 +123,11 @@ def initialize(
         reward_model=form,
         threads=threads,
     )
-    selection, begin = None, start
+    selection, begin = None, cast(Any, start)
     if n_contexts == "auto":
         chosen = search_contexts(logs, settings, max_contexts, generator, report=report)
         selection, begin = chosen.selection, chosen.shares
-        settings = settings.settled(chosen.strengths, selection.n_contexts)
+        settings = settled_em(settings, chosen.strengths, selection.n_contexts)
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     fit = settings.fit(logs, start=None if begin is None else [begin, None], rng=generator)
@@ -148,7 +146,7 @@ def initialize(
         fit,
         responsibilities=fit.predict(logs[-1]),
         selection=selection,
-        estimator=_Settled(fit.estimator),
+        estimator=None if fit.estimator is None else _Settled(fit.estimator),
         seconds=time.perf_counter() - began,
     )
 
@@ -157,7 +155,7 @@ def initialize(
 class _Settled:
     """The estimator of a fit that was updated: EM, and states in which episodes end."""
 
-    em: EM
+    em: Estimator
 
     def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
         fit = self.em.fit(logs, start=start, rng=rng)

@@ -397,7 +397,8 @@ class MixtureLikelihood:
             before = before - (before[starts] - begin[group.first])[episode]
             given = np.logaddexp.reduce(before, axis=1)
             both = np.logaddexp.reduce(before + chosen[group.cells], axis=1)
-            found.append(np.bincount(episode, both - given, lengths.size))
+            sums = np.bincount(episode, both - given, lengths.size)
+            found.append(np.asarray(sums, np.float64))
         return found
 
     def _tables_for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
@@ -646,6 +647,7 @@ def parameters_from_model(
         if part == "behaviour" and behaviour is None:
             values = np.repeat(block.pooled[:, None], model.n_contexts, axis=1)
         elif part == "behaviour":
+            assert behaviour is not None
             values = behaviour.reshape(model.n_contexts, -1)[:, block.position].T
         else:
             values = _block_of(model, part, joint, block.position)

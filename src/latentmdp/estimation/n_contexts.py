@@ -4,8 +4,8 @@ The mixture with M contexts is fitted to four fifths of the individuals and scor
 log-likelihood of the others, five times, so that every individual is predicted once by a fit that
 has not seen it. M grows until two candidates in a row bring nothing. Let d_i be what the best
 candidate gains over another on individual i. The smallest M is taken whose total loss sum_i d_i is
-within half a standard error, sqrt(sum_i (d_i - mean d)^2) / 2, of nothing: a group must predict, and
-one that brings no more than noise is not worth having.
+within half a standard error, sqrt(sum_i (d_i - mean d)^2) / 2, of nothing: a group must predict,
+and one that brings no more than noise is not worth having.
 
 Every candidate is fitted as well as the final fit: from each context of the candidate before it cut
 in two, from pair moments and at random (`starts`), with what contexts share and the pseudo-counts
@@ -351,7 +351,7 @@ class _ContextSearch:
     def _starts(
         self, n_contexts: int, strengths: PseudoCounts, points: list[Parameters]
     ) -> list[dict[PseudoCounts, Parameters]]:
-        """The folds' best estimates at some strengths, from points with as many contexts or less."""
+        """The folds' best estimates at some strengths, from those of this or the last candidate."""
         trains = [train.with_pseudo_counts(strengths) for train in self._trains(n_contexts)]
         return [
             {strengths: self._fitted(train, self.restarts, point)}

@@ -71,8 +71,9 @@ they do not matter."""
 
 _CLEAR_ERRORS: dict[Part, float] = {"behaviour": 2.0, "weights": 2.0}
 """Standard errors that a part must gain to be the contexts' own, 1 for the parts not named here:
-what differs between the worlds matters to a planner and is shrunk by its pseudo-counts anyway, while
-a logger that seems to know, or covariates that seem to matter, change what every number means."""
+what differs between the worlds matters to a planner and is shrunk by its pseudo-counts anyway,
+while a logger that seems to know, or covariates that seem to matter, change what every number
+means."""
 
 _LEAST_GAIN = 3.0
 """And so many nats, because the strength was chosen by the same episodes."""
@@ -90,7 +91,8 @@ class Fold(NamedTuple):
 
 class Decision(NamedTuple):
     """Whether contexts share a part: what it gains to have it of their own, in nats of held-out
-    individuals, and the standard error of that."""
+    individuals, and the standard error of that.
+    """
 
     part: Part
     shared: bool
@@ -272,7 +274,7 @@ def _moved(strengths: PseudoCounts, parts: tuple[Part, ...], step: float) -> Pse
 
 
 def distance(one: PseudoCounts, other: PseudoCounts) -> float:
-    """How far apart strengths are, in exponents; the shared end of the scale is a little beyond its highest strength."""
+    """How far apart strengths are, in logarithms; the shared end is a little beyond the highest."""
     a, b = (np.log(np.clip(x, 1e-3, _RATIO ** (_HIGHEST + 2.0))) for x in (one, other))
     return float(np.abs(a - b).sum())
 
@@ -281,7 +283,8 @@ def views_of(
     own: tuple[Part, ...], open_parts: tuple[Part, ...], given: PseudoCounts | None = None
 ) -> list[PseudoCounts]:
     """Strengths at which only some parts tell contexts apart, `own` ones always among them."""
-    strengths = given or PseudoCounts(*(_RATIO**_FIRST,) * 3, _INITIAL, _RIDGES[0])
+    first = _RATIO**_FIRST
+    strengths = given or PseudoCounts(first, first, first, _INITIAL, _RIDGES[0])
     shown = [part for part in open_parts if part not in ("initial", "weights")]
     of_world = [part for part in shown if part != "behaviour"]
     choices = [*([part] for part in shown), of_world, shown]
@@ -289,7 +292,9 @@ def views_of(
     if fixed:
         choices = [[], *choices]
     views = [
-        PseudoCounts(*(k if p in {*own, *some} else np.inf for p, k in zip(_PARTS, strengths)))
+        PseudoCounts._make(
+            k if part in {*own, *some} else np.inf for part, k in zip(_PARTS, strengths)
+        )
         for some in choices
         if some or fixed
     ]

@@ -46,8 +46,8 @@ __all__ = [
 ]
 
 _DENSE_CELLS = 2000
-"""Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it products
-are taken through the episodes themselves."""
+"""Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
+products are taken through the episodes themselves."""
 
 _MOST_ROWS = 4000
 """The matrix of visits of pairs of rows is dense, 128 MB at this size: with more rows there is no
@@ -215,7 +215,7 @@ class PairMoments:
         if row is None:
             _, row = np.unique(episodes.parts_of_cells().pair, return_inverse=True)
         self.row, self.n_rows = row, int(row.max()) + 1
-        totals = np.bincount(self.row, weights=counts)
+        totals = np.asarray(np.bincount(self.row, weights=counts), np.float64)
         # A fold may hold no visit of a row that other episodes visit.
         self.root = np.sqrt(counts / np.maximum(totals, 1e-300)[self.row])
         self._member: Any = sp.csr_matrix(

@@ -18,6 +18,7 @@ __all__ = [
     "HSVI",
     "PBVI",
     "QMDP",
+    "ActingPlanner",
     "CrossedBoundsError",
     "Exact",
     "Memoryless",

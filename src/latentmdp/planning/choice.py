@@ -64,9 +64,7 @@ class ActingPlanner(Planner):
         plan = _POINTS.plan(model)
         assert isinstance(plan.policy, AlphaVectorPolicy)
         smoothing = acting_smoothing(model.n_states, model.n_rewards)
-        return dataclasses.replace(
-            plan, policy=plan.policy.filtering(plan.policy.model, smoothing)
-        )
+        return dataclasses.replace(plan, policy=plan.policy.filtering(plan.policy.model, smoothing))
 
     @classmethod
     def suited(cls, fitted: LatentMDP) -> ActingPlanner:

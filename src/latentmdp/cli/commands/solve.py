@@ -55,7 +55,7 @@ def command(
             rng=seed,
             bootstrap=bootstrap,
             reward_model=reward_model,  # type: ignore[arg-type]
-            behaviour=behaviour,  # type: ignore[arg-type]
+            behaviour=behaviour,
             **shared,
         )
     options.save_outcome(solved, out, model_out, run_out)
