@@ -22,9 +22,9 @@ def separated() -> lm.LatentMDP:
 
 
 def episodes_of(model: lm.LatentMDP) -> tuple[lm.Trajectories, lm.Trajectories]:
-    """Many short episodes and 2,000 long ones."""
-    short = lm.simulate(model.replace(horizon=4), lm.UniformPolicy(), 30_000, rng=0)
-    return short, lm.simulate(model, lm.UniformPolicy(), 2000, rng=1)
+    """Many short episodes and 300 long ones."""
+    short = lm.simulate(model.replace(horizon=4), lm.UniformPolicy(), 3_000, rng=0)
+    return short, lm.simulate(model, lm.UniformPolicy(), 300, rng=1)
 
 
 def test_the_number_of_contexts_is_found(separated: lm.LatentMDP) -> None:
@@ -48,7 +48,7 @@ def test_one_context_where_all_are_equal(separated: lm.LatentMDP) -> None:
     short, long = episodes_of(separated.context(0))
     fit = lm.initialize(short, long, "auto", rng=0)
     assert fit.model.n_contexts == 1
-    assert np.array_equal(fit.labels, np.zeros(2000))
+    assert np.array_equal(fit.labels, np.zeros(300))
 
 
 def test_a_limit_that_binds_is_said_aloud(separated: lm.LatentMDP) -> None:
@@ -60,7 +60,7 @@ def test_a_limit_that_binds_is_said_aloud(separated: lm.LatentMDP) -> None:
 
 def test_the_fits_of_the_search_are_kept(separated: lm.LatentMDP) -> None:
     """One model for each number tried, with the likelihood reported; the chosen one is close."""
-    logs = lm.simulate(separated, lm.UniformPolicy(), 1500, rng=0).without_contexts()
+    logs = lm.simulate(separated, lm.UniformPolicy(), 1000, rng=0).without_contexts()
     selection = choose_contexts(
         logs,
         reward_model="state-action",
@@ -103,7 +103,7 @@ def test_individuals_who_were_only_treated_differently_are_one_context(
 
 def test_the_answer_does_not_depend_on_chance(separated: lm.LatentMDP) -> None:
     logs = lm.simulate(separated.replace(horizon=20), lm.UniformPolicy(), 300, rng=0)
-    found = {lm.initialize(None, logs, rng=seed).model.n_contexts for seed in range(3)}
+    found = {lm.initialize(None, logs, rng=seed).model.n_contexts for seed in range(2)}
     assert found == {3}
 
 

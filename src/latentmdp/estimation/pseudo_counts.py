@@ -287,7 +287,7 @@ def views_of(
     strengths = given or PseudoCounts(first, first, first, _INITIAL, _RIDGES[0])
     shown = [part for part in open_parts if part not in ("initial", "weights")]
     of_world = [part for part in shown if part != "behaviour"]
-    choices = [*([part] for part in shown), of_world, shown]
+    choices: list[list[Part]] = [[part] for part in shown] + [of_world, shown]
     fixed = set(own) - {"initial", "weights"}
     if fixed:
         choices = [[], *choices]
