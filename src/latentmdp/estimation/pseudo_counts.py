@@ -285,8 +285,8 @@ def views_of(
     """Strengths at which only some parts tell contexts apart, `own` ones always among them."""
     first = _RATIO**_FIRST
     strengths = given or PseudoCounts(first, first, first, _INITIAL, _RIDGES[0])
-    shown = [part for part in open_parts if part not in ("initial", "weights")]
-    of_world = [part for part in shown if part != "behaviour"]
+    shown: list[Part] = [part for part in open_parts if part not in ("initial", "weights")]
+    of_world: list[Part] = [part for part in shown if part != "behaviour"]
     choices: list[list[Part]] = [[part] for part in shown] + [of_world, shown]
     fixed = set(own) - {"initial", "weights"}
     if fixed:
