@@ -70,7 +70,7 @@ from latentmdp.trajectories import Trajectories
 __all__ = [
     "EM",
     "Ascent",
-    "Problem",
+    "FitProblem",
     "climb",
     "problem_of",
     "settled_em",
@@ -237,7 +237,7 @@ class EM:
 
     def _result(
         self,
-        problem: Problem,
+        problem: FitProblem,
         likelihood: MixtureLikelihood,
         last: Ascent,
         history: list[float],
@@ -300,7 +300,7 @@ class EM:
         return PseudoCounts(given, k_R, k_B, min(given, _INITIAL_STRENGTH), ridge)
 
     def _settled(
-        self, problem: Problem, start: Start | Sequence[Start], rng: np.random.Generator
+        self, problem: FitProblem, start: Start | Sequence[Start], rng: np.random.Generator
     ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...]]:
         """Settle what contexts share and the pseudo-counts, and find the best start.
 
@@ -336,7 +336,7 @@ class EM:
 
     def _best_run(
         self,
-        problem: Problem,
+        problem: FitProblem,
         strengths: PseudoCounts,
         start: Start | Sequence[Start],
         restarts: int,
@@ -365,7 +365,7 @@ class EM:
 
     def _starts(
         self,
-        problem: Problem,
+        problem: FitProblem,
         likelihood: MixtureLikelihood,
         start: Start | Sequence[Start],
         restarts: int,
@@ -545,7 +545,7 @@ def _extrapolated(x0: Parameters, x1: Parameters, x2: Parameters, length: float)
     )
 
 
-class Problem(NamedTuple):
+class FitProblem(NamedTuple):
     """The logs as a likelihood, and what the model needs beside its parameters.
 
     Contexts have `own_parts` of their own; of `open_parts` it is to be decided.
@@ -559,7 +559,7 @@ class Problem(NamedTuple):
     open_parts: tuple[Part, ...]
 
 
-def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> Problem:
+def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> FitProblem:
     """The likelihood that the settings ask for, without pseudo-counts.
 
     A start may know of more states than the logs.
@@ -594,7 +594,7 @@ def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: 
         encoder=encoder,
     )
     left_out: tuple[Literal["transitions", "rewards"], ...] = ("transitions", "rewards")
-    return Problem(
+    return FitProblem(
         logs,
         MixtureLikelihood(episodes, structure, PseudoCounts(), team),
         reward_values,
@@ -658,7 +658,7 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
-def _warnings_before(problem: Problem) -> Iterator[str]:
+def _warnings_before(problem: FitProblem) -> Iterator[str]:
     """Refuse what cannot be fitted, and name what cannot be trusted."""
     likelihood = problem.likelihood
     M, episodes = likelihood.structure.n_contexts, likelihood.episodes

@@ -31,7 +31,14 @@ from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.words import plural
 from latentmdp.engines.threads import Team
-from latentmdp.estimation.em import EM, Problem, climb, problem_of, starting_points, starts_by_split
+from latentmdp.estimation.em import (
+    EM,
+    FitProblem,
+    climb,
+    problem_of,
+    starting_points,
+    starts_by_split,
+)
 from latentmdp.estimation.episodes import Episodes, checked_logs
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
@@ -273,7 +280,7 @@ class _ContextSearch:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: FitProblem,
         folds: list[tuple[Episodes, Episodes]],
         restarts: int,
         rng: np.random.Generator,

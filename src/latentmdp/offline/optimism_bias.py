@@ -57,7 +57,7 @@ def bootstrap_differences(
     """
     seeds = rng.integers(0, 2**63, size=repeats)
     possible = fit.model.allowed
-    logger = _Logger(logs, fit, behaviour, final)
+    logger = _LogSimulator(logs, fit, behaviour, final)
 
     def difference(b: int, _: int) -> float:
         own = np.random.default_rng(int(seeds[b]))
@@ -92,7 +92,7 @@ def _like(fit: Fit, steps: Floats) -> EM:
     )
 
 
-class _Logger:
+class _LogSimulator:
     """Simulates logs like the given ones in the fitted model."""
 
     def __init__(self, logs: Trajectories, fit: Fit, behaviour: Floats, final: Flags) -> None:
