@@ -226,7 +226,16 @@ class EM:
             problem = problem_of(self, parts, _models(start), team)
             for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
-            likelihood, point, history, decisions = self._settled(problem, start, generator)
+            views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
+            few = self.restarts if len(views) == 1 else max(2, self.restarts // 4)
+            loose, runs = _LOOSE * self.tolerance, {}
+            for view in views:
+                likelihood = problem.likelihood.with_pseudo_counts(view)
+                starts = self._starts(problem, likelihood, start, few, generator)
+                ends = [climb(likelihood, point, loose, self.max_iter) for point in starts]
+                runs[view] = max(ends, key=lambda run: run.objective)
+            settled = self._settled(problem, runs, start, generator)
+            likelihood, point, history, decisions = settled
             last = climb(likelihood, point, self.tolerance, self.max_iter)
             counts, log_likelihood = _e_step(likelihood, last.point)
             for message in self._warnings_after(last, counts):
@@ -300,17 +309,18 @@ class EM:
         return PseudoCounts(given, k_R, k_B, min(given, _INITIAL_STRENGTH), ridge)
 
     def _settled(
-        self, problem: FitProblem, start: Start | Sequence[Start], rng: np.random.Generator
+        self,
+        problem: FitProblem,
+        runs: dict[PseudoCounts, Ascent],
+        start: Start | Sequence[Start],
+        rng: np.random.Generator,
     ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...]]:
-        """Settle what contexts share and the pseudo-counts, and find the best start.
+        """Settle what contexts share and the pseudo-counts, from the best climb in each view.
 
         Returns the likelihood to climb, where to climb from, the history that counts (none where
         the objective has changed) and what was decided, in words.
         """
         given, open_parts = self._given_strengths(), problem.open_parts
-        views = views_of(problem.own_parts, open_parts, given)
-        few = self.restarts if len(views) == 1 else max(2, self.restarts // 4)
-        runs = {view: self._best_run(problem, view, start, few, rng) for view in views}
         if self.n_contexts == 1 or (given is not None and not open_parts):
             ((view, best),) = runs.items()
             return problem.likelihood.with_pseudo_counts(view), best.point, best.history, ()
@@ -327,27 +337,13 @@ class EM:
         likelihood = problem.likelihood.with_pseudo_counts(chosen)
         best = runs[min(runs, key=lambda view: distance(view, chosen))]
         point, history = likelihood.mixed(best.point), best.history if chosen in runs else []
-        if len(views) > 1:
-            own = self._best_run(problem, chosen, start, self.restarts, rng)
-            loose = climb(likelihood, point, _LOOSE * self.tolerance, self.max_iter)
-            if own.objective > loose.objective:
-                point, history = own.point, own.history
+        if len(runs) > 1:
+            starts = [point, *self._starts(problem, likelihood, start, self.restarts, rng)]
+            loose = _LOOSE * self.tolerance
+            ends = [climb(likelihood, one, loose, self.max_iter) for one in starts]
+            best = max(ends, key=lambda run: run.objective)
+            point, history = best.point, best.history
         return likelihood, point, history, tuple(map(str, scores.decisions(chosen)))
-
-    def _best_run(
-        self,
-        problem: FitProblem,
-        strengths: PseudoCounts,
-        start: Start | Sequence[Start],
-        restarts: int,
-        rng: np.random.Generator,
-    ) -> Ascent:
-        """The best of the climbs with some strengths."""
-        likelihood = problem.likelihood.with_pseudo_counts(strengths)
-        points = self._starts(problem, likelihood, start, restarts, rng)
-        loose = _LOOSE * self.tolerance
-        runs = [climb(likelihood, point, loose, self.max_iter) for point in points]
-        return max(runs, key=lambda run: run.objective)
 
     def _warnings_after(self, last: Ascent, counts: ExpectedCounts) -> Iterator[str]:
         """What the caller should know about the end of the climb."""

@@ -325,10 +325,9 @@ class _ContextSearch:
         """Fit one context more than the last candidate has."""
         M = len(self.found) + 1
         if M == 1:
-            shared = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields))
-            one = [{shared: starting_points(train, 1, self.rng)[0]} for train in self._trains(1)]
-            scores, strengths = self._held_out(1, one), shared
-        elif M == 2:
+            self.found.append(self._one_context())
+            return
+        if M == 2:
             views = views_of(self.problem.own_parts, self.problem.open_parts)
             few = max(2, self.restarts // 2)
             starts = [
@@ -346,6 +345,17 @@ class _ContextSearch:
             strengths = scores.near(last.strengths)
         by_individual, _ = scores.by_individual(strengths)
         self.found.append(_Candidate(strengths, scores.fits[strengths], by_individual))
+
+    def _one_context(self) -> _Candidate:
+        """The pooled model of every fold."""
+        shared, points, scores = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields)), [], []
+        for train, (_, test) in zip(self._trains(1), self.folds):
+            pooled = train.with_pseudo_counts(shared)
+            points.append(pooled.mixed(starting_points(pooled, 1, self.rng)[0]))
+            scores += pooled.held_out_by_episode(points[-1], test)
+        counts = [group.counts for _, test in self.folds for group in test.groups]
+        kept = np.concatenate(counts) > 0.0
+        return _Candidate(shared, points, np.concatenate(scores)[kept])
 
     def _trains(self, n_contexts: int) -> list[MixtureLikelihood]:
         return [train.with_contexts(n_contexts) for train, _ in self.folds]

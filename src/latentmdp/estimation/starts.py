@@ -313,7 +313,11 @@ def leading_eigenvectors(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     if matrix.shape[0] <= _SMALL or rank >= matrix.shape[0] - 1:
         values, vectors = np.linalg.eigh(matrix)
         return values[::-1][:rank], vectors[:, ::-1][:, :rank]
-    values, vectors = eigsh(matrix, k=rank, which="LA", v0=np.ones(matrix.shape[0]))
+    # not ones: innovations sum to zero in every row
+    begin = np.random.default_rng(0).normal(size=matrix.shape[0])
+    if not (matrix @ begin).any():
+        return np.zeros(rank), np.eye(matrix.shape[0], rank)
+    values, vectors = eigsh(matrix, k=rank, which="LA", v0=begin)
     return values[::-1], vectors[:, ::-1]
 
 
