@@ -10,7 +10,8 @@ state is taken to carry no information.
 
 The likelihoods are kept by the outcomes of the model's table, so the filter costs what the table
 contains. An observation that the table does not list is impossible in every context; smoothed, it
-has likelihood alpha in all of them and leaves the belief as it was.
+has likelihood alpha in all of them and leaves the belief as it was. A reward or a last state that
+is missing in logs is summed over, and a further segment of an individual goes on with its belief.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def posterior(
     along: bool = False,
     threads: int | None = None,
 ) -> Floats:
-    """Posterior over contexts after each episode.
+    """Posterior over contexts after each episode; after all so far where one continues another.
 
     Parameters
     ----------
@@ -70,11 +71,15 @@ def posterior(
     table = filter_tables(model, smoothing)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
 
-    def work(first: int, last: int) -> tuple[int, int]:
-        flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
-        return posteriors(table, *flat, first, last, along, out)
+    begins = np.append(logs.beginnings(), len(logs))
+    continues = np.ones(len(logs), np.bool_)
+    continues[begins[:-1]] = False
 
-    for episode, step in run_blocks(work, blocks(len(logs), _BLOCK), threads):
+    def work(first: int, last: int) -> tuple[int, int]:
+        flat = (logs.states, logs.actions, logs.rewards, logs.offsets, continues)
+        return posteriors(table, *flat, begins[first], begins[last], along, out)
+
+    for episode, step in run_blocks(work, blocks(logs.n_individuals, _BLOCK), threads):
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out

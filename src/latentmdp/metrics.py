@@ -90,11 +90,14 @@ def last_tenth(episodes: int) -> int:
 
 
 class Interval(NamedTuple):
-    """An estimate and a confidence interval around it."""
+    """An estimate with the ends of its confidence interval."""
 
     mean: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
 _ADDED = 2

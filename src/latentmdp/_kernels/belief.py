@@ -23,6 +23,7 @@ __all__ = [
     "Filter",
     "cell",
     "find_outcome",
+    "observe_seen",
     "observe_step",
     "posteriors",
     "reset_belief",
@@ -189,20 +190,48 @@ def observe_step(belief, table, s, a, n, z):
 
 
 @njit(cache=True, nogil=True)
-def posteriors(table, states, actions, rewards, offsets, first, last, along, out):
+def observe_seen(belief, table, s, a, n, z):
+    """`observe_step` where the next state, the reward or both may be missing (-1).
+
+    What is missing is summed over: its outcomes, and alpha for each that the table does not list.
+    """
+    if n >= 0 and z >= 0:
+        return observe_step(belief, table, s, a, n, z)
+    S, A, Z = table.sizes
+    row = np.int64(s) * A + a
+    total, listed = np.zeros((1, belief.shape[1])), 0
+    for k in range(table.starts[row], table.starts[row + 1]):
+        if (n < 0 or table.next_state[k] == n) and (z < 0 or table.reward[k] == z):
+            listed += 1
+            for m in range(belief.shape[1]):
+                total[0, m] += table.likelihood[k, m]
+    possible = (S if n < 0 else 1) * (Z if z < 0 else 1)
+    total += table.smoothing * (possible - listed)
+    return update_belief(belief, total, 0)
+
+
+@njit(cache=True, nogil=True)
+def posteriors(table, states, actions, rewards, offsets, continues, first, last, along, out):
     """Posterior for the episodes first..last-1: a row of `out` per episode, or `along` per state.
 
+    An episode that `continues` the one before goes on with its belief; the first of them does not.
     Returns (-1, -1), or the episode and step (0 for the first state) of the first observation that
-    is impossible in every context. `table` is a `Filter`.
+    is impossible in every context. `table` is a `Filter`; -1 is a state or reward that is missing.
     """
-    belief = np.empty((3, table.prior.shape[0]))
+    belief = np.zeros((3, table.prior.shape[0]))
     for i in range(first, last):
         begin = offsets[i] + i
-        possible = reset_belief(belief, table.prior, table.initial, states[begin])
+        possible = True
+        if not continues[i]:
+            if states[begin] >= 0:
+                possible = reset_belief(belief, table.prior, table.initial, states[begin])
+            else:
+                belief[:] = 0.0
+                belief[AWAKE] = table.prior
         for t in range(offsets[i + 1] - offsets[i] + 1):
             if t > 0:
                 k, before = offsets[i] + t - 1, states[begin + t - 1]
-                possible = observe_step(
+                possible = observe_seen(
                     belief, table, before, actions[k], states[begin + t], rewards[k]
                 )
             if not possible:

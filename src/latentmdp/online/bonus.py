@@ -58,9 +58,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util.arrays import Flags, Floats
-from latentmdp.fit import Fit
-from latentmdp.model import LatentMDP
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 

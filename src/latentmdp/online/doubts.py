@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp.fit import Fit
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
@@ -30,14 +30,25 @@ _TOLD_APART = 0.3
 _CHANGES = (0.03, 0.1, 0.3)
 """Chances that the context changes in a step, which are tried."""
 
+_FEWEST = 10.0
+"""Visits of an (s, a) in every context from which on its row is taken as known."""
+
 _STDERRS, _LEAST_GAIN = 4.0, 0.005
 """By how much a moving context must predict better: standard errors, and nats a step."""
 
 
 def doubts(
-    plan: Plan, fit: Fit, value: Interval | None, shown: Trajectories | None
+    plan: Plan, fit: Fit, visits: Floats, value: Interval | None, shown: Trajectories | None
 ) -> tuple[str, ...]:
-    """What speaks against a plan: `value` and `shown` are of its own episodes in the world."""
+    """What speaks against a plan.
+
+    Parameters
+    ----------
+    visits : (M, S, A)
+        What the fit rests on, each episode shared among the contexts.
+    value, shown
+        Of the plan's own episodes in the world.
+    """
     found = []
     if value is None:
         found.append("too few episodes to try the final policy in the world")
@@ -53,7 +64,7 @@ def doubts(
             f"the contexts were hardly told apart: the likeliest one of an episode has "
             f"{sure:.0%} on average, where a guess has {guess:.0%}"
         )
-    if shown is not None and (gain := moving_context(model, shown)) is not None:
+    if shown is not None and (gain := moving_context(model, visits, shown)) is not None:
         found.append(
             "something hidden moves within an episode, so this is not a latent MDP: a context that "
             f"may change predicts new episodes better, by {gain:.2g} nats a step"
@@ -79,18 +90,21 @@ def _contradicted(plan: Plan, value: Interval) -> float | None:
     return float(upper) if upper < value.low - slack else None
 
 
-def moving_context(model: LatentMDP, logs: Trajectories) -> float | None:
+def moving_context(model: LatentMDP, visits: Floats, logs: Trajectories) -> float | None:
     """By how many nats a step a context that changes within episodes predicts them better.
 
-    None unless it clearly does. `logs` must not have been used to fit the model.
+    None unless it clearly does. `logs` must not have been used to fit the model. Steps at an (s, a)
+    with too few `visits` (M, S, A) in some context are left out: where a model is wrong, a filter
+    that forgets does better too.
     """
     if model.n_contexts == 1 or logs.n_steps == 0:
         return None
-    still = _log_likelihoods(model, logs, 0.0)
+    known = visits.min(axis=0) >= _FEWEST
+    still = _log_likelihoods(model, known, logs, 0.0)
     steps = np.maximum(logs.lengths, 1)
     best = None
     for change in _CHANGES:
-        gains = _log_likelihoods(model, logs, change) - still
+        gains = _log_likelihoods(model, known, logs, change) - still
         error = float(gains.std(ddof=1) / gains.size**0.5) if gains.size > 1 else np.inf
         mean, per_step = float(gains.mean()), float(gains.sum() / steps.sum())
         if mean > _STDERRS * error and per_step > max(_LEAST_GAIN, best or 0.0):
@@ -98,7 +112,7 @@ def moving_context(model: LatentMDP, logs: Trajectories) -> float | None:
     return best
 
 
-def _log_likelihoods(model: LatentMDP, logs: Trajectories, change: float) -> Floats:
+def _log_likelihoods(model: LatentMDP, known: Flags, logs: Trajectories, change: float) -> Floats:
     """Of every episode, under a context that is drawn anew with a chance of `change` a step."""
     smoothing = acting_smoothing(model.n_states, model.n_rewards)
     S, A, Z = model.n_states, model.n_actions, model.n_rewards
@@ -107,6 +121,7 @@ def _log_likelihoods(model: LatentMDP, logs: Trajectories, change: float) -> Flo
     found = model.outcomes.find(keys, S, Z)
     listed = np.where(found[:, None] >= 0, model.outcomes.probs[found], 0.0)
     likelihoods = smoothing + (1.0 - smoothing * S * Z) * listed
+    likelihoods[~known[steps.state, steps.action]] = 1.0
     belief = model.weights * model.initial.T[logs.first_states]
     total = belief.sum(axis=1, keepdims=True)
     belief = np.where(total > 0.0, belief / np.maximum(total, 1e-300), model.weights)

@@ -60,7 +60,7 @@ from latentmdp.online.empirical_model import (
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
-from latentmdp.simulation import episodes_of
+from latentmdp.simulation import gathered
 from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
@@ -390,7 +390,7 @@ def play_rounds(
         learning.absorb(episode)
         assert episode is not None
         played.append(episode)
-    return episodes_of(played, world.space)
+    return gathered(played, world.space)
 
 
 def _recorded_rounds(

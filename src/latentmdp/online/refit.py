@@ -30,6 +30,7 @@ what was once clear still holds.
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -41,34 +42,34 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.estimation import (
     EM,
-    FEW_CONTEXTS,
     MAX_CONTEXTS,
     choose_contexts,
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
     restricted,
-    settle_rewards,
 )
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
-from latentmdp.online.doubts import doubts, told_apart
+from latentmdp.online.doubts import LearnWarning, doubts, told_apart
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL, play_rounds
+from latentmdp.online.posterior_sampling import drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning import (
+    QMDP,
+    ActingPlanner,
     Plan,
     Planner,
-    acting_planner,
     acting_smoothing,
     certified_plan,
 )
-from latentmdp.policies import AlphaVectorPolicy, UniformPolicy
+from latentmdp.policies import AlphaVectorPolicy, Policy, UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.trajectories import Trajectories, cell_counts
 from latentmdp.worlds import World
@@ -95,6 +96,14 @@ _MOST_BLIND = 0.5
 _BLIND = 1_000
 """Episodes from which on some may be random, a share that falls with the square root: before, fits
 are too uncertain to tell whether contexts are hidden, and optimism explores anyway."""
+_PRIOR = 0.3
+"""Pseudo-counts of one random outcome in every row of a drawn model, as in `PosteriorSampling`."""
+
+_DRAWS = 1
+"""Keeps the draws of models apart from those of the fits."""
+_FOLDS, _STARTS = 2, 2
+"""Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
+that are read once, since it is chosen again each time the data have doubled."""
 
 
 def learn(
@@ -103,7 +112,7 @@ def learn(
     episodes: int = 10_000,
     rng: RNGLike = None,
     *,
-    method: Literal["likelihood", "psr"] = "likelihood",
+    method: Literal["likelihood", "sampling", "psr"] = "likelihood",
     explore: int = 20,
     growth: float = 1.3,
     restarts: int = 3,
@@ -119,13 +128,15 @@ def learn(
     Parameters
     ----------
     world
-        A `LatentMDP`, a Gymnasium environment with Discrete spaces, or `lm.envs.adapt(env, ...)`.
+        A `LatentMDP`, a Gymnasium environment with finite spaces, or `lm.envs.adapt(env, ...)`.
     n_contexts
         M; "auto" chooses it by held-out likelihood, again each time the data have doubled.
     episodes
         K, exploration included.
     method
-        "likelihood" refits on all episodes at growing intervals. "psr" is the path of [kwon2021,
+        "likelihood" refits on all episodes at growing intervals and is optimistic about what few
+        of them show. "sampling" refits likewise and plays, in place of the optimistic policy, that
+        of a model drawn from the posterior given the fit. "psr" is the path of [kwon2021,
         Thm. 3.5]: a PSR from short random episodes, recovery by clustering, then L-UCRL with
         inferred contexts; it needs `n_contexts`, and of what follows it takes `reward_model`
         (for L-UCRL), `planner` and `checkpoint`; `online.PSRStart` has settings of its own.
@@ -154,7 +165,7 @@ def learn(
         With `plan`, `fit`, `phases` and `logs`.
     """
     learner: Learner
-    if method == "likelihood":
+    if method in ("likelihood", "sampling"):
         learner = Refit(
             n_contexts,
             explore=explore,
@@ -164,6 +175,7 @@ def learn(
             max_contexts=max_contexts,
             reward_model=reward_model,
             planner=planner,
+            sampling=method == "sampling",
         )
     elif method == "psr":
         require_reward_model(reward_model)
@@ -172,13 +184,16 @@ def learn(
         counted: RewardModel = "state-action" if reward_model == "auto" else reward_model
         learner = PSRStart(n_contexts, reward_model=counted, planner=planner)
     else:
-        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+        raise ValueError(f'method must be "likelihood", "sampling" or "psr", got {method!r}')
     return learner.run(world, episodes, rng, checkpoint, progress)
 
 
 @dataclass(frozen=True, eq=False)
 class Refit(Learner):
-    """Maximum likelihood on a growing history; parameters as for `learn`."""
+    """Maximum likelihood on a growing history; parameters as for `learn`.
+
+    With `sampling`, the policy of a phase is that of a model drawn from the posterior.
+    """
 
     n_contexts: int | Literal["auto"] = "auto"
     explore: int = 20
@@ -188,6 +203,7 @@ class Refit(Learner):
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
     planner: Planner | None = None
+    sampling: bool = False
 
     def __post_init__(self) -> None:
         if self.n_contexts != "auto":
@@ -215,7 +231,8 @@ class Refit(Learner):
     def settings(self) -> dict[str, Any]:
         """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
         names = ("n_contexts", "explore", "growth", "restarts", "max_contexts", "reward_model")
-        return {**{name: getattr(self, name) for name in names}, "bonus": repr(self.bonus)}
+        named = {name: getattr(self, name) for name in (*names, "sampling")}
+        return {**named, "bonus": repr(self.bonus)}
 
 
 class Settled(NamedTuple):
@@ -249,6 +266,7 @@ class _Refitting(Learning[Trajectories]):
         self._model: LatentMDP | None = None  # of the last fit, which a resumed run does not have
         self._settled: Settled | None = None
         self._rounds: LUCRL | None = None  # how to act until the next fit
+        self._drawn: Policy | None = None  # the same, where a model is drawn
         self._empirical: EmpiricalModel | None = None
         self._plan: Plan | None = None  # of the last fit, whose episodes are the last ones
         self._shown: Trajectories | None = None  # those episodes
@@ -263,8 +281,14 @@ class _Refitting(Learning[Trajectories]):
             return
         fit = self.settle() if self.unsettled else self.refit()
         model = self._sized(fit.model)
+        if self.learner.sampling:
+            chance = np.random.default_rng([self.key, len(self.phases), _DRAWS])
+            drawn = drawn_fit(chance, fit, self.logs, self.space, _PRIOR)
+            self._drawn = ActingPlanner.suited(model).plan(drawn).policy
+            return
+        suited = ActingPlanner.suited(model)
         self._rounds = LUCRL(
-            acting_planner(model),
+            suited if suited.points else QMDP(),
             contexts="inferred",
             bonus=self.learner.bonus,
             replan=_REPLAN,
@@ -309,14 +333,17 @@ class _Refitting(Learning[Trajectories]):
         if self._plan is not None:
             left = self.episodes - self.done
             return play(self.world, self._plan.policy, left, key, self.done)
-        if self._rounds is None:
+        if self.fit is None:
             number = self.learner.n_contexts
             length = max(self.learner.explore, 1 if number == "auto" else number)
             length = min(length, max(self._own, 1))
             return play(self.world, UniformPolicy(), length, key, 0)
         length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
         length = min(length, self._own - self.done)
+        if self._drawn is not None:
+            return play(self.world, self._drawn, length, key, self.done)
         blind = int(length * self._blind_share())
+        assert self._rounds is not None
         assert self._empirical is not None
         rounds = play_rounds(
             self._rounds, self.world, self._empirical, key, self.done, length - blind
@@ -377,13 +404,14 @@ class _Refitting(Learning[Trajectories]):
         for last in (False, True):
             M = least if learner.n_contexts == "auto" else learner.n_contexts
             if learner.n_contexts == "auto" and may_show_contexts([self.logs]):
-                rewards = settle_rewards([self.logs], FEW_CONTEXTS, reward_model, "auto", rng)
                 with without_fit_warnings():
                     chosen = choose_contexts(
                         self.logs,
                         max_contexts=learner.max_contexts,
                         reward_model=reward_model,
-                        shared_rewards=rewards.shared,
+                        behaviour="shared",
+                        folds=_FOLDS,
+                        restarts=_STARTS,
                         rng=rng,
                     )
                 M = max(least, chosen.n_contexts)
@@ -509,6 +537,10 @@ class _Refitting(Learning[Trajectories]):
             np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
         )
         value = mean_return(self.returns[len(self.logs) :], self.returns)
+        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
+        told = doubts(plan, fit, visits, value, self._shown)
+        for message in told:
+            warnings.warn(message, LearnWarning, stacklevel=4)
         return Run(
             returns=self.returns,
             beliefs=self.beliefs,
@@ -520,7 +552,9 @@ class _Refitting(Learning[Trajectories]):
             plan=plan,
             fit=fit,
             phases=self.phases,
-            logs=self.logs if self._shown is None else Trajectories.concat([self.logs, self._shown]),
+            logs=self.logs
+            if self._shown is None
+            else Trajectories.concat([self.logs, self._shown]),
             value=value,
             warnings=doubts(plan, fit, value, self._shown),
             seconds=self.seconds(),

@@ -15,9 +15,9 @@ from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
-from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["acting_planner", "acting_policy", "acting_smoothing", "certified_plan"]
+__all__ = ["ActingPlanner", "acting_smoothing", "certified_plan"]
 
 _POINTS = PBVI(beliefs=100)
 """Half of PBVI's default number of points, since it plans anew after every fit."""
@@ -43,16 +43,33 @@ def acting_smoothing(n_states: int, n_rewards: int) -> float:
     return min(1e-3, 0.1 / (n_states * n_rewards))
 
 
-def acting_planner(fitted: LatentMDP) -> Planner:
-    """Q-MDP, or PBVI where Q-MDP falls short in the fitted model."""
-    return _POINTS if _falls_short(fitted) else QMDP()
+@dataclasses.dataclass(frozen=True)
+class ActingPlanner(Planner):
+    """The planner for a fitted model: Q-MDP, or PBVI where information must be bought.
 
+    Its filter survives what the model thinks impossible (`acting_smoothing`).
 
-def acting_policy(fitted: LatentMDP) -> Policy:
-    """The policy of `acting_planner` in the fitted model, whose filter survives surprises."""
-    policy = acting_planner(fitted).plan(fitted).policy
-    assert isinstance(policy, AlphaVectorPolicy)
-    return policy.filtering(policy.model, acting_smoothing(fitted.n_states, fitted.n_rewards))
+    Parameters
+    ----------
+    points
+        Whether to plan with PBVI; None decides for each model.
+    """
+
+    points: bool | None = None
+
+    def plan(self, model: LatentMDP) -> Plan:
+        """See `Planner`."""
+        if not (_falls_short(model) if self.points is None else self.points):
+            return _q_mdp_plan(model)
+        plan = _POINTS.plan(model)
+        assert isinstance(plan.policy, AlphaVectorPolicy)
+        smoothing = acting_smoothing(model.n_states, model.n_rewards)
+        return dataclasses.replace(plan, policy=plan.policy.filtering(plan.policy.model, smoothing))
+
+    @classmethod
+    def suited(cls, fitted: LatentMDP) -> ActingPlanner:
+        """The planner with its decision made for one model, and kept for others like it."""
+        return cls(_falls_short(fitted))
 
 
 def certified_plan(model: LatentMDP) -> Plan:
