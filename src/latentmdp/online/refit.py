@@ -556,7 +556,7 @@ class _Refitting(Learning[Trajectories]):
             if self._shown is None
             else Trajectories.concat([self.logs, self._shown]),
             value=value,
-            warnings=doubts(plan, fit, value, self._shown),
+            warnings=told,
             seconds=self.seconds(),
         )
 
