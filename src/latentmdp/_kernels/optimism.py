@@ -49,9 +49,6 @@ DOUBLING = -1.0
 """A growth that stands for: a plan is due when a count reaches a power of two."""
 
 
-_LEAST_REACH, _LARGEST_REACH = 1e-15, 1e15
-"""Returns whose variance is a number in single precision, with room to spare."""
-
 _FAINT = 1e-100
 """Visits whose inverse would not be safe; what they add to a variance is below rounding."""
 
@@ -184,7 +181,7 @@ def _plan_by_arrays(estimate, optimistic, m):
     discount, reach = optimistic.discount, optimistic.reach
     if optimistic.kind == HIDDEN_REWARDS:
         context_q_values(T, rewards, m, estimate.sizes[1], discount, values)
-    elif optimistic.kind == BY_VARIANCE and _LEAST_REACH < reach < _LARGEST_REACH:
+    elif optimistic.kind == BY_VARIANCE:
         _raised_q_values(
             T, rewards, optimistic.slopes, optimistic.shares, optimistic.unseen,
             optimistic.inverse, optimistic.outside, optimistic.caps, optimistic.ends,
