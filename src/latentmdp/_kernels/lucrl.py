@@ -21,7 +21,7 @@ from latentmdp._kernels.empirical import (
     refresh_rows,
     refresh_start,
 )
-from latentmdp._kernels.optimism import greedy_action, is_due, replan, weigh_rows
+from latentmdp._kernels.optimism import LEAST_CHANGE, greedy_action, is_due, replan, weigh_rows
 from latentmdp._kernels.rollout import begin_episode, draw_uniforms
 
 __all__ = ["Played", "absorb_episode", "discounted_return", "play_lucrl"]
@@ -59,7 +59,7 @@ def play_lucrl(
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _play(
     chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts,
     played,
@@ -122,7 +122,8 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
         refresh_start(estimate, m)
         if not count(estimate, m, weight, states, actions, rewards, length):
             continue
-        optimistic.stale[m] = True
+        optimistic.changes[m] += weight
+        optimistic.stale[m] |= optimistic.changes[m] > LEAST_CHANGE
         refresh_rows(estimate, visited, m)
         weigh_rows(estimate, optimistic, visited, m)
         if optimistic.growth == 0.0:

@@ -1,6 +1,8 @@
 """Q-MDP in the optimistic model of L-UCRL [kwon2021, Prop. 3.2; zhou2023, Alg. 2].
 
-Only contexts whose counts changed are planned again: the numbers are those of starting afresh.
+Only contexts whose counts changed are planned again: the numbers are those of starting afresh. A
+context that an episode most likely did not have changes by next to nothing: it is planned again
+once its changes amount to `LEAST_CHANGE`.
 An action that is not allowed has a reward below any value, so that no maximum takes it; a terminal
 state has no reward, no bonus and no successor, so its value is 0.
 
@@ -29,6 +31,7 @@ __all__ = [
     "DOUBLING",
     "FORBIDDEN",
     "HIDDEN_REWARDS",
+    "LEAST_CHANGE",
     "OptimisticValues",
     "greedy_action",
     "is_due",
@@ -49,11 +52,12 @@ DOUBLING = -1.0
 """A growth that stands for: a plan is due when a count reaches a power of two."""
 
 
-_LEAST_REACH, _LARGEST_REACH = 1e-15, 1e15
-"""Returns whose variance is a number in single precision, with room to spare."""
-
 _FAINT = 1e-100
 """Visits whose inverse would not be safe; what they add to a variance is below rounding."""
+
+
+LEAST_CHANGE = 1e-6
+"""The episodes, counted by their weight, that a context must have had since its last plan."""
 
 
 class OptimisticValues(NamedTuple):
@@ -95,7 +99,8 @@ class OptimisticValues(NamedTuple):
     terminal: NDArray[np.bool_]  # (S,)
     ends: NDArray[np.int64]  # the terminal states
     spread: NDArray[np.float64]  # (M,)
-    planned_visits: NDArray[np.float64]  # (S A, M) at the last plan
+    planned_visits: NDArray[np.float64]  # (S A, M) at the last plan, where growth needs it
+    changes: NDArray[np.float64]  # (M,): weight of the episodes since the last plan
     stale: NDArray[np.bool_]  # (M,): whether counts changed since the last plan
     due: NDArray[np.bool_]  # (1,)
 
@@ -184,7 +189,7 @@ def _plan_by_arrays(estimate, optimistic, m):
     discount, reach = optimistic.discount, optimistic.reach
     if optimistic.kind == HIDDEN_REWARDS:
         context_q_values(T, rewards, m, estimate.sizes[1], discount, values)
-    elif optimistic.kind == BY_VARIANCE and _LEAST_REACH < reach < _LARGEST_REACH:
+    elif optimistic.kind == BY_VARIANCE:
         _raised_q_values(
             T, rewards, optimistic.slopes, optimistic.shares, optimistic.unseen,
             optimistic.inverse, optimistic.outside, optimistic.caps, optimistic.ends,
@@ -401,8 +406,9 @@ def replan(estimate, optimistic):
             plan_context(estimate, optimistic, m)
             if optimistic.adaptive:
                 optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
-            optimistic.stale[m] = False
-            optimistic.planned_visits[:, m] = estimate.visits[:, m]
+            optimistic.stale[m], optimistic.changes[m] = False, 0.0
+            if optimistic.growth != 0.0:
+                optimistic.planned_visits[:, m] = estimate.visits[:, m]
     optimistic.due[0] = optimistic.growth == 0.0
     return True
 

@@ -114,7 +114,10 @@ def _emit_raised_panel(builder, pointers, scalars, S, n, column, width):
     """One panel of `raised_values`: mean and second moment accumulate side by side."""
     T, value, q, *rows = pointers
     origin, span, room, cap = scalars
-    fused, root = _fused_multiply_add(builder), _single_root(builder)
+    fused = _fused_multiply_add(builder)
+    root = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(_VECTOR, [_VECTOR]), f"llvm.sqrt.v{LANES}f64"
+    )
     columns = [builder.add(column, _integer(n, LANES * k)) for k in range(width)]
     zero = ir.Constant(_VECTOR, [0.0] * LANES)
     means, seconds = (
@@ -139,19 +142,12 @@ def _emit_raised_panel(builder, pointers, scalars, S, n, column, width):
         squared = builder.fmul(builder.fmul(expected, expected), inverse)
         variance = builder.fsub(builder.load(second), squared)
         variance = builder.select(builder.fcmp_ordered(">", variance, zero), variance, zero)
+        deviation = builder.call(root, [variance])
         total = builder.fadd(builder.fadd(expected, origin), reward)
-        for left, right in ((unseen, room), (share, span), (slope, root(variance))):
+        for left, right in ((unseen, room), (share, span), (slope, deviation)):
             total = builder.call(fused, [left, right, total])
         total = builder.select(builder.fcmp_ordered("<", total, cap), total, cap)
         builder.store(total, _vector_at(builder, q, place), align=8)
-
-
-def _single_root(builder):
-    """Square roots of vectors in single precision: a bonus needs no more, and it takes half."""
-    short = ir.VectorType(ir.FloatType(), LANES)
-    name = f"llvm.sqrt.v{LANES}f32"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(short, [short]), name)
-    return lambda x: builder.fpext(builder.call(function, [builder.fptrunc(x, short)]), _VECTOR)
 
 
 @intrinsic

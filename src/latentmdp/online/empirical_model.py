@@ -512,6 +512,7 @@ class EmpiricalModel:
             ends=np.flatnonzero(terminal),
             spread=np.full(M, float(widths.reach)),
             planned_visits=np.zeros((S * A, M)),
+            changes=np.zeros(M),
             stale=np.ones(M, np.bool_),
             due=np.ones(1, np.bool_),
         )
@@ -660,6 +661,11 @@ class EmpiricalModel:
         from latentmdp._kernels.optimism import replan_values
 
         replan_values(self.estimate, self.optimistic)
+
+    def require_plan(self) -> None:
+        """Make a plan due that knows all that was counted, however little it is."""
+        self.optimistic.stale[self.optimistic.changes > 0.0] = True
+        self.optimistic.due[0] = True
 
     def informed_value(self) -> float:
         """The informed bound of the last Q-MDP plan in the optimistic model."""

@@ -24,8 +24,10 @@ full step of online EM [cappe2009].
 The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when contexts are revealed
 [kwon2021, Thm. 3.3]. What replanning costs:
 
-- "every": a plan for each episode, as in the paper. With Q-MDP in a latent MDP only contexts whose
-  counts changed are computed, which gives the same numbers.
+- "every": a plan for each episode, as in the paper. With Q-MDP only contexts whose counts changed
+  are computed, which gives the same numbers; where contexts are inferred, an episode changes
+  those that it most likely did not have by next to nothing, and they wait until such changes
+  amount to a millionth of an episode.
 - "changed": no call of the planner where no count has changed. The same policies again.
 - a factor such as 1.2 ("lazy" is 1.2): a plan only when some N_m(s, a) has grown by the factor
   since the last one. Between plans the bonus of a pair is off by at most the square root of the
@@ -283,7 +285,7 @@ class _PlannerLUCRL(_LUCRL):
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
-        self.empirical.optimistic.due[0] = True
+        self.empirical.require_plan()
         self.plan()
         assert self._plan is not None
         value = self._plan.upper if self._plan.upper is not None else self._plan.lower
@@ -307,7 +309,7 @@ class _QMDPLUCRL(_LUCRL):
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
-        self.empirical.optimistic.due[0] = True
+        self.empirical.require_plan()
         self.empirical.raise_bonus()
         return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
 
