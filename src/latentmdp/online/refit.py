@@ -456,11 +456,13 @@ class _Refitting(Learning[Trajectories]):
         fresh: bool = True,
     ) -> Fit:
         """A fit from the last estimate, where it has as many contexts, and from fresh starts."""
+        shared = reward_pseudo_counts == np.inf  # rewards that say nothing of the context
         em = EM(
             n_contexts,
             restarts=self.learner.restarts,
             pseudo_counts=pseudo_counts,
-            reward_pseudo_counts=reward_pseudo_counts,
+            reward_pseudo_counts=None if shared else reward_pseudo_counts,
+            shared_rewards=shared,
             reward_model=reward_model,
         )
         known = self._model is not None and self._model.n_contexts == n_contexts
@@ -512,7 +514,7 @@ class _Refitting(Learning[Trajectories]):
         self.phases = phases_of(saved)
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
-            if not (episodes >= 1 and M >= 1 and all(0 <= k < np.inf for k in strengths)):
+            if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
                 raise ValueError("what was settled is out of range")
             reward_model: RewardModel = "transition" if by_transition else "state-action"
             self._settled = Settled(int(episodes), int(M), reward_model, *strengths)
