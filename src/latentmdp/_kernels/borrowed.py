@@ -31,6 +31,6 @@ def _disowned(context, builder, kind, value):
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         items = cgutils.unpack_tuple(builder, value, len(kind))
-        owned = [_disowned(context, builder, k, item) for k, item in zip(list(kind), items)]
+        owned = [_disowned(context, builder, k, item) for k, item in zip(kind, items)]  # type: ignore[call-overload]
         return context.make_tuple(builder, kind, owned)
     return value
