@@ -10,8 +10,9 @@ contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in th
 they were first seen. Whoever counts an episode must have made room for its cells before. Which form
 it is the type of the `Estimate` says, so that each is compiled for itself.
 
-Steps are inlined: a call that passes a tuple of arrays counts references to every one of them,
-which costs more than most steps.
+Steps are inlined by LLVM (`forceinline`): a call that passes a tuple of arrays copies all of it.
+Inlined by numba (`inline="always"`), steps lose writes to arrays that nothing reads afterwards,
+because it does not see that they belong to an argument.
 """
 
 from typing import NamedTuple
@@ -111,7 +112,7 @@ def refresh_rows(estimate, n_rows, m):
     raise NotImplementedError
 
 
-@overload(refresh_rows, inline="always")
+@overload(refresh_rows, jit_options={"forceinline": True})
 def _refresh_rows(estimate, n_rows, m):
     return _refresh_rows_of_table if in_table(estimate) else _refresh_rows_of_arrays
 
@@ -175,7 +176,7 @@ def support(estimate, row, m):
     raise NotImplementedError
 
 
-@overload(support, inline="always")
+@overload(support, jit_options={"forceinline": True})
 def _support(estimate, row, m):
     return _support_in_table if in_table(estimate) else _support_in_arrays
 
@@ -202,7 +203,7 @@ def _support_in_table(estimate, row, m):
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def refresh_start(estimate, m):
     """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen.
 
@@ -221,7 +222,7 @@ def refresh_start(estimate, m):
         estimate.prior[m] = episodes + 1.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def distinct_rows(estimate, states, actions, length):
     """Put the rows (s, a) of an episode into `estimate.rows`, each once; how many there are."""
     A, seen, rows = estimate.sizes[1], estimate.seen, estimate.rows
@@ -242,7 +243,7 @@ def has_room(estimate, steps):
     raise NotImplementedError
 
 
-@overload(has_room, inline="always")
+@overload(has_room, jit_options={"forceinline": True})
 def _has_room(estimate, steps):
     if in_table(estimate):
         return lambda estimate, steps: (
@@ -256,7 +257,7 @@ def locate(estimate, states, actions, rewards, length):
     raise NotImplementedError
 
 
-@overload(locate, inline="always")
+@overload(locate, jit_options={"forceinline": True})
 def _locate(estimate, states, actions, rewards, length):
     return _locate_in_table if in_table(estimate) else _locate_nothing
 
@@ -321,7 +322,7 @@ def count(estimate, m, weight, states, actions, rewards, length):
     raise NotImplementedError
 
 
-@overload(count, inline="always")
+@overload(count, jit_options={"forceinline": True})
 def _count(estimate, m, weight, states, actions, rewards, length):
     return _count_in_table if in_table(estimate) else _count_in_arrays
 
@@ -351,12 +352,12 @@ def likelihoods(estimate, n_contexts, s, a, n, z):
     raise NotImplementedError
 
 
-@overload(likelihoods, inline="always")
+@overload(likelihoods, jit_options={"forceinline": True})
 def _likelihoods(estimate, n_contexts, s, a, n, z):
     return _likelihoods_in_table if in_table(estimate) else _likelihoods_in_arrays
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
     likelihoods(estimate, belief.shape[1], s, a, n, z)

@@ -105,7 +105,7 @@ class OptimisticValues(NamedTuple):
     due: NDArray[np.bool_]  # (1,)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _add_bonus(estimate, optimistic, m):
     """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
     S, A, _ = estimate.sizes
@@ -145,7 +145,7 @@ def weigh(estimate, optimistic):
             optimistic.outside[m, optimistic.ends[i]] = 0.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def weigh_rows(estimate, optimistic, n_rows, m):
     """What a bonus by variance needs of the first `n_rows` of `estimate.rows`."""
     A, printed = estimate.sizes[1], optimistic.kind == AS_PRINTED
@@ -179,7 +179,7 @@ def plan_context(estimate, optimistic, m):
     raise NotImplementedError
 
 
-@overload(plan_context, inline="always")
+@overload(plan_context, jit_options={"forceinline": True})
 def _plan_context(estimate, optimistic, m):
     return _plan_by_table if in_table(estimate) else _plan_by_arrays
 
@@ -334,7 +334,7 @@ def expected_values(estimate, optimistic, m, value, out):
     raise NotImplementedError
 
 
-@overload(expected_values, inline="always")
+@overload(expected_values, jit_options={"forceinline": True})
 def _expected_values(estimate, optimistic, m, value, out):
     return _expected_by_table if in_table(estimate) else _expected_by_arrays
 
@@ -376,7 +376,7 @@ def largest_bonus(estimate, optimistic):
             optimistic.bonus[m, row % A * width + row // A] = 0.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _largest_value(estimate, optimistic, m):
     """The largest first-step value of a state that context m has been seen in, from 0 to reach."""
     S, A, _ = estimate.sizes
@@ -394,7 +394,7 @@ def _largest_value(estimate, optimistic, m):
     return min(largest, highest) if seen else highest
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
     if not optimistic.due[0]:
@@ -419,7 +419,7 @@ def replan_values(estimate, optimistic):
     return replan(estimate, optimistic)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def is_due(estimate, optimistic, n_rows, m):
     """Whether one of the first `n_rows` of `estimate.rows` has grown so much that a plan is due."""
     growth, planned, visits = optimistic.growth, optimistic.planned_visits, estimate.visits
@@ -434,7 +434,7 @@ def is_due(estimate, optimistic, n_rows, m):
     return due
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def greedy_action(values, n_actions, t, s, belief):
     """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones."""
     best, winner = -np.inf, 0
