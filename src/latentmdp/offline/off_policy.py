@@ -56,6 +56,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
 from latentmdp.fit import without_fit_warnings
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
     AnyPolicy,
@@ -102,17 +103,6 @@ Errors of these shares cost variance, not bias."""
 
 _TIME_POOLING = 5.0
 """Visits that the choice of actions at all times is worth at each time."""
-
-
-class Interval(NamedTuple):
-    """An estimate with the ends of its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
 class OffPolicyWarning(UserWarning):

@@ -20,8 +20,8 @@ from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp.engines.threads import run_blocks
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
-from latentmdp.offline.off_policy import Interval
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate

@@ -40,9 +40,9 @@ from latentmdp.estimation import (
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
-    Interval,
     LoggedEstimate,
     logged_estimate,
 )
