@@ -33,7 +33,6 @@ __all__ = [
     "TooManyBeliefsError",
     "TooManyHistoriesError",
     "Value",
-    "acting_planner",
     "acting_smoothing",
     "action_table",
     "backward_q",
