@@ -272,16 +272,16 @@ def logged_estimate(
     logs: Trajectories,
     policy: Policy,
     model: LatentMDP,
-    behaviour: Floats,
+    behaviour: Floats | None,
     rng: np.random.Generator,
     final: Flags | None = None,
 ) -> LoggedEstimate:
     """Weighted per-decision importance sampling of the first steps of a policy.
 
     It covers the steps at which the effective number of episodes is large enough. The logs come
-    from a behaviour (S, A), or (M, S, A) of a logger that knew the context. In states that are
-    `final` (S,) nothing is chosen and nothing earned: an episode that reached one keeps its weight.
-    One that is cut short elsewhere loses it.
+    from a behaviour (S, A), or (M, S, A) of a logger that knew the context; None takes the
+    propensities of the logs. In states that are `final` (S,) nothing is chosen and nothing earned:
+    an episode that reached one keeps its weight. One that is cut short elsewhere loses it.
     """
     require_horizon(model, "an estimate from logs")
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
