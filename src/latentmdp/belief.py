@@ -21,6 +21,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
@@ -33,6 +34,9 @@ __all__ = ["check_smoothing", "filter_tables", "posterior"]
 
 
 _BLOCK = 1 << 14
+_GPU_PIECE = 1 << 20
+"""Episodes that a GPU filters at a time, one a thread."""
+_OVER_CONTEXTS = ("likelihood", "prior", "initial")
 
 
 def posterior(
@@ -42,6 +46,7 @@ def posterior(
     *,
     along: bool = False,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Floats:
     """Posterior over contexts after each episode.
 
@@ -52,6 +57,10 @@ def posterior(
     along
         Give the belief at every state of every episode instead: row offsets[i] + i + t is the
         belief at time t of episode i, in the layout of `logs.states`.
+    threads
+        Threads to use; None takes all cores. The result does not depend on it.
+    device
+        "cpu", or "cuda" for a GPU. The result does not depend on it.
 
     Returns
     -------
@@ -66,6 +75,7 @@ def posterior(
 
     require_model(model)
     arrays.require_instance("logs", logs, Trajectories)
+    on_device = on_gpu(device)
     logs.validate(model)
     table = filter_tables(model, smoothing)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
@@ -74,10 +84,41 @@ def posterior(
         flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
         return posteriors(table, *flat, first, last, along, out)
 
-    for episode, step in run_blocks(work, blocks(len(logs), _BLOCK), threads):
+    if on_device:
+        found = _followed_on_gpu(table, logs, along, out)
+    else:
+        found = run_blocks(work, blocks(len(logs), _BLOCK), threads)
+    for episode, step in found:
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out
+
+
+def _followed_on_gpu(
+    table: Filter, logs: Trajectories, along: bool, out: Floats
+) -> list[tuple[int, int]]:
+    """Fill `out` piece by piece; gives an impossible (episode, step) of each piece, or (-1, -1)."""
+    from latentmdp._kernels.cuda.episodes import Logged, filter_kernel
+
+    device, width, found = gpu(), even_width(table.prior.size), []
+    tables = {name: widened(getattr(table, name), width) for name in _OVER_CONTEXTS}
+    table = device.put(table._replace(**tables))
+    M, longest = out.shape[1], int(logs.lengths.max(initial=0)) + 1
+    bytes_each = longest * (12.0 + 8.0 * M * along) + 8.0 * M + 12.0
+    for start, stop in device.pieces(len(logs), bytes_each, _GPU_PIECE):
+        offsets = logs.offsets[start : stop + 1]
+        steps = slice(int(offsets[0]), int(offsets[-1]))
+        states = slice(steps.start + start, steps.stop + stop)
+        rows = states if along else slice(start, stop)
+        flat = (logs.states[states], logs.actions[steps], logs.rewards[steps], offsets - offsets[0])
+        room = device.empty((rows.stop - rows.start, M), np.float64)
+        logged = Logged(*device.put(flat), room, device.empty(stop - start, np.int32))
+        device.launch(filter_kernel(width, along), stop - start, table, logged)
+        step = device.fetch(logged.step)
+        out[rows] = device.fetch(room)
+        wrong = np.flatnonzero(step >= 0)
+        found.append((start + int(wrong[0]), int(step[wrong[0]])) if wrong.size else (-1, -1))
+    return found
 
 
 def filter_tables(model: LatentMDP, smoothing: float) -> Filter:

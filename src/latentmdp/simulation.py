@@ -13,12 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import require_memory
 from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp.errors import DeviceError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized
@@ -26,12 +29,15 @@ from latentmdp.trajectories import History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.rollout import Acting
+    from latentmdp._kernels.cuda.episodes import Noted
+    from latentmdp._kernels.rollout import Acting, Earning
 
 __all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
+_GPU_PIECE = 1 << 21
+"""Episodes that a GPU plays at a time, one a thread: many times what it runs at once."""
 _OUTCOME = ("starts", "next_state", "reward")
 
 
@@ -44,6 +50,7 @@ def simulate(
     threads: int | None = None,
     *,
     horizon: int | None = None,
+    device: str = "cpu",
 ) -> Trajectories:
     """Play `episodes` episodes of the model's horizon, or until they reach a terminal state.
 
@@ -61,6 +68,8 @@ def simulate(
     horizon
         Cut episodes off after so many steps. By default they last the model's horizon; where it
         has none, the first T steps with discount^T below 1e-4.
+    device
+        "cpu", or "cuda" for a GPU, which plays any `Policy`. The result does not depend on it.
 
     Returns
     -------
@@ -83,6 +92,7 @@ def simulate(
         first_episode,
         horizon=horizon,
         threads=threads,
+        device=device,
     )
 
 
@@ -95,6 +105,7 @@ def play(
     *,
     horizon: int | None = None,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Trajectories:
     """Episodes first_episode, first_episode + 1, ... of a world under one policy.
 
@@ -112,8 +123,11 @@ def play(
         With the true contexts where the world reveals all of them.
     """
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    on_device = on_gpu(device)
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
-        return _rolled_out(world, policy, space, episodes, key, first_episode, threads)
+        return _rolled_out(world, policy, space, episodes, key, first_episode, threads, on_device)
+    if on_device:
+        raise _only_compiled(policy)
     agent = PolicyAgent(policy, space, key)
     H = space.longest_episode
     played = [play_episode(world, agent, key, first_episode + i, H) for i in range(episodes)]
@@ -137,6 +151,7 @@ def returns_in(
     *,
     horizon: int | None = None,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Floats:
     """The return of one episode in each of the given contexts, hidden rewards counted, (N,).
 
@@ -144,7 +159,10 @@ def returns_in(
     """
     world = ModelWorld(model)
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    on_device = on_gpu(device)
     if not isinstance(policy, Policy):
+        if on_device:
+            raise _only_compiled(policy)
         return _stepped_returns(world, policy, space, contexts, key)
     from latentmdp._kernels.rollout import Earning
 
@@ -159,6 +177,8 @@ def returns_in(
             np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
         ),
     )
+    if on_device:
+        return _Rollouts(world, policy, space, key).returns(contexts, earning)
     returns = np.empty(contexts.size)
 
     def note(start: int, stop: int) -> tuple[Any, ...]:
@@ -193,6 +213,7 @@ def _rolled_out(
     key: int,
     first_episode: int,
     threads: int | None,
+    on_device: bool,
 ) -> Trajectories:
     H = space.longest_episode
     ragged = bool(world.space.terminal.any())
@@ -215,7 +236,12 @@ def _rolled_out(
         last = (lengths + 1, lengths, lengths)
         return [log[np.arange(log.shape[1]) < end[:, None]] for log, end in zip(logs, last)]
 
-    played = _run_episodes(world, policy, space, episodes, key, first_episode, False, note, threads)
+    if on_device:
+        rollouts = _Rollouts(world, policy, space, key)
+        played = rollouts.logs(episodes, first_episode, note, threads)
+    else:
+        where = (episodes, key, first_episode)
+        played = _run_episodes(world, policy, space, *where, False, note, threads)
     if ragged:
         kept = [keep(*noted[1:5]) for noted in played]
         states, actions, rewards = (np.concatenate(part) for part in zip(*kept))
@@ -247,9 +273,8 @@ def _run_episodes(
     """Play episodes in blocks; `note(start, stop)` gives the arrays that a block fills."""
     from latentmdp._kernels.rollout import rollout
 
-    sized = world.model if space is world.space else space  # a model has names for messages
-    acting, H = policy.acting(sized), space.longest_episode
-    likelihood = _likelihood_in(acting, world)
+    acting, likelihood = _acting_in(policy, world, space)
+    H = space.longest_episode
 
     def work(start: int, stop: int) -> tuple[Any, ...]:
         noted = note(start, stop)
@@ -258,6 +283,126 @@ def _run_episodes(
         return noted
 
     return run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // H)), threads)
+
+
+class _Rollouts:
+    """Episodes of a policy in a model on a GPU: the tables lie there, and pieces are played."""
+
+    def __init__(self, world: ModelWorld, policy: Policy, space: Space, key: int) -> None:
+        self._gpu, self._key, self._horizon = gpu(), np.uint64(key), space.longest_episode
+        acting, likelihood = _acting_in(policy, world, space)
+        self._sizes = world.chances.sizes
+        self._width = even_width(acting.filter.prior.size)
+        self._kind = (acting.stochastic, acting.filters, acting.n_layers > 1)
+        self._tables = self._gpu.put((world.chances, _widened_acting(acting, likelihood)))
+
+    def _play(self, first: int, noted: Noted, earning: Earning, given: bool, stores: bool) -> None:
+        """Start the kernel for a piece; `noted` and `earning` lie on the GPU."""
+        from latentmdp._kernels.cuda.episodes import rollout_kernel
+
+        kernel = rollout_kernel(self._width, *self._kind, given, stores, not stores)
+        where = (self._key, first, self._horizon)
+        count = noted.contexts.shape[0]
+        self._gpu.launch(kernel, count, *self._tables, earning, *where, noted)
+
+    def noted(self, count: int) -> Noted:
+        """Room on the GPU for the logs of so many episodes, in the narrowest integers."""
+        from latentmdp._kernels.cuda.episodes import Noted
+
+        S, A, Z = self._sizes
+        rows = (self._horizon + 1, self._horizon, self._horizon)
+        logs = [self._gpu.empty((n, count), _integers(most)) for n, most in zip(rows, (S, A, Z))]
+        scalars = [self._gpu.empty(count, np.int32) for _ in range(2)]
+        return Noted(*scalars, *logs, self._gpu.empty(1, np.float64))
+
+    def play_noted(self, first: int, noted: Noted) -> None:
+        """Play an episode for every entry of `noted.contexts`, from number `first` on."""
+        self._play(first, noted, self._gpu.put(_no_earning()), False, True)
+
+    def logs(
+        self,
+        episodes: int,
+        first_episode: int,
+        note: Callable[[int, int], tuple[Any, ...]],
+        threads: int | None,
+    ) -> list[Any]:
+        """Play episodes in pieces; `note(start, stop)` gives the arrays that a piece fills."""
+        bytes_each = sum(_integers(n).itemsize for n in self._sizes) * (self._horizon + 1) + 16.0
+        pieces = self._gpu.pieces(episodes, bytes_each, _GPU_PIECE)
+        noted, played = None, []
+        for start, stop in pieces:
+            if noted is None or noted.contexts.shape[0] != stop - start:
+                noted = self.noted(stop - start)
+            self.play_noted(first_episode + start, noted)
+            kept = note(start, stop)
+            kept[0][:], kept[1][:] = self._gpu.fetch(noted.contexts), self._gpu.fetch(noted.lengths)
+            for log, target in zip(noted[2:5], kept[2:5]):
+                _transpose(self._gpu.fetch(log), target, threads)
+            played.append(kept)
+        return played
+
+    def returns(self, contexts: Indices, earning: Earning) -> Floats:
+        """The return of an episode in each of the given contexts."""
+        from latentmdp._kernels.cuda.episodes import Noted
+
+        returns, earning = np.empty(contexts.size), self._gpu.put(earning)
+        blank = [self._gpu.empty((1, 1), np.int32) for _ in range(3)]
+        for start, stop in self._gpu.pieces(contexts.size, 16.0, _GPU_PIECE):
+            lengths = self._gpu.empty(stop - start, np.int32)
+            given = self._gpu.put(contexts[start:stop].astype(np.int32))
+            noted = Noted(given, lengths, *blank, self._gpu.empty(stop - start, np.float64))
+            self._play(start, noted, earning, True, False)
+            returns[start:stop] = self._gpu.fetch(noted.returns)
+        return returns
+
+
+def _widened_acting(acting: Acting, likelihood: Floats) -> Acting:
+    """A policy's arrays with an even number of contexts, its likelihoods by the world's outcomes."""
+    width, blank = even_width(acting.filter.prior.size), np.zeros(1, np.int32)
+    own = acting.filter._replace(
+        starts=np.zeros(1, np.int64),
+        next_state=blank,
+        reward=blank,
+        likelihood=widened(likelihood, width),
+        prior=widened(acting.filter.prior, width),
+        initial=widened(acting.filter.initial, width),
+    )
+    vectors = widened(acting.vectors, width) if acting.filters else np.zeros((1, width))
+    return acting._replace(vectors=vectors, filter=own)
+
+
+def _no_earning() -> Earning:
+    from latentmdp._kernels.rollout import Earning
+
+    return Earning(1.0, np.zeros(1), np.zeros(1), False, np.zeros((1, 1)))
+
+
+def _transpose(log: NDArray[Any], target: Indices, threads: int | None) -> None:
+    """target[i, t] = log[t, i], in blocks that stay in a core's cache."""
+
+    def work(start: int, stop: int) -> None:
+        target[start:stop] = log[:, start:stop].T
+
+    run_blocks(work, blocks(len(target), 1024), threads)
+
+
+def _integers(most: int) -> np.dtype[Any]:
+    """The narrowest integers that count up to `most`."""
+    return np.dtype(np.min_scalar_type(-most))
+
+
+def _only_compiled(policy: object) -> DeviceError:
+    return DeviceError(
+        f'device="cuda" plays a Policy in a model, not a {type(policy).__name__}: '
+        'functions of the history run with device="cpu"'
+    )
+
+
+def _acting_in(policy: Policy, world: ModelWorld, space: Space) -> tuple[Acting, Floats]:
+    """The policy as arrays, and its likelihoods for the outcomes of the world."""
+    sized = world.model if space is world.space else space  # a model has names for messages
+    acting = policy.acting(sized)
+    return acting, _likelihood_in(acting, world)
 
 
 def _likelihood_in(acting: Acting, world: ModelWorld) -> Floats:

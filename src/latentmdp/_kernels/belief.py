@@ -23,6 +23,7 @@ __all__ = [
     "Filter",
     "cell",
     "find_outcome",
+    "follow_episode",
     "observe_step",
     "posteriors",
     "reset_belief",
@@ -140,12 +141,12 @@ def reset_belief(belief, prior, initial, state, at=0):
 
 
 @njit(cache=True, nogil=True)
-def _write_belief(belief, out):
+def _write_belief(belief, out, row):
     """The belief as plain numbers, contexts asleep included as far as a double reaches."""
-    for m in range(belief.shape[1]):
-        out[m] = belief[AWAKE, m]
+    for m in range(out.shape[1]):
+        out[row, m] = belief[AWAKE, m]
         if belief[LEVEL, m] > 0.0:
-            out[m] = math.ldexp(belief[MANTISSA, m], -_LEVEL_BITS * int(belief[LEVEL, m]))
+            out[row, m] = math.ldexp(belief[MANTISSA, m], -_LEVEL_BITS * int(belief[LEVEL, m]))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -189,26 +190,38 @@ def observe_step(belief, table, s, a, n, z):
 
 
 @njit(cache=True, nogil=True)
-def posteriors(table, states, actions, rewards, offsets, first, last, along, out):
-    """Posterior for the episodes first..last-1: a row of `out` per episode, or `along` per state.
+def follow_episode(belief, table, states, actions, rewards, offsets, i, along, out):
+    """Posterior for episode i: row i of `out`, or `along` a row per state.
 
-    Returns (-1, -1), or the episode and step (0 for the first state) of the first observation that
-    is impossible in every context. `table` is a `Filter`.
+    Returns -1, or the step (0 for the first state) of the first observation that is impossible in
+    every context. `table` is a `Filter`.
+    """
+    begin = offsets[i] + i
+    possible = reset_belief(belief, table.prior, table.initial, states[begin])
+    for t in range(offsets[i + 1] - offsets[i] + 1):
+        if t > 0:
+            k, before = offsets[i] + t - 1, states[begin + t - 1]
+            possible = observe_step(
+                belief, table, before, actions[k], states[begin + t], rewards[k]
+            )
+        if not possible:
+            return t
+        if along:
+            _write_belief(belief, out, begin + t)
+    if not along:
+        _write_belief(belief, out, i)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def posteriors(table, states, actions, rewards, offsets, first, last, along, out):
+    """`follow_episode` for the episodes first..last-1.
+
+    Returns (-1, -1), or the episode and step of the first impossible observation.
     """
     belief = np.empty((3, table.prior.shape[0]))
     for i in range(first, last):
-        begin = offsets[i] + i
-        possible = reset_belief(belief, table.prior, table.initial, states[begin])
-        for t in range(offsets[i + 1] - offsets[i] + 1):
-            if t > 0:
-                k, before = offsets[i] + t - 1, states[begin + t - 1]
-                possible = observe_step(
-                    belief, table, before, actions[k], states[begin + t], rewards[k]
-                )
-            if not possible:
-                return i, t
-            if along:
-                _write_belief(belief, out[begin + t])
-        if not along:
-            _write_belief(belief, out[i])
+        t = follow_episode(belief, table, states, actions, rewards, offsets, i, along, out)
+        if t >= 0:
+            return i, t
     return -1, -1

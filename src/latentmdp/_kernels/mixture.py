@@ -10,38 +10,40 @@ episode; the rare episode whose product leaves the range of a double is redone i
 costs about as much as reading the table.
 """
 
+import math
 from functools import cache
 
 import numpy as np
 from numba import njit
 
-__all__ = ["kernels", "pair_counts"]
+__all__ = ["episode_weigher", "kernels", "pair_counts"]
 
 _TINY = 1e-150
 _STRIDE = 16
 
 
 @njit(cache=True, nogil=True)
-def _log_shares(cells, begin, end, first, P, W, shares):
+def _log_shares(cells, begin, length, stride, first, P, W, shares):
     """Fill `shares` with the normalised shares of one episode in log space; return log Z."""
     M = shares.shape[0]
     highest = -np.inf
     for m in range(M):
-        total = np.log(W[first, m])
-        for t in range(begin, end):
-            total += np.log(P[cells[t], m])
+        total = math.log(W[first, m])
+        for t in range(length):
+            total += math.log(P[cells[begin + t * stride], m])
         shares[m] = total
         highest = max(highest, total)
     if highest == -np.inf:
-        shares[:] = 0.0
+        for m in range(M):
+            shares[m] = 0.0
         return -np.inf
     norm = 0.0
     for m in range(M):
-        shares[m] = np.exp(shares[m] - highest)
+        shares[m] = math.exp(shares[m] - highest)
         norm += shares[m]
     for m in range(M):
         shares[m] /= norm
-    return highest + np.log(norm)
+    return highest + math.log(norm)
 
 
 @njit(cache=True, nogil=True)
@@ -57,8 +59,50 @@ def _hand_up(cells, begin, deep, shallow, pending, by_cell):
 
 
 @cache
+def episode_weigher(width):
+    """The compiled evidence of one episode, for tables with exactly `width` contexts."""
+
+    @njit(cache=True, nogil=True, inline="always")
+    def weigh_episode(cells, begin, length, stride, first, P, W, share):
+        """Fill share (width,) with the terms of an episode's evidence, over a scale.
+
+        Its cells lie at begin, begin + stride, ... Returns the logarithm of the scale and the sum.
+        """
+        for m in range(width):
+            share[m] = W[first, m]
+        scale, lost = 0.0, False
+        t = 0
+        while t < length:
+            pause = min(t + _STRIDE, length)
+            for k in range(t, pause):
+                c = cells[begin + k * stride]
+                for m in range(width):
+                    share[m] *= P[c, m]
+            t = pause
+            total = 0.0
+            for m in range(width):
+                total += share[m]
+            if total < _TINY:
+                if total < _TINY * _TINY:
+                    lost = True
+                    break
+                for m in range(width):
+                    share[m] /= total
+                scale += math.log(total)
+        if lost:
+            scale = _log_shares(cells, begin, length, stride, first, P, W, share)
+        total = 0.0
+        for m in range(width):
+            total += share[m]
+        return scale, total
+
+    return weigh_episode
+
+
+@cache
 def kernels(width):
     """The compiled passes for tables with exactly `width` contexts: (episodes, prefixes)."""
+    weigh_episode = episode_weigher(width)
 
     @njit(cache=True, nogil=True)
     def episodes(cells, offsets, first, counts, start, stop, P, W, by_cell, by_first, evidence):
@@ -74,32 +118,7 @@ def kernels(width):
             evidence[i] = 1.0
             if count == 0.0:
                 continue
-            for m in range(width):
-                share[m] = W[s, m]
-            scale, lost = 0.0, False
-            t = begin
-            while t < end:
-                pause = min(t + _STRIDE, end)
-                for k in range(t, pause):
-                    c = cells[k]
-                    for m in range(width):
-                        share[m] *= P[c, m]
-                t = pause
-                total = 0.0
-                for m in range(width):
-                    total += share[m]
-                if total < _TINY:
-                    if total < _TINY * _TINY:
-                        lost = True
-                        break
-                    for m in range(width):
-                        share[m] /= total
-                    scale += np.log(total)
-            if lost:
-                scale = _log_shares(cells, begin, end, s, P, W, share)
-            total = 0.0
-            for m in range(width):
-                total += share[m]
+            scale, total = weigh_episode(cells, begin, end - begin, 1, s, P, W, share)
             evidence[i] = total
             shift += count * scale
             factor = count / total if total > 0.0 else 0.0
@@ -156,7 +175,7 @@ def kernels(width):
                         total += leaf[m]
                     if total < _TINY * _TINY:
                         begin = i * length
-                        log_scale = _log_shares(cells, begin, begin + length, first[i], P, W, leaf)
+                        log_scale = _log_shares(cells, begin, length, 1, first[i], P, W, leaf)
                         shift += counts[i] * log_scale
                         total = 1.0 if log_scale > -np.inf else 0.0
                     evidence[i] = total

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import AWAKE, Filter, observe_step, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
-from latentmdp._kernels.rows import row_product
+from latentmdp._kernels.rows import product, row_product
 
 __all__ = [
     "Acting",
     "Chances",
     "Earning",
+    "NOT_LISTED",
+    "WORLD_STREAM",
     "align_likelihoods",
     "begin_episode",
     "best_action",
@@ -28,6 +30,7 @@ __all__ = [
     "decision_uniform",
     "draw_outcome",
     "draw_uniforms",
+    "earned",
     "observe_first",
     "observe_next",
     "rollout",
@@ -36,8 +39,8 @@ __all__ = [
 
 _BUFFER = 64
 _LANES = 16
-_WORLD_STREAM, _DECISION_STREAM = np.uint64(0), np.uint64(1)
-_NOT_LISTED = -1.0
+WORLD_STREAM, _DECISION_STREAM = np.uint64(0), np.uint64(1)
+NOT_LISTED = -1.0
 
 
 class Chances(NamedTuple):
@@ -109,7 +112,7 @@ def draw_outcome(chances, uniform, m, s, a):
 @njit(cache=True, nogil=True)
 def begin_episode(chances, key, episode, context=-1):
     """Context and first state of an episode; the context is drawn unless it is given."""
-    first, second = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(0))
+    first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(0))
     m = np.int64(context)
     if context < 0:
         m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
@@ -119,16 +122,25 @@ def begin_episode(chances, key, episode, context=-1):
 @njit(cache=True, nogil=True)
 def world_step(chances, key, episode, t, m, s, a):
     """Next state and reward index at step t of an episode."""
-    _, uniform = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(t + 1))
+    _, uniform = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
     k = draw_outcome(chances, uniform, m, s, a)
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
+
+
+@njit(cache=True, nogil=True)
+def earned(earning, scale, m, row, z):
+    """What a step in row s A + a of context m adds to the return, with reward index z."""
+    reward = earning.values[z]
+    if earning.hidden:
+        reward += earning.bonus[m, row]
+    return product(scale, reward)
 
 
 @njit(cache=True, nogil=True)
 def draw_uniforms(key, episode, start, count, first, second):
     """Fill both arrays with the uniform numbers of steps start, start + 1, ..."""
     for j in range(count):
-        first[j], second[j] = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(start + j))
+        first[j], second[j] = uniform_pair(key, WORLD_STREAM, episode, np.uint64(start + j))
 
 
 @njit(cache=True, nogil=True)
@@ -137,7 +149,7 @@ def align_likelihoods(likelihood, places):
     out = np.empty((places.shape[0], likelihood.shape[1]))
     for k in range(places.shape[0]):
         for m in range(likelihood.shape[1]):
-            out[k, m] = _NOT_LISTED if places[k] < 0 else likelihood[places[k], m]
+            out[k, m] = NOT_LISTED if places[k] < 0 else likelihood[places[k], m]
     return out
 
 
@@ -226,15 +238,12 @@ def rollout(
                 if lengths[i] < horizon:
                     continue
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
-                if acting.filters and likelihood[k, 0] != _NOT_LISTED:
+                if acting.filters and likelihood[k, 0] != NOT_LISTED:
                     update_belief(beliefs, likelihood, k, 3 * e)
                 if states is not None:
                     actions[i, t], rewards[i, t], states[i, t + 1] = action[e], z, n
                 if returns is not None:
-                    earned = earning.values[z]
-                    if earning.hidden:
-                        earned += earning.bonus[context[e], state[e] * A + action[e]]
-                    returns[i] += scale * earned
+                    returns[i] += earned(earning, scale, context[e], state[e] * A + action[e], z)
                 state[e] = n
                 if terminal[n]:
                     lengths[i] = t + 1
