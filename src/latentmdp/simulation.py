@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from latentmdp._kernels.cuda.episodes import Noted
     from latentmdp._kernels.rollout import Acting, Earning
 
-__all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
+__all__ = ["PolicyAgent", "Rollouts", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
@@ -178,7 +178,7 @@ def returns_in(
         ),
     )
     if on_device:
-        return _Rollouts(world, policy, space, key).returns(contexts, earning)
+        return Rollouts(world, policy, space, key).returns(contexts, earning)
     returns = np.empty(contexts.size)
 
     def note(start: int, stop: int) -> tuple[Any, ...]:
@@ -237,7 +237,7 @@ def _rolled_out(
         return [log[np.arange(log.shape[1]) < end[:, None]] for log, end in zip(logs, last)]
 
     if on_device:
-        rollouts = _Rollouts(world, policy, space, key)
+        rollouts = Rollouts(world, policy, space, key)
         played = rollouts.logs(episodes, first_episode, note, threads)
     else:
         where = (episodes, key, first_episode)
@@ -285,7 +285,7 @@ def _run_episodes(
     return run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // H)), threads)
 
 
-class _Rollouts:
+class Rollouts:
     """Episodes of a policy in a model on a GPU: the tables lie there, and pieces are played."""
 
     def __init__(self, world: ModelWorld, policy: Policy, space: Space, key: int) -> None:
@@ -305,7 +305,7 @@ class _Rollouts:
         count = noted.contexts.shape[0]
         self._gpu.launch(kernel, count, *self._tables, earning, *where, noted)
 
-    def noted(self, count: int) -> Noted:
+    def room(self, count: int) -> Noted:
         """Room on the GPU for the logs of so many episodes, in the narrowest integers."""
         from latentmdp._kernels.cuda.episodes import Noted
 
@@ -315,8 +315,8 @@ class _Rollouts:
         scalars = [self._gpu.empty(count, np.int32) for _ in range(2)]
         return Noted(*scalars, *logs, self._gpu.empty(1, np.float64))
 
-    def play_noted(self, first: int, noted: Noted) -> None:
-        """Play an episode for every entry of `noted.contexts`, from number `first` on."""
+    def start(self, first: int, noted: Noted) -> None:
+        """Start to play an episode for every entry of `noted.contexts`, from number `first` on."""
         self._play(first, noted, self._gpu.put(_no_earning()), False, True)
 
     def logs(
@@ -332,8 +332,8 @@ class _Rollouts:
         noted, played = None, []
         for start, stop in pieces:
             if noted is None or noted.contexts.shape[0] != stop - start:
-                noted = self.noted(stop - start)
-            self.play_noted(first_episode + start, noted)
+                noted = self.room(stop - start)
+            self.start(first_episode + start, noted)
             kept = note(start, stop)
             kept[0][:], kept[1][:] = self._gpu.fetch(noted.contexts), self._gpu.fetch(noted.lengths)
             for log, target in zip(noted[2:5], kept[2:5]):

@@ -16,7 +16,9 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-__all__ = ["episode_weigher", "kernels", "pair_counts"]
+from latentmdp._kernels.rows import two_entries
+
+__all__ = ["episode_weigher", "interleave", "kernels", "list_occurrences", "pair_counts"]
 
 _TINY = 1e-150
 _STRIDE = 16
@@ -59,8 +61,11 @@ def _hand_up(cells, begin, deep, shallow, pending, by_cell):
 
 
 @cache
-def episode_weigher(width):
-    """The compiled evidence of one episode, for tables with exactly `width` contexts."""
+def episode_weigher(width, paired=False):
+    """The compiled evidence of one episode, for tables with exactly `width` contexts.
+
+    `paired` reads two contexts of an even width at a time.
+    """
 
     @njit(cache=True, nogil=True, inline="always")
     def weigh_episode(cells, begin, length, stride, first, P, W, share):
@@ -76,8 +81,14 @@ def episode_weigher(width):
             pause = min(t + _STRIDE, length)
             for k in range(t, pause):
                 c = cells[begin + k * stride]
-                for m in range(width):
-                    share[m] *= P[c, m]
+                if paired:
+                    for m in range(0, width, 2):
+                        one, other = two_entries(P, c, m)
+                        share[m] *= one
+                        share[m + 1] *= other
+                else:
+                    for m in range(width):
+                        share[m] *= P[c, m]
             t = pause
             total = 0.0
             for m in range(width):
@@ -218,3 +229,47 @@ def pair_counts(cells, offsets, counts, out):
             out[x, x] -= weight
         for j in range(distinct):
             times[seen[j]] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def interleave(cells, offsets, order, base, lanes, out):
+    """Copy the cells of episodes order[0], order[1], ... so that `lanes` of them lie side by side.
+
+    Step t of the p-th goes to base[p // lanes] + t lanes + p % lanes.
+    """
+    for p in range(order.shape[0]):
+        begin, end = offsets[order[p]], offsets[order[p] + 1]
+        place = base[p // lanes] + p % lanes
+        for k in range(begin, end):
+            out[place] = cells[k]
+            place += lanes
+
+
+@njit(cache=True, nogil=True)
+def list_occurrences(cells, offsets, first, order, start, stop, n_cells, ends, index):
+    """List, cell by cell, the places start..stop-1 in `order` of the episodes where it occurs.
+
+    First states count as cells from `n_cells` on. The list of cell x is index[ends[x - 1]:ends[x]],
+    its places rise, and one comes as often as the cell occurs in its episode.
+    """
+    for x in range(ends.shape[0]):
+        ends[x] = 0
+    for p in range(start, stop):
+        i = order[p]
+        ends[n_cells + first[i]] += 1
+        for k in range(offsets[i], offsets[i + 1]):
+            ends[cells[k]] += 1
+    total = 0
+    for x in range(ends.shape[0]):
+        count = ends[x]
+        ends[x] = total
+        total += count
+    for p in range(start, stop):
+        i = order[p]
+        x = n_cells + first[i]
+        index[ends[x]] = p
+        ends[x] += 1
+        for k in range(offsets[i], offsets[i + 1]):
+            x = np.int64(cells[k])
+            index[ends[x]] = p
+            ends[x] += 1

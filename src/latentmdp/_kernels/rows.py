@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["product", "row_product", "set_products", "weigh_row"]
+__all__ = ["product", "row_product", "set_products", "two_entries", "weigh_row"]
 
 _WIDTH = 8
 _DOUBLE, _BIT, _INDEX = ir.DoubleType(), ir.IntType(1), ir.IntType(64)
@@ -105,14 +105,14 @@ def product(typingctx, one, other):
 
 
 @intrinsic
-def _two_entries(typingctx, table, i, m):
+def two_entries(typingctx, table, i, m):
     """Entries m and m + 1 of row i, read at once: m and the width of the table are even."""
 
     def emit(context, builder, signature, arguments):
         row, _ = _row(context, builder, signature.args[0], arguments[0], arguments[1])
         pair = ir.VectorType(_DOUBLE, 2)
         place = builder.bitcast(builder.gep(row, [arguments[2]]), pair.as_pointer())
-        read = builder.load(place, align=16)
+        read = builder.load(place, align=16 if _on_gpu(context) else 8)
         entries = [builder.extract_element(read, ir.IntType(32)(k)) for k in range(2)]
         return context.make_tuple(builder, signature.return_type, entries)
 
@@ -122,7 +122,7 @@ def _two_entries(typingctx, table, i, m):
 def _plain_row_product(one, i, other, j):
     total = 0.0
     for m in range(0, one.shape[1], 2):
-        first, second = _two_entries(one, i, m)
+        first, second = two_entries(one, i, m)
         total += product(first, other[j, m])
         total += product(second, other[j, m + 1])
     return total
@@ -131,12 +131,12 @@ def _plain_row_product(one, i, other, j):
 def _plain_weigh_row(one, i, other, j, level, faint):
     total, care = 0.0, False
     for m in range(0, one.shape[1], 2):
-        first, second = _two_entries(other, j, m)
+        first, second = two_entries(other, j, m)
         total += product(one[i, m], first)
         total += product(one[i, m + 1], second)
     least = product(total, faint)
     for m in range(0, one.shape[1], 2):
-        first, second = _two_entries(other, j, m)
+        first, second = two_entries(other, j, m)
         for k in range(2):
             entry = first if k == 0 else second
             share = one[i, m + k]
@@ -147,7 +147,7 @@ def _plain_weigh_row(one, i, other, j, level, faint):
 
 def _plain_set_products(one, i, other, j, scale):
     for m in range(0, one.shape[1], 2):
-        first, second = _two_entries(other, j, m)
+        first, second = two_entries(other, j, m)
         one[i, m] = product(product(one[i, m], first), scale)
         one[i, m + 1] = product(product(one[i, m + 1], second), scale)
 

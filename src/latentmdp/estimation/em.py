@@ -39,8 +39,10 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp.engines.cuda import on_gpu
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
+from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
@@ -161,6 +163,7 @@ class EM:
         *,
         start: Start | Sequence[Start] = None,
         rng: RNGLike = None,
+        device: str = "cpu",
     ) -> Fit:
         """Fit to one log, or to several together.
 
@@ -172,6 +175,9 @@ class EM:
             None takes `restarts` starts, from pair moments and at random; "pairs" or "random" only
             those. Otherwise the start itself: a model, a fit, responsibilities (N, M) or labels
             (N,) of all episodes, -1 for none; or a list of such starts.
+        device
+            "cpu", or "cuda" for a GPU, which makes the passes over the episodes. Both add in a
+            fixed order, but not the same: fits are alike up to rounding.
 
         Raises
         ------
@@ -179,10 +185,11 @@ class EM:
             No episode is long enough to tell contexts apart, or there are fewer than contexts.
         """
         began = time.perf_counter()
+        passes = CudaPass() if on_gpu(device) else None
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
-            problem = _problem(self, parts, _models(start), team)
+            problem = _problem(self, parts, _models(start), passes or team)
             for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
             starts = list(self._starts(problem, start, generator))
@@ -396,7 +403,9 @@ class _Problem(NamedTuple):
     shared: SharedRewards | None
 
 
-def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> _Problem:
+def _problem(
+    em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team | CudaPass
+) -> _Problem:
     """The likelihood that the settings ask for, without pseudo-counts.
 
     A start may know of more states than the logs.
