@@ -37,7 +37,7 @@ class Weighed(NamedTuple):
 class Listed(NamedTuple):
     """Where the cells occur, and the sums over segments of these lists."""
 
-    index: NDArray[np.int32]  # the lists, one after the other
+    places: NDArray[np.int32]  # the lists, one after the other
     begins: NDArray[np.int64]  # (segments + 1,)
     shares: NDArray[np.float64]  # (N, width)
     sums: NDArray[np.float64]  # (segments, width)
@@ -92,7 +92,7 @@ def gather_kernel(width, streams):
         total = 0.0
         begin, end = listed.begins[segment], listed.begins[segment + 1]
         for k in range(begin + stream, end, streams):
-            total += listed.shares[listed.index[k], m]
+            total += listed.shares[listed.places[k], m]
         room[place] = total
         left = streams
         while left > 1:
