@@ -61,14 +61,29 @@ def _hand_up(cells, begin, deep, shallow, pending, by_cell):
 
 
 @cache
-def episode_weigher(width, paired=False):
+def episode_weigher(width, stride=1):
     """The compiled evidence of one episode, for tables with exactly `width` contexts.
 
-    `paired` reads two contexts of an even width at a time.
+    With a stride, episodes lie side by side for the threads of a GPU, and two contexts of an even
+    width are read at a time.
     """
 
     @njit(cache=True, nogil=True, inline="always")
-    def weigh_episode(cells, begin, length, stride, first, P, W, share):
+    def one_by_one(share, P, c):
+        for m in range(width):
+            share[m] *= P[c, m]
+
+    @njit(cache=True, nogil=True, inline="always")
+    def two_by_two(share, P, c):
+        for m in range(0, width, 2):
+            one, other = two_entries(P, c, m)
+            share[m] *= one
+            share[m + 1] *= other
+
+    multiply = one_by_one if stride == 1 else two_by_two
+
+    @njit(cache=True, nogil=True, inline="always")
+    def weigh_episode(cells, begin, length, first, P, W, share):
         """Fill share (width,) with the terms of an episode's evidence, over a scale.
 
         Its cells lie at begin, begin + stride, ... Returns the logarithm of the scale and the sum.
@@ -76,19 +91,11 @@ def episode_weigher(width, paired=False):
         for m in range(width):
             share[m] = W[first, m]
         scale, lost = 0.0, False
-        t = 0
-        while t < length:
-            pause = min(t + _STRIDE, length)
-            for k in range(t, pause):
-                c = cells[begin + k * stride]
-                if paired:
-                    for m in range(0, width, 2):
-                        one, other = two_entries(P, c, m)
-                        share[m] *= one
-                        share[m + 1] *= other
-                else:
-                    for m in range(width):
-                        share[m] *= P[c, m]
+        t, end = begin, begin + stride * length
+        while t < end:
+            pause = min(t + stride * _STRIDE, end)
+            for k in range(t, pause, stride):
+                multiply(share, P, cells[k])
             t = pause
             total = 0.0
             for m in range(width):
@@ -129,7 +136,7 @@ def kernels(width):
             evidence[i] = 1.0
             if count == 0.0:
                 continue
-            scale, total = weigh_episode(cells, begin, end - begin, 1, s, P, W, share)
+            scale, total = weigh_episode(cells, begin, end - begin, s, P, W, share)
             evidence[i] = total
             shift += count * scale
             factor = count / total if total > 0.0 else 0.0

@@ -30,7 +30,6 @@ __all__ = [
     "decision_uniform",
     "draw_outcome",
     "draw_uniforms",
-    "earned",
     "observe_first",
     "observe_next",
     "rollout",
@@ -125,15 +124,6 @@ def world_step(chances, key, episode, t, m, s, a):
     _, uniform = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
     k = draw_outcome(chances, uniform, m, s, a)
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
-
-
-@njit(cache=True, nogil=True)
-def earned(earning, scale, m, row, z):
-    """What a step in row s A + a of context m adds to the return, with reward index z."""
-    reward = earning.values[z]
-    if earning.hidden:
-        reward += earning.bonus[m, row]
-    return product(scale, reward)
 
 
 @njit(cache=True, nogil=True)
@@ -243,7 +233,10 @@ def rollout(
                 if states is not None:
                     actions[i, t], rewards[i, t], states[i, t + 1] = action[e], z, n
                 if returns is not None:
-                    returns[i] += earned(earning, scale, context[e], state[e] * A + action[e], z)
+                    earned = earning.values[z]
+                    if earning.hidden:
+                        earned += earning.bonus[context[e], state[e] * A + action[e]]
+                    returns[i] += product(scale, earned)
                 state[e] = n
                 if terminal[n]:
                     lengths[i] = t + 1

@@ -22,8 +22,8 @@ from latentmdp._kernels.rollout import (
     begin_episode,
     best_action,
     draw_outcome,
-    earned,
 )
+from latentmdp._kernels.rows import product
 
 __all__ = ["Logged", "Noted", "filter_kernel", "rollout_kernel"]
 
@@ -87,7 +87,10 @@ def rollout_kernel(width, stochastic, filters, layered, given, stores, earns):
                 update_belief(belief, likelihood, k, 0)
             z = chances.reward[k]
             if earns:
-                total += earned(earning, scale, m, s * A + a, z)
+                earned = earning.values[z]
+                if earning.hidden:
+                    earned += earning.bonus[m, s * A + a]
+                total += product(scale, earned)
                 scale *= earning.discount
             s = np.int64(chances.next_state[k])
             if stores:

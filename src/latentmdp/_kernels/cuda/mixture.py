@@ -49,7 +49,7 @@ class Listed(NamedTuple):
 @cache
 def weigh_kernel(width, lanes):
     """The compiled shares of episodes in `width` contexts, an even number."""
-    weigh_episode = episode_weigher(width, True)
+    weigh_episode = episode_weigher(width, lanes)
 
     @cuda.jit
     def weigh(weighed):
@@ -63,7 +63,6 @@ def weigh_kernel(width, lanes):
                 weighed.cells,
                 weighed.base[p // lanes] + p % lanes,
                 weighed.lengths[p],
-                lanes,
                 weighed.first[p],
                 weighed.P,
                 weighed.W,
