@@ -50,18 +50,19 @@ def bandwidth() -> float:
     return 2.0 * source.nbytes / finished(lambda: target.copy_to_device(source))
 
 
-def simulation(model: lm.LatentMDP, name: str, policy: Policy) -> None:
-    space = ModelWorld(model).space
-    rollouts = Rollouts(ModelWorld(model), policy, space, philox_key(0))
+def stored_steps(model: lm.LatentMDP, policy: Policy) -> float:
+    """Steps a second that are played and stored in the GPU's memory."""
+    world = ModelWorld(model)
+    rollouts = Rollouts(world, policy, world.space, philox_key(0))
     noted = rollouts.room(LAUNCHED)
-    stored = finished(lambda: rollouts.start(0, noted))
-    del noted
-    print(f"{name}: {LAUNCHED * HORIZON / stored / 1e9:6.1f} G steps/s stored on the GPU")
+    return LAUNCHED * HORIZON / finished(lambda: rollouts.start(0, noted))
+
+
+def simulation(model: lm.LatentMDP, name: str, policy: Policy) -> None:
+    print(f"{name}: {stored_steps(model, policy) / 1e9:6.1f} G steps/s stored on the GPU")
     seconds = best_seconds(
         {
-            device: lambda device=device: lm.simulate(
-                model, policy, EPISODES, rng=0, device=device
-            )
+            device: lambda device=device: lm.simulate(model, policy, EPISODES, rng=0, device=device)
             for device in ("cpu", "cuda")
         },
         rounds=3,

@@ -36,7 +36,6 @@ __all__ = ["check_smoothing", "filter_tables", "posterior"]
 _BLOCK = 1 << 14
 _GPU_PIECE = 1 << 20
 """Episodes that a GPU filters at a time, one a thread."""
-_OVER_CONTEXTS = ("likelihood", "prior", "initial")
 
 
 def posterior(
@@ -101,8 +100,13 @@ def _followed_on_gpu(
     from latentmdp._kernels.cuda.episodes import Logged, filter_kernel
 
     device, width, found = gpu(), even_width(table.prior.size), []
-    tables = {name: widened(getattr(table, name), width) for name in _OVER_CONTEXTS}
-    table = device.put(table._replace(**tables))
+    table = device.put(
+        table._replace(
+            likelihood=widened(table.likelihood, width),
+            prior=widened(table.prior, width),
+            initial=widened(table.initial, width),
+        )
+    )
     M, longest = out.shape[1], int(logs.lengths.max(initial=0)) + 1
     bytes_each = longest * (12.0 + 8.0 * M * along) + 8.0 * M + 12.0
     for start, stop in device.pieces(len(logs), bytes_each, _GPU_PIECE):

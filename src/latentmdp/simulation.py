@@ -312,8 +312,8 @@ class Rollouts:
         S, A, Z = self._sizes
         rows = (self._horizon + 1, self._horizon, self._horizon)
         logs = [self._gpu.empty((n, count), _integers(most)) for n, most in zip(rows, (S, A, Z))]
-        scalars = [self._gpu.empty(count, np.int32) for _ in range(2)]
-        return Noted(*scalars, *logs, self._gpu.empty(1, np.float64))
+        contexts, lengths = (self._gpu.empty(count, np.int32) for _ in range(2))
+        return Noted(contexts, lengths, logs[0], logs[1], logs[2], self._gpu.empty(1, np.float64))
 
     def start(self, first: int, noted: Noted) -> None:
         """Start to play an episode for every entry of `noted.contexts`, from number `first` on."""
@@ -346,18 +346,19 @@ class Rollouts:
         from latentmdp._kernels.cuda.episodes import Noted
 
         returns, earning = np.empty(contexts.size), self._gpu.put(earning)
-        blank = [self._gpu.empty((1, 1), np.int32) for _ in range(3)]
+        blank = self._gpu.empty((1, 1), np.int32)
         for start, stop in self._gpu.pieces(contexts.size, 16.0, _GPU_PIECE):
             lengths = self._gpu.empty(stop - start, np.int32)
             given = self._gpu.put(contexts[start:stop].astype(np.int32))
-            noted = Noted(given, lengths, *blank, self._gpu.empty(stop - start, np.float64))
+            earned = self._gpu.empty(stop - start, np.float64)
+            noted = Noted(given, lengths, blank, blank, blank, earned)
             self._play(start, noted, earning, True, False)
             returns[start:stop] = self._gpu.fetch(noted.returns)
         return returns
 
 
 def _widened_acting(acting: Acting, likelihood: Floats) -> Acting:
-    """A policy's arrays with an even number of contexts, its likelihoods by the world's outcomes."""
+    """A policy with an even number of contexts, its likelihoods by the world's outcomes."""
     width, blank = even_width(acting.filter.prior.size), np.zeros(1, np.int32)
     own = acting.filter._replace(
         starts=np.zeros(1, np.int64),

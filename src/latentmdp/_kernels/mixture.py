@@ -277,6 +277,5 @@ def list_occurrences(cells, offsets, first, order, start, stop, n_cells, ends, i
         index[ends[x]] = p
         ends[x] += 1
         for k in range(offsets[i], offsets[i + 1]):
-            x = np.int64(cells[k])
-            index[ends[x]] = p
-            ends[x] += 1
+            index[ends[cells[k]]] = p
+            ends[cells[k]] += 1

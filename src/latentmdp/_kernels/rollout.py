@@ -18,11 +18,12 @@ from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import product, row_product
 
 __all__ = [
+    "NOT_LISTED",
+    "WORLD_STREAM",
     "Acting",
     "Chances",
     "Earning",
-    "NOT_LISTED",
-    "WORLD_STREAM",
+    "add_scaled",
     "align_likelihoods",
     "begin_episode",
     "best_action",
@@ -124,6 +125,12 @@ def world_step(chances, key, episode, t, m, s, a):
     _, uniform = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
     k = draw_outcome(chances, uniform, m, s, a)
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def add_scaled(total, scale, earned):
+    """The sum total + scale earned, rounded twice on every machine."""
+    return total + product(scale, earned)
 
 
 @njit(cache=True, nogil=True)
@@ -236,7 +243,7 @@ def rollout(
                     earned = earning.values[z]
                     if earning.hidden:
                         earned += earning.bonus[context[e], state[e] * A + action[e]]
-                    returns[i] += product(scale, earned)
+                    returns[i] = add_scaled(returns[i], scale, earned)
                 state[e] = n
                 if terminal[n]:
                     lengths[i] = t + 1

@@ -10,10 +10,9 @@ meant for tests.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,10 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import DeviceError
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-__all__ = ["Gpu", "gpu", "even_width", "on_gpu", "widened"]
+__all__ = ["Gpu", "even_width", "gpu", "on_gpu", "widened"]
 
 _MISSING_NAMES = {"row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid"}
 """Functions that numpy has renamed and that numba-cuda still asks for when it is imported."""
@@ -130,19 +126,20 @@ def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
     return np.ascontiguousarray(np.pad(table, pad) if missing else table)
 
 
-def _numba_cuda() -> ModuleType:
-    """numba's CUDA module, where it can be used."""
+def _numba_cuda() -> Any:
+    """The CUDA module of numba, where it can be used."""
     for old, new in _MISSING_NAMES.items():
         if not hasattr(np, old):
             setattr(np, old, getattr(np, new))
     try:
-        importlib.import_module("numba_cuda")
-        cuda = importlib.import_module("numba.cuda")
+        import numba.cuda
+        import numba_cuda  # noqa: F401
     except ImportError as error:
         raise DeviceError(
             'device="cuda" needs numba-cuda: pip install "latentmdp[gpu]" '
             f"({type(error).__name__}: {error})"
         ) from error
+    cuda: Any = numba.cuda
     if not cuda.config.ENABLE_CUDASIM and not cuda.is_available():
         raise DeviceError(
             'device="cuda" needs an NVIDIA GPU and its driver, and finds none; what numba sees is '

@@ -77,7 +77,7 @@ class CudaPass:
         device.launch_blocks(kernel, layout.n_segments, width * streams, listed)
         device.launch(mixture.add_segments, out.shape[0] * width, listed)
         parts = -(-N // _TOTAL_PART)
-        totals, threads = device.empty(parts, np.float64), 4 if device.simulated else 256
+        totals, threads = device.empty(parts, np.float64), 2 if device.simulated else 256
         add = mixture.total_kernel(threads)
         device.launch_blocks(add, parts, threads, (logs, totals), _TOTAL_PART)
         return device.fetch(out), float(np.sum(device.fetch(totals)))
@@ -153,4 +153,4 @@ def _lists(
 
 
 def _streams(width: int, simulated: bool) -> int:
-    return 3 if simulated else max(1, _STREAM_THREADS // width)
+    return 2 if simulated else max(1, _STREAM_THREADS // width)

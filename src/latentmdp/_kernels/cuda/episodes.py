@@ -19,11 +19,11 @@ from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rollout import (
     NOT_LISTED,
     WORLD_STREAM,
+    add_scaled,
     begin_episode,
     best_action,
     draw_outcome,
 )
-from latentmdp._kernels.rows import product
 
 __all__ = ["Logged", "Noted", "filter_kernel", "rollout_kernel"]
 
@@ -90,7 +90,7 @@ def rollout_kernel(width, stochastic, filters, layered, given, stores, earns):
                 earned = earning.values[z]
                 if earning.hidden:
                     earned += earning.bonus[m, s * A + a]
-                total += product(scale, earned)
+                total = add_scaled(total, scale, earned)
                 scale *= earning.discount
             s = np.int64(chances.next_state[k])
             if stores:
