@@ -24,7 +24,7 @@ from latentmdp.worlds import ModelWorld
 
 CONTEXTS, STATES, ACTIONS, HORIZON = 7, 15, 3, 30
 EPISODES = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-LAUNCHED, COPIED = 4 * EPISODES, 200 * EPISODES
+LAUNCHED, COPIED = 16 * EPISODES, 200 * EPISODES
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
 
 

@@ -29,7 +29,7 @@ from latentmdp.trajectories import History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.cuda.episodes import Noted
+    from latentmdp._kernels.cuda.episodes import Noted, RolloutKind
     from latentmdp._kernels.rollout import Acting, Earning
 
 __all__ = ["PolicyAgent", "Rollouts", "play", "returns_in", "simulate"]
@@ -292,15 +292,14 @@ class Rollouts:
         self._gpu, self._key, self._horizon = gpu(), np.uint64(key), space.longest_episode
         acting, likelihood = _acting_in(policy, world, space)
         self._sizes = world.chances.sizes
-        self._width = even_width(acting.filter.prior.size)
-        self._kind = (acting.stochastic, acting.filters, acting.n_layers > 1)
+        self._kind = _kind(acting, likelihood, world)
         self._tables = self._gpu.put((world.chances, _widened_acting(acting, likelihood)))
 
     def _play(self, first: int, noted: Noted, earning: Earning, given: bool, stores: bool) -> None:
         """Start the kernel for a piece; `noted` and `earning` lie on the GPU."""
         from latentmdp._kernels.cuda.episodes import rollout_kernel
 
-        kernel = rollout_kernel(self._width, *self._kind, given, stores, not stores)
+        kernel = rollout_kernel(self._kind._replace(given=given, stores=stores, earns=not stores))
         where = (self._key, first, self._horizon)
         count = noted.contexts.shape[0]
         self._gpu.launch(kernel, count, *self._tables, earning, *where, noted)
@@ -357,6 +356,31 @@ class Rollouts:
         return returns
 
 
+def _kind(acting: Acting, likelihood: Floats, world: ModelWorld) -> RolloutKind:
+    from latentmdp._kernels.cuda.episodes import RolloutKind
+    from latentmdp._kernels.rollout import NOT_LISTED
+
+    return RolloutKind(
+        width=even_width(acting.filter.prior.size),
+        stochastic=acting.stochastic,
+        filters=acting.filters,
+        layered=acting.n_layers > 1,
+        partial=bool((likelihood[:, 0] == NOT_LISTED).any()),
+        n_vectors=_equal_steps(acting.offsets),
+        n_outcomes=_equal_steps(world.chances.starts),
+        ragged=bool(world.space.terminal.any()),
+        given=False,
+        stores=True,
+        earns=False,
+    )
+
+
+def _equal_steps(starts: Integers) -> int:
+    """How long every row is that `starts` cuts out; 0 where lengths differ."""
+    lengths = np.diff(starts)
+    return int(lengths[0]) if (lengths == lengths[0]).all() else 0
+
+
 def _widened_acting(acting: Acting, likelihood: Floats) -> Acting:
     """A policy with an even number of contexts, its likelihoods by the world's outcomes."""
     width, blank = even_width(acting.filter.prior.size), np.zeros(1, np.int32)
@@ -380,11 +404,12 @@ def _no_earning() -> Earning:
 
 def _transpose(log: NDArray[Any], target: Indices, threads: int | None) -> None:
     """target[i, t] = log[t, i], in blocks that stay in a core's cache."""
+    from latentmdp._kernels.episodes import transpose
 
     def work(start: int, stop: int) -> None:
-        target[start:stop] = log[:, start:stop].T
+        transpose(log, start, stop, target)
 
-    run_blocks(work, blocks(len(target), 1024), threads)
+    run_blocks(work, blocks(len(target), 1 << 12), threads)
 
 
 def _integers(most: int) -> np.dtype[Any]:

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["product", "row_product", "set_products", "two_entries", "weigh_row"]
+__all__ = ["product", "row_product", "set_products", "two_entries", "weigh_row", "wide_product"]
 
 _WIDTH = 8
 _DOUBLE, _BIT, _INDEX = ir.DoubleType(), ir.IntType(1), ir.IntType(64)
@@ -102,6 +102,25 @@ def product(typingctx, one, other):
         return builder.fmul(*arguments)
 
     return types.float64(types.float64, types.float64), emit
+
+
+@intrinsic
+def wide_product(typingctx, one, other):
+    """The product of two 32-bit words that are held in 64 bits.
+
+    A GPU has instructions for its two halves, and would multiply 64-bit words by several.
+    """
+
+    def emit(context, builder, signature, arguments):
+        if not _on_gpu(context):
+            return builder.mul(*arguments)
+        word = ir.IntType(32)
+        words = [builder.trunc(x, word) for x in arguments]
+        high = builder.zext(_call(builder, "llvm.nvvm.mulhi.ui", word, words), _INDEX)
+        low = builder.zext(builder.mul(*words), _INDEX)
+        return builder.or_(builder.shl(high, _INDEX(32)), low)
+
+    return types.uint64(types.uint64, types.uint64), emit
 
 
 @intrinsic

@@ -22,9 +22,6 @@ from latentmdp.errors import DeviceError
 
 __all__ = ["Gpu", "even_width", "gpu", "on_gpu", "widened"]
 
-_MISSING_NAMES = {"row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid"}
-"""Functions that numpy has renamed and that numba-cuda still asks for when it is imported."""
-
 _MEMORY_SHARE = 0.4
 """Of the GPU's free memory, what one piece of work may take: the rest is for tables and others."""
 
@@ -59,7 +56,7 @@ class Gpu:
     """Memory and kernels of a GPU."""
 
     def __init__(self) -> None:
-        self._cuda = _numba_cuda()
+        self._cuda = _cuda_module()
         self.simulated = bool(self._cuda.config.ENABLE_CUDASIM)
 
     @property
@@ -103,11 +100,13 @@ class Gpu:
     def launch(self, kernel: Any, threads: int, *arguments: Any, block: int = _BLOCK) -> None:
         """Start a kernel for `threads` threads; it may still run when this returns."""
         block = _SIMULATED_BLOCK if self.simulated else block
-        kernel[-(-threads // block), block](*arguments)
+        self.launch_blocks(kernel, -(-threads // block), block, *arguments)
 
     def launch_blocks(self, kernel: Any, blocks: int, block: int, *arguments: Any) -> None:
         """Start a kernel for so many blocks of `block` threads each."""
-        kernel[blocks, block](*arguments)
+        from latentmdp._kernels.cuda.driver import launch
+
+        launch(kernel, blocks, block, arguments)
 
     def wait(self) -> None:
         """Wait until all that was started has ended."""
@@ -126,20 +125,17 @@ def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
     return np.ascontiguousarray(np.pad(table, pad) if missing else table)
 
 
-def _numba_cuda() -> Any:
+def _cuda_module() -> Any:
     """The CUDA module of numba, where it can be used."""
-    for old, new in _MISSING_NAMES.items():
-        if not hasattr(np, old):
-            setattr(np, old, getattr(np, new))
+    from latentmdp._kernels.cuda.driver import numba_cuda
+
     try:
-        import numba.cuda
-        import numba_cuda  # noqa: F401
+        cuda: Any = numba_cuda()
     except ImportError as error:
         raise DeviceError(
             'device="cuda" needs numba-cuda: pip install "latentmdp[gpu]" '
             f"({type(error).__name__}: {error})"
         ) from error
-    cuda: Any = numba.cuda
     if not cuda.config.ENABLE_CUDASIM and not cuda.is_available():
         raise DeviceError(
             'device="cuda" needs an NVIDIA GPU and its driver, and finds none; what numba sees is '

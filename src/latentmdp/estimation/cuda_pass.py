@@ -27,7 +27,7 @@ __all__ = ["CudaPass"]
 _LANES = 32
 _CHUNK = 1 << 18
 _SEGMENT = 1 << 12
-_STREAM_THREADS = 256
+_STREAM_THREADS = 512
 _TOTAL_PART = 1 << 12
 
 
@@ -38,6 +38,7 @@ class CudaPass:
         self._gpu = gpu()
         self._layouts: dict[int, _Layout] = {}
         self._counts: dict[int, tuple[Floats, Any]] = {}
+        self._rooms: dict[int, tuple[tuple[tuple[int, ...], ...], list[Any]]] = {}
 
     @property
     def bytes_read(self) -> int:
@@ -64,23 +65,29 @@ class CudaPass:
 
         device, width, N = self._gpu, P.shape[1], group.first.size
         layout = self._layout(group, n_cells, W.shape[0])
-        shares = device.empty((N, width), np.float64)
-        logs = device.empty(N, np.float64)
+        parts = -(-N // _TOTAL_PART)
+        shares, logs, sums, out, totals = self._room(
+            id(group.cells),
+            ((N, width), (N,), (layout.n_segments, width), (n_cells + W.shape[0], width), (parts,)),
+        )
         held = (*layout.episodes, self._multiplicities(group, layout), P, W, shares, logs)
-        device.launch(mixture.weigh_kernel(width, _LANES), N, mixture.Weighed(*held))
+        device.launch(mixture.weigh_kernel(width, _LANES), N, mixture.WeighedEpisodes(*held))
         streams = _streams(width, device.simulated)
-        sums = device.empty((layout.n_segments, width), np.float64)
-        out = device.empty((n_cells + W.shape[0], width), np.float64)
         index, begins, order, ends = layout.lists
         listed = mixture.Listed(index, begins, shares, sums, order, ends, out)
         kernel = mixture.gather_kernel(width, streams)
         device.launch_blocks(kernel, layout.n_segments, width * streams, listed)
         device.launch(mixture.add_segments, out.shape[0] * width, listed)
-        parts = -(-N // _TOTAL_PART)
-        totals, threads = device.empty(parts, np.float64), 2 if device.simulated else 256
+        threads = 2 if device.simulated else 256
         add = mixture.total_kernel(threads)
         device.launch_blocks(add, parts, threads, (logs, totals), _TOTAL_PART)
         return device.fetch(out), float(np.sum(device.fetch(totals)))
+
+    def _room(self, key: int, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+        """Arrays that a pass writes to; taking memory for every pass would cost as much as it."""
+        if key not in self._rooms or self._rooms[key][0] != shapes:
+            self._rooms[key] = (shapes, [self._gpu.empty(shape, np.float64) for shape in shapes])
+        return self._rooms[key][1]
 
     def _layout(self, group: Group, n_cells: int, n_states: int) -> _Layout:
         """The group on the GPU; groups that differ in multiplicities alone share it."""
@@ -101,7 +108,7 @@ class _Layout(NamedTuple):
 
     cells: NDArray[Any]  # those of the group: while they are held, no other array has their id
     order: Integers
-    episodes: tuple[Any, ...]  # cells, base, lengths, first of `Weighed`
+    episodes: tuple[Any, ...]  # cells, base, lengths, first of `WeighedEpisodes`
     lists: tuple[Any, ...]  # index, begins, order, ends of `Listed`
     n_segments: int
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels.alias import alias_draw
+from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import follow_episode, reset_belief, update_belief
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rollout import (
@@ -22,10 +22,9 @@ from latentmdp._kernels.rollout import (
     add_scaled,
     begin_episode,
     best_action,
-    draw_outcome,
 )
 
-__all__ = ["Logged", "Noted", "filter_kernel", "rollout_kernel"]
+__all__ = ["Logged", "Noted", "RolloutKind", "filter_kernel", "rollout_kernel"]
 
 
 class Noted(NamedTuple):
@@ -50,11 +49,41 @@ class Logged(NamedTuple):
     step: NDArray[np.int32]  # (N,): -1, or the first impossible step
 
 
-@cache
-def rollout_kernel(width, stochastic, filters, layered, given, stores, earns):
-    """The compiled rollout of one kind of policy, with beliefs over `width` contexts."""
+class RolloutKind(NamedTuple):
+    """What a rollout is compiled for; what is known then is not read at every step."""
 
-    @cuda.jit
+    width: int  # of beliefs
+    stochastic: bool
+    filters: bool
+    layered: bool  # whether the policy has a layer for every step
+    partial: bool  # whether its filter does not list some outcomes of the world
+    n_vectors: int  # of every group, 0 where they differ
+    n_outcomes: int  # of every row, 0 where they differ
+    ragged: bool  # whether there are terminal states
+    given: bool  # whether contexts are given
+    stores: bool
+    earns: bool
+
+
+_REGISTERS = 128
+"""Of a thread that filters. With fewer, more threads wait for memory side by side; far fewer and
+beliefs go to memory themselves."""
+
+
+def _jit(registers):
+    """`cuda.jit` with so many registers for a thread; the simulator has none."""
+    if registers is None or cuda.config.ENABLE_CUDASIM:
+        return cuda.jit
+    return cuda.jit(max_registers=registers)
+
+
+@cache
+def rollout_kernel(kind):
+    """The compiled rollout of one `RolloutKind`."""
+    width, stochastic, filters, layered, partial, n_vectors, n_outcomes = kind[:7]
+    ragged, given, stores, earns = kind[7:]
+
+    @_jit(_REGISTERS if filters else None)
     def rollout(chances, acting, earning, key, first_episode, horizon, noted):
         i = cuda.grid(1)
         if i >= noted.contexts.shape[0]:
@@ -73,23 +102,31 @@ def rollout_kernel(width, stochastic, filters, layered, given, stores, earns):
         if earns:
             total = earning.initial_bonus[m]
         length = 0
-        while length < horizon and not chances.terminal[s]:
+        while length < horizon:
+            if ragged and chances.terminal[s]:
+                break
             t = length
             first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
             group = t * S + s if layered else s
             if stochastic:
                 a = alias_draw(first, acting.action_threshold, acting.action_alias, group)
             else:
-                begin, end = acting.offsets[group], acting.offsets[group + 1]
+                begin, end = group * n_vectors, (group + 1) * n_vectors
+                if n_vectors == 0:
+                    begin, end = acting.offsets[group], acting.offsets[group + 1]
                 a = best_action(acting.vectors, acting.labels, begin, end, belief, 0)
-            k = draw_outcome(chances, second, m, s, a)
-            if filters and likelihood[k, 0] != NOT_LISTED:
+            row = s * A + a
+            begin, end = row * n_outcomes, (row + 1) * n_outcomes
+            if n_outcomes == 0:
+                begin, end = chances.starts[row], chances.starts[row + 1]
+            k = draw_entry(second, chances.outcome_threshold, chances.outcome_alias, m, begin, end)
+            if filters and (not partial or likelihood[k, 0] != NOT_LISTED):
                 update_belief(belief, likelihood, k, 0)
             z = chances.reward[k]
             if earns:
                 earned = earning.values[z]
                 if earning.hidden:
-                    earned += earning.bonus[m, s * A + a]
+                    earned += earning.bonus[m, row]
                 total = add_scaled(total, scale, earned)
                 scale *= earning.discount
             s = np.int64(chances.next_state[k])

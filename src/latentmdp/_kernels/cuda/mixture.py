@@ -17,10 +17,17 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels.mixture import episode_weigher
 
-__all__ = ["Listed", "Weighed", "add_segments", "gather_kernel", "total_kernel", "weigh_kernel"]
+__all__ = [
+    "Listed",
+    "WeighedEpisodes",
+    "add_segments",
+    "gather_kernel",
+    "total_kernel",
+    "weigh_kernel",
+]
 
 
-class Weighed(NamedTuple):
+class WeighedEpisodes(NamedTuple):
     """Episodes as a GPU reads them, and what it writes down about each."""
 
     cells: NDArray[np.integer]  # `lanes` episodes side by side, see `interleave`
