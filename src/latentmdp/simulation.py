@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from latentmdp._kernels.cuda.episodes import Noted, RolloutKind
     from latentmdp._kernels.rollout import Acting, Earning
 
-__all__ = ["PolicyAgent", "Rollouts", "play", "returns_in", "simulate"]
+__all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
@@ -293,6 +293,7 @@ class Rollouts:
         acting, likelihood = _acting_in(policy, world, space)
         self._sizes = world.chances.sizes
         self._kind = _kind(acting, likelihood, world)
+        self._nothing = self._gpu.put(_no_earning())
         self._tables = self._gpu.put((world.chances, _widened_acting(acting, likelihood)))
 
     def _play(self, first: int, noted: Noted, earning: Earning, given: bool, stores: bool) -> None:
@@ -316,7 +317,7 @@ class Rollouts:
 
     def start(self, first: int, noted: Noted) -> None:
         """Start to play an episode for every entry of `noted.contexts`, from number `first` on."""
-        self._play(first, noted, self._gpu.put(_no_earning()), False, True)
+        self._play(first, noted, self._nothing, False, True)
 
     def logs(
         self,

@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-from numba.core.errors import NumbaPerformanceWarning
 
 __all__ = ["launch", "numba_cuda"]
 
@@ -30,5 +29,5 @@ def launch(kernel, blocks, block, arguments):
         kernel[blocks, block](*arguments)
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        warnings.filterwarnings("ignore", ".*Grid size")
         kernel[blocks, block](*arguments)
