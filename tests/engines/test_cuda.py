@@ -24,7 +24,7 @@ GPU_TESTS = Path(__file__).parents[1] / "gpu"
 )
 def test_the_gpu_tests_pass_in_the_simulator():
     """In a process of their own: numba decides once, at import, whether it simulates."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", GPU_TESTS]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", GPU_TESTS]
     told = subprocess.run(
         command,
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
