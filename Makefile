@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu lint bench experiments docs package clean
+.PHONY: help demo test test-gpu lint bench arena experiments docs package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -33,8 +33,11 @@ lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
-	@set -e; for file in $$(grep -l __main__ benchmarks/*.py); do \
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -v arena); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
+
+arena: $(VENV)/.dev  ## every learner on every task, against certified optima (hours)
+	$(BIN)/python benchmarks/arena.py --out out
 
 experiments: $(VENV)/.run  ## every experiment of the paper, in full
 	@set -e; for file in $$(grep -l __main__ src/latentmdp/experiments/*.py); do \

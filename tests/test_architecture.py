@@ -24,6 +24,7 @@ LAYERS = (
         "_model_table",
         "model",
         "trajectories",
+        "covariates",
         "worlds",
         "belief",
         "policies",

@@ -160,7 +160,7 @@ LOGS = {
         TrajectoryError,
         "episode 1, step 0: reward index 2",
     ),
-    "negative state": (lambda: logs((0, -1, 2, 0)), TrajectoryError, r"states\[1\] is -1"),
+    "negative state": (lambda: logs((-1, 1, 2, 0)), TrajectoryError, r"states\[0\] is -1"),
     "float states": (lambda: logs((0.0, 1.0, 2.0, 0.0)), TypeError, "states must hold integers"),
     "too few states": (lambda: logs((0, 1, 2)), TrajectoryError, "states has 3 entries.*need 4"),
     "too few rewards": (lambda: logs(rewards=(0,)), TrajectoryError, "rewards has 1 entries"),

@@ -135,3 +135,55 @@ def test_smoothing_works_with_one_context_or_one_state(sizes: tuple[int, int]) -
     model = random_model(0, contexts=sizes[0], states=sizes[1])
     logs = lm.simulate(model, lm.UniformPolicy(), 5, rng=0)
     np.testing.assert_allclose(lm.posterior(model, logs, smoothing=0.01).sum(axis=1), 1.0)
+
+
+def completions(
+    model: lm.LatentMDP, logs: lm.Trajectories, law: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """w_m times the probability of what each individual shows, summed over what is missing.
+
+    By brute force: every reward and last state that is missing takes every value in turn.
+    """
+    law = model.observation_probs() if law is None else law
+    found: list[np.ndarray] = []
+    for i, (states, actions, rewards, _) in enumerate(logs):
+        if logs.continues is None or not logs.continues[i]:
+            start = model.weights.copy()
+            found.append(start * model.initial[:, states[0]] if states[0] >= 0 else start)
+        for t, action in enumerate(actions):
+            after = range(model.n_states) if states[t + 1] < 0 else [states[t + 1]]
+            paid = range(model.n_rewards) if rewards[t] < 0 else [rewards[t]]
+            found[-1] = found[-1] * sum(
+                law[:, states[t], action, n, z] for n in after for z in paid
+            )
+    return found
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.02])
+@pytest.mark.parametrize("form", ["bernoulli", "values", "next-state"])
+def test_what_is_missing_is_summed_over_and_segments_go_on(form: str, smoothing: float) -> None:
+    model = random_model(0, contexts=3, horizon=6, form=form)
+    full = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
+    rng = np.random.default_rng(1)
+    rewards = np.where(rng.random(full.n_steps) < 0.3, -1, full.rewards)
+    states = full.states.copy()
+    ends = full.offsets[1:] + np.arange(200)
+    states[ends[rng.random(200) < 0.5]] = -1
+    later = rng.random(200) < 0.4
+    later[0] = False
+    logs = lm.Trajectories(states, full.actions, rewards, full.offsets, continues=later)
+    belief = lm.posterior(model, logs, smoothing)
+    last = np.append(logs.beginnings()[1:], len(logs)) - 1
+    law = model.observation_probs()
+    law = smoothing + (1.0 - smoothing * model.n_states * model.n_rewards) * law
+    expected = np.array(completions(model, logs, law))
+    np.testing.assert_allclose(belief[last], expected / expected.sum(axis=1, keepdims=True))
+
+
+def test_an_individual_without_a_first_state_begins_at_the_prior() -> None:
+    model = random_model(0, contexts=3)
+    logs = lm.Trajectories([-1, 0, 1], [1], [1], [0, 0, 1], continues=[False, True])
+    expected = completions(model, logs)[0]
+    belief = lm.posterior(model, logs)
+    np.testing.assert_allclose(belief[0], model.weights)
+    np.testing.assert_allclose(belief[1], expected / expected.sum())

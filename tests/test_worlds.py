@@ -272,3 +272,48 @@ def test_importing_the_package_registers_the_environment(order):
     quick = "import sys, latentmdp; print('gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", quick], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+class Dials(gymnasium.Env):
+    """Two dials to be set to a hidden number, seen as a Dict; an action turns both."""
+
+    observation_space = spaces.Dict(left=spaces.Discrete(2, start=1), right=spaces.Discrete(3))
+    action_space = spaces.MultiDiscrete([2, 2])
+    n_contexts, horizon, reward_values = 2, 4, (0.0, 1.0)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context = int(self.np_random.integers(2))
+        self.dials, self.t = [0, 0], 0
+        return self._seen(), {}
+
+    def _seen(self):
+        return {"left": self.dials[0] + 1, "right": self.dials[1]}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.dials = [(d + a) % n for d, a, n in zip(self.dials, action, (2, 3))]
+        self.t += 1
+        paid = self.dials == ([1, 2] if self.context else [0, 1])
+        info = {"context": self.context} if self.t == self.horizon else {}
+        return self._seen(), float(paid), False, False, info
+
+
+def test_spaces_of_several_parts():
+    """Context 0 pays 1 at (0, 1) in every step; context 1 at (1, 2), two steps away, in three."""
+    run = lm.LUCRL().run(Dials(), 400, rng=0)
+    assert run.model.dimensions == (2, 6, 4, 2)
+    assert run.model.state_names[5] == "left 2, right 2"
+    assert run.model.action_names[2] == "(1, 0)"
+    assert run.trailing_return() > 2.0
+    again = lm.envs.MixtureEnv([Dials(), Dials()], horizon=4)
+    assert adapt(again, reward_values=(0.0, 1.0)).space.n_states == 6
+
+
+def test_blackjack():
+    world = adapt(gymnasium.make("Blackjack-v1"), horizon=12, reward_values=(-1, 0, 1))
+    assert world.space.n_states == 32 * 11 * 2
+    assert world.state_names[(20 * 11 + 10) * 2] == "(20, 10, 0)"
+    logs = play(world, lm.MarkovPolicy(np.zeros(704, int)), 300, philox_key(0))  # always stick
+    assert set(np.unique(logs.reward_values[logs.rewards])) == {-1.0, 0.0, 1.0}
+    assert -0.45 < logs.returns().mean() < 0.15  # about -.15, standard error .055

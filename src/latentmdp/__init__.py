@@ -8,12 +8,13 @@ itself is quick. Its only side effect: Gymnasium knows the environment `LatentMD
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util.registration import register_environment
+from latentmdp._util.registration import register_environment, register_saver
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
     from latentmdp import (
         belief,
+        covariates,
         deterministic,
         engines,
         envs,
@@ -47,10 +48,29 @@ if TYPE_CHECKING:
     from latentmdp.io import load, save
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.offline import solve
+    from latentmdp.offline import off_policy_value, solve
     from latentmdp.online import LUCRL, Bonus, Run, learn
-    from latentmdp.planning import HSVI, PBVI, QMDP, Exact, Memoryless, Plan, Value, evaluate
-    from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+    from latentmdp.planning import (
+        HSVI,
+        PBVI,
+        QMDP,
+        Exact,
+        Explanation,
+        Memoryless,
+        Plan,
+        Robust,
+        RobustPlan,
+        Value,
+        evaluate,
+        explain,
+    )
+    from latentmdp.policies import (
+        AlphaVectorPolicy,
+        MarkovPolicy,
+        MixturePolicy,
+        PolicyGraph,
+        UniformPolicy,
+    )
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
     from latentmdp.theory import diagnose, separation
@@ -62,6 +82,7 @@ _HOMES = {
     "Bonus": "online",
     "EM": "estimation",
     "Exact": "planning",
+    "Explanation": "planning",
     "Fit": "fit",
     "HSVI": "planning",
     "LUCRL": "online",
@@ -69,11 +90,15 @@ _HOMES = {
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
+    "MixturePolicy": "policies",
     "PBVI": "planning",
     "PSR": "spectral",
     "Plan": "planning",
+    "PolicyGraph": "policies",
     "QMDP": "planning",
     "RecoveryError": "errors",
+    "Robust": "planning",
+    "RobustPlan": "planning",
     "Run": "online",
     "SpectralPSR": "spectral",
     "Trajectories": "trajectories",
@@ -83,11 +108,13 @@ _HOMES = {
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
     "evaluate": "planning",
+    "explain": "planning",
     "initialize": "estimation",
     "learn": "online",
     "load": "io",
     "make": "instances",
     "model_error": "metrics",
+    "off_policy_value": "offline",
     "posterior": "belief",
     "recover": "spectral",
     "regret": "metrics",
@@ -100,6 +127,7 @@ _HOMES = {
 
 _MODULES = (
     "belief",
+    "covariates",
     "deterministic",
     "engines",
     "envs",
@@ -136,13 +164,18 @@ __all__ = [
     "AlphaVectorPolicy",
     "Bonus",
     "Exact",
+    "Explanation",
     "Fit",
     "LatentMDP",
     "LatentMDPError",
     "MarkovPolicy",
     "Memoryless",
+    "MixturePolicy",
     "Plan",
+    "PolicyGraph",
     "RecoveryError",
+    "Robust",
+    "RobustPlan",
     "Run",
     "SpectralPSR",
     "Trajectories",
@@ -152,6 +185,7 @@ __all__ = [
     "__version__",
     "belief",
     "clustering_accuracy",
+    "covariates",
     "deterministic",
     "diagnose",
     "engines",
@@ -160,6 +194,7 @@ __all__ = [
     "estimation",
     "evaluate",
     "experiments",
+    "explain",
     "fit",
     "initialize",
     "instances",
@@ -170,6 +205,7 @@ __all__ = [
     "metrics",
     "model",
     "model_error",
+    "off_policy_value",
     "offline",
     "online",
     "outcomes",
@@ -208,4 +244,11 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+def _save(obj: Any, path: Any) -> None:
+    from latentmdp.io import save
+
+    save(obj, path)
+
+
 register_environment()
+register_saver(_save)

@@ -10,7 +10,8 @@ state is taken to carry no information.
 
 The likelihoods are kept by the outcomes of the model's table, so the filter costs what the table
 contains. An observation that the table does not list is impossible in every context; smoothed, it
-has likelihood alpha in all of them and leaves the belief as it was.
+has likelihood alpha in all of them and leaves the belief as it was. A reward or a last state that
+is missing in logs is summed over, and a further segment of an individual goes on with its belief.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
-from latentmdp.errors import ImpossibleObservationError
+from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import Trajectories
 
@@ -47,7 +48,7 @@ def posterior(
     threads: int | None = None,
     device: str = "cpu",
 ) -> Floats:
-    """Posterior over contexts after each episode.
+    """Posterior over contexts after each episode; after all so far where one continues another.
 
     Parameters
     ----------
@@ -59,7 +60,8 @@ def posterior(
     threads
         Threads to use; None takes all cores. The result does not depend on it.
     device
-        "cpu", or "cuda" for a GPU. The result does not depend on it.
+        "cpu", or "cuda" for a GPU, which needs complete episodes. The result does not depend on
+        it.
 
     Returns
     -------
@@ -69,24 +71,35 @@ def posterior(
     ------
     ImpossibleObservationError
         An observation has probability zero in every context still possible, and `smoothing` is 0.
+    DeviceError
+        There is no GPU, or something is missing in the logs that it is to filter.
     """
     from latentmdp._kernels.belief import posteriors
 
     require_model(model)
     arrays.require_instance("logs", logs, Trajectories)
-    on_device = on_gpu(device)
     logs.validate(model)
+    on_device = on_gpu(device)
+    if on_device and not logs.complete:
+        raise DeviceError(
+            'posterior on device="cuda" needs complete episodes: logs with missing cells or '
+            'continued episodes are filtered with device="cpu"'
+        )
     table = filter_tables(model, smoothing)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
 
+    begins = np.append(logs.beginnings(), len(logs))
+    continues = np.ones(len(logs), np.bool_)
+    continues[begins[:-1]] = False
+
     def work(first: int, last: int) -> tuple[int, int]:
-        flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
-        return posteriors(table, *flat, first, last, along, out)
+        flat = (logs.states, logs.actions, logs.rewards, logs.offsets, continues)
+        return posteriors(table, *flat, begins[first], begins[last], along, out)
 
     if on_device:
         found = _followed_on_gpu(table, logs, along, out)
     else:
-        found = run_blocks(work, blocks(len(logs), _BLOCK), threads)
+        found = run_blocks(work, blocks(logs.n_individuals, _BLOCK), threads)
     for episode, step in found:
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))

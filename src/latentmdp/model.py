@@ -76,6 +76,9 @@ class LatentMDP(Fielded):
         In (0, 1].
     reward_values : sequence of Z distinct floats
         What the rewards are worth.
+    reward_edges : None or (Z - 1,)
+        Where measured rewards are cut into levels, of which `reward_values` are the means: a
+        session takes in any reward then.
     bonus, initial_bonus : None, (M, S, A) and (M,)
         Hidden rewards, counted by planners and never observed.
     allowed : None or (S, A) of flags
@@ -104,6 +107,7 @@ class LatentMDP(Fielded):
     context_names: tuple[str, ...] | None
     state_names: tuple[str, ...] | None
     action_names: tuple[str, ...] | None
+    reward_edges: Floats | None
     allow_unvisited: bool
     _table_rewards: RewardModel | None
 
@@ -123,6 +127,7 @@ class LatentMDP(Fielded):
         context_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
+        reward_edges: ArrayLike | None = None,
         allow_unvisited: bool = False,
     ) -> None:
         given = {
@@ -135,6 +140,7 @@ class LatentMDP(Fielded):
             "context_names": context_names,
             "state_names": state_names,
             "action_names": action_names,
+            "reward_edges": reward_edges,
             "allow_unvisited": allow_unvisited,
         }
         try:
@@ -155,7 +161,7 @@ class LatentMDP(Fielded):
                 R = validation.rewards(rewards, values, (M, S, A), optional, T)
                 content = {"transitions": T, "reward_probs": R, "_table_rewards": None}
             content |= {"reward_values": values, "allowed": possible}
-            content |= _common_fields(given, M, possible)
+            content |= _common_fields(given, M, possible, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
         arrays.store(self, content)
@@ -397,7 +403,7 @@ class LatentMDP(Fielded):
             "allowed": allowed,
         }
         try:
-            content |= _common_fields({**_OTHERS, **others}, table.probs.shape[1], allowed)
+            content |= _common_fields({**_OTHERS, **others}, table.probs.shape[1], allowed, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
@@ -641,6 +647,8 @@ class LatentMDP(Fielded):
         if unknown:
             raise TypeError(f"replace() got an unknown argument {sorted(unknown)[0]!r}")
         current = {name: getattr(self, name) for name in _OTHERS}
+        if "reward_values" in changes:
+            current["reward_edges"] = None  # they cut other rewards
         shared = {"reward_values": self.reward_values, "allowed": self._stated_allowed()}
         if "outcomes" in changes or (self.is_table and not set(changes) & {*_ARRAYS}):
             table = changes.pop("outcomes", self.outcomes)
@@ -754,14 +762,22 @@ _OTHERS: dict[str, Any] = {
     "context_names": None,
     "state_names": None,
     "action_names": None,
+    "reward_edges": None,
     "allow_unvisited": False,
 }
 """Arguments that every way of making a model takes, with their defaults."""
 
-_NEW_FIELDS = ("allowed", "reward_model", *(f"outcome_{name}" for name in Outcomes._fields))
+_NEW_FIELDS = (
+    "allowed",
+    "reward_edges",
+    "reward_model",
+    *(f"outcome_{name}" for name in Outcomes._fields),
+)
 
 
-def _common_fields(given: Mapping[str, Any], M: int, allowed: Flags) -> dict[str, Any]:
+def _common_fields(
+    given: Mapping[str, Any], M: int, allowed: Flags, values: Floats
+) -> dict[str, Any]:
     """The fields named in `_OTHERS`, checked."""
     S, A = allowed.shape
     unvisited = bool(given["allow_unvisited"])
@@ -779,6 +795,9 @@ def _common_fields(given: Mapping[str, Any], M: int, allowed: Flags) -> dict[str
         "context_names": validation.names("context_names", given["context_names"], M),
         "state_names": validation.names("state_names", given["state_names"], S),
         "action_names": validation.names("action_names", given["action_names"], A),
+        "reward_edges": None
+        if given["reward_edges"] is None
+        else validation.reward_edges(given["reward_edges"], values),
         "allow_unvisited": unvisited,
     }
 

@@ -9,12 +9,24 @@
 
 A `Session` follows one individual; a `BatchSession` follows many, all at the same time step, in
 compiled loops: arrays in, arrays out. States and actions go in by index or, where the model has
-names for them, by name; `act` answers with names where there are names.
+names for them, by name; `act` answers with names where there are names. Rewards go in as they are
+measured: a model with `reward_edges` knows their levels, one that never sees rewards takes no
+notice of them, and NaN is a reward that is missing. What is known of an individual before its first
+step (`covariates`) sets the belief it begins with.
+
+A session can be put aside and taken up again, also by another process:
+
+    session.save("one.json")
+    session = lm.load("one.json")
+
+The file is small: it says where the episode is and names the file of the policy.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, names
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.registration import saver
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.trajectories import History
@@ -29,7 +42,7 @@ from latentmdp.trajectories import History
 if TYPE_CHECKING:
     from latentmdp.policies import HistoryPolicy, Policy
 
-__all__ = ["BatchSession", "Session", "SessionError"]
+__all__ = ["BatchSession", "SavedSession", "Session", "SessionError"]
 
 
 class SessionError(LatentMDPError):
@@ -49,6 +62,9 @@ class BatchSession:
         How many.
     rng
         Chance of a stochastic policy; every individual has its own stream.
+    covariates
+        What is known of the individuals: a mapping of columns, a list of mappings, a frame or
+        `Covariates`. Each belief begins at w(x), by the policy's `weight_model`.
 
     Notes
     -----
@@ -62,6 +78,7 @@ class BatchSession:
         model: LatentMDP,
         individuals: int,
         rng: RNGLike = None,
+        covariates: Any = None,
     ) -> None:
         self.policy, self.model = policy, model
         self.individuals = arrays.positive_integer("individuals", individuals)
@@ -72,11 +89,24 @@ class BatchSession:
         self._key = np.uint64(philox_key(rng))
         prior = np.ones(1) if self._acting is None else self._acting.filter.prior
         self._beliefs = np.zeros((self.individuals, 3, prior.size))
-        self._beliefs[:, 0] = prior
+        self._beliefs[:, 0] = prior if covariates is None else self._priors(covariates)
+        self._nodes = np.full(self.individuals, -1, np.int64)  # of a policy graph
         self._states: Indices | None = None
         self._actions: Indices | None = None
         self._order = np.argsort(model.reward_values)
         self._sorted_values = model.reward_values[self._order]
+
+    def _priors(self, covariates: Any) -> Floats:
+        """w(x) of every individual, (n, M)."""
+        weight_model = getattr(self.policy, "weight_model", None)
+        if weight_model is None:
+            raise ValueError("the policy has no weight model, so covariates say nothing to it")
+        priors: Floats = np.atleast_2d(weight_model.of(covariates))
+        if len(priors) != self.individuals:
+            raise ValueError(
+                f"covariates must be those of {self.individuals} individuals, got {len(priors)}"
+            )
+        return priors
 
     @property
     def beliefs(self) -> Floats:
@@ -106,7 +136,8 @@ class BatchSession:
         """Take in the first states, or the next states with the rewards (values) on the way.
 
         States and actions are indices or names. `actions` are those taken in between, where they
-        were not the ones `act` gave. Rewards may be left out where the model has one value only.
+        were not the ones `act` gave. Rewards may be left out where the model has one value only; a
+        reward that is missing is NaN.
         """
         from latentmdp._kernels.rollout import observe_first, observe_next
 
@@ -118,7 +149,7 @@ class BatchSession:
             if self._acting is None:
                 self._histories = [History((s,), (), ()) for s in seen.tolist()]
             else:
-                observe_first(self._acting, self._beliefs, seen)
+                observe_first(self._acting, self._key, self._beliefs, self._nodes, seen)
         else:
             self._require_time_left()
             taken = self._taken(actions, running)
@@ -127,8 +158,9 @@ class BatchSession:
                 steps = zip(self._histories, seen.tolist(), taken.tolist(), indices.tolist())
                 self._histories = [history.then(a, n, z) for history, n, a, z in steps]
             else:
-                before = self._states
-                observe_next(self._acting, self._beliefs, running, before, taken, seen, indices)
+                memory = (self.t + 1, self._beliefs, self._nodes)
+                step = (running, self._states, taken, seen, indices)
+                observe_next(self._acting, *memory, *step)
             self._actions = None
             self.t += 1
             seen = np.where(running, seen, self._states)
@@ -155,9 +187,30 @@ class BatchSession:
                 self._decide(actions, running)
             else:
                 where = (self._acting, self.model.n_states, self.t, self._key, running)
-                decide(*where, self._beliefs, self._states, actions)
+                decide(*where, self._beliefs, self._nodes, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
+
+    def action_probabilities(self) -> Floats:
+        """The probability of each action now, (n, A), given all that was seen; zero when over.
+
+        A policy with chance of its own that is no function of the history acts as it drew.
+        """
+        if self._states is None:
+            raise SessionError("observe() the first states before acting")
+        running, rows = ~self.over, np.zeros((self.individuals, self.model.n_actions))
+        if not running.any():
+            return rows
+        if self._acting is not None and self._acting.stochastic:
+            table = cast(Any, self.policy).action_probabilities(self.model)
+            rows[running] = table[self.t if len(table) > 1 else 0, self._states[running]]
+        elif callable(self.policy):
+            for i in np.flatnonzero(running).tolist():
+                allowed = self.model.allowed[self._states[i]]
+                rows[i] = self._histories[i].ask(self.policy, self.model.n_actions, allowed)
+        else:
+            rows[running, self.act_indices()[running]] = 1.0
+        return rows
 
     def _decide(self, actions: Indices, running: Flags) -> None:
         """Ask a callable for every individual; a stochastic one draws from its own stream."""
@@ -216,16 +269,26 @@ class BatchSession:
         values = np.asarray(rewards, dtype=np.float64)
         if values.shape != (self.individuals,):
             raise ValueError(f"rewards must have shape {(self.individuals,)}, got {values.shape}")
+        if np.isinf(values[running]).any():
+            raise ValueError(f"rewards[{int(np.argmax(np.isinf(values)))}] is infinite")
+        missing, edges = np.isnan(values), self.model.reward_edges
+        if missing.any() and self._acting is None:
+            raise SessionError("a reward is missing, and a function of the history needs them all")
+        if edges is not None:
+            levels = np.searchsorted(edges, values, side="right")
+            return np.where(missing, -1, levels)
+        if self.model.n_rewards == 1 and self.model.bonus is not None:
+            return np.zeros(self.individuals, np.int64)
         places = np.searchsorted(self._sorted_values, values)
         places = np.minimum(places, self._sorted_values.size - 1)
-        unknown = (self._sorted_values[places] != values) & running
+        unknown = (self._sorted_values[places] != values) & running & ~missing
         if unknown.any():
             worst = int(np.argmax(unknown))
             raise ValueError(
                 f"rewards[{worst}] is {values[worst]}: not one of the reward values "
                 f"{_shown(self.model.reward_values)}"
             )
-        return self._order[places]
+        return np.where(missing, -1, self._order[places])
 
 
 def _shown(values: Floats) -> str:
@@ -234,13 +297,69 @@ def _shown(values: Floats) -> str:
     return "[" + ", ".join(map(str, few)) + "]"
 
 
+@dataclass(frozen=True)
+class SavedSession:
+    """Where a session is, and of which policy: what a file of a session holds.
+
+    Attributes
+    ----------
+    policy_file, policy_digest
+        Where the policy is, seen from the file of the session, and the policy's fingerprint.
+    model_file, model_digest
+        The same for the model of the world, where that is not the policy's own.
+    t, state, action
+        The step, the state that was seen last, and the action that was chosen there.
+    belief, asleep
+        The belief, and contexts too unlikely for a plain number (`latentmdp._kernels.belief`).
+    key
+        Key of the random numbers, in hexadecimal digits.
+    history
+        States, actions and rewards so far, where the policy is a function of the history.
+    """
+
+    policy_file: str
+    policy_digest: str
+    t: int
+    belief: list[float]
+    key: str
+    model_file: str | None = None
+    model_digest: str | None = None
+    state: int | None = None
+    action: int | None = None
+    asleep: list[float] | None = None
+    history: dict[str, Any] | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """The fields by name; None for one left out."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any]) -> Self:
+        """The saved session with these fields."""
+        return cls(**found)
+
+
 class Session:
     """One individual; see `BatchSession` for many."""
 
     def __init__(
-        self, policy: Policy | HistoryPolicy, model: LatentMDP, rng: RNGLike = None
+        self,
+        policy: Policy | HistoryPolicy,
+        model: LatentMDP,
+        rng: RNGLike = None,
+        covariates: Mapping[str, Any] | None = None,
     ) -> None:
-        self._batch = BatchSession(policy, model, 1, rng)
+        self._batch = BatchSession(policy, model, 1, rng, covariates)
+
+    @property
+    def policy(self) -> Policy | HistoryPolicy:
+        """The policy that serves the individual."""
+        return self._batch.policy
+
+    @property
+    def model(self) -> LatentMDP:
+        """The world's sizes, names, reward values, allowed actions and horizon."""
+        return self._batch.model
 
     @property
     def t(self) -> int:
@@ -266,7 +385,8 @@ class Session:
         """Take in the first state, or the next state and the reward that came with it.
 
         The state and the action are indices or names. `action` is the one taken in between, where
-        it was not the one `act` gave. The reward may be left out where the model has one value.
+        it was not the one `act` gave. The reward may be left out where the model has one value; one
+        that is missing is NaN.
         """
         rewards = None if reward is None else [reward]
         self._batch.observe([state], rewards, None if action is None else [action])
@@ -279,3 +399,72 @@ class Session:
     def act_index(self) -> int:
         """The action to take now by its index, whether it has a name or not."""
         return int(self._batch.act_indices()[0])
+
+    def save(self, path: Any) -> None:
+        """Write the session to a small .json file; `lm.load` takes it up again.
+
+        The file names that of the policy. A policy that comes from no file, and was saved to none,
+        is saved beside it, once for all sessions of the folder.
+        """
+        saver()(self, path)
+
+    def put_aside(self, policy: tuple[str, str], model: tuple[str, str] | None) -> SavedSession:
+        """What a file of this session holds, given the files and digests of policy and model."""
+        batch = self._batch
+        belief, asleep = batch._beliefs[0, 0], batch._beliefs[0, 1:]
+        history = batch._histories[0]._asdict() if batch._histories else None
+        return SavedSession(
+            policy_file=policy[0],
+            policy_digest=policy[1],
+            model_file=None if model is None else model[0],
+            model_digest=None if model is None else model[1],
+            t=batch.t,
+            state=None if batch._states is None else int(batch._states[0]),
+            action=None if batch._actions is None else int(batch._actions[0]),
+            belief=belief.tolist(),
+            asleep=asleep.ravel().tolist() if asleep.any() else None,
+            key=f"{int(batch._key):x}",
+            history=None if history is None else {n: list(v) for n, v in history.items()},
+        )
+
+    @classmethod
+    def resume(
+        cls, stored: SavedSession, policy: Policy | HistoryPolicy, model: LatentMDP
+    ) -> Session:
+        """The session that was put aside.
+
+        Raises
+        ------
+        ValueError
+            What was saved does not fit the policy or the model.
+        """
+        self = cls(policy, model, rng=0)
+        batch = self._batch
+        M = batch._beliefs.shape[2]
+        belief = np.array(stored.belief, np.float64)
+        asleep = np.array(stored.asleep or [0.0] * (2 * M), np.float64)
+        if belief.shape != (M,) or asleep.shape != (2 * M,):
+            raise ValueError(f"the belief must have {M} entries, got {belief.size}")
+        if not np.isfinite(belief).all() or (belief < 0.0).any() or (asleep < 0.0).any():
+            raise ValueError("the belief must hold probabilities")
+        if abs(float(belief.sum()) - 1.0) > 1e-6:
+            raise ValueError(f"the belief sums to {belief.sum():g}: must sum to 1")
+        for name, index, size in (
+            ("state", stored.state, model.n_states),
+            ("action", stored.action, model.n_actions),
+        ):
+            if index is not None and not 0 <= index < size:
+                raise ValueError(f"{name} is {index}: must lie in [0, {size})")
+        if stored.t < 0 or (stored.state is None and (stored.t or stored.action is not None)):
+            raise ValueError(f"t is {stored.t}, but no state was seen")
+        batch.t = stored.t
+        batch._beliefs[0, 0], batch._beliefs[0, 1:] = belief, asleep.reshape(2, M)
+        batch._key = np.uint64(int(stored.key, 16))
+        if stored.state is not None:
+            batch._states = np.array([stored.state], np.int32)
+        if stored.action is not None:
+            batch._actions = arrays.frozen(np.array([stored.action], np.int32))
+        if stored.history is not None:
+            parts = (tuple(map(int, stored.history[name])) for name in History._fields)
+            batch._histories = [History(*parts)]
+        return self

@@ -8,7 +8,7 @@ compiled or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +24,15 @@ from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
-from latentmdp.policies import HistoryPolicy, Policy, Sized
-from latentmdp.trajectories import History, Trajectories
+from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized
+from latentmdp.trajectories import Episode, History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
     from latentmdp._kernels.cuda.episodes import Noted, RolloutKind
     from latentmdp._kernels.rollout import Acting, Earning
 
-__all__ = ["PolicyAgent", "play", "returns_in", "simulate"]
+__all__ = ["PolicyAgent", "gathered", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
@@ -69,7 +69,8 @@ def simulate(
         Cut episodes off after so many steps. By default they last the model's horizon; where it
         has none, the first T steps with discount^T below 1e-4.
     device
-        "cpu", or "cuda" for a GPU, which plays any `Policy`. The result does not depend on it.
+        "cpu", or "cuda" for a GPU, which plays any `Policy` but policy graphs. The result does not
+        depend on it.
 
     Returns
     -------
@@ -124,22 +125,27 @@ def play(
     """
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
     on_device = on_gpu(device)
+    if on_device:
+        _require_compiled(world, policy)
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
         return _rolled_out(world, policy, space, episodes, key, first_episode, threads, on_device)
-    if on_device:
-        raise _only_compiled(policy)
     agent = PolicyAgent(policy, space, key)
     H = space.longest_episode
     played = [play_episode(world, agent, key, first_episode + i, H) for i in range(episodes)]
+    return gathered(played, world.space)
+
+
+def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
+    """Episodes as logs, with their contexts if all are known."""
     contexts = [episode.context for episode in played if episode.context is not None]
     return Trajectories.from_lists(
         [episode.states.tolist() for episode in played],
         [episode.actions.tolist() for episode in played],
         [episode.rewards.tolist() for episode in played],
         contexts if len(contexts) == len(played) else None,
-        n_states=world.space.n_states,
-        n_actions=world.space.n_actions,
-        reward_values=world.space.reward_array,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.reward_array,
     )
 
 
@@ -160,9 +166,9 @@ def returns_in(
     world = ModelWorld(model)
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
     on_device = on_gpu(device)
+    if on_device:
+        _require_compiled(world, policy)
     if not isinstance(policy, Policy):
-        if on_device:
-            raise _only_compiled(policy)
         return _stepped_returns(world, policy, space, contexts, key)
     from latentmdp._kernels.rollout import Earning
 
@@ -273,13 +279,13 @@ def _run_episodes(
     """Play episodes in blocks; `note(start, stop)` gives the arrays that a block fills."""
     from latentmdp._kernels.rollout import rollout
 
-    acting, likelihood = _acting_in(policy, world, space)
     H = space.longest_episode
+    acting, likelihood, places = _acting_in(policy, world, space)
 
     def work(start: int, stop: int) -> tuple[Any, ...]:
         noted = note(start, stop)
         where = (np.uint64(key), first_episode + start, H, given_contexts)
-        rollout(world.chances, acting, likelihood, *where, *noted)
+        rollout(world.chances, acting, likelihood, places, *where, *noted)
         return noted
 
     return run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // H)), threads)
@@ -290,7 +296,7 @@ class Rollouts:
 
     def __init__(self, world: ModelWorld, policy: Policy, space: Space, key: int) -> None:
         self._gpu, self._key, self._horizon = gpu(), np.uint64(key), space.longest_episode
-        acting, likelihood = _acting_in(policy, world, space)
+        acting, likelihood, _ = _acting_in(policy, world, space)
         self._sizes = world.chances.sizes
         self._kind = _kind(acting, likelihood, world)
         self._nothing = self._gpu.put(_no_earning())
@@ -418,38 +424,47 @@ def _integers(most: int) -> np.dtype[Any]:
     return np.dtype(np.min_scalar_type(-most))
 
 
-def _only_compiled(policy: object) -> DeviceError:
-    return DeviceError(
-        f'device="cuda" plays a Policy in a model, not a {type(policy).__name__}: '
-        'functions of the history run with device="cpu"'
-    )
+def _require_compiled(world: World, policy: object) -> None:
+    """Raise `DeviceError` unless a GPU can play the policy in the world."""
+    if not isinstance(world, ModelWorld) or not isinstance(policy, Policy):
+        raise DeviceError(
+            f'device="cuda" plays a Policy in a model, not a {type(policy).__name__} in a '
+            f"{type(world).__name__}: other worlds and functions of the history run with "
+            'device="cpu"'
+        )
+    if isinstance(policy, PolicyGraph):
+        raise DeviceError(
+            f'device="cuda" does not follow a {type(policy).__name__} yet: policy graphs and their '
+            'mixtures run with device="cpu"'
+        )
 
 
-def _acting_in(policy: Policy, world: ModelWorld, space: Space) -> tuple[Acting, Floats]:
-    """The policy as arrays, and its likelihoods for the outcomes of the world."""
+def _acting_in(policy: Policy, world: ModelWorld, space: Space) -> tuple[Acting, Floats, Integers]:
+    """The policy as arrays, and the likelihoods and places of `_aligned`."""
     sized = world.model if space is world.space else space  # a model has names for messages
     acting = policy.acting(sized)
-    return acting, _likelihood_in(acting, world)
+    return acting, *_aligned(acting, world)
 
 
-def _likelihood_in(acting: Acting, world: ModelWorld) -> Floats:
-    """The likelihoods of a policy's filter for the outcomes of a world, (n, M).
+def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
+    """Likelihoods (n, M) of a policy's filter for the outcomes of a world, and their places in it.
 
-    They are the filter's own where both have the same outcomes, and copied otherwise.
+    The likelihoods are the filter's own where both have the same outcomes, and copied otherwise.
+    Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
     """
     from latentmdp._kernels.rollout import align_likelihoods
 
     own = acting.filter
     if not acting.filters:
-        return own.likelihood
+        return own.likelihood, np.zeros(1, np.int64)
     table = world.model.outcomes
     listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood)
     same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
     if all(same):
-        return own.likelihood
+        return own.likelihood, np.arange(table.size if acting.follows else 1)
     S, _, Z = own.sizes
     places = listed.find(table.keys(S, Z), S, Z)
-    return arrays.read_only(align_likelihoods(own.likelihood, places))
+    return arrays.read_only(align_likelihoods(own.likelihood, places)), places
 
 
 class PolicyAgent:
@@ -472,18 +487,21 @@ class PolicyAgent:
         self._key, self._episode = np.uint64(key), np.uint64(0)
         self._acting = policy.acting(world) if isinstance(policy, Policy) else None
         self._belief = np.ones((3, 1 if self._acting is None else self._acting.filter.prior.size))
-        self._history = History((), (), ())
+        self._history, self._node, self._t = History((), (), ()), -1, 0
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
         from latentmdp._kernels.belief import reset_belief
+        from latentmdp._kernels.rollout import first_node
 
-        self._episode, self._state = np.uint64(episode), state
+        self._episode, self._state, self._t = np.uint64(episode), state, 0
         if self._acting is None:
             self._history = History((state,), (), ())
         elif self._acting.filters:
             table = self._acting.filter
             reset_belief(self._belief, table.prior, table.initial, state)
+            if self._acting.follows:
+                self._node = first_node(self._acting, self._key, self._episode, state)
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
@@ -500,18 +518,27 @@ class PolicyAgent:
         if acting.stochastic:
             chance = self._uniform(t)
             return int(alias_draw(chance, acting.action_threshold, acting.action_alias, group))
+        if acting.follows:
+            return int(acting.labels[self._node])
         begin, end = acting.offsets[group], acting.offsets[group + 1]
         return int(best_action(acting.vectors, acting.labels, begin, end, self._belief))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp._kernels.belief import observe_step
+        from latentmdp._kernels.belief import find_outcome, observe_step
+        from latentmdp._kernels.rollout import next_node
 
         n, z = transition.next_state, transition.reward
+        self._t += 1
         if self._acting is None:
             self._history = self._history.then(action, n, z)
         elif self._acting.filters:
-            observe_step(self._belief, self._acting.filter, self._state, action, n, z)
+            s = self._state
+            observe_step(self._belief, self._acting.filter, s, action, n, z)
+            if self._acting.follows:
+                k = find_outcome(self._acting.filter, s, action, n, z)
+                memory = (self._acting, self._node)
+                self._node = next_node(*memory, s, action, k, self._t, n, self._belief)
         self._state = n
 
     def belief(self) -> Floats:

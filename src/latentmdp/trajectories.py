@@ -8,17 +8,29 @@ Episode i of length L_i = offsets[i+1] - offsets[i] is
 
 Several identical episodes may be stored once with a multiplicity in `counts`.
 
+What was not recorded is kept as such:
+
+    rewards[k] == -1                the reward of that step is missing: a likelihood sums over it
+    states[last of episode] == -1   nobody knows where its last step led
+    continues[i]                    episode i goes on with the individual of episode i-1 after lost
+                                    steps: the belief goes on, there is no first state
+
+So an *individual* is a run of episodes, its segments: one with continues False and those after it
+that continue it. Its steps lie side by side, from `individual_offsets()[j]` on. An individual whose
+first state is missing begins with an empty episode whose only state is -1. Where nothing is missing
+`continues` is None and every episode is an individual.
+
 A *cell* is a combination of what a step shows, such as (s, a) or (s, a, s', r). Everything that is
 counted in logs is counted here, by cell, each episode with its multiplicity and, where episodes are
 shared among contexts, with its share: `cell_counts` as a dense array, `occurring_cells` as a list
-of the cells that occur.
+of the cells that occur. A step in which a part of the cell is missing is not counted.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,12 +38,15 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.fields import Fielded
+from latentmdp._util.words import plural
+from latentmdp.covariates import Covariates
 from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
 __all__ = [
     "Episode",
     "History",
+    "MissingCells",
     "Sizes",
     "Steps",
     "Trajectories",
@@ -101,8 +116,37 @@ class History(NamedTuple):
         return f"after {self} the policy returned {answer!r}"
 
 
+class MissingCells(NamedTuple):
+    """How many cells of a table were empty, and what that did.
+
+    `lost_steps` are rows without a state or an action; they split episodes into `segments`, counted
+    here where one continues another. `ends` are last steps of which the next state is unknown.
+    """
+
+    states: int = 0
+    actions: int = 0
+    rewards: int = 0
+    next_states: int = 0
+    lost_steps: int = 0
+    segments: int = 0
+    ends: int = 0
+
+    def __str__(self) -> str:
+        told = [
+            (self.rewards, "missing reward", "missing rewards"),
+            (self.states, "missing state", "missing states"),
+            (self.actions, "missing action", "missing actions"),
+            (self.lost_steps, "lost step", "lost steps"),
+            (self.segments, "split of an episode", "splits of episodes"),
+            (self.ends, "last step without a next state", "last steps without a next state"),
+        ]
+        return (
+            ", ".join(plural(number, one, many) for number, one, many in told if number) or "none"
+        )
+
+
 class Steps(NamedTuple):
-    """Every step of every episode, in the order of `actions`."""
+    """Every step of every episode, in the order of `actions`; -1 where a cell is missing."""
 
     episode: Integers
     state: Indices
@@ -124,6 +168,24 @@ class Trajectories(Fielded):
         How many times each episode occurred; once by default.
     n_states, n_actions, reward_values
         Sizes of the space the data come from. By default no larger than the data show.
+    continues : (N,) or None
+        Which episodes are further segments of the individual of the episode before.
+    propensities : (n,) or None
+        The probability with which the logger took the action of each step.
+    amounts : (n,) or None
+        What was paid at each step, where that is money which says nothing about the context; NaN
+        where it is missing. Rewards are then all 0 and `reward_values` is (0,).
+    covariates : Covariates of N rows, or None
+        What was known of each individual before its first step; its segments repeat the row.
+    state_names, action_names : None or sequences of distinct strings
+        What states and actions are called.
+    episode_names : (N,) or None
+        What the episodes, or the individuals whose segments they are, are called.
+    reward_edges : (Z - 1,) or None
+        Where measured rewards were cut into levels: level z holds the rewards from edge z - 1 up to
+        edge z, and `reward_values` are the means of the levels.
+    missing : MissingCells or None
+        What was missing in the table that the logs come from; None for a part of such logs.
 
     Raises
     ------
@@ -140,6 +202,15 @@ class Trajectories(Fielded):
     n_states: int
     n_actions: int
     reward_values: NDArray[np.float64] | None
+    continues: Flags | None
+    propensities: Floats | None
+    amounts: Floats | None
+    covariates: Covariates | None
+    state_names: tuple[str, ...] | None
+    action_names: tuple[str, ...] | None
+    episode_names: NDArray[np.object_] | None
+    reward_edges: Floats | None
+    missing: MissingCells | None
 
     def __init__(
         self,
@@ -153,6 +224,15 @@ class Trajectories(Fielded):
         n_states: int | None = None,
         n_actions: int | None = None,
         reward_values: ArrayLike | None = None,
+        continues: ArrayLike | None = None,
+        propensities: ArrayLike | None = None,
+        amounts: ArrayLike | None = None,
+        covariates: Covariates | None = None,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        episode_names: Sequence[str] | NDArray[np.object_] | None = None,
+        reward_edges: ArrayLike | None = None,
+        missing: MissingCells | None = None,
     ) -> None:
         given: dict[str, tuple[Any, type[np.integer[Any]]]] = {
             "states": (states, np.int32),
@@ -162,19 +242,36 @@ class Trajectories(Fielded):
             "contexts": (contexts, np.int32),
             "counts": (counts, np.int64),
         }
+        if covariates is not None:
+            arrays.require_instance("covariates", covariates, Covariates)
         try:
             fields: dict[str, Any] = {
                 name: None
                 if value is None and name in ("contexts", "counts")
-                else arrays.as_integers(name, value, dtype)
+                else arrays.as_integers(
+                    name, value, dtype, low=-1 if name in ("states", "rewards") else 0
+                )
                 for name, (value, dtype) in given.items()
             }
             fields["reward_values"] = (
                 None if reward_values is None else validation.reward_values(reward_values)
             )
+            fields["continues"] = _segments(continues)
+            fields["propensities"] = _propensities(propensities)
+            fields["amounts"] = _amounts(amounts)
+            fields["reward_edges"] = _edges(reward_edges, fields["reward_values"])
+            fields["episode_names"] = _episode_names(episode_names)
+            fields |= {"covariates": covariates, "missing": missing}
             _check_layout(fields)
+            for name, words in (("states", state_names), ("actions", action_names)):
+                size = n_states if name == "states" else n_actions
+                size = len(words) if size is None and words is not None else size
+                label = f"{name[:-1]}_names"
+                fields[label] = None if size is None else validation.names(label, words, size)
         except ValueError as error:
             raise TrajectoryError(str(error)) from None
+        n_states = len(state_names) if n_states is None and state_names else n_states
+        n_actions = len(action_names) if n_actions is None and action_names else n_actions
         self._fill(fields, n_states, n_actions)
         if n_states is not None or n_actions is not None or reward_values is not None:
             self.require_sizes(self.n_states, self.n_actions, self.n_rewards)
@@ -186,11 +283,23 @@ class Trajectories(Fielded):
             size = int(fields[name].max(initial=0)) + 1 if declared is None else declared
             self.__dict__[f"n_{name}"] = arrays.positive_integer(f"n_{name}", size)
 
+    def to_fields(self) -> dict[str, Any]:
+        """The arguments by name; what was missing as a plain mapping."""
+        missing = None if self.missing is None else self.missing._asdict()
+        names = None if self.episode_names is None else self.episode_names.tolist()
+        return {**super().to_fields(), "missing": missing, "episode_names": names}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Trajectories:
+        """The logs with these fields, validated."""
+        missing = fields.get("missing")
+        return cls(**{**fields, "missing": None if missing is None else MissingCells(**missing)})
+
     @classmethod
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
         """Wrap arrays that are known to be valid, without copying or checking them."""
         self = cls.__new__(cls)
-        self._fill({"contexts": None, "counts": None, **fields}, n_states, n_actions)
+        self._fill({**dict.fromkeys(_OPTIONAL), **fields}, n_states, n_actions)
         return self
 
     @classmethod
@@ -239,43 +348,177 @@ class Trajectories(Fielded):
         return cls(flat[0], flat[1], flat[2], offsets, contexts, **sizes)
 
     @classmethod
-    def from_table(cls, table: Mapping[str, ArrayLike], **sizes: Any) -> Trajectories:
-        """Episodes from columns episode, t, state, action, reward, next_state (and context, count).
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        episode: str = "episode",
+        t: str | None = "t",
+        state: str = "state",
+        action: str = "action",
+        reward: str = "reward",
+        next_state: str | None = "next_state",
+        context: str | None = "context",
+        count: str | None = "count",
+        propensity: str | None = "propensity",
+        terminated: str | None = "terminated",
+        covariates: Sequence[str] = (),
+        reward_levels: int | Literal["auto"] | None = "auto",
+        informative_rewards: bool = True,
+        reward_values: ArrayLike | None = None,
+        reward_edges: ArrayLike | None = None,
+        n_states: int | None = None,
+        n_actions: int | None = None,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        rewards_are_indices: bool = False,
+    ) -> Trajectories:
+        """Episodes from a long table with one row per step, in any order of rows.
 
-        Rows may come in any order; `t` must count 0, 1, 2, ... within each episode and the next
-        state of one row must be the state of the following one. Without `reward_values` the
-        rewards are taken for values, and `reward_values` becomes the sorted set of them, or (0, 1)
-        where only those occur; with `reward_values` each reward must be one of those. Episodes
-        are called by integers or strings and kept in sorted order. An episode of no steps has no
-        row, so a table cannot hold it.
+        Parameters
+        ----------
+        table
+            A frame (pandas, polars, pyarrow, ...), a mapping of columns, a list of mappings, or the
+            path of a .csv or .parquet file.
+        columns
+            What the table calls its columns, by the words of the next parameters:
+            `{"episode": "household", "state": "brand"}`.
+        episode, t, state, action, reward, next_state, context, count, propensity, terminated
+            The same, one by one. The columns from `next_state` on may be absent under these names;
+            a name that is given must be there, and None leaves a column unread.
+
+            | column       | what it holds                                                     |
+            |--------------|-------------------------------------------------------------------|
+            | `episode`    | which episode, by numbers or names                                |
+            | `t`          | steps 0, 1, 2, ... of it; or dates, times, numbers that order rows |
+            | `state`      | s_t, by number from 0 or by name                                  |
+            | `action`     | a_t, likewise                                                     |
+            | `reward`     | the value of r_t                                                  |
+            | `next_state` | s_{t+1}, by default the state of the next row                     |
+            | `context`    | the true context, the same in all rows of an episode              |
+            | `count`      | how often the episode occurred, likewise                          |
+            | `propensity` | the probability with which the logger took the action             |
+            | `terminated` | whether the episode ended for good with this row                  |
+
+            With `t=None` the rows of an episode are in their order.
+        covariates
+            Columns that hold covariates of the individual, the same in all rows of an episode.
+        reward_levels
+            Into how many levels rewards are cut where they have more distinct values; "auto": 10
+            where there are more than 20; None: never. The levels have about equal mass, their
+            means become `reward_values`, and `reward_edges` says where they were cut.
+        informative_rewards
+            False: rewards are money that says nothing about the context. They become `amounts`.
+        reward_values, reward_edges, n_states, n_actions, state_names, action_names
+            As for `Trajectories`, where they are known beforehand, as from the model of other logs.
+        rewards_are_indices
+            Whether the column `reward` holds indices of unknown values.
+
+        Notes
+        -----
+        An empty reward is missing. A row whose state or action is empty is a lost step: it splits
+        the episode into segments of one individual. Where nothing says to which state the last step
+        of an episode led, that state is missing, or a state called `(end)` if `terminated` is true.
+        How many cells were empty is kept in `missing`.
+
+        Raises
+        ------
+        TrajectoryError
+            Naming the column and the row, counted from 0.
         """
-        from latentmdp._util.long_table import columns_to_fields
+        from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
 
-        return cls(**columns_to_fields(table, **sizes))
+        named = (episode, t, state, action, reward, next_state, context, count, propensity)
+        words = (*REQUIRED, *OPTIONAL)
+        called = _column_names(dict(zip(words, (*named, terminated), strict=True)), columns)
+        if isinstance(covariates, str):
+            raise TypeError(f"covariates must be a list of column names, got {covariates!r}")
+        fields = columns_to_fields(
+            table,
+            called,
+            covariates=covariates,
+            n_states=n_states,
+            n_actions=n_actions,
+            reward_values=reward_values,
+            reward_edges=reward_edges,
+            reward_levels=reward_levels,
+            informative_rewards=informative_rewards,
+            rewards_are_indices=rewards_are_indices,
+            state_names=state_names,
+            action_names=action_names,
+        )
+        found = fields.pop("covariates")
+        if found is not None:
+            levels = {name: f.labels for name, f in found.items() if f.labels is not None}
+            values = np.column_stack([f.values for f in found.values()])
+            fields["covariates"] = Covariates(list(found), values, levels)
+        return cls.from_fields(fields)
 
     def to_table(self) -> dict[str, NDArray[Any]]:
-        """The columns `from_table` reads, one row per step; rewards as values where known."""
-        lengths = self.lengths
-        if (lengths == 0).any():
+        """The columns `from_table` reads, one row per step; rewards as values where known.
+
+        States, actions and episodes are called by name where they have names. Lost steps between
+        two segments are one row without an action. What is missing is NaN, or None among names.
+        """
+        index = np.flatnonzero(np.bincount(self.individuals(), self.lengths) == 0)
+        if index.size:
             raise TrajectoryError(
-                f"episode {int(np.argmax(lengths == 0))} has no steps, and a table holds one row "
-                "per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as .npz"
+                f"episode {int(self.beginnings()[index[0]])} has no steps, and a table holds one "
+                "row per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as "
+                ".npz"
             )
         steps = self.steps()
-        episode = steps.episode
-        columns: dict[str, NDArray[Any]] = {
-            "episode": episode,
-            "t": np.arange(self.n_steps) - self.offsets[episode],
+        rewards: NDArray[Any] = self.values()
+        if self.reward_values is None and self.rewards.min(initial=0) >= 0:
+            rewards = self.rewards
+        rows: dict[str, NDArray[Any]] = {
             "state": steps.state,
             "action": self.actions,
-            "reward": self.rewards if self.reward_values is None else self.values(),
+            "reward": rewards,
             "next_state": steps.next_state,
         }
+        if self.propensities is not None:
+            rows["propensity"] = self.propensities
+        episode = steps.episode
+        if self.continues is not None:
+            rows, episode = self._with_lost_rows(rows, episode)
+        individual = self.individuals()[episode]
+        begins = np.searchsorted(individual, np.arange(self.n_individuals))
+        columns: dict[str, NDArray[Any]] = {
+            "episode": individual if self.episode_names is None else self.episode_names[episode],
+            "t": np.arange(individual.size) - begins[individual],
+            **rows,
+        }
+        for name, known in (("state", self.state_names), ("action", self.action_names)):
+            for column in (name, f"next_{name}") if name == "state" else (name,):
+                columns[column] = _called(columns[column], known)
         if self.contexts is not None:
             columns["context"] = self.contexts[episode]
         if self.counts is not None:
             columns["count"] = self.counts[episode]
+        for k, name in enumerate(self.covariates.names if self.covariates is not None else ()):
+            assert self.covariates is not None
+            values = self.covariates.values[episode, k]
+            labels = self.covariates.levels.get(name)
+            columns[name] = values if labels is None else _called(_codes(values), labels)
         return columns
+
+    def _with_lost_rows(
+        self, rows: dict[str, NDArray[Any]], episode: Integers
+    ) -> tuple[dict[str, NDArray[Any]], Integers]:
+        """The rows of a table with one more before each segment that continues another."""
+        assert self.continues is not None
+        later = np.flatnonzero(self.continues)
+        before = self.offsets[later]
+        rows = {**rows, "reward": rows["reward"].astype(np.float64)}
+        lost: dict[str, Any] = {
+            "state": self.last_states[later - 1],
+            "action": -1,
+            "next_state": self.first_states[later],
+        }
+        longer = {n: np.insert(column, before, lost.get(n, np.nan)) for n, column in rows.items()}
+        return longer, np.insert(episode, before, later)
 
     @property
     def n_rewards(self) -> int:
@@ -347,18 +590,131 @@ class Trajectories(Fielded):
 
     def _taken(self, states: Any, steps: Any, offsets: Integers, episodes: Any) -> Trajectories:
         """Some states and steps with their new offsets, and what is known of their episodes."""
+        by_step = {name: self.__dict__[name] for name in ("propensities", "amounts")}
+        by_episode = {name: self.__dict__[name] for name in _BY_EPISODE}
         return self._with(
             states=self.states[states],
             actions=self.actions[steps],
             rewards=self.rewards[steps],
             offsets=offsets,
-            contexts=None if self.contexts is None else self.contexts[episodes],
-            counts=None if self.counts is None else self.counts[episodes],
+            continues=self._continuing(episodes),
+            missing=None,
+            **{name: a if a is None else a[steps] for name, a in by_step.items()},
+            **{name: a if a is None else a[episodes] for name, a in by_episode.items()},
         )
 
+    def _continuing(self, episodes: Any) -> Flags | None:
+        """`continues` of some episodes; one may not be taken without the one that it continues."""
+        if self.continues is None:
+            return None
+        taken, index = self.continues[episodes], np.arange(len(self))[episodes]
+        orphaned = taken & (np.diff(index, prepend=-2) != 1)
+        if orphaned.any():
+            i = int(index[np.argmax(orphaned)])
+            raise IndexError(
+                f"episode {i} continues episode {i - 1}, which is not taken with it: take whole "
+                "individuals, logs.take_individuals(...)"
+            )
+        return taken if taken.any() else None
+
     def _with(self, **fields: Any) -> Trajectories:
-        kept = {name: self.__dict__[name] for name in _ARRAYS}
+        kept = {name: self.__dict__[name] for name in (*_ARRAYS, *_OTHERS)}
         return Trajectories._trusted(self.n_states, self.n_actions, **{**kept, **fields})
+
+    def individuals(self) -> Integers:
+        """(N,): the individual that each episode belongs to, numbered from 0 in their order."""
+        if self.continues is None:
+            return np.arange(len(self))
+        return np.asarray(np.cumsum(~self.continues) - 1)
+
+    @property
+    def n_individuals(self) -> int:
+        """Number of stored individuals, multiplicities not counted."""
+        return len(self) if self.continues is None else int((~self.continues).sum())
+
+    def beginnings(self) -> Integers:
+        """The first episode of each individual."""
+        return np.arange(len(self)) if self.continues is None else np.flatnonzero(~self.continues)
+
+    def individual_offsets(self) -> Integers:
+        """Where the steps of each individual begin, and their number: `offsets` by individual."""
+        return np.append(self.offsets[self.beginnings()], self.offsets[-1])
+
+    def take_individuals(self, key: Any) -> Trajectories:
+        """All segments of some individuals: a slice, a mask or an index array, in its order."""
+        chosen = np.arange(self.n_individuals)[key]
+        if chosen.ndim != 1:
+            raise IndexError(f"individuals are taken by a slice, mask or 1-d index, got {key}")
+        if self.continues is None:
+            return self._gathered(chosen)
+        first = np.append(self.beginnings(), len(self))
+        sizes = np.diff(first)[chosen]
+        starts = np.cumsum(sizes) - sizes
+        index = np.arange(sizes.sum()) + np.repeat(first[chosen] - starts, sizes)
+        return self._gathered(index)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing: no reward, no last state, no lost steps."""
+        known = self.rewards.min(initial=0) >= 0 and self.states.min(initial=0) >= 0
+        return self.continues is None and bool(known)
+
+    def require_complete(self, what: str) -> None:
+        """Raise `TrajectoryError` if something is missing in the logs; `what` cannot cope with it.
+
+        Raises
+        ------
+        TrajectoryError
+            Naming the first episode and step.
+        """
+        if self.complete:
+            return
+        episode, step, gap = len(self), 0, ""
+        if self.continues is not None:
+            episode, gap = int(np.argmax(self.continues)), "it continues the episode before"
+        lost = np.flatnonzero(self.rewards < 0)
+        if lost.size:
+            first = int(np.searchsorted(self.offsets, lost[0], side="right")) - 1
+            if first < episode:
+                episode, step = first, int(lost[0] - self.offsets[first])
+                gap = f"the reward of step {step} is missing"
+        ends = np.flatnonzero(self.last_states < 0)
+        if ends.size and ends[0] < episode:
+            episode, gap = int(ends[0]), "its last state is missing"
+        raise TrajectoryError(f"{what} needs complete episodes, but of episode {episode}: {gap}")
+
+    def describe(self, model: LatentMDP) -> LatentMDP:
+        """The model with what these logs know besides: names, reward edges, and mean amounts.
+
+        Names that the model has stay. Where the logs hold `amounts`, their mean in each (s, a)
+        becomes the model's `bonus`: counted by a planner, never seen by an agent.
+        """
+        known: dict[str, Any] = {}
+        for name, size in (("state_names", model.n_states), ("action_names", model.n_actions)):
+            names = self.__dict__[name]
+            if names is not None and getattr(model, name) is None and len(names) == size:
+                known[name] = names
+        if self.reward_edges is not None and model.n_rewards == self.reward_edges.size + 1:
+            known["reward_edges"] = self.reward_edges
+        if self.amounts is not None:
+            means = self.mean_amounts(model.n_states, model.n_actions)
+            bonus = np.repeat(means[None], model.n_contexts, axis=0)
+            known["bonus"] = np.where(model.allowed, bonus, 0.0)
+        return model.replace(**known) if known else model
+
+    def mean_amounts(self, n_states: int | None = None, n_actions: int | None = None) -> Floats:
+        """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
+        if self.amounts is None:
+            raise TrajectoryError("the logs hold no amounts")
+        S, A = n_states or self.n_states, n_actions or self.n_actions
+        steps, known = self.steps(), ~np.isnan(self.amounts)
+        rows = (steps.state.astype(np.int64) * A + steps.action)[known]
+        weights = self.multiplicities()[steps.episode][known].astype(np.float64)
+        totals = _tally(rows, weights * self.amounts[known], S * A)
+        counts = _tally(rows, weights, S * A)
+        means = np.divide(totals, counts, out=np.full(S * A, np.nan), where=counts > 0.0)
+        least = 0.0 if not known.any() else float(np.nanmin(means))
+        return np.where(np.isnan(means), least, means).reshape(S, A)
 
     def without_contexts(self) -> Trajectories:
         """The same episodes with their contexts hidden."""
@@ -381,21 +737,41 @@ class Trajectories(Fielded):
             arrays.require_instance(f"batch {i}", batch, Trajectories)
             if not arrays.same_content(batches[0].reward_values, batch.reward_values):
                 raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
-            if (batch.contexts is None) != (batches[0].contexts is None):
-                raise TrajectoryError(f"batch {i} and batch 0: only one of them knows its contexts")
+            for name in ("state_names", "action_names", "reward_edges"):
+                mine, first = batch.__dict__[name], batches[0].__dict__[name]
+                if not arrays.same_content(first, mine):
+                    raise TrajectoryError(f"batch {i} has other {name} than batch 0")
+            for name in ("contexts", "propensities", "amounts", "covariates", "episode_names"):
+                if (batch.__dict__[name] is None) != (batches[0].__dict__[name] is None):
+                    raise TrajectoryError(f"batch {i} and batch 0: only one of them has {name}")
         shifts = np.cumsum([0, *(b.n_steps for b in batches)])
         offsets = [b.offsets[:-1] + shift for b, shift in zip(batches, shifts)]
         weighted = any(b.counts is not None for b in batches)
-        contexts = [b.contexts for b in batches if b.contexts is not None]
+        split = any(b.continues is not None for b in batches)
+        none = [np.zeros(len(b), np.bool_) if b.continues is None else b.continues for b in batches]
+        joined: dict[str, Any] = {
+            name: np.concatenate([b.__dict__[name] for b in batches])
+            for name in (*_LISTS, "contexts", "propensities", "amounts", "episode_names")
+            if batches[0].__dict__[name] is not None
+        }
+        if batches[0].covariates is not None:
+            joined["covariates"] = Covariates.concat([b.__dict__["covariates"] for b in batches])
+        missing = [b.missing for b in batches if b.missing is not None]
+        S, A, _ = sizes_of(batches)
         return cls._trusted(
-            *sizes_of(batches)[:2],
-            states=np.concatenate([b.states for b in batches]),
-            actions=np.concatenate([b.actions for b in batches]),
-            rewards=np.concatenate([b.rewards for b in batches]),
+            S,
+            A,
+            **joined,
             offsets=np.concatenate([*offsets, shifts[-1:]]),
-            contexts=np.concatenate(contexts) if contexts else None,
             counts=np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
-            reward_values=batches[0].reward_values,
+            continues=np.concatenate(none) if split else None,
+            missing=MissingCells(*map(sum, zip(*missing)))
+            if len(missing) == len(batches)
+            else None,
+            **{
+                name: batches[0].__dict__[name]
+                for name in ("reward_values", "reward_edges", "state_names", "action_names")
+            },
         )
 
     def steps(self) -> Steps:
@@ -408,23 +784,28 @@ class Trajectories(Fielded):
 
     @property
     def first_states(self) -> Indices:
-        """The state in which each episode begins."""
+        """The state in which each episode, or segment, begins."""
         return self.states[self.offsets[:-1] + np.arange(len(self))]
 
     @property
     def last_states(self) -> Indices:
-        """The state in which each episode ends."""
+        """The state in which each episode ends; -1 where it is missing."""
         return self.states[self.offsets[1:] + np.arange(len(self))]
 
     def cells(self, by: Sequence[str], sizes: Sizes | None = None) -> Integers:
         """The cell of every step as one number: the mixed radix of the columns named in `by`.
 
-        Columns are "state", "action", "next_state" and "reward"; the first one counts most.
+        Columns are "state", "action", "next_state" and "reward"; the first one counts most. The
+        cell is -1 where one of them is missing.
         """
         steps, widths = self.steps(), _widths(by, sizes or sizes_of(self))
         code = np.zeros(self.n_steps, np.int64)
         for name, width in zip(by, widths):
             code = code * width + getattr(steps, name)
+        for name in {"next_state", "reward"} & set(by):
+            column = getattr(steps, name)
+            if column.min(initial=0) < 0:
+                code[column < 0] = -1
         return code
 
     def multiplicities(self) -> NDArray[np.int64]:
@@ -434,7 +815,8 @@ class Trajectories(Fielded):
     def deduplicate(self) -> Trajectories:
         """Merge identical episodes (of the same known context), adding up their counts.
 
-        Episodes keep the order of their first occurrence.
+        Episodes keep the order of their first occurrence. Those with propensities or amounts, and
+        individuals of several segments, stay as they are.
         """
         return self.deduplicate_with_inverse()[0]
 
@@ -442,12 +824,29 @@ class Trajectories(Fielded):
         """`deduplicate`, and for each episode here the index of its merged episode."""
         from latentmdp._kernels.episodes import group_identical
 
-        labels = np.full(len(self), -1, dtype=np.int32) if self.contexts is None else self.contexts
+        labels = self._kinds_of_episodes()
         first, inverse = group_identical(
             self.states, self.actions, self.rewards, self.offsets, labels
         )
         counts = np.bincount(inverse, weights=self.multiplicities(), minlength=first.size)
-        return self._gathered(first)._with(counts=np.rint(counts).astype(np.int64)), inverse
+        merged = self._gathered(first)
+        return merged._with(counts=np.rint(counts).astype(np.int64), episode_names=None), inverse
+
+    def _kinds_of_episodes(self) -> Indices:
+        """A number for each episode: identical episodes are merged where it is the same."""
+        labels = np.full(len(self), -1, dtype=np.int32) if self.contexts is None else self.contexts
+        if self.covariates is not None:
+            rows = np.column_stack([labels, np.nan_to_num(self.covariates.values, nan=np.inf)])
+            labels = np.unique(rows, axis=0, return_inverse=True)[1].astype(np.int32).ravel()
+        apart = np.zeros(len(self), np.bool_)
+        if self.continues is not None:
+            apart = self.continues | np.append(self.continues[1:], False)
+        if self.propensities is not None or self.amounts is not None:
+            apart = np.ones(len(self), np.bool_)
+        if apart.any():
+            highest = int(labels.max(initial=0)) + 1
+            labels = np.where(apart, highest + np.arange(len(self)), labels).astype(np.int32)
+        return labels
 
     def as_arrays(self) -> tuple[Indices, Indices, Indices]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""
@@ -462,18 +861,32 @@ class Trajectories(Fielded):
         return self.states.reshape(N, L + 1), self.actions.reshape(N, L), self.rewards.reshape(N, L)
 
     def values(self) -> NDArray[np.float64]:
-        """The rewards as values, one per step; indices themselves where no values are known."""
+        """The rewards as values, one per step; indices themselves where no values are known.
+
+        What was paid where the logs hold `amounts`, and NaN where a reward is missing.
+        """
+        if self.amounts is not None:
+            return self.amounts
         if self.reward_values is None:
-            return self.rewards.astype(np.float64)
-        values: NDArray[np.float64] = self.reward_values[self.rewards]
+            values = self.rewards.astype(np.float64)
+        else:
+            values = self.reward_values[self.rewards]
+        if self.rewards.min(initial=0) < 0:
+            values[self.rewards < 0] = np.nan
         return values
 
     def returns(self, discount: float = 1.0) -> NDArray[np.float64]:
-        """The (discounted) sum of rewards of each episode."""
+        """The (discounted) sum of rewards of each episode.
+
+        NaN where a reward of it is missing, and in all segments of an individual with lost steps.
+        """
         episode = np.repeat(np.arange(len(self)), self.lengths)
         steps = np.arange(self.n_steps) - self.offsets[episode]
         weighted = self.values() if discount == 1.0 else self.values() * discount**steps
-        return np.asarray(np.bincount(episode, weighted, len(self)), dtype=np.float64)
+        totals = np.asarray(np.bincount(episode, weighted, len(self)), dtype=np.float64)
+        if self.continues is not None:
+            totals[self.continues | np.append(self.continues[1:], False)] = np.nan
+        return totals
 
     def validate(self, model: LatentMDP) -> None:
         """Raise `TrajectoryError` unless every index fits the model, naming episode and step."""
@@ -510,7 +923,13 @@ class Trajectories(Fielded):
         digest = hashlib.sha256()
         for name in _ARRAYS:
             array = self.__dict__[name]
-            digest.update(name.encode() + (b"" if array is None else array.tobytes()))
+            if array is not None or name in _DIGESTED:
+                digest.update(name.encode() + (b"" if array is None else array.tobytes()))
+        for name in ("covariates", "state_names", "action_names", "episode_names"):
+            value = self.__dict__[name]
+            if value is not None:
+                told = value.fingerprint() if name == "covariates" else repr(tuple(value))
+                digest.update((name + told).encode())
         return digest.hexdigest()
 
     def __setattr__(self, name: str, *value: object) -> None:
@@ -531,10 +950,55 @@ class Trajectories(Fielded):
         length = f"length {low}" if low == high else f"lengths {low} to {high}"
         extra = "" if self.counts is None else f", {self.n_episodes} with multiplicities"
         extra += "" if self.contexts is None else ", contexts known"
+        if self.continues is not None:
+            extra += f", segments of {plural(self.n_individuals, 'individual')}"
+        gaps = int((self.rewards < 0).sum())
+        extra += f", {plural(gaps, 'missing reward')}" if gaps else ""
+        if self.reward_edges is not None:
+            extra += f", rewards in {self.reward_edges.size + 1} levels"
+        extra += "" if self.amounts is None else ", rewards unseen"
+        if self.covariates is not None:
+            extra += f", covariates {', '.join(self.covariates.names)}"
         return f"Trajectories({len(self)} episodes, {length}{extra})"
 
 
-_ARRAYS = ("states", "actions", "rewards", "offsets", "contexts", "counts", "reward_values")
+_LISTS = ("states", "actions", "rewards")
+_DIGESTED = (*_LISTS, "offsets", "contexts", "counts", "reward_values")
+_ARRAYS = (*_DIGESTED, "continues", "propensities", "amounts", "reward_edges")
+_OTHERS = ("covariates", "state_names", "action_names", "episode_names", "missing")
+_BY_EPISODE = ("contexts", "counts", "covariates", "episode_names")
+_OPTIONAL = ("contexts", "counts", *_ARRAYS[len(_DIGESTED) :], *_OTHERS)
+
+
+def _column_names(
+    named: Mapping[str, str | None], columns: Mapping[str, str] | None
+) -> dict[str, str | None]:
+    """What a table calls its columns, from the keyword arguments and `columns` together."""
+    called = dict(named)
+    for word, column in (columns or {}).items():
+        if word not in named:
+            raise TypeError(f"from_table knows no column {word!r}; it knows {', '.join(named)}")
+        if named[word] != word:
+            raise TypeError(f"{word} is given twice, as {named[word]!r} and in columns")
+        called[word] = column
+    for word, name in called.items():
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{word} must be the name of a column, got {name!r:.60}")
+    return called
+
+
+def _codes(values: Floats) -> Integers:
+    """Indices kept as floats, NaN becoming -1."""
+    return np.where(np.isnan(values), -1, values).astype(np.int64)
+
+
+def _called(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
+    """Indices by their names, or as they are; -1 becomes None, or NaN."""
+    if names is not None:
+        return np.array([*names, None], dtype=object)[codes]
+    if codes.min(initial=0) < 0:
+        return np.where(codes < 0, np.nan, codes.astype(np.float64))
+    return codes
 
 
 def sizes_of(logs: Trajectories | Sequence[Trajectories]) -> Sizes:
@@ -592,9 +1056,16 @@ def occurring_cells(
 def first_state_counts(
     logs: Trajectories, n_states: int | None = None, shares: Floats | None = None
 ) -> Floats:
-    """How often each state comes first, multiplicities counted: (S,) or, with shares, (M, S)."""
+    """How often each state comes first, multiplicities counted: (S,) or, with shares, (M, S).
+
+    An individual counts once, however many segments it has; one without a first state does not.
+    """
     first, S = logs.first_states, n_states or logs.n_states
     counts = logs.multiplicities().astype(np.float64)
+    begins = first >= 0 if logs.continues is None else (first >= 0) & ~logs.continues
+    if not begins.all():
+        first, counts = first[begins], counts[begins]
+        shares = None if shares is None else shares[begins]
     if shares is None:
         return _tally(first, counts, S)
     return np.stack([_tally(first, column, S) for column in (shares * counts[:, None]).T])
@@ -625,7 +1096,63 @@ def _weighted_cells(
     )
     counts = np.concatenate([part.multiplicities() for part in parts])
     each = counts.astype(np.float64)[:, None] if shares is None else counts[:, None] * shares
+    known = cells >= 0
+    if not known.all():
+        cells, episode = cells[known], episode[known]
     return cells, (column[episode] for column in each.T)
+
+
+def _segments(continues: ArrayLike | None) -> Flags | None:
+    if continues is None:
+        return None
+    flags = np.array(continues)
+    if flags.ndim != 1 or (flags.size and flags.dtype != np.bool_):
+        raise ValueError(f"continues must be flags (N,), got {flags.dtype} of shape {flags.shape}")
+    if flags.size and flags[0]:
+        raise ValueError("episode 0 cannot continue an episode before it")
+    return flags if flags.any() else None
+
+
+def _propensities(given: ArrayLike | None) -> Floats | None:
+    if given is None:
+        return None
+    values = arrays.as_floats("propensities", given)
+    wrong = (values <= 0.0) | (values > 1.0)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ValueError(
+            f"propensities[{k}] is {values.ravel()[k]:g}: the probability of an action that was "
+            "taken lies in (0, 1]"
+        )
+    return values
+
+
+def _amounts(given: ArrayLike | None) -> Floats | None:
+    if given is None:
+        return None
+    values = np.array(given, np.float64) + 0.0
+    if np.isinf(values).any():
+        raise ValueError(f"amounts[{int(np.argmax(np.isinf(values)))}] is infinite")
+    return values
+
+
+def _episode_names(given: Sequence[str] | NDArray[np.object_] | None) -> Any:
+    if given is None:
+        return None
+    names = np.empty(len(given), dtype=object)
+    names[:] = given
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("episode_names must be a sequence of strings")
+    return names
+
+
+def _edges(given: ArrayLike | None, values: Floats | None) -> Floats | None:
+    """Where rewards are cut into levels, checked against the means of the levels."""
+    if given is None:
+        return None
+    if values is None:
+        raise ValueError("reward_edges need reward_values, the means of the levels")
+    return validation.reward_edges(given, values)
 
 
 def _check_layout(fields: dict[str, Any]) -> None:
@@ -638,10 +1165,47 @@ def _check_layout(fields: dict[str, Any]) -> None:
         raise ValueError(f"offsets must not fall: episode {i} ends before it begins")
     N, total = offsets.size - 1, int(offsets[-1])
     expected = {"states": total + N, "actions": total, "rewards": total, "contexts": N, "counts": N}
+    expected |= {"continues": N, "propensities": total, "amounts": total, "episode_names": N}
     for name, size in expected.items():
         array = fields[name]
         if array is not None and array.size != size:
             raise ValueError(
                 f"{name} has {array.size} entries, but offsets describe {N} episodes with "
                 f"{total} steps, which need {size}"
+            )
+    covariates, continues = fields["covariates"], fields["continues"]
+    if covariates is not None and len(covariates) != N:
+        raise ValueError(f"covariates have {len(covariates)} rows, but there are {N} episodes")
+    _check_last_states(fields["states"], offsets)
+    if continues is not None:
+        _check_segments(fields, np.flatnonzero(continues))
+
+
+def _check_last_states(states: Indices, offsets: Integers) -> None:
+    """A state may be missing at the end of an episode only."""
+    unknown = states < 0
+    if not unknown.any():
+        return
+    unknown[offsets[1:] + np.arange(offsets.size - 1)] = False
+    if unknown.any():
+        place = int(np.argmax(unknown))
+        raise ValueError(
+            f"states[{place}] is -1: only the last state of an episode may be missing (split the "
+            "episode with continues)"
+        )
+
+
+def _check_segments(fields: dict[str, Any], later: Integers) -> None:
+    """What is known of an individual is the same in all its segments."""
+    for name in ("contexts", "counts", "covariates"):
+        known = fields[name]
+        if known is None:
+            continue
+        rows = known.values if isinstance(known, Covariates) else known[:, None]
+        rows = np.nan_to_num(rows.astype(np.float64), nan=np.inf)
+        wrong = (rows[later] != rows[later - 1]).any(axis=1)
+        if wrong.any():
+            i = int(later[np.argmax(wrong)])
+            raise ValueError(
+                f"episode {i} continues episode {i - 1}, but they have different {name}"
             )

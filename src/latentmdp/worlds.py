@@ -5,7 +5,7 @@ episode k depends on the key, on k and on the actions alone, so a run can be int
 episode and go on later. There are three:
 
 - `ModelWorld`, a latent MDP, with the chance that `simulate` would use;
-- `GymnasiumWorld`, an environment with Discrete observations and actions (`adapt`);
+- `GymnasiumWorld`, an environment with finitely many observations and actions (`adapt`);
 - `CallableWorld`, any simulator given as a function (`from_callable`).
 
 Endings mean the same in all of them. Where an episode is *terminated*, the state reached is final:
@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays, names, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.memory import require_memory
+from latentmdp._util.spaces import FiniteSpace
 from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
@@ -216,11 +217,15 @@ class World(ABC):
         The true model where it is known: for the record of a run, never for a learner.
     knows_contexts
         Whether the number of contexts in `space` is known, or 1 for want of it.
+    state_names, action_names
+        Names of what was numbered to make the space; None where the numbers are the world's own.
     """
 
     space: Space
     model: LatentMDP | None = None
     knows_contexts: bool = True
+    state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
 
     @abstractmethod
     def begin(self, key: int, episode: int) -> int:
@@ -378,8 +383,9 @@ class GymnasiumWorld(_SteppedWorld):
     ) -> None:
         super().__init__(space, knows_contexts, open_rewards)
         self.env, self.model = env, model
-        self._first_state = int(env.observation_space.start)
-        self._first_action = int(env.action_space.start)
+        self._states = FiniteSpace("observation_space", env.observation_space)
+        self._actions = FiniteSpace("action_space", env.action_space)
+        self.state_names, self.action_names = self._states.names(), self._actions.names()
         self._context: int | None = None
 
     def begin(self, key: int, episode: int) -> int:
@@ -387,17 +393,17 @@ class GymnasiumWorld(_SteppedWorld):
         seed = int(np.random.SeedSequence((key, episode)).generate_state(1)[0]) >> 1
         observation, info = self.env.reset(seed=seed)
         self._context = info.get("context")
-        return self._started(int(observation) - self._first_state)
+        return self._started(self._states.index(observation))
 
     def step(self, action: int) -> Transition:
         """See `World`."""
         if self._over:
             return self._stayed()
         observation, reward, terminated, truncated, info = self.env.step(
-            np.int64(action + self._first_action)
+            self._actions.element(action)
         )
         self._context = info.get("context", self._context)
-        state = int(observation) - self._first_state
+        state = self._states.index(observation)
         return self._moved(state, float(reward), bool(terminated), bool(truncated))
 
     def context(self) -> int | None:
@@ -505,7 +511,8 @@ def adapt(
     Parameters
     ----------
     env
-        With Discrete observations and actions.
+        With finitely many observations and actions: Discrete, MultiDiscrete and MultiBinary
+        spaces, and Tuple and Dict spaces of these, one state or action for each combination.
     n_contexts
         M; by default the environment's own attribute `n_contexts`, as `envs.MixtureEnv` has it. A
         learner that is told how many to assume, or finds out, does not need it.
@@ -522,11 +529,10 @@ def adapt(
         Which actions a state has; by default those of the environment's attribute `allowed`, or
         all. A state that has none is terminal.
     """
-    from gymnasium import spaces
-
-    for name in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, name, None), spaces.Discrete):
-            raise TypeError(f"env must have a Discrete {name}, got {getattr(env, name, None)}")
+    S, A = (
+        FiniteSpace(name, getattr(env, name, None)).n
+        for name in ("observation_space", "action_space")
+    )
     base = env.unwrapped
     M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
     H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
@@ -540,7 +546,6 @@ def adapt(
             "reward_values: the environment does not tell which rewards occur, give "
             "adapt(env, reward_values=(...))"
         )
-    S, A = int(env.observation_space.n), int(env.action_space.n)
     flags = getattr(base, "allowed", None) if allowed is None else allowed
     space = Space(
         1 if M is None else arrays.positive_integer("n_contexts", M),

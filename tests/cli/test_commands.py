@@ -238,6 +238,25 @@ def test_plan_saves_the_policy(model):
     run_json("info", out)
 
 
+def test_evaluate_from_logs(model, tmp_path):
+    world, path = lm.load(model), tmp_path / "logs.npz"
+    logs = lm.simulate(world, lm.UniformPolicy(), 500, rng=3).without_contexts()
+    lm.save(logs, path)
+    given = ("evaluate", model, "--policy", "qmdp", "--logs", path, "--seed", 2)
+    found = run_json(*given)
+    policy = lm.QMDP().plan(world).policy
+    expected = lm.off_policy_value(logs, policy, model=world, rng=2)
+    assert [found[k] for k in ("mean", "low", "high")] == [
+        expected.mean,
+        expected.low,
+        expected.high,
+    ]
+    assert found["effective_size"] == expected.effective_size.tolist()
+    assert found["warnings"] == list(expected.warnings)
+    assert "value per episode" in run(*given, "--method", "per-decision").stdout
+    assert "doubly-robust" in run(*given, "--method", "magic", code=2).output
+
+
 def test_evaluate(model):
     world = random_model()
     found = run_json("evaluate", model, "--policy", "uniform")

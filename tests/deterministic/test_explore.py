@@ -1,5 +1,7 @@
 """Algorithm 5 against brute force, on random deterministic LMDPs and on the lower bound."""
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -238,9 +240,112 @@ def test_one_random_row_is_noticed(seed):
         explore(model.replace(transitions=T), 2, rng=seed)
 
 
+def guessing(p, weights=None, initial=None):
+    """One step: guess the context, of which the first state tells something."""
+    T = np.zeros((2, 2, 2, 2))
+    T[..., 0] = 1.0
+    R = np.stack([np.tile([1.0, 0.0], (2, 1)), np.tile([0.0, 1.0], (2, 1))])
+    start = [[p, 1.0 - p], [1.0 - p, p]] if initial is None else initial
+    return lm.LatentMDP(T, R, initial=start, horizon=1, weights=weights)
+
+
+@pytest.mark.parametrize("p", [0.6, 0.8, 0.95])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_random_first_state_that_depends_on_the_context_is_evidence(seed, p):
+    # A frequency with a standard error of .02 is on the wrong side of 1/2 with probability
+    # 3e-7 at p = .6; there are two first states and four seeds.
+    model = guessing(p)
+    found = explore(model, 2, rng=seed)
+    assert not found.exact
+    assert lm.evaluate(model, found.policy, method="exact").mean == pytest.approx(p, abs=1e-12)
+    assert abs(found.value - p) <= 5 * found.stderr
+
+
+def test_evidence_that_the_user_denies_is_refused():
+    with pytest.raises(ValueError, match="initial distributions differ"):
+        explore(guessing(0.6), 2, random_start=True)
+
+
+class Guessing(gymnasium.Env):
+    """`guessing` as an environment, which says nothing about its first state."""
+
+    observation_space, action_space = Discrete(2), Discrete(2)
+    horizon, reward_values = 1, (0.0, 1.0)
+
+    def __init__(self, p):
+        self.p = p
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context = int(self.np_random.integers(2))
+        told = self.np_random.random() < self.p
+        return self.context if told else 1 - self.context, {}
+
+    def step(self, action):
+        return 0, float(action == self.context), False, False, {}
+
+
+@pytest.mark.parametrize("p", [0.6, 0.97])
+def test_evidence_in_an_environment(p):
+    # At .97 the first seven episodes of a first state are alike with probability .8.
+    found = explore(Guessing(p), 2, rng=0, max_noise=0.01)
+    assert not found.exact
+    assert [found.policy.action(0, found.policy.start(s)) for s in (0, 1)] == [0, 1]
+    assert abs(found.value - p) <= 5 * found.stderr
+
+
+class Noisy(gymnasium.Env):
+    """A ring of four states; a share of the steps goes anywhere."""
+
+    observation_space, action_space = Discrete(4), Discrete(2)
+    horizon, reward_values = 6, (0.0, 1.0)
+
+    def __init__(self, share):
+        self.share = share
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context, self.state = int(self.np_random.integers(2)), 0
+        return 0, {}
+
+    def step(self, action):
+        self.state = (self.state + 1 + (action == self.context)) % 4
+        if self.np_random.random() < self.share:
+            self.state = int(self.np_random.integers(4))
+        return self.state, float(self.state == 3), False, False, {}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rare_noise_is_found(seed):
+    # One step in 1,000 deviates, and that is to be found with probability .99.
+    with pytest.raises(ExplorationError):
+        explore(Noisy(0.001 * 4 / 3), 2, rng=seed, max_noise=0.001)
+    quiet = explore(Noisy(0.0), 2, rng=seed, max_noise=0.001)
+    assert quiet.exact
+    assert quiet.max_noise == 0.001
+
+
+def test_noise_in_a_model_is_read():
+    model = random_instance(1)
+    T = 0.9999 * model.transitions + 0.0001 / model.n_states
+    with pytest.raises(ExplorationError, match="model is not deterministic: in context 0, state 0"):
+        explore(model.replace(transitions=T), model.n_contexts)
+
+
+def test_a_weight_that_the_data_contradict():
+    model = guessing(1.0, weights=[0.97, 0.03], initial=0)
+    with pytest.warns(UserWarning, match="min_weight=0.2 is contradicted"):
+        explore(model, 2, rng=1, min_weight=0.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explore(model, 2, rng=1, min_weight=0.03)
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
+        ({"n_contexts": 2, "max_noise": 0.0}, "max_noise"),
+        ({"n_contexts": 2, "random_start": "maybe"}, "random_start"),
         ({"n_contexts": 0}, "n_contexts"),
         ({"n_contexts": 2, "failure_probability": 0.0}, "failure_probability"),
         ({"n_contexts": 2, "min_weight": 2.0}, "min_weight"),

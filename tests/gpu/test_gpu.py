@@ -1,14 +1,18 @@
 """On a GPU and on the CPU: the same trajectories, returns and beliefs, bit for bit."""
 
+import warnings
+
 import numpy as np
 import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
 from latentmdp import simulation, testing
+from latentmdp.covariates import Covariates
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
+from latentmdp.fit import FitWarning
 
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
 
@@ -135,6 +139,44 @@ def test_a_function_of_the_history_is_refused():
             run(model, lambda history: 0, 10, rng=0, device="cuda")
 
 
+def test_policy_graphs_are_refused_where_they_are_played():
+    """Their exact value needs no episodes, and is the CPU's."""
+    model = random_model(0, states=3, horizon=3)
+    graph = lm.QMDP().plan(model).compact(vectors=2, graph=True).policy
+    mixture = lm.MixturePolicy(graph.nodes, graph.followers, [graph.first] * 2, [0.5, 0.5])
+    assert isinstance(graph, lm.PolicyGraph)
+    for policy in (graph, mixture):
+        with pytest.raises(DeviceError, match=type(policy).__name__):
+            lm.simulate(model, policy, 5, rng=0, device="cuda")
+        with pytest.raises(DeviceError, match="policy graphs"):
+            lm.evaluate(model, policy, 5, rng=0, method="monte-carlo", device="cuda")
+    assert lm.evaluate(model, graph, device="cuda") == lm.evaluate(model, graph)
+
+
+def known(logs, **others):
+    """The same logs, without contexts, with some fields replaced."""
+    held = {name: getattr(logs, name) for name in ("states", "actions", "rewards", "offsets")}
+    sizes = {name: getattr(logs, name) for name in ("n_states", "n_actions", "reward_values")}
+    return lm.Trajectories(**{**held, **sizes, **others})
+
+
+def gappy(logs, **others):
+    """The same logs with some rewards missing, a last state too, and episode 1 going on from 0."""
+    rewards, states = logs.rewards.copy(), logs.states.copy()
+    rewards[::5] = -1
+    states[-1] = -1
+    continues = np.arange(len(logs)) == 1
+    return known(logs, rewards=rewards, states=states, continues=continues, **others)
+
+
+def test_posteriors_of_logs_with_gaps_are_refused():
+    model = MODELS["two contexts, three actions"]
+    logs = lm.simulate(model, lm.UniformPolicy(), 4, rng=1)
+    for lacking in (gappy(logs), known(logs, continues=np.arange(4) == 2)):
+        with pytest.raises(DeviceError, match="complete episodes"):
+            lm.posterior(model, lacking, device="cuda")
+
+
 def mixed_logs(model):
     """Long episodes, short ones that are merged, and some that end early."""
     long = lm.simulate(model, lm.UniformPolicy(), 6, rng=3)
@@ -183,6 +225,32 @@ def test_em_fits_on_a_gpu_what_it_fits_on_the_cpu():
     assert on_gpu.n_iter == on_cpu.n_iter
     assert on_gpu.log_likelihood == pytest.approx(on_cpu.log_likelihood, rel=1e-12)
     np.testing.assert_allclose(on_gpu.model.transitions, on_cpu.model.transitions, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"covariates": False, "behaviour": "by-context"},
+        {"covariates": True, "shared_rewards": True},
+        {"covariates": False, "shared_transitions": True},
+    ],
+    ids=["a logger who knew", "covariates", "shared transitions"],
+)
+def test_em_on_logs_with_gaps_of_individuals_who_are_known(settings):
+    """Cells without rewards, segments, and a row of weights for every beginning."""
+    model = lm.make("separated", contexts=2, states=2, actions=2, horizon=6, delta=0.3, rng=0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 20, rng=0)
+    ages = np.arange(20) // 2 % 3  # one for both segments of an individual
+    logs = gappy(logs, covariates=Covariates.from_columns({"age": ages}))
+    em = lm.EM(2, pseudo_counts=1.0, max_iter=6, initial="own", **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        on_cpu, on_gpu = (em.fit(logs, start=model, device=d) for d in ("cpu", "cuda"))
+    assert on_gpu.n_iter == on_cpu.n_iter
+    assert (on_gpu.weight_model is not None) == settings["covariates"]
+    assert on_gpu.log_likelihood == pytest.approx(on_cpu.log_likelihood, rel=1e-11)
+    np.testing.assert_allclose(on_gpu.responsibilities, on_cpu.responsibilities, rtol=1e-8)
+    np.testing.assert_allclose(on_gpu.behaviour, on_cpu.behaviour, rtol=1e-8)
 
 
 @pytest.mark.usefixtures("real_gpu")

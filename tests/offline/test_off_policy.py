@@ -5,8 +5,10 @@ import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
-from latentmdp.offline import Interval, LoggedEstimate
+from latentmdp.estimation import cut_short
+from latentmdp.offline import Interval, LoggedEstimate, OffPolicyWarning
 from latentmdp.offline.off_policy import behaviour_policy, logged_estimate
+from latentmdp.testing import oracles
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -98,3 +100,231 @@ def test_estimates_are_equal_by_content_and_short_to_read() -> None:
     assert one != none
     assert repr(one) == "LoggedEstimate(0.5 ± 0.12 over 2 steps)"
     assert str(Interval(1.0, 0.5, 2.0)) == "1 [0.5, 2]"
+
+
+def exact_logs(model: lm.LatentMDP, behaviour: np.ndarray) -> lm.Trajectories:
+    """Every episode there can be, as often as its probability times a power of two says.
+
+    The mean over these logs is the expectation over the law of logs. All probabilities, and those
+    of the actions, behaviour (M, S, A), must be multiples of 1/4.
+    """
+    P, found = model.observation_probs(), {}
+    open_ = {((s,), (), ()): model.weights * model.initial[:, s] for s in range(model.n_states)}
+    for _ in range(model.horizon):
+        longer = {}
+        for (states, actions, rewards), mass in open_.items():
+            s = states[-1]
+            if model.terminal[s]:
+                found[states, actions, rewards] = mass
+                continue
+            for a, n, z in np.ndindex(*P.shape[2:]):
+                after = mass * behaviour[:, s, a] * P[:, s, a, n, z]
+                if after.any():
+                    longer[(*states, n), (*actions, a), (*rewards, z)] = after
+        open_ = longer
+    found |= open_
+    columns = [[list(key[k]) for key, mass in found.items() if mass.any()] for k in range(3)]
+    counts = np.array([mass.sum() for mass in found.values() if mass.any()]) * 4.0**8
+    assert (counts == np.rint(counts)).all()
+    sizes = {"n_states": model.n_states, "n_actions": model.n_actions}
+    logs = lm.Trajectories.from_lists(*columns, **sizes, reward_values=model.reward_values)
+    flat = (logs.states, logs.actions, logs.rewards, logs.offsets, None, counts.astype(int))
+    return lm.Trajectories(*flat, **sizes, reward_values=model.reward_values)
+
+
+def quarters(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random distributions over the last axis, in multiples of 1/4."""
+    return rng.multinomial(4, np.full(shape[-1], 1 / shape[-1]), size=shape[:-1]) / 4.0
+
+
+def quarter_model(seed: int, ends: bool = False) -> lm.LatentMDP:
+    """Two contexts, costs, a discount; with `ends`, the last state is terminal."""
+    rng, S = np.random.default_rng(seed), 3 if ends else 2
+    allowed = np.ones((S, 2), bool)
+    allowed[-1] = not ends
+    return lm.LatentMDP(
+        quarters(rng, 2, S, 2, S),
+        quarters(rng, 2, S, 2, 2),
+        initial=np.repeat([[0.5, 0.5, 0.0][:S]], 2, axis=0),
+        weights=[0.25, 0.75],
+        horizon=2,
+        discount=0.5 if seed % 2 else 1.0,
+        reward_values=[-1.0, 2.0],
+        allowed=allowed,
+    )
+
+
+POLICIES = {
+    "Markov": lambda model: lm.MarkovPolicy(
+        [[[0.3, 0.7], [0.6, 0.4], [1, 0]][: model.n_states]] * 2
+    ),
+    "alpha vectors": lambda model: lm.QMDP().plan(model).policy,
+    "function": lambda model: lambda history: [0.3, 0.7] if sum(history.rewards) % 2 else 1,
+}
+WAYS = [(m, w) for m in ("importance", "per-decision", "doubly-robust") for w in (False, True)]
+KNOWN = np.broadcast_to(np.array([[0.25, 0.75], [0.5, 0.5], [0.5, 0.5]]), (2, 3, 2))
+BY_CONTEXT = np.array([[[0.25, 0.75], [0.5, 0.5]], [[0.75, 0.25], [0.25, 0.75]]])
+
+
+@pytest.mark.filterwarnings("ignore::latentmdp.offline.OffPolicyWarning")
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(("seed", "ends"), [(0, False), (1, False), (3, True)])
+def test_the_expectation_over_all_logs_is_the_value(seed: int, ends: bool, name: str) -> None:
+    """Exactly, for every method, and for a doubly robust one whatever its model says."""
+    model = quarter_model(seed, ends)
+    S = model.n_states
+    policy, logs = POLICIES[name](model), exact_logs(model, KNOWN[:, :S])
+    value = oracles.policy_value(model, policy)
+    wrong = quarter_model(seed + 10, ends).replace(discount=model.discount)
+    for method, weighted in WAYS:
+        for start in (model, wrong) if method == "doubly-robust" else (model,):
+            found = lm.off_policy_value(
+                logs, policy, KNOWN[0, :S], method, start, weighted=weighted
+            )
+            assert found.mean == pytest.approx(value, abs=1e-9)
+            assert found.low <= found.mean <= found.high
+            assert (found.method, found.weighted) == (method, weighted)
+
+
+@pytest.mark.filterwarnings("ignore::latentmdp.offline.OffPolicyWarning")
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_logger_that_knew_the_context(seed: int, name: str) -> None:
+    """Exact by context, where the pooled probabilities are wrong."""
+    model = quarter_model(seed)
+    policy, logs = POLICIES[name](model), exact_logs(model, BY_CONTEXT)
+    value = oracles.policy_value(model, policy)
+    for method, weighted in WAYS:
+        found = lm.off_policy_value(logs, policy, BY_CONTEXT, method, model, weighted=weighted)
+        assert found.mean == pytest.approx(value, abs=1e-9)
+        assert found.behaviour == "by context"
+    pooled = lm.off_policy_value(logs, policy, None, "per-decision", model)
+    assert abs(pooled.mean - value) > 0.02
+    assert "depend on more than the state" in pooled.warnings[0]
+
+
+def test_the_right_model_needs_no_right_behaviour() -> None:
+    """Doubly robust: with the true model's values the ratios may be wrong.
+
+    For a Markov policy those values are exact; per decision the same ratios are off."""
+    model = quarter_model(1)
+    logs, policy = exact_logs(model, KNOWN[:, :2]), POLICIES["Markov"](model)
+    value, wrong = oracles.policy_value(model, policy), [[0.6, 0.4], [0.3, 0.7]]
+    found = lm.off_policy_value(logs, policy, wrong, model=model, weighted=False)
+    assert found.mean == pytest.approx(value, abs=1e-9)
+    other = lm.off_policy_value(logs, policy, wrong, "per-decision", model, weighted=False)
+    assert abs(other.mean - value) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("method", "behaviour"), [("per-decision", "given"), ("doubly-robust", "estimated")]
+)
+def test_intervals_cover(method: str, behaviour: str) -> None:
+    """90 % intervals of 40 logs: 29 or fewer of 40 would be a false alarm of one in 500."""
+    model = random_model(3, horizon=3)
+    policy = random_alpha_policy(model, 4)
+    rows = np.array([[0.3, 0.7], [0.5, 0.5], [0.8, 0.2]])
+    value, inside = lm.evaluate(model, policy, method="exact").mean, 0
+    for seed in range(40):
+        logs = lm.simulate(model, lm.MarkovPolicy(rows), 300, rng=seed).without_contexts()
+        given = rows if behaviour == "given" else None
+        found = lm.off_policy_value(logs, policy, given, method, rng=seed, confidence=0.9)
+        inside += found.low <= value <= found.high
+        assert found.behaviour == behaviour
+    assert inside > 29
+
+
+def test_a_policy_may_be_the_logger() -> None:
+    """The logger's own policy has ratios of one: the estimate is the mean return."""
+    model = random_model(0, horizon=3)
+    logger = random_alpha_policy(model, 1)
+    logs = lm.simulate(model, logger, 500, rng=0).without_contexts()
+    for method in ("importance", "per-decision"):
+        found = lm.off_policy_value(logs, logger, logger, method)
+        assert found.mean == pytest.approx(logs.returns().mean())
+        np.testing.assert_allclose(found.effective_size, 500.0)
+    spread = logs.returns().std(ddof=1) / np.sqrt(500)
+    assert found.stderr == pytest.approx(spread, rel=1e-6)
+    with pytest.raises(ValueError, match="episode 0, step 0"):
+        lm.off_policy_value(logs, logger, lm.MarkovPolicy(1 - logs.actions[[0, 0, 0]]), model=model)
+
+
+def test_without_a_model_one_is_fitted_to_the_other_half() -> None:
+    """Within 5 standard errors, and tighter than without values to start from."""
+    model = random_model(7, contexts=2, horizon=4)
+    policy = lm.MarkovPolicy([[0.9, 0.1]] * 3)
+    logs = lm.simulate(model, lm.UniformPolicy(), 2_000, rng=0).without_contexts()
+    value = lm.evaluate(model, policy).mean
+    uniform = np.full((3, 2), 0.5)
+    robust, plain = (
+        lm.off_policy_value(logs, policy, uniform, method)
+        for method in ("doubly-robust", "per-decision")
+    )
+    for found in (robust, plain):
+        assert abs(found.mean - value) < 5 * found.stderr
+        assert not found.warnings
+    assert robust.stderr < plain.stderr
+    assert robust == lm.off_policy_value(logs, policy, uniform)
+
+
+def test_episodes_without_end_say_what_lies_beyond_the_logs() -> None:
+    model = random_model(2, horizon=None, discount=0.8)
+    policy = lm.MarkovPolicy([[0.7, 0.3]] * 3)
+    cut = lm.simulate(model.replace(horizon=6), lm.UniformPolicy(), 4_000, rng=0)
+    uniform = np.full((3, 2), 0.5)
+    with pytest.warns(OffPolicyWarning, match="the logs end after 6 steps"):
+        plain = lm.off_policy_value(cut, policy, uniform, "per-decision", model)
+    assert plain.truncation == pytest.approx(0.8**6 / 0.2)
+    value = lm.evaluate(model, policy).mean
+    assert plain.mean < value < plain.mean + plain.truncation
+    robust = lm.off_policy_value(cut, policy, uniform, model=model)
+    assert abs(robust.mean - value) < 5 * robust.stderr  # the true model speaks of the rest
+    assert robust.truncation < 1e-3
+
+
+def test_episodes_cut_short_lose_nothing_but_weight() -> None:
+    """Cut by chance, each step is estimated from the episodes that reach it."""
+    model = random_model(4, horizon=3)
+    policy = random_alpha_policy(model, 5)
+    logs = lm.simulate(model, lm.UniformPolicy(), 30_000, rng=0).without_contexts()
+    lengths = np.random.default_rng(0).integers(1, 4, len(logs))
+    value = lm.evaluate(model, policy, method="exact").mean
+    for method, weighted in WAYS:
+        found = lm.off_policy_value(
+            cut_short(logs, lengths), policy, np.full((3, 2), 0.5), method, weighted=weighted
+        )
+        assert abs(found.mean - value) < 5 * found.stderr
+
+
+def test_too_little_agreement_is_said() -> None:
+    model = random_model(0, horizon=3)
+    logs = lm.simulate(model, lm.MarkovPolicy([0, 0, 0]), 100, rng=0)
+    never = lm.MarkovPolicy([1, 1, 1])
+    rows = np.full((3, 2), 0.5)
+    with pytest.warns(OffPolicyWarning, match="no logged episode agrees"):
+        found = lm.off_policy_value(logs, never, rows, "per-decision", model)
+    assert np.isnan(found.mean)
+    assert (found.low, found.high, found.steps) == (0.0, 3.0, 0)
+    few = lm.simulate(model, lm.UniformPolicy(), 40, rng=0)
+    with pytest.warns(OffPolicyWarning, match="effective size is"):
+        found = lm.off_policy_value(few, random_alpha_policy(model, 1), rows)
+    assert len(repr(found)) < 150
+    assert dict(found.facts())["method"] == "doubly-robust, weighted"
+
+
+def test_bad_requests() -> None:
+    model = random_model(0, horizon=3)
+    logs = lm.simulate(model, lm.UniformPolicy(), 50, rng=0)
+    policy = lm.MarkovPolicy([0, 1, 0])
+    with pytest.raises(ValueError, match="method must be"):
+        lm.off_policy_value(logs, policy, method="magic")
+    with pytest.raises(ValueError, match="confidence must lie"):
+        lm.off_policy_value(logs, policy, confidence=1.0)
+    with pytest.raises(TypeError, match="policy must be a Policy"):
+        lm.off_policy_value(logs, [0, 1, 0])
+    with pytest.raises(ValueError, match="by context needs model="):
+        lm.off_policy_value(logs, policy, np.full((2, 3, 2), 0.5))
+    with pytest.raises(ValueError, match="behaviour must have shape"):
+        lm.off_policy_value(logs, policy, np.full((3, 3), 1 / 3))
+    with pytest.raises(ValueError, match="two episodes"):
+        lm.off_policy_value(logs[:1], policy)

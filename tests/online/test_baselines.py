@@ -13,9 +13,10 @@ from latentmdp.online.baselines import (
     context_blind,
     em_without_optimism,
     qmdp_on_truth,
+    thompson_sampling,
     uniform,
 )
-from latentmdp.testing import check_learner, random_model
+from latentmdp.testing import check_learner, policy_value, random_model
 
 
 def test_fixed_policies_play_what_simulate_plays():
@@ -108,3 +109,33 @@ def test_a_checkpoint_of_another_policy_is_refused(tmp_path):
     FixedPolicy(first).run(model, 50, rng=0, checkpoint=file)
     with pytest.raises(lm.online.CheckpointError, match="its policy is"):
         FixedPolicy(second).run(model, 50, rng=0, checkpoint=file)
+
+
+def test_thompson_sampling_draws_contexts_from_the_belief():
+    """The probability of an action is the posterior of the contexts in which it is optimal."""
+    model = random_model(4, contexts=3, states=3, actions=3, horizon=5)
+    policy = thompson_sampling(model).policy
+    best = [lm.QMDP().plan(model.context(m)).policy for m in range(3)]
+    logs = lm.simulate(model, lm.UniformPolicy(), 12, rng=1)
+    smoothing = lm.planning.acting_smoothing(model.n_states, model.n_rewards)
+    beliefs = lm.posterior(model, logs, smoothing, along=True).reshape(12, 6, 3)
+    for i, episode in enumerate(logs):
+        for t in reversed(range(5)):  # not in order, so nothing may rest on the last call
+            states, actions, rewards = (part.tolist() for part in episode[:3])
+            history = lm.trajectories.History(
+                tuple(states[: t + 1]), tuple(actions[:t]), tuple(rewards[:t])
+            )
+            expected = np.zeros(3)
+            for m, plan in enumerate(best):
+                values = plan.vectors.reshape(5, 3, 3)[t, states[t]]
+                expected[np.argmax(values)] += beliefs[i, t, m]
+            np.testing.assert_allclose(policy(history), expected, atol=1e-12)
+
+
+def test_thompson_sampling_runs_and_is_worth_what_it_earns():
+    model = random_model(2, contexts=2, states=3, actions=2, horizon=4)
+    learner = thompson_sampling(model)
+    run = learner.run(model, 500, rng=0)
+    value = policy_value(model, learner.policy)
+    assert abs(run.returns.mean() - value) < 4.5 * run.returns.std() / np.sqrt(500)
+    assert value <= lm.Exact().plan(model).upper + 1e-9

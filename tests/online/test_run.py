@@ -31,6 +31,18 @@ def test_regret_carries_the_bounds_of_the_plan():
         run.regret(reference=lm.Plan(upper.policy))
 
 
+def test_regret_against_a_memoryless_plan_is_refused():
+    """What it bounds is not V*: here Q-MDP, with its memory, earns much more."""
+    model = lm.make("river-swim", rng=0)
+    plan = lm.Memoryless(method="cadp", time_limit=5.0).plan(model)
+    best = lm.QMDP().plan(model)
+    earned = lm.evaluate(model, best.policy, episodes=2_000, rng=0)
+    assert plan.lower < earned.mean - 5 * earned.stderr
+    run = lm.LUCRL().run(model, 5, rng=0)
+    with pytest.raises(ValueError, match="memoryless plan holds for policies without memory"):
+        run.regret(reference=plan)
+
+
 def test_progress_is_shown(capsys):
     lm.LUCRL().run(small(), 30, rng=0, progress=True)
     assert "trailing return" in capsys.readouterr().out

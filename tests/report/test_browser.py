@@ -1,35 +1,10 @@
 """The page in a real browser: it loads nothing, complains of nothing, and can be read anywhere."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from pages import write_small_report
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
-
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with playwright.sync_playwright() as tool:
-        profile = tmp_path_factory.mktemp("profile")
-        yield tool.chromium.launch_persistent_context(
-            str(profile), executable_path=CHROMIUM, args=FLAGS
-        )
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +13,9 @@ def address(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, address):
+def opened(visit, address):
     """The page, and what the browser said and asked for while it loaded."""
-    page = browser.new_page()
-    events: dict[str, list[str]] = {"said": [], "asked": []}
-    page.on("console", lambda message: events["said"].append(message.text))
-    page.on("pageerror", lambda error: events["said"].append(str(error)))
-    page.on("request", lambda request: events["asked"].append(request.url))
-    page.goto(address)
-    yield page, events
-    page.close()
+    return visit(address)
 
 
 def luminance(colour: str) -> float:

@@ -55,7 +55,7 @@ def test_pure_noise_is_inconsistent():
     _, links = planted(np.random.default_rng(0), noise=1.0)
     present = np.ones(6, dtype=bool)
     contexts = synchronise(links, present)
-    assert overall_agreement(links, contexts) < 0.5
+    assert overall_agreement(links, contexts, present) < 0.5
     with pytest.raises(RecoveryError, match=r"linking failed: .* inconsistent") as caught:
         require_consistent(links, contexts, present)
     assert caught.value.step == "linking"

@@ -168,6 +168,40 @@ def test_verdict_follows_the_singular_values():
         assert ratio == pytest.approx(values[2] / values[3])
 
 
+def entered_twice(seed, states, actions):
+    """One MDP as two contexts."""
+    one = random_model(seed, contexts=1, states=states, actions=actions, horizon=3)
+    parts = (one.transitions, one.reward_probs, one.initial)
+    T, R, initial = (np.repeat(part, 2, axis=0) for part in parts)
+    return lm.LatentMDP(T, R, initial=initial, horizon=3)
+
+
+@pytest.mark.parametrize(("states", "actions"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+@pytest.mark.parametrize("episodes", [100, 20_000])
+def test_one_mdp_entered_twice_has_no_second_direction(states, actions, episodes):
+    """Few histories occur, so that sigma_3 may be exactly zero and sigma_2 is noise all the same.
+
+    Of 40 other such logs, the ratio of the two called 20 sufficient and the simulated noise none.
+    """
+    for seed in range(4):
+        logs = lm.simulate(entered_twice(seed, states, actions), UNIFORM, episodes, rng=seed)
+        psr = lm.SpectralPSR(rank=2).fit(logs)
+        assert not psr.sufficient
+        assert "Do not trust rank 2" in psr.verdict()
+
+
+def test_counts_under_a_markov_policy_have_its_weights_taken_off():
+    """The evidence is that of the counts: the same for the policy and for moments made with it."""
+    policy = lm.MarkovPolicy(np.tile([0.8, 0.2], (7, 1)))
+    logs = lm.simulate(separated(1.0, 0), policy, 50_000, rng=0)
+    psr = lm.SpectralPSR(rank=3).fit(logs, policy)
+    moments = count_moments(logs, policy=policy)
+    np.testing.assert_array_equal(
+        psr.visible_contexts, lm.SpectralPSR(rank=3).fit(moments, policy).visible_contexts
+    )
+    assert (psr.visible_contexts == 3).all()
+
+
 def test_rank_beyond_the_model_is_not_trusted():
     psr = lm.SpectralPSR(rank=4).from_model(separated(0.5, 0))
     assert not psr.sufficient

@@ -166,6 +166,36 @@ def test_a_state_that_episodes_never_reach(exact):
         assert np.isfinite(fit.log_likelihood)
 
 
+def bandit():
+    """One state, two arms, two contexts."""
+    R = [[[[0.1, 0.9], [0.8, 0.2]]], [[[0.9, 0.1], [0.2, 0.8]]]]
+    return lm.LatentMDP(np.ones((2, 1, 2, 1)), R, horizon=4)
+
+
+@pytest.mark.parametrize("variant", ["paper", "practical"])
+def test_labels_of_a_single_state_need_no_linking(variant, recwarn):
+    model = bandit()
+    psr = lm.SpectralPSR(rank=2).fit(lm.simulate(model, UNIFORM, 100_000, rng=0))
+    long = lm.simulate(model.replace(horizon=30), UNIFORM, 600, rng=1)
+    fit = lm.recover(psr, long, variant=variant, rng=0)
+    assert fit.converged
+    assert lm.model_error(model, fit.model, per_cell=True) < 0.05
+    assert not [w for w in recwarn if issubclass(w.category, FitWarning)]
+
+
+def test_contexts_are_not_invented():
+    """One MDP entered twice, where few histories occur: the result says that it is not to be used.
+
+    sigma_3 is zero up to rounding here, since there is one state and one action."""
+    R = np.array([[[[0.3, 0.7]]]])
+    model = lm.LatentMDP(np.ones((2, 1, 1, 1)), np.repeat(R, 2, axis=0), horizon=3)
+    psr = lm.SpectralPSR(rank=2).fit(lm.simulate(model, UNIFORM, 5_000, rng=0))
+    long = lm.simulate(model.replace(horizon=20), UNIFORM, 300, rng=1)
+    with pytest.warns(FitWarning, match="told from sampling noise in state 0"):
+        fit = lm.recover(psr, long, rng=0)
+    assert not fit.converged
+
+
 def test_bad_input(exact):
     model, psr, logs = exact
     with pytest.raises(ValueError, match="n_contexts=4 needs a PSR of at least that rank"):

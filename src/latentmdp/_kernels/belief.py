@@ -23,12 +23,13 @@ __all__ = [
     "Filter",
     "cell",
     "find_outcome",
-    "follow_episode",
+    "observe_seen",
     "observe_step",
     "posteriors",
     "reset_belief",
     "update_belief",
     "update_belief_at_once",
+    "write_belief",
 ]
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
@@ -141,7 +142,7 @@ def reset_belief(belief, prior, initial, state, at=0):
 
 
 @njit(cache=True, nogil=True)
-def _write_belief(belief, out, row):
+def write_belief(belief, out, row):
     """The belief as plain numbers, contexts asleep included as far as a double reaches."""
     for m in range(out.shape[1]):
         out[row, m] = belief[AWAKE, m]
@@ -190,38 +191,54 @@ def observe_step(belief, table, s, a, n, z):
 
 
 @njit(cache=True, nogil=True)
-def follow_episode(belief, table, states, actions, rewards, offsets, i, along, out):
-    """Posterior for episode i: row i of `out`, or `along` a row per state.
+def observe_seen(belief, table, s, a, n, z):
+    """`observe_step` where the next state, the reward or both may be missing (-1).
 
-    Returns -1, or the step (0 for the first state) of the first observation that is impossible in
-    every context. `table` is a `Filter`.
+    What is missing is summed over: its outcomes, and alpha for each that the table does not list.
     """
-    begin = offsets[i] + i
-    possible = reset_belief(belief, table.prior, table.initial, states[begin])
-    for t in range(offsets[i + 1] - offsets[i] + 1):
-        if t > 0:
-            k, before = offsets[i] + t - 1, states[begin + t - 1]
-            possible = observe_step(
-                belief, table, before, actions[k], states[begin + t], rewards[k]
-            )
-        if not possible:
-            return t
-        if along:
-            _write_belief(belief, out, begin + t)
-    if not along:
-        _write_belief(belief, out, i)
-    return -1
+    if n >= 0 and z >= 0:
+        return observe_step(belief, table, s, a, n, z)
+    S, A, Z = table.sizes
+    row = np.int64(s) * A + a
+    total, listed = np.zeros((1, belief.shape[1])), 0
+    for k in range(table.starts[row], table.starts[row + 1]):
+        if (n < 0 or table.next_state[k] == n) and (z < 0 or table.reward[k] == z):
+            listed += 1
+            for m in range(belief.shape[1]):
+                total[0, m] += table.likelihood[k, m]
+    possible = (S if n < 0 else 1) * (Z if z < 0 else 1)
+    total += table.smoothing * (possible - listed)
+    return update_belief(belief, total, 0)
 
 
 @njit(cache=True, nogil=True)
-def posteriors(table, states, actions, rewards, offsets, first, last, along, out):
-    """`follow_episode` for the episodes first..last-1.
+def posteriors(table, states, actions, rewards, offsets, continues, first, last, along, out):
+    """Posterior for the episodes first..last-1: a row of `out` per episode, or `along` per state.
 
-    Returns (-1, -1), or the episode and step of the first impossible observation.
+    An episode that `continues` the one before goes on with its belief; the first of them does not.
+    Returns (-1, -1), or the episode and step (0 for the first state) of the first observation that
+    is impossible in every context. `table` is a `Filter`; -1 is a state or reward that is missing.
     """
-    belief = np.empty((3, table.prior.shape[0]))
+    belief = np.zeros((3, table.prior.shape[0]))
     for i in range(first, last):
-        t = follow_episode(belief, table, states, actions, rewards, offsets, i, along, out)
-        if t >= 0:
-            return i, t
+        begin = offsets[i] + i
+        possible = True
+        if not continues[i]:
+            if states[begin] >= 0:
+                possible = reset_belief(belief, table.prior, table.initial, states[begin])
+            else:
+                belief[:] = 0.0
+                belief[AWAKE] = table.prior
+        for t in range(offsets[i + 1] - offsets[i] + 1):
+            if t > 0:
+                k, before = offsets[i] + t - 1, states[begin + t - 1]
+                possible = observe_seen(
+                    belief, table, before, actions[k], states[begin + t], rewards[k]
+                )
+            if not possible:
+                return i, t
+            if along:
+                write_belief(belief, out, begin + t)
+        if not along:
+            write_belief(belief, out, i)
     return -1, -1

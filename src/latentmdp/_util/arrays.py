@@ -84,16 +84,19 @@ def as_floats(name: str, value: ArrayLike) -> Floats:
     return copy
 
 
-def as_integers(name: str, value: ArrayLike, dtype: type[np.integer[Any]]) -> NDArray[Any]:
-    """Copy a 1-d array of non-negative integers into a contiguous array of `dtype`."""
+def as_integers(
+    name: str, value: ArrayLike, dtype: type[np.integer[Any]], low: int = 0
+) -> NDArray[Any]:
+    """Copy a 1-d array of integers from `low` on into a contiguous array of `dtype`."""
     array = to_array(name, value)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    if array.size and int(array.min()) < 0:
-        where = int(np.argmax(array < 0))
-        raise ValueError(f"{name}[{where}] is {array[where]}: must not be negative")
+    if array.size and int(array.min()) < low:
+        where = int(np.argmax(array < low))
+        why = "must not be negative" if low == 0 else f"must be at least {low}"
+        raise ValueError(f"{name}[{where}] is {array[where]}: {why}")
     if array.size and int(array.max()) > np.iinfo(dtype).max:
         where = int(np.argmax(array))
         raise ValueError(f"{name}[{where}] is {array[where]}: larger than {np.dtype(dtype)} holds")

@@ -9,16 +9,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Floats, Integers
 
-__all__ = ["column_names", "columns_of", "labelled", "numbers"]
+__all__ = [
+    "Values",
+    "arrow",
+    "arrow_columns",
+    "cell",
+    "coded",
+    "column_names",
+    "columns_of",
+    "floats",
+    "is_empty",
+    "is_text",
+    "labelled",
+    "named_columns",
+    "numbers",
+    "require_filled",
+    "times",
+    "values_or_labels",
+    "whole",
+]
 
 MAX_COLUMNS = 10_000
 """Columns of a file; one with more is no table of what is read here."""
@@ -51,7 +70,16 @@ def columns_of(
     ValueError
         Naming the column that is missing, of another length, or has an empty cell.
     """
-    found = _columns(table, [wanted[word] for word in texts])
+    found = _columns(table, {wanted[word]: True for word in texts})
+    _require_columns(found, wanted, optional)
+    columns = {word: _array(name, found[name]) for word, name in wanted.items() if name in found}
+    _require_equal_sizes({word: column.size for word, column in columns.items()}, wanted)
+    return columns
+
+
+def _require_columns(
+    found: Mapping[str, Any], wanted: Mapping[str, str], optional: Collection[str]
+) -> None:
     missing = [word for word in wanted if wanted[word] not in found and word not in optional]
     if missing:
         known = ", ".join(repr(str(name)) for name in list(found)[:20])
@@ -59,26 +87,324 @@ def columns_of(
             f"the table has no column {wanted[missing[0]]!r} ({missing[0]}); "
             f"it has {known or 'none'}"
         )
-    columns = {word: _array(name, found[name]) for word, name in wanted.items() if name in found}
-    sizes = {word: column.size for word, column in columns.items()}
+
+
+def _require_equal_sizes(sizes: Mapping[str, int], wanted: Mapping[str, str]) -> None:
     for word, size in sizes.items():
         first, expected = next(iter(sizes.items()))
         if size != expected:
             raise ValueError(
                 f"column {wanted[word]!r} has {size} rows, column {wanted[first]!r} has {expected}"
             )
+
+
+class Values(NamedTuple):
+    """A column of numbers, or of labels by their index in `labels`; NaN where a cell is empty."""
+
+    values: Floats
+    labels: tuple[str, ...] | None
+
+
+def named_columns(table: Any) -> Mapping[str, Any]:
+    """The columns of a table by name, each as its library has them."""
+    return _columns(table, {})
+
+
+def values_or_labels(name: str, column: Any, *, as_labels: bool = False) -> Values:
+    """A column as numbers where it holds numbers (unless `as_labels`), otherwise as labels."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    cells = arrow(name, column)
+    kind = cells.type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
+    if number and not as_labels:
+        values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if np.isinf(values).any():
+            row = int(np.argmax(np.isinf(values)))
+            raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
+        return Values(np.array(values, np.float64) + 0.0, None)
+    if pa.types.is_floating(kind):
+        numbers = cells.to_numpy(zero_copy_only=False)
+        whole = bool((np.isnan(numbers) | (numbers == np.rint(numbers))).all())
+        cells = cells.cast(pa.int64()) if whole else cells
+    if pa.types.is_boolean(kind):
+        cells = compute.if_else(cells, "True", "False")
+    codes, labels = coded(cells)
+    return Values(np.where(codes < 0, np.nan, codes.astype(np.float64)), labels)
+
+
+def arrow(name: str, column: Any) -> Any:
+    """A column as one array of pyarrow; NaN, NaT and None are null.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the column and, where its cells are of several types, the row.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        cells = column
+    else:
+        try:
+            if hasattr(column, "to_native") and hasattr(column, "to_arrow"):  # of narwhals
+                cells = column.to_arrow()
+            elif hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
+                cells = pa.chunked_array(column)
+            else:
+                array = column if isinstance(column, np.ndarray) else None
+                if array is not None and array.ndim != 1:
+                    raise ValueError(
+                        f"column {name!r} must be one-dimensional, got shape {array.shape}"
+                    )
+                cells = pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            raise _mixed(name, column) from None
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+        if isinstance(cells, pa.ChunkedArray):  # of no chunk
+            cells = pa.concat_arrays(cells.chunks) if cells.chunks else pa.array([], cells.type)
+    if pa.types.is_dictionary(cells.type) and not is_text(cells):
+        cells = cells.dictionary_decode()
+    kind = cells.type
+    if pa.types.is_nested(kind):
+        raise ValueError(f"column {name!r} must be one-dimensional, got {kind}")
+    if pa.types.is_decimal(kind):
+        cells = cells.cast(pa.float64())
+    if pa.types.is_floating(cells.type):
+        cells = cells.cast(pa.float64())
+        nan = compute.is_nan(cells)
+        if compute.any(nan).as_py():
+            cells = compute.if_else(nan, pa.scalar(None, pa.float64()), cells)
+    return cells
+
+
+def arrow_columns(
+    table: Any,
+    wanted: Mapping[str, str],
+    *,
+    optional: Collection[str] = (),
+    labels: Collection[str] = (),
+) -> dict[str, Any]:
+    """The columns of a table by our words for them, as `arrow` gives them; cells may be empty.
+
+    Parameters
+    ----------
+    table, wanted, optional
+        As for `columns_of`.
+    labels
+        The words whose columns hold labels: in a .csv file their cells are taken as they are
+        written, and as integers only where all of them are.
+    """
+    texts = {name: word in labels for word, name in wanted.items()}
+    found = _columns(table, texts, gaps=True)
+    _require_columns(found, wanted, optional)
+    columns = {word: arrow(name, found[name]) for word, name in wanted.items() if name in found}
+    _require_equal_sizes({word: len(column) for word, column in columns.items()}, wanted)
     return columns
 
 
+def cell(cells: Any, row: int) -> Any:
+    """One cell of a column of pyarrow as a Python object; None where there is none."""
+    return cells[row].as_py() if row < len(cells) else None
+
+
+def is_text(cells: Any) -> bool:
+    """Whether a column of pyarrow holds texts."""
+    import pyarrow as pa
+
+    kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind)
+
+
+def _is_view(kind: Any) -> bool:
+    return str(kind) == "string_view"
+
+
+def is_empty(cells: Any) -> bool:
+    """Whether no cell of a column of pyarrow is filled."""
+    return bool(cells.null_count == len(cells))
+
+
+def require_filled(name: str, cells: Any) -> None:
+    """Raise unless every cell of a column of pyarrow is filled."""
+    if cells.null_count:
+        row = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+        raise ValueError(f"column {name!r} is empty or NaN in row {row}")
+
+
+def whole(name: str, cells: Any) -> NDArray[Any]:
+    """A column of pyarrow that should hold whole numbers: integers, or floats with NaN for empty.
+
+    Infinite cells are refused; floats that are not whole are left to the caller.
+    """
+    import pyarrow as pa
+
+    kind = cells.type
+    if pa.types.is_null(kind):
+        return np.full(len(cells), np.nan)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        shown = "" if not len(cells) else f" ({cell(cells, 0)!r:.40} in row 0)"
+        raise TypeError(f"column {name!r} must hold numbers or names, got {kind}{shown}")
+    values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "f":
+        _require_finite(name, values)
+    return values
+
+
+def floats(name: str, cells: Any) -> Floats:
+    """A column of pyarrow as numbers; NaN where a cell is empty, flags as 0 and 1."""
+    import pyarrow as pa
+
+    kind = cells.type
+    if is_text(cells):
+        raise _no_number_in(name, cells)
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
+    if not number and not pa.types.is_boolean(kind):
+        raise TypeError(f"column {name!r} must hold numbers, got {kind}")
+    if pa.types.is_boolean(kind):
+        cells = cells.cast(pa.int8())
+    values = np.array(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    _require_finite(name, values)
+    return np.asarray(values + 0.0, np.float64)
+
+
+def _require_finite(name: str, values: NDArray[Any]) -> None:
+    wrong = np.isinf(values)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
+
+
+def _no_number_in(name: str, cells: Any) -> TypeError:
+    for row, text in enumerate(cells.to_pylist()):
+        try:
+            float(text or 0)
+        except ValueError:
+            return TypeError(f"column {name!r} is {text!r:.60} in row {row}: must be a number")
+    return TypeError(
+        f"column {name!r} must hold numbers, got texts ({cell(cells, 0)!r:.40} in row 0)"
+    )
+
+
+def times(name: str, cells: Any) -> tuple[NDArray[Any], bool]:
+    """A column of pyarrow that orders rows, as numbers, and whether these are counts of steps.
+
+    Whole numbers are counts; dates, times, ISO texts of them and other numbers are times.
+    """
+    import pyarrow as pa
+
+    require_filled(name, cells)
+    if is_text(cells):
+        cells = _instants(name, cells)
+    kind = cells.type
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return cells.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64), False
+    if pa.types.is_temporal(kind):
+        return cells.cast(pa.int64()).to_numpy(zero_copy_only=False), False
+    values = whole(name, cells)
+    if values.dtype.kind == "f" and ((values == np.rint(values)) & (abs(values) < 2.0**53)).all():
+        return values.astype(np.int64), True
+    if values.dtype.kind == "u":
+        values = values.astype(np.int64 if int(values.max(initial=0)) < 2**63 else np.float64)
+    return values, values.dtype.kind != "f"
+
+
+def _instants(name: str, cells: Any) -> Any:
+    """Texts as instants, with or without a time zone."""
+    import pyarrow as pa
+
+    texts = cells.cast(pa.string())
+    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            pass
+    for row, text in enumerate(texts):
+        try:
+            text.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:
+            try:
+                text.cast(pa.timestamp("us", tz="UTC"))
+            except pa.ArrowInvalid:
+                raise ValueError(
+                    f"column {name!r} is {text.as_py()!r:.60} in row {row}: must be a step "
+                    "(0, 1, 2, ...), a date or a time"
+                ) from None
+    raise ValueError(f"column {name!r}: some times have a time zone and some have none")
+
+
+def _mixed(name: str, column: Any) -> Exception:
+    """What to say of a column whose cells pyarrow finds no type for."""
+    cells = column.to_list() if hasattr(column, "to_list") else list(column)
+    first: type | None = None
+    for row, cell in enumerate(cells):
+        if isinstance(cell, list | tuple | dict | set | np.ndarray):
+            return ValueError(
+                f"column {name!r} must be one-dimensional, but row {row} is {cell!r:.60}"
+            )
+        if cell is None or cell != cell:
+            continue
+        kind = type(cell)
+        number = issubclass(kind, int | float | np.number) and not issubclass(kind, bool)
+        kind = float if number else kind
+        if first is not None and kind is not first:
+            one = "numbers" if first is float else f"{first.__name__} values"
+            return TypeError(
+                f"column {name!r} is {cell!r:.60} in row {row}, while earlier rows hold {one}"
+            )
+        first = kind
+    kind = first or type(None)
+    return TypeError(f"column {name!r} holds {kind.__name__} values, which no table can hold")
+
+
+def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
+    """Labels of columns of pyarrow that share them, by number: codes, one array each, and names.
+
+    An empty cell has code -1. Names are in `natural` order, where `bed2` comes before `bed10`, or
+    in that of the alphabet. Returns the arrays of codes, one after the other, and a tuple of names.
+    """
+    import pyarrow as pa
+
+    encoded = []
+    for cells in columns:
+        if not pa.types.is_dictionary(cells.type):
+            cells = cells.cast(pa.large_string()).dictionary_encode()
+        labels = cells.dictionary.cast(pa.large_string()).to_pylist()
+        codes = cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        encoded.append((labels, codes))
+    occurs = [_occurring(labels, codes) for labels, codes in encoded]
+    key = _natural if natural else None
+    names = sorted({label for found in occurs for label in found}, key=key)
+    place = {label: i for i, label in enumerate(names)}
+    found = []
+    for labels, codes in encoded:
+        rank = np.array([*(place.get(label, -1) for label in labels), -1], np.int64)
+        found.append(rank[codes])
+    return (*found, tuple(names))
+
+
+def _occurring(labels: list[str], codes: Integers) -> list[str]:
+    """The labels of a dictionary that some cell has: those of a category may not."""
+    used = np.zeros(len(labels) + 1, np.bool_)
+    used[codes] = True
+    return [label for label, there in zip(labels, used) if there and label is not None]
+
+
 def column_names(table: Any) -> list[str]:
-    """What the columns of a table are called."""
-    return list(_columns(table, ()))
+    """What the columns of a table are called; of an open .csv file only the first line is read."""
+    if hasattr(table, "read"):
+        table.seek(0)
+        table = BytesIO(table.readline(_LONGEST_HEADER))
+    return list(_columns(table, {}))
 
 
-def _columns(table: Any, texts: Collection[str]) -> Mapping[str, Any]:
-    """The columns of a table by name, each as its library has them."""
+def _columns(table: Any, texts: Mapping[str, bool], gaps: bool = False) -> Mapping[str, Any]:
+    """The columns of a table by name, each as its library has them; other arguments as `_file`."""
     if isinstance(table, str | PathLike) or hasattr(table, "read"):
-        table = _file(table, texts)
+        table = _file(table, texts, gaps)
     if isinstance(table, Mapping):
         return table
     if isinstance(table, np.ndarray) and table.dtype.names:
@@ -116,8 +442,13 @@ _LONGEST_HEADER = 1 << 16
 """Bytes of a first line, in which the commonest of comma, semicolon and tab separates columns."""
 
 
-def _file(source: Any, texts: Collection[str]) -> Any:
-    """The table in a .csv or .parquet file; an open file is .csv."""
+def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
+    """The table in a .csv or .parquet file; an open file is .csv.
+
+    The columns named in `texts` are read as they are written: as labels where that says True, and
+    otherwise as numbers if all are. With `gaps` an empty cell is missing, and so is an NA that is
+    not quoted.
+    """
     import pyarrow as pa
 
     is_path = isinstance(source, str | PathLike)
@@ -125,12 +456,19 @@ def _file(source: Any, texts: Collection[str]) -> Any:
     if suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        return pq.read_table(source)
+        schema = pq.read_schema(source)
+        kept = [name for name in schema.names if name in texts] if gaps else None
+        labels = [n for n in kept or () if pa.types.is_string(schema.field(n).type)]
+        return pq.read_table(source, columns=kept, read_dictionary=labels)
     if suffix != ".csv":
         raise ValueError(f"{source}: a table is read from .csv or .parquet, not from {suffix!r}")
     from pyarrow import csv
 
-    options = csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+    options = csv.ConvertOptions(
+        column_types=dict.fromkeys(texts, pa.string()),
+        strings_can_be_null=gaps,
+        quoted_strings_can_be_null=False,
+    )
     if is_path:
         with open(source, "rb") as file:
             header = file.readline(_LONGEST_HEADER)
@@ -150,21 +488,36 @@ def _file(source: Any, texts: Collection[str]) -> Any:
     if twice:
         raise ValueError(f"column {min(twice)!r} occurs twice")
     return {
-        name: _written_labels(table[name]) if name in texts else table[name]
+        name: _written(table[name], texts[name]) if name in texts else table[name]
         for name in table.column_names
     }
 
 
-def _written_labels(column: Any) -> Any:
-    """A column of text, as integers where every cell is one (1.0 and 1e+05 are)."""
+def _written(column: Any, labels: bool) -> Any:
+    """A column of text, as numbers where every cell is one; as integers alone where it is labels.
+
+    1.0 and 1e+05 are integers too. Words for true and false are 1 and 0 unless they are labels.
+    """
     import pyarrow as pa
 
     try:
-        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers = column.cast(pa.float64())
     except pa.ArrowInvalid:
+        if labels:
+            return column
+        try:
+            return column.cast(pa.bool_())
+        except pa.ArrowInvalid:
+            return column
+    if not labels:
+        return numbers
+    values = numbers.to_numpy()
+    filled = ~np.isnan(values) if numbers.null_count else np.ones(values.size, np.bool_)
+    known = values[filled]
+    are_integers = np.isfinite(known) & (known == np.rint(known)) & (np.abs(known) < 2.0**53)
+    if not are_integers.all():
         return column
-    whole = np.isfinite(values) & (values == np.rint(values)) & (np.abs(values) < 2.0**53)
-    return values.astype(np.int64) if whole.all() else column
+    return numbers if numbers.null_count else values.astype(np.int64)
 
 
 def _array(name: str, column: Any) -> NDArray[Any]:

@@ -1,202 +1,559 @@
 """Episodes as a long table, one row per step: the form in which logs come and go.
 
-`Trajectories.from_table` says what the columns are; `context` and `count`, where given, are the
-same in every row of an episode.
+`Trajectories.from_table` says what the columns are. The rows are sorted by episode and time; what
+is said of a row names the column and the row as the user has them, counted from 0.
+
+Empty cells. A row without a state or an action is a lost step, and splits its episode into
+segments of one individual. A state is also known from the next state of the row before, and a next
+state from the state of the row after. What remains is -1: a reward, or the next state of a
+segment's last step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import validation
-from latentmdp._util.arrays import Integers
+from latentmdp._util import frames, validation
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
 
-__all__ = ["OPTIONAL", "REQUIRED", "columns_to_fields"]
+__all__ = ["OPTIONAL", "REQUIRED", "Levels", "columns_to_fields", "reward_levels_of"]
 
-REQUIRED = ("episode", "t", "state", "action", "reward", "next_state")
-OPTIONAL = ("context", "count")
+REQUIRED = ("episode", "t", "state", "action", "reward")
+OPTIONAL = ("next_state", "context", "count", "propensity", "terminated")
+
+MANY_VALUES = 20
+"""Rewards of more distinct values are measured, not counted: "auto" makes levels of them."""
+
+LEVELS = 10
+"""Levels that "auto" makes: enough to keep apart what differs, few enough that each (s, a) has data
+for every level."""
+
+END = "(end)"
+"""Name of the state to which a step leads that ended its episode for good without a next state."""
+
+
+class Levels(NamedTuple):
+    """Measured rewards cut into levels: their means (Z,), and the edges between them (Z - 1,)."""
+
+    values: Floats
+    edges: Floats
+
+    def of(self, rewards: Floats) -> Integers:
+        """The level of each reward."""
+        return np.searchsorted(self.edges, rewards, side="right")
+
+
+def reward_levels_of(values: Floats, counts: Integers, number: int) -> Levels:
+    """About `number` levels of rewards, given their distinct values in order and their counts.
+
+    The levels have about equal mass, and their values are the means of what they hold.
+
+    A value that alone has the mass of a level, as zero often has, is a level of its own; the others
+    are cut at quantiles. Edges lie halfway between the values on both sides.
+    """
+    if values.size <= number:
+        means, groups = values, np.arange(values.size)
+    else:
+        heavy = counts * number >= counts.sum()
+        run = np.cumsum(heavy | np.concatenate([[False], heavy[:-1]]))
+        rest = np.where(heavy, 0, counts)
+        left = max(number - int(heavy.sum()), 1)
+        mass = rest.sum() or 1
+        # within a run between heavy values: cut where the mass so far passes multiples of a share
+        before = np.cumsum(rest) - rest
+        begin = np.concatenate([[0], np.flatnonzero(np.diff(run)) + 1])
+        inside = before - np.repeat(before[begin], np.diff(np.append(begin, run.size)))
+        cut = np.where(heavy, 0, ((inside + 0.5 * rest) * left / mass).astype(np.int64))
+        new = np.concatenate([[True], (np.diff(run) != 0) | (np.diff(cut) != 0)])
+        groups = np.cumsum(new) - 1
+        totals = np.bincount(groups, counts * values)
+        means = totals / np.bincount(groups, counts)
+    last = np.flatnonzero(np.diff(groups))
+    low, high = values[last], values[last + 1]
+    middle = low + 0.5 * (high - low)
+    edges = np.where((middle > low) & (middle <= high), middle, high)
+    ends = np.concatenate([[-1], last, [values.size - 1]])
+    means = np.clip(means, values[ends[:-1] + 1], values[ends[1:]])
+    return Levels(means + 0.0, edges + 0.0)
 
 
 def columns_to_fields(
-    table: Mapping[str, ArrayLike],
+    table: Any,
+    names: Mapping[str, str | None] | None = None,
     *,
+    covariates: Sequence[str] = (),
     n_states: int | None = None,
     n_actions: int | None = None,
     reward_values: ArrayLike | None = None,
+    reward_edges: ArrayLike | None = None,
+    reward_levels: int | str | None = "auto",
+    informative_rewards: bool = True,
     rewards_are_indices: bool = False,
+    state_names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The arguments of `Trajectories` that a long table describes.
+    """The arguments of `Trajectories` that a long table describes; covariates as `Values` by name.
 
-    See `Trajectories.from_table`; with `rewards_are_indices` the column `reward` holds indices, and
-    their values are unknown.
+    See `Trajectories.from_table`; `names` are what the table calls the columns, None for one that
+    is not to be read. With `rewards_are_indices` the column `reward` holds indices, and their
+    values are unknown.
 
     Raises
     ------
     TrajectoryError
-        Naming the column, or the episode and the step.
+        Naming the column and the row.
     """
-    rows = _sorted_rows(_read_columns(table))
-    states, next_states = rows.integers("state"), rows.integers("next_state")
-    rows.require_linked(states, next_states)
-    ends = rows.offsets[1:]
-    if rewards_are_indices:
-        rewards, values = rows.integers("reward"), None
-    else:
-        rewards, values = _reward_indices(rows, reward_values)
-    return {
-        "states": np.insert(states, ends, next_states[ends - 1]),
-        "actions": rows.integers("action"),
-        "rewards": rewards,
-        "offsets": rows.offsets,
-        "contexts": rows.constant("context"),
-        "counts": rows.constant("count"),
-        "n_states": n_states,
-        "n_actions": n_actions,
-        "reward_values": values,
+    try:
+        rows = _sorted_rows(*_read(table, dict(names or {}), covariates))
+        states, known_names = _states(rows, state_names)
+        actions, known_actions = _labels(rows, ("action",), action_names)
+        action = actions["action"]
+        links = _linked(rows, states)
+        ended, known_names = _ended(rows, links, known_names)
+        segments = _segments(rows, links, action)
+        kept = segments.steps
+        rewards = _rewards(
+            rows,
+            kept,
+            reward_values,
+            reward_edges,
+            None if rewards_are_indices or not informative_rewards else reward_levels,
+            rewards_are_indices,
+            informative_rewards,
+        )
+        propensities = rows.propensities(kept)
+        of_episode = segments.episode
+        fields: dict[str, Any] = {
+            "states": segments.states,
+            "actions": action[kept],
+            **rewards,
+            "offsets": segments.offsets,
+            "contexts": rows.constant("context", of_episode),
+            "counts": rows.constant("count", of_episode),
+            "continues": segments.continues,
+            "propensities": propensities,
+            "covariates": {name: rows.covariate(name, of_episode) for name in covariates} or None,
+            "n_states": _size(n_states, known_names, ended),
+            "n_actions": n_actions,
+            "state_names": known_names,
+            "action_names": known_actions,
+            "episode_names": rows.episode_names(of_episode),
+        }
+    except ValueError as error:
+        raise TrajectoryError(str(error)) from None
+    counts = {
+        "states": int((states["state"] < 0).sum()),
+        "actions": int((action < 0).sum()),
+        "rewards": int(np.isnan(rows.floats("reward")[kept]).sum()),
+        "next_states": int((states["next_state"] < 0).sum()) if "next_state" in states else 0,
+        "lost_steps": int(rows.size - kept.size),
+        "segments": 0 if segments.continues is None else int(segments.continues.sum()),
+        "ends": segments.ends,
     }
+    return {**fields, "missing": counts if any(counts.values()) else None}
+
+
+# ------------------------------------------------------------------------------- reading columns
+
+
+def _read(
+    table: Any, names: dict[str, str | None], covariates: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The columns of a table by our words, as pyarrow has them, and what the table calls them."""
+    words = (*REQUIRED, *OPTIONAL)
+    wanted = {word: names.get(word, word) for word in words}
+    chosen = {word: name for word, name in wanted.items() if name is not None}
+    for word in ("episode", "state", "action", "reward"):
+        if word not in chosen:
+            raise ValueError(f"the column of {word!r} cannot be left out")
+    optional = [word for word in OPTIONAL if chosen.get(word) == word]
+    chosen |= {_covariate(name): name for name in covariates}
+    labels = [w for w in ("episode", "state", "action", "next_state") if w in chosen]
+    found = frames.arrow_columns(table, chosen, optional=optional, labels=labels)
+    return found, chosen
+
+
+def _covariate(name: str) -> str:
+    """How a covariate's column is called here, apart from our own words."""
+    return f"covariate {name}"
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """A table sorted by (episode, t), with the offset of each episode's first row."""
+    """A table sorted by (episode, time): columns of pyarrow in the order of the table.
 
-    columns: dict[str, NDArray[Any]]
+    `order` gives the row of the table for each sorted row, None where it was sorted; `offsets` the
+    first sorted row of each episode, `labels` what episodes are called.
+    """
+
+    columns: dict[str, Any]
+    names: dict[str, str]
+    order: Integers | None
     offsets: Integers
-    labels: NDArray[Any]
+    labels: Sequence[Any]
+
+    @property
+    def size(self) -> int:
+        return int(self.offsets[-1])
+
+    def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values if self.order is None else values[self.order]
 
     def place(self, row: int) -> str:
+        """How a message calls a sorted row."""
         episode = int(np.searchsorted(self.offsets, row, side="right")) - 1
-        return f"episode {self.labels[episode]}, step {row - int(self.offsets[episode])}"
+        told = row if self.order is None else int(self.order[row])
+        step = row - int(self.offsets[episode])
+        return f"row {told}, episode {self.labels[episode]}, step {step}"
 
-    def refuse(self, wrong: NDArray[np.bool_], column: str, why: str) -> None:
-        """Raise for the first row marked wrong."""
+    def refuse(self, wrong: Flags, word: str, why: str | Callable[[int], str]) -> None:
+        """Raise for the first sorted row marked wrong."""
         if wrong.any():
             row = int(np.argmax(wrong))
-            value = self.columns[column][row]
-            raise TrajectoryError(f"{self.place(row)}: {column} is {value}, {why}")
+            value = self.columns[word][row if self.order is None else int(self.order[row])].as_py()
+            reason = why if isinstance(why, str) else why(row)
+            raise ValueError(f"{self.place(row)}: {self.names[word]} is {value}, {reason}")
 
-    def integers(self, column: str, dtype: type[np.signedinteger[Any]] = np.int32) -> Integers:
-        """A column as non-negative integers; floats pass where they are whole."""
-        values = self.columns[column]
+    def floats(self, word: str) -> Floats:
+        """A column of numbers; NaN where a cell is empty."""
+        return self.sorted(frames.floats(self.names[word], self.columns[word]))
+
+    def integers(self, word: str, dtype: type[np.signedinteger[Any]] = np.int32) -> Integers:
+        """A column of non-negative integers; -1 where a cell is empty."""
+        values = self.sorted(frames.whole(self.names[word], self.columns[word]))
+        empty = np.zeros(values.size, np.bool_)
         if values.dtype.kind == "f":
-            self.refuse(values != np.rint(values), column, "must be an integer")
-        self.refuse(values < 0, column, "must not be negative")
-        self.refuse(values > np.iinfo(dtype).max, column, f"larger than {np.dtype(dtype)} holds")
-        return values.astype(np.int64)
+            empty = np.isnan(values)
+            values = np.where(empty, 0.0, values)
+            self.refuse(values != np.rint(values), word, "must be an integer")
+        self.refuse(values < 0, word, "must not be negative")
+        self.refuse(values > np.iinfo(dtype).max, word, f"larger than {np.dtype(dtype)} holds")
+        found = values.astype(np.int64)
+        found[empty] = -1
+        return found
 
-    def constant(self, column: str) -> Integers | None:
-        """A column that says one thing per episode, as one value per episode."""
-        if column not in self.columns:
+    def constant(self, word: str, episode: Integers) -> Integers | None:
+        """A column that says one thing per episode, for the given episodes."""
+        if word not in self.columns:
             return None
-        values = self.integers(column, np.int64 if column == "count" else np.int32)
+        values = self.integers(word, np.int64 if word == "count" else np.int32)
+        self.refuse(values < 0, word, "must be given")
         first = values[self.offsets[:-1]]
         expected = np.repeat(first, np.diff(self.offsets))
-        self.refuse(values != expected, column, "but another value earlier in the episode")
-        return first
+        self.refuse(values != expected, word, "but another value earlier in the episode")
+        return first[episode]
 
-    def require_linked(self, states: Integers, next_states: Integers) -> None:
-        """Within an episode the next state of one row is the state of the row after it."""
-        inside = np.ones(states.size, dtype=bool)
-        inside[self.offsets[:-1]] = False
-        broken = inside[1:] & (next_states[:-1] != states[1:])
-        if broken.any():
-            row = int(np.argmax(broken))
-            raise TrajectoryError(
-                f"{self.place(row)}: next_state is {next_states[row]}, but the state of the "
-                f"following step is {states[row + 1]}"
-            )
+    def covariate(self, name: str, episode: Integers) -> frames.Values:
+        """A covariate, which is the same in all rows of an episode that tell it."""
+        word = _covariate(name)
+        found = frames.values_or_labels(name, self.columns[word])
+        values = self.sorted(found.values)
+        told = ~np.isnan(values)
+        first = np.where(told, np.arange(values.size), values.size)
+        lead = np.minimum.reduceat(first, self.offsets[:-1]) if values.size else first
+        each = np.append(values, np.nan)[lead]
+        expected = np.repeat(each, np.diff(self.offsets))
+        self.refuse(told & (values != expected), word, "but another value earlier in the episode")
+        return frames.Values(each[episode], found.labels)
 
-
-def _read_columns(table: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
-    columns = {}
-    for name in (*REQUIRED, *OPTIONAL):
-        try:
-            values = table[name]
-        except KeyError:
-            if name in REQUIRED:
-                raise TrajectoryError(
-                    f"the table has no column {name!r}; it needs {', '.join(REQUIRED)}"
-                ) from None
-            continue
-        columns[name] = _column(name, values)
-    size = columns["episode"].size
-    for name, column in columns.items():
-        if column.size != size:
-            raise TrajectoryError(
-                f"column {name!r} has {column.size} rows, column 'episode' has {size}"
-            )
-    return columns
-
-
-def _column(name: str, values: ArrayLike) -> NDArray[Any]:
-    column = np.asarray(values)
-    if column.ndim != 1:
-        raise TrajectoryError(f"column {name!r} must be one-dimensional, got shape {column.shape}")
-    if name == "episode" and column.dtype.kind in "OTU":
-        return _strings(column)
-    kinds = "iufb" if name == "reward" else "iuf"
-    if column.size and column.dtype.kind not in kinds:
-        raise TypeError(f"column {name!r} must hold numbers, got dtype {column.dtype}")
-    if column.dtype.kind == "f" and not np.isfinite(column).all():
-        row = int(np.argmax(~np.isfinite(column)))
-        raise TrajectoryError(f"column {name!r} is {column[row]} in row {row}: must be finite")
-    return column
-
-
-def _strings(column: NDArray[Any]) -> NDArray[Any]:
-    names = column.astype(object)
-    odd = np.fromiter((not isinstance(name, str) for name in names), dtype=bool, count=names.size)
-    if odd.any():
-        row = int(np.argmax(odd))
-        raise TypeError(
-            f"column 'episode' is {names[row]!r} in row {row}: episodes are called by integers or "
-            "by strings"
+    def propensities(self, kept: Integers) -> Floats | None:
+        if "propensity" not in self.columns:
+            return None
+        values = self.floats("propensity")
+        wrong = np.zeros(values.size, np.bool_)
+        wrong[kept] = ~((values[kept] > 0.0) & (values[kept] <= 1.0))
+        self.refuse(
+            wrong, "propensity", "the probability of an action that was taken lies in (0, 1]"
         )
-    return names
+        return values[kept]
+
+    def episode_names(self, episode: Integers) -> NDArray[np.object_] | None:
+        """What the given episodes are called, None where that is their number."""
+        labels = self.labels
+        if isinstance(labels, np.ndarray):
+            if np.array_equal(labels, np.arange(labels.size)):
+                return None
+            labels = labels.tolist()
+        names = np.empty(len(labels), dtype=object)
+        names[:] = [str(label) for label in labels]
+        return names[episode]
 
 
-def _sorted_rows(columns: dict[str, NDArray[Any]]) -> _Rows:
-    episode, t = columns["episode"], columns["t"]
-    if episode.dtype == object:
-        labels, episode = np.unique(episode, return_inverse=True)
-        columns = {**columns, "episode": labels[episode]}
+def _sorted_rows(columns: dict[str, Any], names: dict[str, str]) -> _Rows:
+    episode, labels = _episodes(names["episode"], columns["episode"])
+    if "t" in columns:
+        t, counts = frames.times(names["t"], columns["t"])
+    else:
+        t, counts = np.arange(episode.size), False
     same = episode[1:] == episode[:-1]
-    in_order = (episode[1:] > episode[:-1]) | (same & (t[1:] > t[:-1]))
+    in_order = (episode[1:] > episode[:-1]) | (same & (t[1:] >= t[:-1]))
+    order = None
     if not in_order.all():
-        order = np.lexsort((t, episode))
-        columns = {name: column[order] for name, column in columns.items()}
-        same = episode[order][1:] == episode[order][:-1]
+        order = _sorting(episode, t)
+        episode, t = episode[order], t[order]
+        same = episode[1:] == episode[:-1]
     first = np.flatnonzero(np.concatenate([[True], ~same]))[: episode.size]
     offsets = np.concatenate([first, [episode.size]]).astype(np.int64)
-    rows, t = _Rows(columns, offsets, columns["episode"][first]), columns["t"]
+    called: Any = episode[first] if labels is None else [labels[i] for i in episode[first]]
+    rows = _Rows(columns, names, order, offsets, called)
+    again = np.concatenate([[False], same & (t[1:] == t[:-1])])[: episode.size]
+    if not counts:
+        rows.refuse(again, "t", "occurs twice in the episode")
+        return rows
     expected = np.arange(t.size) - np.repeat(offsets[:-1], np.diff(offsets))
-    wrong = t != expected
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        repeated = expected[row] > 0 and t[row] == t[row - 1]
-        why = "occurs twice" if repeated else f"but step {expected[row]} is missing"
-        raise TrajectoryError(f"{rows.place(row)}: t is {t[row]}, {why}; t must count 0, 1, 2, ...")
+
+    def why(row: int) -> str:
+        gap = "occurs twice" if again[row] else f"but step {expected[row]} is missing"
+        return f"{gap}; {names['t']} must count 0, 1, 2, ..., or be a date or time"
+
+    rows.refuse(t != expected, "t", why)
     return rows
 
 
-def _reward_indices(
-    rows: _Rows, reward_values: ArrayLike | None
-) -> tuple[Integers, NDArray[np.float64]]:
-    rewards = rows.columns["reward"].astype(np.float64)
+def _sorting(episode: Integers, t: NDArray[Any]) -> Integers:
+    """The order of rows by episode, and by t within it: of one number for both where it fits."""
+    if t.dtype.kind == "i":
+        width = int(t.max()) - int(t.min()) + 1
+        span = int(episode.max()) - int(episode.min()) + 1
+        if width * span < 2**62:
+            return np.argsort((episode - episode.min()) * width + (t - t.min()), kind="stable")
+    return np.lexsort((t, episode))
+
+
+def _episodes(name: str, cells: Any) -> tuple[Integers, list[str] | None]:
+    """Episodes by number, and what they are called where that is not their number."""
+    frames.require_filled(name, cells)
+    if frames.is_text(cells):
+        codes, labels = frames.coded(cells, natural=False)
+        return codes, list(labels)
+    values = frames.whole(name, cells)
+    if values.dtype.kind == "f":
+        wrong = values != np.rint(values)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"column {name!r} is {values[row]} in row {row}: episodes are called by integers "
+                "or by strings"
+            )
+    if values.size and not -(2.0**62) < float(values.min()) <= float(values.max()) < 2.0**62:
+        row = int(np.argmax(abs(values.astype(np.float64)) >= 2.0**62))
+        raise ValueError(f"column {name!r} is {values[row]} in row {row}: too large for a number")
+    return values.astype(np.int64), None
+
+
+def _labels(
+    rows: _Rows, words: Collection[str], given: Sequence[str] | None
+) -> tuple[dict[str, Integers], tuple[str, ...] | None]:
+    """Columns of states or of actions by number, -1 where a cell is empty, and their names."""
+    present = [word for word in words if word in rows.columns]
+    texts = [word for word in present if frames.is_text(rows.columns[word])]
+    filled = [w for w in present if not frames.is_empty(rows.columns[w])]
+    if texts and any(word not in texts for word in filled):
+        odd = next(word for word in filled if word not in texts)
+        raise ValueError(
+            f"column {rows.names[odd]!r} holds {frames.cell(rows.columns[odd], 0)!r} in row 0, a "
+            f"number, while column {rows.names[texts[0]]!r} holds names"
+        )
+    if not texts:
+        found = {word: rows.integers(word) for word in present}
+        if given is not None:
+            for word, numbers in found.items():
+                rows.refuse(numbers >= len(given), word, f"but there are {len(given)} names")
+        return found, None if given is None else tuple(given)
+    codes: list[Integers]
+    *codes, names = frames.coded(*(rows.columns[word] for word in texts))
+    if given is not None:
+        place = {label: i for i, label in enumerate(given)}
+        rank = np.array([*(place.get(label, -2) for label in names), -1], np.int64)
+        codes, names = [rank[c] for c in codes], tuple(given)
+    found = {word: rows.sorted(c) for word, c in zip(texts, codes)}
+    found |= {word: np.full(rows.size, -1) for word in present if word not in texts}
+    for word, c in found.items():
+        rows.refuse(c == -2, word, f"which is none of {listed(_few(names))}")
+    return found, names
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    return [repr(name) for name in names[:5]] + (["..."] if len(names) > 5 else [])
+
+
+def _states(
+    rows: _Rows, given: Sequence[str] | None
+) -> tuple[dict[str, Integers], tuple[str, ...] | None]:
+    return _labels(rows, ("state", "next_state"), given)
+
+
+# -------------------------------------------------------------------------- from rows to segments
+
+
+@dataclass(frozen=True)
+class _Links:
+    """The state and the next state of every sorted row, -1 where unknown, and who begins."""
+
+    state: Integers
+    next_state: Integers
+    begins: Flags
+
+
+def _linked(rows: _Rows, columns: dict[str, Integers]) -> _Links:
+    """What is known of states from their own row, the row before and the row after."""
+    state = columns["state"].copy()
+    begins = np.zeros(rows.size, np.bool_)
+    begins[rows.offsets[:-1]] = True
+    inside = ~begins[1:]
+    told = columns.get("next_state")
+    following = np.full(rows.size, -1)
+    if told is None:
+        following[:-1][inside] = state[1:][inside]
+        return _Links(state, following, begins)
+    both = inside & (told[:-1] >= 0) & (state[1:] >= 0)
+    broken = np.append(both & (told[:-1] != state[1:]), False)[: rows.size]
+
+    def why(row: int) -> str:
+        later = row + 1 if rows.order is None else int(rows.order[row + 1])
+        value = frames.cell(rows.columns["state"], later)
+        return f"but the {rows.names['state']} of the following step is {value} (row {later})"
+
+    rows.refuse(broken, "next_state", why)
+    fill = inside & (state[1:] < 0)
+    state[1:][fill] = told[:-1][fill]
+    following = told.copy()
+    fill = inside & (told[:-1] < 0)
+    following[:-1][fill] = state[1:][fill]
+    return _Links(state, following, begins)
+
+
+def _ended(
+    rows: _Rows, links: _Links, names: tuple[str, ...] | None
+) -> tuple[int | None, tuple[str, ...] | None]:
+    """Lead steps that ended an episode for good, without a next state, to a state of their own."""
+    if "terminated" not in rows.columns:
+        return None, names
+    values = rows.floats("terminated")
+    rows.refuse(~np.isin(values, (0.0, 1.0)), "terminated", "must be true or false")
+    over = values == 1.0
+    last = np.append(links.begins[1:], True)[: rows.size]
+    rows.refuse(over & ~last, "terminated", "but the episode goes on in the next row")
+    nowhere = over & (links.next_state < 0)
+    if not nowhere.any():
+        return None, names
+    highest = max(int(links.state.max(initial=-1)), int(links.next_state.max(initial=-1))) + 1
+    end = highest if names is None else len(names)
+    if names is not None and END in names:
+        end = names.index(END)
+    elif names is not None:
+        names = (*names, END)
+    links.next_state[nowhere] = end
+    return end, names
+
+
+def _size(declared: int | None, names: tuple[str, ...] | None, end: int | None) -> int | None:
+    if declared is None or end is None:
+        return declared
+    return max(declared, end + 1, len(names or ()))
+
+
+class _Segments(NamedTuple):
+    """Episodes in the layout of `Trajectories`; `steps` are the sorted rows that are steps."""
+
+    states: Integers
+    steps: Integers
+    offsets: Integers
+    continues: Flags | None
+    episode: Integers
+    ends: int
+
+
+def _segments(rows: _Rows, links: _Links, action: Integers) -> _Segments:
+    """Cut episodes where steps are lost; one whose first step is lost begins with an empty one."""
+    known = (links.state >= 0) & (action >= 0)
+    after_gap = np.concatenate([[True], ~known[:-1]])[: rows.size]
+    begins = links.begins | (known & after_gap)
+    place = np.flatnonzero(begins)
+    before: Integers = np.cumsum(known) - known  # steps before each row
+    steps = np.flatnonzero(known)
+    offsets = np.append(before[place], steps.size).astype(np.int64)
+    empty = np.diff(offsets) == 0
+    last = np.full(place.size, -1, np.int64)
+    last[~empty] = links.next_state[steps[offsets[1:][~empty] - 1]]
+    last[empty] = links.state[place[empty]]
+    states = np.insert(links.state[steps], offsets[1:], last)
+    continues = ~links.begins[place]
+    episode = np.searchsorted(rows.offsets, place, side="right") - 1
+    final = np.append(~continues[1:], True)[: continues.size] & ~empty
+    ends = int((final & (last < 0)).sum())
+    return _Segments(states, steps, offsets, continues if continues.any() else None, episode, ends)
+
+
+# ---------------------------------------------------------------------------------------- rewards
+
+
+def _rewards(
+    rows: _Rows,
+    kept: Integers,
+    reward_values: ArrayLike | None,
+    reward_edges: ArrayLike | None,
+    levels: int | str | None,
+    are_indices: bool,
+    informative: bool,
+) -> dict[str, Any]:
+    """Rewards of the kept rows by index, -1 where missing, with their values, edges or amounts."""
+    if are_indices:
+        return {"rewards": rows.integers("reward")[kept], "reward_values": None}
+    rewards = rows.floats("reward")[kept]
+    unknown = np.isnan(rewards)
+    if not informative:
+        if reward_values is not None or reward_edges is not None:
+            raise ValueError("rewards that say nothing about the context have no reward_values")
+        return {
+            "rewards": np.zeros(kept.size, np.int64),
+            "reward_values": np.zeros(1),
+            "amounts": rewards,
+        }
+    known = rewards[~unknown]
+    found: dict[str, Any]
     if reward_values is None:
-        seen = np.unique(rewards)
-        seen = np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
-        return np.searchsorted(seen, rewards), seen
-    values = validation.reward_values(reward_values)
+        if reward_edges is not None:
+            raise ValueError("reward_edges need reward_values, the means of the levels")
+        indices, found = _found_values(known, levels)
+    else:
+        values = validation.reward_values(reward_values)
+        if reward_edges is not None:
+            edges = validation.reward_edges(reward_edges, values)
+            indices, found = Levels(values, edges).of(known), {"reward_edges": edges}
+        else:
+            indices, found = _matched(rows, kept[~unknown], known, values), {}
+        found["reward_values"] = values
+    codes = np.full(kept.size, -1, np.int64)
+    codes[~unknown] = indices
+    return {"rewards": codes, **found}
+
+
+def _found_values(known: Floats, levels: int | str | None) -> tuple[Integers, dict[str, Any]]:
+    if levels not in ("auto", None) and (isinstance(levels, bool | str) or int(levels) < 1):
+        raise ValueError(f"reward_levels must be 'auto', None or a positive number, got {levels!r}")
+    seen, counts = np.unique(known, return_counts=True)
+    most = MANY_VALUES if levels == "auto" else seen.size if levels is None else int(levels)
+    if seen.size > most:
+        cut = reward_levels_of(seen, counts, LEVELS if levels == "auto" else most)
+        return cut.of(known), {"reward_values": cut.values, "reward_edges": cut.edges}
+    values = np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
+    return np.searchsorted(values, known), {"reward_values": values}
+
+
+def _matched(rows: _Rows, kept: Integers, known: Floats, values: Floats) -> Integers:
+    """The index of each reward among the values given; each must be one of them."""
     order = np.argsort(values)
-    nearest = np.minimum(np.searchsorted(values[order], rewards), values.size - 1)
-    rows.refuse(
-        values[order][nearest] != rewards, "reward", f"not one of the values {values.tolist()}"
-    )
-    return order[nearest], values
+    nearest = np.minimum(np.searchsorted(values[order], known), values.size - 1)
+    wrong = np.zeros(rows.size, np.bool_)
+    wrong[kept[values[order][nearest] != known]] = True
+    shown = values.tolist() if values.size <= 10 else [*values[:5].tolist(), "..."]
+    rows.refuse(wrong, "reward", f"not one of the values {shown}")
+    return np.asarray(order[nearest])

@@ -13,7 +13,16 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Indices
 from latentmdp._util.words import listed
 
-__all__ = ["called", "forbidden", "listing", "names_of", "to_indices"]
+__all__ = [
+    "called",
+    "forbidden",
+    "label",
+    "labels",
+    "listing",
+    "names_of",
+    "to_index",
+    "to_indices",
+]
 
 Names = Sequence[str] | None
 
@@ -21,6 +30,16 @@ Names = Sequence[str] | None
 def called(what: str, index: int, names: Names) -> str:
     """How a message calls one of them: "state 3", or "state 'sold out'" where it has a name."""
     return f"{what} {int(index)}" if names is None else f"{what} {names[index]!r}"
+
+
+def label(what: str, index: int, names: Names) -> str:
+    """How a text or a table calls one of them: "state 3", or "sold out" where it has a name."""
+    return f"{what} {int(index)}" if names is None else str(names[index])
+
+
+def labels(what: str, names: Names, size: int) -> list[str]:
+    """The labels of all of them."""
+    return [label(what, index, names) for index in range(size)]
 
 
 def forbidden(state: int, action: int, world: Any) -> str:
@@ -57,6 +76,11 @@ def to_indices(what: str, values: ArrayLike, names: Names, size: int) -> Indices
     known = {name: i for i, name in enumerate(names or ())}
     found = [_index(f"{what}[{i}]", word, known, size) for i, word in enumerate(given.tolist())]
     return np.array(found, np.int32)
+
+
+def to_index(what: str, value: Any, names: Names, size: int) -> int:
+    """One name, or one index below `size`, as an index; `what` is the argument in messages."""
+    return _index(what, value, {name: i for i, name in enumerate(names or ())}, size)
 
 
 def _index(where: str, word: Any, known: dict[str, int], size: int) -> int:

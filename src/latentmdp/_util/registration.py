@@ -1,4 +1,9 @@
-"""Registers the Gymnasium environment of this package without importing Gymnasium for it.
+"""What the package registers when it is imported, without importing anything slow for it.
+
+The function that writes files: `latentmdp.io` lies above the classes whose objects it writes, so a
+method that saves its object asks for the `saver` registered here.
+
+The Gymnasium environment of this package, without importing Gymnasium for it.
 
 Gymnasium takes ten times as long to import as this package. So where it is loaded already, the
 environment is registered at once; where it is not, as soon as somebody imports it.
@@ -7,13 +12,27 @@ environment is registered at once; where it is not, as soon as somebody imports 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
-__all__ = ["register_environment"]
+__all__ = ["register_environment", "register_saver", "saver"]
+
+_SAVERS: list[Callable[[Any, Any], None]] = []
+
+
+def register_saver(save: Callable[[Any, Any], None]) -> None:
+    """Say which function (object, path) writes objects to files."""
+    _SAVERS[:] = [save]
+
+
+def saver() -> Callable[[Any, Any], None]:
+    """The function (object, path) that writes objects to files."""
+    return _SAVERS[0]
+
 
 NAME, ENTRY_POINT = "LatentMDP-v0", "latentmdp.envs:LatentMDPEnv"
 

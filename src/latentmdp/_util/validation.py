@@ -17,6 +17,7 @@ __all__ = [
     "initial",
     "names",
     "require_choice",
+    "reward_edges",
     "reward_values",
     "rewards",
     "shaped",
@@ -78,6 +79,26 @@ def reward_values(value: ArrayLike) -> Floats:
     if np.unique(values).size < values.size:
         raise ValueError(f"reward_values must be distinct, got {values.tolist()}")
     return values
+
+
+def reward_edges(value: ArrayLike, values: Floats) -> Floats:
+    """Where measured rewards are cut into levels: Z - 1 rising numbers between the values."""
+    edges = arrays.as_floats("reward_edges", value)
+    if edges.shape != (values.size - 1,):
+        raise ValueError(
+            f"reward_edges must have shape {(values.size - 1,)}, one less than reward_values, got "
+            f"{edges.shape}"
+        )
+    if (np.diff(values) <= 0.0).any():
+        raise ValueError("reward_values must rise where they are the means of levels")
+    outside = (edges <= values[:-1]) | (edges > values[1:])
+    if outside.any():
+        z = int(np.argmax(outside))
+        raise ValueError(
+            f"reward_edges[{z}] is {edges[z]:g}: must lie between the reward values {values[z]:g} "
+            f"and {values[z + 1]:g}"
+        )
+    return edges
 
 
 def rewards(

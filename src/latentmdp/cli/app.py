@@ -9,10 +9,13 @@ __all__ = ["COMMANDS", "app"]
 
 _NAMES = (
     *("demo", "make", "list", "info", "diagnose", "simulate", "fit", "plan"),
-    *("compare", "learn", "lucrl", "solve", "evaluate", "reproduce", "report", "convert"),
+    *("compare", "learn", "lucrl", "compare-learners", "solve", "evaluate", "explain"),
+    *("explorer", "reproduce", "report", "convert"),
 )
-COMMANDS = {name: import_module(f"latentmdp.cli.commands.{name}") for name in _NAMES}
-"""Commands in the order help shows them, each the name of a module, and the modules."""
+COMMANDS = {
+    name: import_module(f"latentmdp.cli.commands.{name.replace('-', '_')}") for name in _NAMES
+}
+"""Commands in the order help shows them, by the name of their module, and the modules."""
 
 TAKES_MORE_OPTIONS = {"make", "plan", "info", "convert"}
 """Commands that hand options they do not know on to an instance, a planner, or `load`."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 import latentmdp as lm
@@ -16,11 +17,15 @@ from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
 
 __all__ = [
+    "Behaviour",
     "Checkpoint",
     "Columns",
     "Contexts",
+    "CovariateColumns",
     "Episodes",
     "File",
+    "InformativeRewards",
+    "LogColumns",
     "LogsFile",
     "Method",
     "ModelFile",
@@ -28,10 +33,13 @@ __all__ = [
     "Plot",
     "PolicyName",
     "PolicyOut",
+    "RewardLevels",
     "RewardModel",
     "RunOut",
     "Seed",
+    "Shared",
     "TimeLimit",
+    "belief_of",
     "check_plot",
     "check_target",
     "command",
@@ -45,6 +53,8 @@ __all__ = [
     "outcome_targets",
     "save",
     "save_outcome",
+    "shared_settings",
+    "state_of",
 ]
 
 
@@ -80,7 +90,34 @@ Columns = Annotated[
     ),
 ]
 LogsFile = Annotated[
-    Path, typer.Argument(metavar="LOGS", help="Logged episodes (.parquet or .npz).", **_READABLE)
+    Path,
+    typer.Argument(metavar="LOGS", help="Logged episodes (.parquet, .csv or .npz).", **_READABLE),
+]
+LogColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", help="What a table calls its columns: `episode=id,t=week,state=brand,...`."
+    ),
+]
+CovariateColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--covariates", help="Columns of a table that describe the individual: `age,region`."
+    ),
+]
+RewardLevels = Annotated[
+    str,
+    typer.Option(
+        "--reward-levels",
+        help="Levels that measured rewards of a table are cut into: a number, `auto` or `none`.",
+    ),
+]
+InformativeRewards = Annotated[
+    bool,
+    typer.Option(
+        "--informative-rewards/--silent-rewards",
+        help="Whether rewards of a table tell contexts apart, or are only to be earned.",
+    ),
 ]
 Contexts = Annotated[
     str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
@@ -91,6 +128,19 @@ RewardModel = Annotated[
         "--reward-model",
         help="What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
         autocompletion=completed("auto", "state-action", "transition"),
+    ),
+]
+_SHARED = typer.Option(
+    help="Whether all contexts share them: `yes`, `no` or `auto`.",
+    autocompletion=completed("auto", "yes", "no"),
+)
+Shared = Annotated[str, _SHARED]
+Behaviour = Annotated[
+    str,
+    typer.Option(
+        "--behaviour",
+        help="Whether the logger knew the context: `shared` (no), `by-context` or `auto`.",
+        autocompletion=completed("auto", "shared", "by-context"),
     ),
 ]
 PolicyName = Annotated[
@@ -161,6 +211,16 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
+def shared_settings(rewards: str, transitions: str, initial: str) -> dict[str, Any]:
+    """What the options `--shared-...` say, as arguments."""
+    given = {"rewards": rewards, "transitions": transitions, "initial": initial}
+    known = {"yes": True, "no": False, "auto": "auto"}
+    for name, word in given.items():
+        if word not in known:
+            raise typer.BadParameter(f"--shared-{name} must be yes, no or auto, got {word!r}")
+    return {f"shared_{name}": known[word] for name, word in given.items()}
+
+
 def contexts_of(text: str) -> int | Literal["auto"]:
     """The value of `--contexts`."""
     if text == "auto":
@@ -170,18 +230,41 @@ def contexts_of(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
+def belief_of(text: str) -> list[float] | dict[str, float]:
+    """The value of `--belief`: numbers, or numbers by the names of contexts."""
+    try:
+        if "=" not in text:
+            return [float(part) for part in text.split(",")]
+        pairs = [part.rpartition("=") for part in text.split(";")]
+        return {name.strip(): float(share) for name, _, share in pairs}
+    except ValueError:
+        raise typer.BadParameter(
+            f"--belief takes 0.7,0.2,0.1 or slow=0.7;frail=0.3, got {text!r}"
+        ) from None
+
+
+def state_of(text: str, model: lm.LatentMDP) -> int | str:
+    """The value of `--state`: a name of the model, or a number."""
+    known = model.state_names or ()
+    return int(text) if text.isdigit() and text not in known else text
+
+
 def load_any(path: Path, columns: str | None, given: Mapping[str, Any]) -> Any:
     """What a file holds; `columns` and what else is `given` are for tables and POMDPs of others."""
     arguments = dict(given)
     if columns is not None:
-        pairs = [pair.partition("=") for pair in columns.split(",")]
-        if not all(word.strip() and name.strip() for word, _, name in pairs):
-            raise typer.BadParameter(
-                "--columns takes context=NAME,state=NAME,... with names of the table, got "
-                f"{columns!r}"
-            )
-        arguments["columns"] = {word.strip(): name.strip() for word, _, name in pairs}
+        arguments["columns"] = _named(columns)
     return lm.load(path, **arguments)
+
+
+def _named(columns: str) -> dict[str, str]:
+    """The value of `--columns`."""
+    pairs = [pair.partition("=") for pair in columns.split(",")]
+    if not all(word.strip() and name.strip() for word, _, name in pairs):
+        raise typer.BadParameter(
+            f"--columns takes context=NAME,state=NAME,... with names of the table, got {columns!r}"
+        )
+    return {word.strip(): name.strip() for word, _, name in pairs}
 
 
 def load_model(path: Path) -> lm.LatentMDP:
@@ -189,18 +272,42 @@ def load_model(path: Path) -> lm.LatentMDP:
     return lm.io.load_as(lm.LatentMDP, path, "a model")
 
 
-def load_logs(path: Path) -> lm.Trajectories:
-    """The logs in a file; models are refused."""
-    logs = lm.io.load_as(lm.Trajectories, path, "logs")
+def load_logs(
+    path: Path,
+    columns: str | None = None,
+    covariates: str | None = None,
+    reward_levels: str = "auto",
+    informative_rewards: bool = True,
+) -> lm.Trajectories:
+    """The logs in a file; models are refused. The options are for tables of others."""
+    arguments: dict[str, Any] = {}
+    if columns is not None:
+        arguments["columns"] = _named(columns)
+    if covariates is not None:
+        arguments["covariates"] = [name.strip() for name in covariates.split(",") if name.strip()]
+    if reward_levels != "auto":
+        if reward_levels != "none" and not reward_levels.isdigit():
+            raise typer.BadParameter(
+                f"--reward-levels takes a number, auto or none, got {reward_levels!r}"
+            )
+        arguments["reward_levels"] = None if reward_levels == "none" else int(reward_levels)
+    if not informative_rewards:
+        arguments["informative_rewards"] = False
+    logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
     if not len(logs):
         raise typer.BadParameter(f"{path} holds no episode")
     return logs
 
 
 def mean_return(logs: lm.Trajectories) -> float:
-    """Mean return of logged episodes, counted with their multiplicities."""
-    counts = logs.multiplicities()
-    return float((logs.returns() * counts).sum() / counts.sum())
+    """Mean return of logged episodes, counted with their multiplicities; NaN where none is known.
+
+    Episodes of which a reward is missing are left out.
+    """
+    returns, counts = logs.returns(), logs.multiplicities()
+    known = ~np.isnan(returns)
+    total = counts[known].sum()
+    return float((returns[known] * counts[known]).sum() / total) if total else float("nan")
 
 
 def check_target(path: Path | None, owner: type | None = None) -> None:

@@ -17,8 +17,17 @@ Probabilities are found by `explorer.weigh_classes`: exactly if weights are unif
 policy is optimal with the asked probability, and as frequencies if only `min_weight` is known.
 
 Starts. In a deterministic LMDP the context decides the first state, which is then a distinguishing
-observation. A first state that is random given the context can be handled too (`random_start`): it
-tells nothing, and the exploration goes on for each first state by itself.
+observation. A first state that is random given the context can be handled too (`random_start`): the
+exploration goes on for each first state by itself. If it does not depend on the context it tells
+nothing, and contexts are as likely after it as before. If it does, it is evidence: the contexts
+behind a node are no longer equally likely, whatever their weights, so probabilities are frequencies
+among the episodes with that first state, and a class of contexts that is less likely there than
+`accuracy` may be missed.
+
+Noise. A world in which an outcome is random once in many thousand steps looks deterministic for
+long. Of a model it is read from its table. In any other world, after the exploration, episodes with
+random actions go on until n steps in a row were as the graph predicts, (1 - max_noise)^n being at
+most the failure probability: noise of that size would have shown.
 """
 
 from __future__ import annotations
@@ -27,9 +36,17 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.deterministic.explorer import Explorer, SurpriseError, weigh_classes
+from latentmdp.deterministic.explorer import (
+    Explorer,
+    SurpriseError,
+    require_deterministic,
+    warn_of_light_classes,
+    weigh_classes,
+)
 from latentmdp.deterministic.graph import Graph, GraphPolicy, plan_graph
 from latentmdp.deterministic.search import ExplorationError
 from latentmdp.model import LatentMDP
@@ -53,7 +70,8 @@ class Exploration:
     bound
         `episode_bound` of the problem's sizes.
     exact
-        Whether the probabilities of the graph are exact (uniform weights) or frequencies.
+        Whether the probabilities of the graph are exact (uniform weights, and a first state that
+        is fixed by the context or independent of it) or frequencies.
     graph
         Nodes and edges, with recorded frequencies and their standard errors.
     n_contexts, horizon, failure_probability
@@ -62,6 +80,9 @@ class Exploration:
         The most tries that any action needed.
     restarts
         How often an outcome turned up where none was expected any more.
+    max_noise
+        Chance outcomes in a larger share of the steps would have shown, with the asked confidence;
+        0 for a model, which is read.
     """
 
     policy: GraphPolicy
@@ -76,6 +97,7 @@ class Exploration:
     failure_probability: float
     repeats: int
     restarts: int
+    max_noise: float = 0.0
 
     def to_fields(self) -> dict[str, Any]:
         """Every field by name but for `graph`, which is the policy's own."""
@@ -98,16 +120,18 @@ def explore(
     *,
     min_weight: float | None = None,
     accuracy: float = 0.02,
-    random_start: bool | None = None,
+    random_start: bool | Literal["by-context"] | None = None,
+    max_noise: float = 1e-4,
 ) -> Exploration:
     """Find the optimal policy of a deterministic LMDP by interaction alone.
 
     Parameters
     ----------
     world
-        A `LatentMDP`, which is only simulated, a Gymnasium environment with Discrete spaces that
-        is deterministic given a context drawn at `reset`, or a `World`. After `terminated` nothing
-        more is earned; `truncated` must not come before the horizon.
+        A `LatentMDP`, which is only simulated once it is seen to be deterministic, a Gymnasium
+        environment with finite spaces that is deterministic given a context drawn at `reset`, or
+        a `World`. After `terminated` nothing more is earned; `truncated` must not come before the
+        horizon.
     n_contexts
         M. An upper bound will do if `min_weight` is given.
     horizon
@@ -118,18 +142,23 @@ def explore(
         Tries per action: "union" as the module's text says, "paper" for ceil(3 M ln M) without a
         union bound, or a number.
     min_weight
-        A lower bound on the weights of the contexts. None: they are uniform.
+        A lower bound on the weights of the contexts. None: they are uniform. A warning tells where
+        the frequencies contradict it.
     accuracy
-        Standard error of probabilities where weights are not uniform.
+        Standard error of probabilities where they are not known to be uniform.
     random_start
-        Whether the first state is random, independently of the context. None: as a model says;
-        for an environment, only if contexts alone cannot explain what is seen.
+        Whether the first state is random given the context: True if it is and does not depend on
+        the context, "by-context" if it may. None: as a model says; for an environment
+        "by-context", and only if contexts alone cannot explain what is seen.
+    max_noise
+        Share of steps with a random outcome that must be ruled out before a world other than a
+        model counts as deterministic. It takes about ln(1 / failure_probability) / max_noise steps.
 
     Raises
     ------
     ExplorationError
-        The environment is not deterministic given its context, or has more contexts than told;
-        with the node, the action and the outcomes that show it.
+        The world is not deterministic given its context, or has more contexts than told; with the
+        node, the action and the outcomes that show it.
     """
     M = arrays.positive_integer("n_contexts", n_contexts)
     if not 0.0 < failure_probability < 1.0:
@@ -140,6 +169,12 @@ def explore(
         repeats = arrays.positive_integer("repeats", repeats)
     if horizon is not None:
         arrays.positive_integer("horizon", horizon)
+    if random_start not in (None, True, False, "by-context"):
+        raise ValueError(
+            f'random_start must be True, False, "by-context" or None, got {random_start!r}'
+        )
+    if not 0.0 < max_noise <= 1.0:
+        raise ValueError(f"max_noise must lie in (0, 1], got {max_noise}")
     # An environment need not name its rewards beforehand.
     ready = isinstance(world, World | LatentMDP) or not hasattr(world, "reset")
     place = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)
@@ -148,26 +183,51 @@ def explore(
         raise ValueError("explore needs horizon=: the world has none")
     weight = 1.0 / M if min_weight is None else min_weight
     explorer = Explorer(place, H, philox_key(rng), M, weight, failure_probability, repeats)
+    model = place.model if isinstance(place, ModelWorld) else None
+    if model is not None:
+        require_deterministic(model)
+        random_start = _start_of(model, random_start)
     explorer.random_start = bool(random_start)
-    if random_start is None and isinstance(place, ModelWorld):
-        explorer.random_start = bool(((place.model.initial > 0.0).sum(axis=1) > 1).any())
+    explorer.assume_evidence(accuracy if random_start == "by-context" else None)
     while True:
         try:
             explorer.find_starts()
             explorer.find_outcomes()
-            weights = weigh_classes(explorer, min_weight is None, accuracy)
+            uniform = min_weight is None and not explorer.evident_start
+            weights = weigh_classes(explorer, uniform, accuracy)
+            if model is None:
+                explorer.confirm(max_noise)
             break
         except SurpriseError:
             explorer.restart()
         except ExplorationError:
             if explorer.random_start or random_start is not None or len(explorer.starts) == 1:
                 raise
-            explorer.random_start = True
+            explorer.assume_evidence(accuracy)
             explorer.restart()
-    return _result(explorer, weights.exact, explorer.graph(weights.masses))
+    if min_weight is not None:
+        warn_of_light_classes(explorer, min_weight)
+    ruled_out = 0.0 if model is not None else max_noise
+    return _result(explorer, weights.exact, explorer.graph(weights.masses), ruled_out)
 
 
-def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:
+def _start_of(
+    model: LatentMDP, told: bool | Literal["by-context"] | None
+) -> bool | Literal["by-context"]:
+    """How the first state of a model comes about; raises where the user says otherwise."""
+    random = bool(((model.initial > 0.0).sum(axis=1) > 1).any())
+    by_context = random and not np.allclose(model.initial, model.initial[0], atol=1e-12)
+    if told is True and by_context:
+        raise ValueError(
+            "random_start=True says that the first state does not depend on the context, but the "
+            'model\'s initial distributions differ: use random_start="by-context" or None'
+        )
+    if told is not None:
+        return told
+    return "by-context" if by_context else random
+
+
+def _result(explorer: Explorer, exact: bool, graph: Graph, max_noise: float) -> Exploration:
     policy, value, spread = plan_graph(graph)
     certain = exact and (len(explorer.starts) == 1 or not explorer.random_start)
     fewest = min((n for n in explorer.search.tried if n), default=1)
@@ -187,6 +247,7 @@ def _result(explorer: Explorer, exact: bool, graph: Graph) -> Exploration:
         failure_probability=explorer.failure,
         repeats=explorer.most_repeats,
         restarts=explorer.restarts,
+        max_noise=max_noise,
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latentmdp._util import arrays
 from latentmdp.deterministic.graph import Edge, Graph, Node
 from latentmdp.deterministic.search import (
     FAR,
@@ -27,9 +28,17 @@ from latentmdp.deterministic.search import (
     Outcome,
     Search,
 )
+from latentmdp.model import LatentMDP
 from latentmdp.worlds import Transition, World, play_episode
 
-__all__ = ["ClassWeights", "Explorer", "SurpriseError", "weigh_classes"]
+__all__ = [
+    "ClassWeights",
+    "Explorer",
+    "SurpriseError",
+    "require_deterministic",
+    "warn_of_light_classes",
+    "weigh_classes",
+]
 
 MAIN_SHARE = 0.45
 """Share of the failure probability to see all outcomes, and again to find all probabilities."""
@@ -38,6 +47,9 @@ BASEL = math.pi**2 / 6.0
 
 PAPER_REPEATS = 3.0
 """Factor of the paper's O(M log M) repeats."""
+
+_ROUNDING = 1e-9
+"""Probabilities this close to zero or one count as these."""
 
 _NEVER_AGAIN = 40.0  # a class of weight w is missed w^-1 times this with probability e^-40
 
@@ -65,7 +77,8 @@ class Explorer:
         self.confirmations = max(1, math.ceil(math.log2(1.0 / failure)))
         self.facts: dict[Any, set[Outcome]] = {}
         self.starts: dict[int, int] = {}
-        self.random_start = False
+        self.random_start = self.evident_start = False
+        self.predicted = 0  # steps since the last surprise whose outcome the graph had
         self.episodes = self.restarts = self.tried_actions = self.most_repeats = 0
         self.search = self._new_search()
 
@@ -85,7 +98,19 @@ class Explorer:
     def restart(self) -> None:
         """Forget the graph; keep every outcome that was seen."""
         self.restarts += 1
+        self.predicted = 0
         self.search = self._new_search()
+
+    def assume_evidence(self, least: float | None) -> None:
+        """From now on the first state is random and may depend on the context.
+
+        Given it, a context may be less likely than its weight. Classes of contexts that are at
+        least as likely as `least` are to be found. None: nothing of the kind is assumed.
+        """
+        self.evident_start = least is not None
+        if least is not None:
+            self.random_start = True
+            self.weight = min(self.weight, least)
 
     def needed_tries(self, outcomes: int) -> int:
         """Tries after which all of at most `outcomes` outcomes have been seen."""
@@ -111,7 +136,15 @@ class Explorer:
                 self.starts[state] = self.starts.get(state, 0) + 1
                 if len(self.starts) == self.M and self.episodes >= self.confirmations:
                     break
-        self.random_start = self.random_start or len(self.starts) > self.M
+        if len(self.starts) > self.M and not self.random_start:
+            raise ExplorationError(
+                f"there are more first states than n_contexts={self.M}, so contexts do not decide "
+                'them: random_start=True or "by-context" allows that',
+                frozenset(),
+                None,
+                None,
+                self.starts,
+            )
         search = self.search
         alone = len(self.starts) == 1
         sets = {s: frozenset() if alone else frozenset({("init", s)}) for s in self.starts}
@@ -124,6 +157,21 @@ class Explorer:
         """The loops of Algorithm 5: until no action of any node before the horizon is open."""
         while any(self.search.nodes[n].distance < FAR for n in self.search.roots.values()):
             self.play()
+
+    def confirm(self, noise: float) -> None:
+        """Play on, with random actions, until noise of this size would have shown."""
+        needed = math.ceil(math.log(self.failure) / math.log1p(-noise)) if noise < 1.0 else 1
+        search = self.search
+        while self.predicted < needed:
+            walk = _RandomWalk(self)
+            self.episodes += 1
+            play_episode(self.world, walk, self.key, self.episodes - 1, self.horizon)
+            for n, a, outcome in walk.steps:
+                fresh = outcome not in search.nodes[n].seen[a]
+                if not search.record(n, a, outcome) or fresh:
+                    raise SurpriseError
+            if not walk.steps:
+                return  # every first state is final: there is nothing to predict
 
     def play(self) -> None:
         """Play one episode by the search's plan and record what it shows."""
@@ -229,6 +277,7 @@ class _Walk:
         if outcome not in node.children[action]:
             self._left = True
             return
+        self.explorer.predicted += 1
         self._node = node.children[action][outcome]
         self.classes.add(search.nodes[self._node].c)
 
@@ -241,6 +290,26 @@ class _Walk:
             )
         end = self.explorer.world.space.n_states
         return end if transition.terminated else transition.next_state, transition.reward
+
+
+class _RandomWalk(_Walk):
+    """The same with random actions, to see whether the graph predicts what follows."""
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state; nothing is planned, so nothing counts as a try."""
+        if state not in self.search.roots:
+            self.explorer.starts[state] = self.explorer.starts.get(state, 0) + 1
+            raise SurpriseError
+        self._node = self.search.roots[state]
+        self._chance = np.random.default_rng((self.explorer.key, episode))
+
+    def act(self, t: int) -> int | None:
+        """Any action that was explored; None at the end."""
+        children = self.search.nodes[self._node].children
+        known = [a for a, behind in enumerate(children) if behind]
+        if self._left or not known:
+            return None
+        return known[self._chance.integers(len(known))]
 
 
 _EPISODES_AT_A_TIME = 16
@@ -271,6 +340,51 @@ def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> ClassWe
     _measure(explorer, accuracy)
     pairs = zip(search.hits, search.tried)
     return ClassWeights([hits / max(1, tried) for hits, tried in pairs], exact=False)
+
+
+def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
+    """Warn where a class of contexts is rarer than a single context is said to be at least."""
+    from scipy.stats import binom
+
+    search, classes = explorer.search, _classes(explorer)
+    if explorer.evident_start:
+        return  # given a first state, a context may be rarer than its weight
+    for c in classes:
+        hits, tried = search.hits[c], search.tried[c]
+        if tried and binom.cdf(hits, tried, min_weight) < explorer.failure / len(classes):
+            given = ", ".join(sorted(map(str, search.sets[c])))
+            warnings.warn(
+                f"min_weight={min_weight:g} is contradicted: what shows {{{given}}} has a "
+                f"frequency of {hits / tried:.3g} in {tried} episodes. Outcomes as rare as that "
+                "may have been missed; give a smaller min_weight",
+                stacklevel=3,
+            )
+            return
+
+
+def require_deterministic(model: LatentMDP) -> None:
+    """`ExplorationError` unless every context of a model has one outcome for each (s, a)."""
+    table = model.outcomes
+    random = (table.probs > _ROUNDING) & (table.probs < 1.0 - _ROUNDING)
+    if not random.any():
+        return
+    k, m = arrays.first_index(random)
+    row = int(np.searchsorted(table.starts, k, side="right")) - 1
+    s, a = divmod(row, model.n_actions)
+    here = range(table.starts[row], table.starts[row + 1])
+    shares = {i: float(table.probs[i, m]) for i in here if table.probs[i, m] > 0.0}
+    text = ", ".join(
+        f"({table.next_state[i]}, {table.reward[i]}) with probability {p:.3g}"
+        for i, p in shares.items()
+    )
+    raise ExplorationError(
+        f"the model is not deterministic: in context {m}, state {s}, action {a} has outcomes "
+        f"{text}",
+        frozenset(),
+        s,
+        a,
+        {(int(table.next_state[i]), int(table.reward[i])): 1 for i in shares},
+    )
 
 
 def _identify(explorer: Explorer) -> None:

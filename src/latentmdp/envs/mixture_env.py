@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
-from gymnasium import spaces
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, validation
+from latentmdp._util.spaces import FiniteSpace
 
 __all__ = ["MixtureEnv"]
 
@@ -20,15 +20,14 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
     Parameters
     ----------
     envs
-        Environments with the same Discrete spaces; environment m is context m.
+        Environments with the same finite spaces; environment m is context m.
     weights
         How likely each is; uniform by default.
     horizon
         Truncate episodes after this many steps; by default only where the environments do.
-
-    Notes
-    -----
-    `info["context"]` is there when an episode ends, and only then.
+    tell_context
+        Whether `info["context"]` is there from `reset` on, for learners that are told it; by
+        default only when an episode ends.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
@@ -38,21 +37,24 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
         envs: Sequence[gymnasium.Env[Any, Any]],
         weights: ArrayLike | None = None,
         horizon: int | None = None,
+        tell_context: bool = False,
     ) -> None:
         if not envs:
             raise ValueError("envs must name at least one environment")
-        for m, env in enumerate(envs):
-            for name in ("observation_space", "action_space"):
-                space, first = getattr(env, name), getattr(envs[0], name)
-                if not isinstance(space, spaces.Discrete) or space != first:
+        for name in ("observation_space", "action_space"):
+            first = getattr(envs[0], name)
+            FiniteSpace(name, first)
+            for m, env in enumerate(envs):
+                if getattr(env, name) != first:
                     raise ValueError(
-                        f"environment {m} has {name} {space}; all must have the same Discrete "
-                        f"space, environment 0 has {first}"
+                        f"environment {m} has {name} {getattr(env, name)}; all must have the "
+                        f"same Discrete space or other finite space, environment 0 has {first}"
                     )
         self.envs = list(envs)
         self.n_contexts = len(self.envs)
         self.weights = validation.weights(weights, self.n_contexts)
         self.horizon = None if horizon is None else arrays.positive_integer("horizon", horizon)
+        self.tell_context = tell_context
         self.observation_space = envs[0].observation_space
         self.action_space = envs[0].action_space
 
@@ -65,17 +67,20 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
         self._t = 0
         inner = None if seed is None else int(self.np_random.integers(2**31))
         observation, info = self.envs[self._context].reset(seed=inner, options=options)
-        return observation, {name: v for name, v in info.items() if name != "context"}
+        return observation, self._told(info, self.tell_context)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step in the environment in force."""
         observation, reward, terminated, truncated, info = self.envs[self._context].step(action)
-        info = {name: value for name, value in info.items() if name != "context"}
         self._t += 1
         truncated = truncated or (self._t == self.horizon and not terminated)
-        if terminated or truncated:
-            info["context"] = self._context
+        info = self._told(info, self.tell_context or terminated or truncated)
         return observation, float(reward), terminated, truncated, info
+
+    def _told(self, info: dict[str, Any], context: bool) -> dict[str, Any]:
+        """The environment's info, with the context if it is to be told and without it if not."""
+        others = {name: value for name, value in info.items() if name != "context"}
+        return {**others, "context": self._context} if context else others
 
     def close(self) -> None:
         """Close every environment."""

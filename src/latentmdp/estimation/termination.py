@@ -35,7 +35,9 @@ def final_states(logs: Trajectories | Sequence[Trajectories]) -> Flags:
     final = np.zeros(max(part.n_states for part in parts), dtype=np.bool_)
     acted_in = np.zeros_like(final)
     for part in parts:
-        early = part.lengths < part.lengths.max(initial=0)
+        early = (part.lengths < part.lengths.max(initial=0)) & (part.last_states >= 0)
+        if part.continues is not None:
+            early[:-1] &= ~part.continues[1:]  # that one goes on
         final[part.last_states[early]] = True
         acted_in[: part.n_states] |= tried_pairs(part).any(axis=1)
     return final & ~acted_in

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "COLOURS",
     "SMALL",
     "Claim",
     "Findings",

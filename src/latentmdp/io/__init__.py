@@ -3,9 +3,11 @@
 | suffix     | holds      | form                                                                  |
 |------------|------------|-----------------------------------------------------------------------|
 | `.npz`     | any kind   | NumPy arrays and a JSON header, compressed                            |
-| `.json`    | models     | human-readable, floats exact                                          |
+| `.json`    | models,    | human-readable, floats exact; a session refers to the file of its     |
+|            | sessions   | policy (see `latentmdp.io.session_file`)                              |
 | `.parquet` | logs, runs | one row per step or per episode (see `latentmdp.io.parquet`)          |
-| `.csv`     | models     | one row per possible outcome (see `latentmdp.io.csv_table`)           |
+| `.csv`     | models     | one row per possible outcome (see `latentmdp.io.csv_table`); tables   |
+|            |            | of logs are read too                                                  |
 | `.pomdp`   | models     | Cassandra's flat POMDP, from and for other solvers                    |
 | `.pomdpx`  | models     | POMDPX, the factored form, from and for other solvers                 |
 

@@ -1,5 +1,8 @@
 """The .csv format of models: a long table with one row per outcome that is possible in a context.
 
+A table with a column of episodes and none of probabilities is read as logs, by
+`Trajectories.from_table`.
+
 `LatentMDP.from_table` says what the columns `context`, `state`, `action`, `next_state`,
 `probability` and `reward` are; a file of others needs no more, under any names. What a model has
 besides is written in further columns, so that `load` finds it:
@@ -30,8 +33,9 @@ from latentmdp._model_table import COLUMNS
 from latentmdp._util import frames
 from latentmdp.errors import FormatError
 from latentmdp.model import LatentMDP
+from latentmdp.trajectories import Trajectories
 
-__all__ = ["model_of", "read", "write"]
+__all__ = ["model_of", "model_or_logs", "read", "write"]
 
 DISCOUNT = 0.95
 """Of a table that comes without a horizon and a discount."""
@@ -81,9 +85,29 @@ def _require_rows(model: LatentMDP) -> None:
         )
 
 
-def read(stream: BinaryIO, **arguments: Any) -> LatentMDP:
-    """Read a long table; the arguments are those of `LatentMDP.from_table`."""
-    return model_of(stream, arguments)
+def read(stream: BinaryIO, **arguments: Any) -> LatentMDP | Trajectories:
+    """Read a long table of a model or of logs; see `model_or_logs`."""
+    return model_or_logs(stream, arguments)
+
+
+def model_or_logs(table: Any, arguments: dict[str, Any]) -> LatentMDP | Trajectories:
+    """The logs in a long table with a column of episodes and none of probabilities, or the model.
+
+    The arguments are those of `Trajectories.from_table` or of `LatentMDP.from_table`.
+    """
+    called = {**(arguments.get("columns") or {}), **arguments}
+    names = frames.column_names(table)
+    if called.get("probability", "probability") in names:
+        return model_of(table, arguments)
+    if called.get("episode", "episode") in names:
+        return Trajectories.from_table(table, **arguments)
+    needed = ("state", "action", "next_state", "probability")
+    lacking = next(word for word in needed if called.get(word, word) not in names)
+    raise FormatError(
+        f"has no column {called.get('episode', 'episode')!r} (episode), as logs have, and no "
+        f"column {called.get(lacking, lacking)!r} ({lacking}), as a model has; it has "
+        f"{', '.join(map(repr, names[:20])) or 'none'}"
+    )
 
 
 def model_of(table: Any, arguments: dict[str, Any]) -> LatentMDP:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from latentmdp._util.storage import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError
-from latentmdp.io import csv_table, json, kinds, npz, pomdp_file, pomdpx
+from latentmdp.io import csv_table, json, kinds, npz, pomdp_file, pomdpx, session_file
 from latentmdp.model import LatentMDP
+from latentmdp.sessions import SavedSession, Session
 
 __all__ = ["check_target", "export", "load", "load_as", "save"]
 
@@ -22,8 +23,8 @@ def save(obj: Any, path: PathLike) -> None:
     Parameters
     ----------
     obj : LatentMDP, Trajectories, a policy, Plan, Fit, PSR, or what a learner or `solve` returned
-        A model goes to .npz, .json, .csv, .pomdp or .pomdpx, logs and runs to .npz or .parquet,
-        others to .npz.
+        A model goes to .npz, .json, .csv, .pomdp or .pomdpx, logs and runs to .npz or .parquet, a
+        session to .json, others to .npz.
     path
         Where to. An existing file is replaced at once, when the new one is complete.
 
@@ -35,8 +36,13 @@ def save(obj: Any, path: PathLike) -> None:
         Naming the file, if it cannot be written; an old one stays as it was.
     """
     target = Path(path)
+    if isinstance(obj, Session):
+        _require_suffix(kinds.by_type(SavedSession), target)
+        require_writable(target)
+        obj = session_file.put_aside(obj, target, save)
     _require_suffix(kinds.by_type(type(obj)), target)
     _write(target, obj)
+    session_file.remember_file(obj, target)
 
 
 def export(model: LatentMDP, path: PathLike, *, discounted: bool = False) -> None:
@@ -68,12 +74,13 @@ def load(path: PathLike, **arguments: Any) -> Any:
     ----------
     path
         A .npz or .json file that `save` wrote; a .parquet file, also a foreign one that is a long
-        table of logs or of a model; a .csv file, a long table of a model; a .pomdp or .pomdpx
-        file, if it is a latent MDP: everything hidden stays as it is.
+        table of logs or of a model; a .csv file, likewise; a .pomdp or .pomdpx file, if it is a
+        latent MDP: everything hidden stays as it is.
     arguments
-        For tables those of `LatentMDP.from_table`. Without `horizon` and `discount` the model has
-        no end and the discount 0.95, and a warning says so. For .pomdp and .pomdpx `horizon`:
-        without it the model has no end.
+        For tables of logs those of `Trajectories.from_table`; for those of models
+        `LatentMDP.from_table`: without `horizon` and `discount` the model has no end and the
+        discount 0.95, and a warning says so. For .pomdp and .pomdpx `horizon`: without it the
+        model has no end. For a session `policy` and `model`, which it otherwise finds by itself.
 
     Raises
     ------
@@ -85,11 +92,20 @@ def load(path: PathLike, **arguments: Any) -> Any:
     """
     source = Path(path)
     reader = _format(source)
+    served = {}
+    if reader is json:
+        served = {name: arguments.pop(name) for name in ("policy", "model") if name in arguments}
     if arguments and reader in (npz, json):
         raise TypeError(f"{source}: such a file holds everything, load takes no {min(arguments)!r}")
     with open(source, "rb") as stream:
         try:
-            return reader.read(stream, **arguments)
+            found = reader.read(stream, **arguments)
+            if isinstance(found, SavedSession):
+                return session_file.resumed(found, source, load, **served)
+            if served:
+                raise FormatError(f"holds no session, load takes no {min(served)!r}")
+            session_file.remember_file(found, source)
+            return found
         except FormatError as error:
             raise FormatError(f"{source}: {error}") from error.__cause__
         # A damaged or hostile file can make any parser beneath raise anything.

@@ -30,11 +30,19 @@ from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.validation import require_choice
 from latentmdp._version import __version__
+from latentmdp.covariates import Covariates, Encoder, WeightModel
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
 from latentmdp.model import LatentMDP
-from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    MarkovPolicy,
+    MixturePolicy,
+    PolicyGraph,
+    UniformPolicy,
+)
+from latentmdp.sessions import SavedSession
 from latentmdp.trajectories import Trajectories
 
 __all__ = [
@@ -49,6 +57,7 @@ __all__ = [
     "encode",
     "header_of",
     "is_array",
+    "is_policy",
     "register",
     "signed_header",
 ]
@@ -135,6 +144,14 @@ def by_type(owner: type) -> Kind:
 def is_array(kind: Kind, name: str) -> bool:
     """Whether a field of a kind is an array."""
     return str(kind.fields.get(name)).startswith("array of ")
+
+
+def is_policy(obj: object) -> bool:
+    """Whether an object is a policy that a file can hold."""
+    names = {base.__name__ for base in type(obj).__mro__}
+    return any(
+        kind.class_name in names and kind.name.endswith("-policy") for kind in _KINDS.values()
+    )
 
 
 # ---------------------------------------------------------------------------------------- headers
@@ -327,10 +344,30 @@ def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
 
 _FLOATS, _INTEGERS, _FLAGS = "array of floats", "array of integers", "array of flags"
 _MODEL = ("model",)
-_POLICY = ("alpha-vector-policy", "markov-policy", "uniform-policy")
+_POLICY = (
+    "alpha-vector-policy",
+    "markov-policy",
+    "uniform-policy",
+    "policy-graph",
+    "mixture-policy",
+)
+
+_PLAN: dict[str, FieldType] = {
+    "policy": _POLICY,
+    **_each("number or NaN", "lower", "upper"),
+    "converged": "flag",
+    "n_iter": "integer",
+    "seconds": "seconds",
+    "history": _FLOATS,
+    "guarantee": "list of numbers",
+    "message": "text",
+    "loss": "number",
+}
+_PLAN_OPTIONAL = frozenset({"lower", "upper", "guarantee", "loss"})
 
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
+_MEASURED = ("propensities", "amounts", "reward_edges")
 _DENSE = ("transitions", "reward_probs")
 _TABLE = (
     "outcome_starts",
@@ -353,13 +390,15 @@ for _kind in (
             "allow_unvisited": "flag",
             **_each("list of texts", *_LABELS),
             **_each(_FLOATS, *_DENSE, "reward_values"),
-            **_each(_FLOATS, "initial", "weights", *_HIDDEN),
+            **_each(_FLOATS, "initial", "weights", *_HIDDEN, "reward_edges"),
             "allowed": _FLAGS,
             **_each(_INTEGERS, "outcome_starts", "outcome_next_state", "outcome_reward"),
             "outcome_probs": _FLOATS,
             "reward_model": "text",
         },
-        optional=frozenset({"horizon", *_LABELS, *_HIDDEN, "allowed", *_DENSE, *_TABLE}),
+        optional=frozenset(
+            {"horizon", *_LABELS, *_HIDDEN, "reward_edges", "allowed", *_DENSE, *_TABLE}
+        ),
         suffixes=(".npz", ".json", ".csv", ".pomdp", ".pomdpx"),
     ),
     Kind(
@@ -370,9 +409,35 @@ for _kind in (
             **_each(_INTEGERS, "states", "actions", "rewards", "offsets", "contexts", "counts"),
             "reward_values": _FLOATS,
             **_each("integer", "n_states", "n_actions"),
+            "continues": _FLAGS,
+            **_each(_FLOATS, *_MEASURED),
+            "covariates": ("covariates",),
+            **_each("list of texts", *_LABELS[1:], "episode_names"),
+            "missing": "object",
         },
-        optional=frozenset({"contexts", "counts", "reward_values"}),
+        optional=frozenset(
+            {"contexts", "counts", "reward_values", "continues", *_MEASURED, "covariates"}
+            | {*_LABELS[1:], "episode_names", "missing"}
+        ),
         suffixes=(".npz", ".parquet"),
+    ),
+    Kind(
+        "covariates",
+        "Covariates",
+        lambda: Covariates,
+        {"names": "list of texts", "values": _FLOATS, "levels": "object"},
+    ),
+    Kind(
+        "encoder",
+        "Encoder",
+        lambda: Encoder,
+        {"names": "list of texts", "levels": "object", **_each(_FLOATS, "means", "scales")},
+    ),
+    Kind(
+        "weight-model",
+        "WeightModel",
+        lambda: WeightModel,
+        {"encoder": ("encoder",), **_each(_FLOATS, "intercepts", "coefficients")},
     ),
     Kind("uniform-policy", "UniformPolicy", lambda: UniformPolicy, {}),
     Kind(
@@ -391,24 +456,52 @@ for _kind in (
             **_each(_INTEGERS, "actions", "offsets"),
             "model": _MODEL,
             "smoothing": "number",
+            "weight_model": ("weight-model",),
+        },
+        optional=frozenset({"weight_model"}),
+    ),
+    Kind(
+        "session",
+        "SavedSession",
+        lambda: SavedSession,
+        {
+            **_each("text", "policy_file", "policy_digest", "model_file", "model_digest", "key"),
+            **_each("integer", "t", "state", "action"),
+            **_each("list of numbers", "belief", "asleep"),
+            "history": "object",
+        },
+        optional=frozenset({"model_file", "model_digest", "state", "action", "asleep", "history"}),
+        suffixes=(".json",),
+    ),
+    Kind(
+        "mixture-policy",
+        "MixturePolicy",
+        lambda: MixturePolicy,
+        {
+            "nodes": ("alpha-vector-policy",),
+            **_each(_INTEGERS, "followers", "first"),
+            "weights": _FLOATS,
         },
     ),
     Kind(
-        "plan",
-        "Plan",
-        lambda: _planning().Plan,
-        {
-            "policy": _POLICY,
-            **_each("number or NaN", "lower", "upper"),
-            "converged": "flag",
-            "n_iter": "integer",
-            "seconds": "seconds",
-            "history": _FLOATS,
-            "guarantee": "list of numbers",
-            "message": "text",
-        },
-        optional=frozenset({"lower", "upper", "guarantee"}),
+        "policy-graph",
+        "PolicyGraph",
+        lambda: PolicyGraph,
+        {"nodes": ("alpha-vector-policy",), **_each(_INTEGERS, "followers", "first")},
     ),
+    Kind(
+        "robust-plan",
+        "RobustPlan",
+        lambda: _planning().RobustPlan,
+        {
+            **_PLAN,
+            "objective": "text",
+            **_each("number", "level", "given_up"),
+            **_each(_FLOATS, "worst_weights", "by_context", "upper_by_context", "reference"),
+        },
+        optional=frozenset({*_PLAN_OPTIONAL, "level"}),
+    ),
+    Kind("plan", "Plan", lambda: _planning().Plan, _PLAN, optional=_PLAN_OPTIONAL),
     Kind(
         "fit",
         "Fit",
@@ -419,11 +512,15 @@ for _kind in (
             "log_likelihood": "number or NaN",
             "converged": "flag",
             **_each("integer", "n_iter", "n_parameters"),
-            **_each("number", "pseudo_counts", "reward_pseudo_counts"),
+            **_each("number or NaN", "pseudo_counts", "reward_pseudo_counts"),
+            "behaviour_pseudo_counts": "number or NaN",
+            "behaviour": _FLOATS,
+            "weight_model": ("weight-model",),
+            **_each("list of texts", "shared", "decisions"),
             "selection": ("context-selection",),
             "seconds": "seconds",
         },
-        optional=frozenset({"selection"}),
+        optional=frozenset({"selection", "behaviour", "weight_model"}),
     ),
     Kind(
         "context-selection",
@@ -432,11 +529,8 @@ for _kind in (
         {
             "n_contexts": "integer",
             "candidates": "list of integers",
-            **_each(_FLOATS, "log_likelihood", "bic", "icl", "held_out_gain", "held_out_error"),
+            **_each(_FLOATS, "log_likelihood", "held_out", "held_out_loss", "held_out_error"),
             "n_parameters": _INTEGERS,
-            "eigenvalues": _FLOATS,
-            "noise_edge": "number",
-            "votes": "object",
             "statement": "text",
         },
     ),
@@ -448,6 +542,7 @@ for _kind in (
             **_each(_FLOATS, "operators", "normalisers", "starts", "homes", "pooled"),
             **_each(_FLOATS, "singular_values", "reward_values"),
             "visited": _FLAGS,
+            "visible_contexts": _INTEGERS,
             "safeguards": "flag",
         },
         optional=frozenset({"reward_values"}),
@@ -480,7 +575,9 @@ for _kind in (
             "bound": "number or NaN",
             "exact": "flag",
             **_each("integer", "episodes", "n_contexts", "horizon", "repeats", "restarts"),
+            "max_noise": "number",
         },
+        optional=frozenset({"max_noise"}),
     ),
     Kind(
         "solved",

@@ -2,21 +2,25 @@
 
 Logs are a long table with one row per step:
 
-| column       | type              | meaning                                                     |
-|--------------|-------------------|-------------------------------------------------------------|
-| `episode`    | int64 (or string) | which episode                                               |
-| `t`          | int32             | step within it: 0, 1, 2, ...                                |
-| `state`      | int32             | s_t                                                         |
-| `action`     | int32             | a_t                                                         |
-| `reward`     | float64           | the value of r_t; an index (int32) where values are unknown |
-| `next_state` | int32             | s_{t+1}, the state of the following row                     |
-| `context`    | int32, optional   | the true context, the same in all rows of an episode        |
-| `count`      | int64, optional   | how often the episode occurred, likewise                    |
+| column         | type              | meaning                                                     |
+|----------------|-------------------|-------------------------------------------------------------|
+| `episode`      | int64             | which episode                                               |
+| `t`            | int32             | step within it: 0, 1, 2, ...                                |
+| `state`        | int32 or string   | s_t, by its name if it has one                              |
+| `action`       | int32 or string   | a_t, likewise                                               |
+| `reward`       | float64           | the value of r_t; an index (int32) where values are unknown |
+| `next_state`   | int32 or string   | s_{t+1}, the state of the following row                     |
+| `context`      | int32, optional   | the true context, the same in all rows of an episode        |
+| `count`        | int64, optional   | how often the episode occurred, likewise                    |
+| `propensity`   | float64, optional | probability of the action under the logger                  |
+| `episode_name` | string, optional  | what the episode is called                                  |
 
-The file's metadata hold, under the key `latentmdp`, a JSON object with the schema version and
-`n_states`, `n_actions` and `reward_values`. A file from elsewhere needs only the first six
-columns: rows in any order, other columns ignored, sizes then taken from the data. An episode of no
-steps has no row and is refused; the .npz format holds it.
+and a column for each covariate. A missing reward or next state is null; steps that were lost are a
+row without an action. The file's metadata hold, under the key `latentmdp`, a JSON object with the
+schema version, `n_states`, `n_actions`, `reward_values` and, where there are any, names, reward
+edges and what else the columns do not say. A file from elsewhere needs none of this: what
+`Trajectories.from_table` reads is read. An episode of no steps has no row and is refused; the .npz
+format holds it.
 
 Other kinds that have columns (`Kind.columns`), such as runs, are a table with one row per episode:
 `episode`, and each of these arrays. Everything else lies in the metadata: under `latentmdp` the
@@ -37,7 +41,8 @@ from numpy.typing import NDArray
 
 from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
-from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
+from latentmdp._util.long_table import OPTIONAL, REQUIRED
+from latentmdp.covariates import Covariates
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.io import csv_table, kinds
 from latentmdp.trajectories import Trajectories
@@ -68,8 +73,8 @@ def write(stream: BinaryIO, obj: Any) -> None:
 def read(stream: BinaryIO, **arguments: Any) -> Any:
     """Read what `write` wrote, or a foreign table with the columns of logs or of a model.
 
-    A foreign table is a model's where arguments of `LatentMDP.from_table` are given, or where it
-    has a column `probability` and none called `episode`.
+    A foreign table is read by `Trajectories.from_table` where it has a column of episodes and none
+    of probabilities, and by `LatentMDP.from_table` otherwise, with the arguments of either.
     """
     size = storage.file_size(stream)
     limits = {
@@ -80,22 +85,22 @@ def read(stream: BinaryIO, **arguments: Any) -> Any:
     }
     file = pq.ParquetFile(stream, **limits)
     names = file.schema_arrow.names
-    if "episode" in names:
-        file = pq.ParquetFile(stream, read_dictionary=["episode"], **limits)
+    texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+    if texts:
+        file = pq.ParquetFile(stream, read_dictionary=texts, **limits)
     if len(names) > MAX_COLUMNS:
         raise FormatError(f"has {len(names)} columns, at most {MAX_COLUMNS} are expected")
     metadata = file.schema_arrow.metadata or {}
     if KEY not in metadata:
-        if arguments or ("probability" in names and "episode" not in names):
-            check_table(file, names, size)
-            return csv_table.model_of(file.read(), arguments)
-        return _logs(file, size, {})
+        check_table(file, names, size)
+        return csv_table.model_or_logs(file.read(), arguments)
     if arguments:
         raise FormatError(f"holds everything already: load takes no {min(arguments)!r} for it")
     header = storage.parse(metadata[KEY].decode("utf-8"), finite=False)
     kind = kinds.check_header(header)
     if kind.name == "trajectories":
-        return _logs(file, size, _sizes(header))
+        check_table(file, names, size)
+        return _logs(file.read(), header)
     if not kind.columns:
         raise FormatError(f"holds a {kind.name}, not logs or a run")
     columns = _columns(file, size, list(kind.columns.values()))
@@ -123,18 +128,9 @@ def _column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         row = int(np.argmax(column.is_null().to_numpy()))
         raise FormatError(f"column {name!r} is empty in row {row}")
     kind = column.type
-    values: NDArray[Any]
-    if name == "episode" and pa.types.is_dictionary(kind):
-        # As objects that rows share, however long a label is.
-        column = column.combine_chunks()
-        labels = np.empty(len(column.dictionary), dtype=object)
-        labels[:] = column.dictionary.to_pylist()
-        values = labels[column.indices.to_numpy()]
-        return values
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if not number and not (name == "reward" and pa.types.is_boolean(kind)):
+    if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
         raise FormatError(f"column {name!r} must hold numbers, got {kind}")
-    values = column.to_numpy()
+    values: NDArray[Any] = column.to_numpy()
     return values
 
 
@@ -157,34 +153,76 @@ def _log_table(logs: Trajectories) -> tuple[pa.Table, dict[bytes, bytes]]:
         columns = logs.to_table()
     except TrajectoryError as error:
         raise FormatError(str(error)) from None
+    taken = {*REQUIRED, *OPTIONAL, "episode_name"}
+    known = () if logs.covariates is None else logs.covariates.names
+    for name in known:
+        if name in taken:
+            raise FormatError(f"a covariate is called {name!r}, as a column is: save as .npz")
+    if logs.episode_names is not None:
+        columns["episode_name"] = columns["episode"]
+        columns["episode"] = np.cumsum(columns["t"] == 0) - 1
     values = logs.reward_values
     types = {**_TYPES, "reward": pa.int32() if values is None else pa.float64()}
-    header = {
+    header: dict[str, Any] = {
         **kinds.header_of(kinds.by_type(type(logs))),
         "n_states": logs.n_states,
         "n_actions": logs.n_actions,
         "reward_values": None if values is None else values.tolist(),
     }
-    table = pa.table({name: pa.array(c, type=types[name]) for name, c in columns.items()})
-    return table, {KEY: json.dumps(header).encode()}
+    fields = logs.to_fields()
+    header |= {name: fields[name] for name in _TOLD if fields[name] is not None}
+    if logs.reward_edges is not None:
+        header["reward_edges"] = logs.reward_edges.tolist()
+    if logs.amounts is not None:
+        header["informative_rewards"] = False
+    if logs.covariates is not None:
+        header["covariates"] = list(known)
+        header["levels"] = {name: list(labels) for name, labels in logs.covariates.levels.items()}
+    table = {name: _arrow(column, types.get(name)) for name, column in columns.items()}
+    return pa.table(table), {KEY: json.dumps(header).encode()}
 
 
-def _logs(file: pq.ParquetFile, size: int, sizes: dict[str, Any]) -> Trajectories:
-    names = [name for name in (*REQUIRED, *OPTIONAL) if name in file.schema_arrow.names]
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
-        raise FormatError(f"has no column {missing[0]!r}; logs need {', '.join(REQUIRED)}")
-    return Trajectories(**columns_to_fields(_columns(file, size, names), **sizes))
+_TOLD = ("state_names", "action_names", "missing")
+"""Fields of logs that their header has as they are."""
 
 
-def _sizes(header: dict[str, Any]) -> dict[str, Any]:
-    """Sizes from our metadata; a foreign file has none and is taken as it is."""
-    names = ("n_states", "n_actions", "reward_values")
-    for name in names:
+def _arrow(column: NDArray[Any], kind: pa.DataType | None) -> pa.Array:
+    """A column of a log's table; NaN and None become null."""
+    if column.dtype == object:
+        return pa.array(column, pa.string()).dictionary_encode()
+    if column.dtype.kind == "f" and kind is not None and pa.types.is_integer(kind):
+        return pa.array(np.nan_to_num(column).astype(np.int64), kind, mask=np.isnan(column))
+    return pa.array(column, kind, from_pandas=True)
+
+
+def _logs(table: pa.Table, header: dict[str, Any]) -> Trajectories:
+    """The logs of a table with the header that `write` gave it."""
+    for name in ("n_states", "n_actions", "reward_values"):
         if name not in header:
             raise FormatError(f"the metadata lack {name!r}")
-    sizes = {name: header[name] for name in names}
-    return {**sizes, "rewards_are_indices": sizes["reward_values"] is None}
+    unseen = header.get("informative_rewards") is False
+    names = header.get("covariates") or []
+    logs = Trajectories.from_table(
+        table,
+        covariates=names,
+        n_states=header["n_states"],
+        n_actions=header["n_actions"],
+        reward_values=None if unseen else header["reward_values"],
+        rewards_are_indices=header["reward_values"] is None,
+        informative_rewards=not unseen,
+        state_names=header.get("state_names"),
+        action_names=header.get("action_names"),
+        reward_edges=header.get("reward_edges"),
+    )
+    fields = logs.to_fields() | {"missing": header.get("missing"), "episode_names": None}
+    if "episode_name" in table.column_names:
+        first = np.flatnonzero(table["t"].to_numpy() == 0)
+        called = table["episode_name"].combine_chunks().take(pa.array(first)).to_pylist()
+        fields["episode_names"] = [called[i] for i in logs.individuals()]
+    if logs.covariates is not None:
+        levels = header.get("levels") or {}
+        fields["covariates"] = Covariates(names, logs.covariates.relabelled(levels), levels)
+    return Trajectories.from_fields(fields)
 
 
 # --------------------------------------------------------------------------- one row per episode

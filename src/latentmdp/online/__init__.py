@@ -8,6 +8,7 @@ from latentmdp.online.empirical_model import Counts, OutcomeCounts
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.posterior_sampling import PosteriorSampling
 from latentmdp.online.psr_start import PSRStart
+from latentmdp.online.q_learning import QLearning
 from latentmdp.online.refit import Refit, learn
 from latentmdp.online.run import Curve, Phase, Regret, Run
 
@@ -22,6 +23,7 @@ __all__ = [
     "PSRStart",
     "Phase",
     "PosteriorSampling",
+    "QLearning",
     "Refit",
     "Regret",
     "Run",

@@ -19,6 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -126,7 +127,7 @@ class Learner(ABC):
                 if checkpoint is not None and (late or learning.done == episodes):
                     write_checkpoint(checkpoint, settings, learning.arrays(), learning.seconds())
                     saved = time.monotonic()
-            return learning.result(settings)
+            return _named(learning.result(settings), place)
 
 
 class Learning(ABC, Generic[Batch]):
@@ -375,6 +376,13 @@ def milestones(episodes: int) -> Integers:
     powers = 10 ** np.arange(len(str(episodes)), dtype=np.int64)
     grid = np.outer(powers, np.arange(1, 10)).ravel()
     return np.unique(np.append(grid[grid < episodes], episodes))
+
+
+def _named(run: Run, world: World) -> Run:
+    """The run with the world's own names of states and actions in its model."""
+    told = {"state_names": world.state_names, "action_names": world.action_names}
+    told = {name: value for name, value in told.items() if value is not None}
+    return replace(run, model=run.model.replace(**told)) if told else run
 
 
 def _next_chunk(chunk: int, played: int, seconds: float) -> int:

@@ -4,6 +4,11 @@
 - `best_memoryless`, `qmdp_on_truth`: the best policy without memory, and Q-MDP, on the true model.
 - `context_blind`: L-UCRL that believes in a single context, so UCRL on the average MDP.
 - `em_without_optimism`: L-UCRL with inferred contexts and no bonus.
+- `thompson_sampling`: known or fitted models; at every step a context is drawn from the belief and
+  its own optimal policy acts [hong2020].
+
+Q-learning, told the context or blind, is `online.QLearning`; posterior sampling over models that
+must be learned is `online.PosteriorSampling`, and `learn(method="sampling")` with refits.
 """
 
 from __future__ import annotations
@@ -11,25 +16,32 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from latentmdp._util.arrays import Floats
 from latentmdp._util.fields import Fielded
+from latentmdp.belief import filter_tables
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.run import Run
-from latentmdp.planning import QMDP, Memoryless, evaluate
+from latentmdp.planning import QMDP, Memoryless, acting_smoothing, evaluate
+from latentmdp.planning.qmdp import best_actions, q_values
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.simulation import play
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import History, Trajectories
 from latentmdp.worlds import World
 
 __all__ = [
     "FixedPolicy",
+    "ThompsonPolicy",
     "best_memoryless",
     "context_blind",
     "em_without_optimism",
     "qmdp_on_truth",
+    "thompson_sampling",
     "uniform",
 ]
 
@@ -103,6 +115,66 @@ def best_memoryless(model: LatentMDP, **options: Any) -> FixedPolicy:
     """The best memoryless policy of the true model, by `latentmdp.Memoryless(**options)`."""
     plan = Memoryless(**options).plan(model)
     return FixedPolicy(plan.policy, evaluate(model, plan.policy).mean)
+
+
+def thompson_sampling(model: LatentMDP) -> FixedPolicy:
+    """Thompson sampling on the belief over the contexts of a model, the true one or a fitted one.
+
+    The policy is a callable of a `History`, see `ThompsonPolicy`.
+    """
+    return FixedPolicy(ThompsonPolicy(model))
+
+
+class ThompsonPolicy:
+    """Draw a context from the belief at every step, and act as is optimal in it (mTS, [hong2020]).
+
+    The probability of an action is the belief in the contexts whose optimal action it is. It never
+    pays for information, so it may lose where that must be bought.
+
+    Parameters
+    ----------
+    model
+        Whose contexts are told apart; its filter is smoothed as that of any fitted model.
+    """
+
+    def __init__(self, model: LatentMDP) -> None:
+        self.model = model
+        self._actions = best_actions(model, q_values(model))
+        self._table = filter_tables(model, acting_smoothing(model.n_states, model.n_rewards))
+        self._seen = History((), (), ())
+        self._belief = np.empty((3, model.n_contexts))
+
+    def __call__(self, history: History) -> Floats:
+        """The probability of each action after a history."""
+        from latentmdp._kernels.belief import AWAKE
+
+        self._follow(history)
+        t, s = len(history.actions), history.states[-1]
+        actions = self._actions[min(t, len(self._actions) - 1), s]
+        chances: Floats = np.zeros(self.model.n_actions)
+        np.add.at(chances, actions, self._belief[AWAKE])
+        return chances
+
+    def _follow(self, history: History) -> None:
+        """The belief after a history: one step more where it continues the last one."""
+        from latentmdp._kernels.belief import observe_step, reset_belief
+
+        known = len(self._seen.actions)
+        started = self._seen.states and (
+            history.states[: known + 1] == self._seen.states
+            and history.actions[:known] == self._seen.actions
+            and history.rewards[:known] == self._seen.rewards
+        )
+        if not started:
+            known = 0
+            reset_belief(self._belief, self._table.prior, self._table.initial, history.states[0])
+        for t in range(known, len(history.actions)):
+            step = (history.states[t], history.actions[t], history.states[t + 1])
+            observe_step(self._belief, self._table, *step, history.rewards[t])
+        self._seen = history
+
+    def __repr__(self) -> str:
+        return f"ThompsonPolicy({self.model.fingerprint()[:12]})"
 
 
 def context_blind(**options: Any) -> LUCRL:

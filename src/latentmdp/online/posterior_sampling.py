@@ -4,11 +4,14 @@ Every row of T, R and nu has a Dirichlet posterior over its outcomes, given the 
 counts are a table, a row has the outcomes seen and one more, drawn at random.) Each
 episode: draw a model, plan in it and play; then count the episode for its context, which is
 revealed or drawn from the posterior of the sampled model's own filter.
+
+`learn(method="sampling")` draws models too, but fits the whole history again at growing intervals,
+so that no episode keeps a wrong label: `drawn_fit` is a draw given the expected counts of the fit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +25,10 @@ from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
 from latentmdp.outcomes import Outcomes, outcomes_from_entries
 from latentmdp.planning import QMDP, Planner
-from latentmdp.trajectories import Episode, Trajectories
+from latentmdp.trajectories import Episode, Trajectories, first_state_counts, occurring_cells
 from latentmdp.worlds import Space, World, play_episode
 
-__all__ = ["PosteriorSampling"]
+__all__ = ["PosteriorSampling", "drawn_fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,39 @@ class _Sampling(CountingLearning[Episode]):
         plan = self.learner.planner.plan(self.empirical.acting_model())
         value = plan.upper if plan.upper is not None else plan.lower
         return self.counted(plan.policy, value, settings)
+
+
+def drawn_fit(
+    chance: np.random.Generator, fit: Fit, logs: Trajectories, space: Space, prior: float
+) -> LatentMDP:
+    """A model drawn from the posterior given a fit: the contexts of episodes are as it believes.
+
+    Row (m, s, a) is Dirichlet. Its parameters are the expected counts, the pseudo-counts of the
+    fit times the shares of the pooled counts, and `prior` for one outcome drawn at random.
+    """
+    _, S, A, Z = space.dimensions
+    M = fit.model.n_contexts
+    cells, counts = occurring_cells(
+        logs, ("state", "action", "next_state", "reward"), (S, A, Z), fit.responsibilities
+    )
+    rows, pooled = cells // (S * Z), counts.sum(axis=1)
+    shares = pooled / np.bincount(rows, pooled, S * A)[rows]
+    counts = counts + fit.pseudo_counts * shares[:, None]
+    starts = np.searchsorted(rows, np.arange(S * A + 1))
+    next_state, reward = ((cells // Z % S).astype(np.int32), (cells % Z).astype(np.int32))
+    table = Outcomes(starts, next_state, reward, counts)
+    first = first_state_counts(logs, S, fit.responsibilities)
+    own = replace(space, n_contexts=M)
+    return LatentMDP.from_outcomes(
+        *_drawn_table(chance, table, own, prior),
+        n_states=S,
+        horizon=space.horizon,
+        discount=space.discount,
+        reward_values=space.reward_array,
+        initial=_dirichlet_rows(chance, first + prior),
+        weights=fit.model.weights,
+        allowed=space.allowed_actions(),
+    )
 
 
 def _drawn_table(

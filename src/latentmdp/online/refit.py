@@ -32,19 +32,18 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.estimation import (
     EM,
-    FEW_CONTEXTS,
     MAX_CONTEXTS,
     choose_contexts,
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
     restricted,
-    settle_rewards,
 )
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import optimistic_fit
+from latentmdp.online.posterior_sampling import drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
 from latentmdp.outcomes import Outcomes
@@ -61,6 +60,15 @@ _FEWEST = 10
 
 _DOUBLED = 2
 
+_PRIOR = 0.3
+"""Pseudo-counts of one random outcome in every row of a drawn model, as in `PosteriorSampling`."""
+
+_DRAWS = 1
+"""Keeps the draws of models apart from those of the fits."""
+_FOLDS, _STARTS = 2, 2
+"""Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
+that are read once, since it is chosen again each time the data have doubled."""
+
 
 def learn(
     world: Any,
@@ -68,7 +76,7 @@ def learn(
     episodes: int = 10_000,
     rng: RNGLike = None,
     *,
-    method: Literal["likelihood", "psr"] = "likelihood",
+    method: Literal["likelihood", "sampling", "psr"] = "likelihood",
     explore: int = 20,
     growth: float = 1.15,
     restarts: int = 3,
@@ -84,13 +92,15 @@ def learn(
     Parameters
     ----------
     world
-        A `LatentMDP`, a Gymnasium environment with Discrete spaces, or `lm.envs.adapt(env, ...)`.
+        A `LatentMDP`, a Gymnasium environment with finite spaces, or `lm.envs.adapt(env, ...)`.
     n_contexts
         M; "auto" chooses it by held-out likelihood, again each time the data have doubled.
     episodes
         K, exploration included.
     method
-        "likelihood" refits on all episodes at growing intervals. "psr" is the path of [kwon2021,
+        "likelihood" refits on all episodes at growing intervals and is optimistic about what few
+        of them show. "sampling" refits likewise and plays, in place of the optimistic policy, that
+        of a model drawn from the posterior given the fit. "psr" is the path of [kwon2021,
         Thm. 3.5]: a PSR from short random episodes, recovery by clustering, then L-UCRL with
         inferred contexts; it needs `n_contexts`, and of what follows it takes `reward_model`
         (for L-UCRL), `planner` and `checkpoint`; `online.PSRStart` has settings of its own.
@@ -119,7 +129,7 @@ def learn(
         With `plan`, `fit`, `phases` and `logs`.
     """
     learner: Learner
-    if method == "likelihood":
+    if method in ("likelihood", "sampling"):
         learner = Refit(
             n_contexts,
             explore=explore,
@@ -129,6 +139,7 @@ def learn(
             max_contexts=max_contexts,
             reward_model=reward_model,
             planner=planner,
+            sampling=method == "sampling",
         )
     elif method == "psr":
         require_reward_model(reward_model)
@@ -137,13 +148,16 @@ def learn(
         counted: RewardModel = "state-action" if reward_model == "auto" else reward_model
         learner = PSRStart(n_contexts, reward_model=counted, planner=planner)
     else:
-        raise ValueError(f'method must be "likelihood" or "psr", got {method!r}')
+        raise ValueError(f'method must be "likelihood", "sampling" or "psr", got {method!r}')
     return learner.run(world, episodes, rng, checkpoint, progress)
 
 
 @dataclass(frozen=True, eq=False)
 class Refit(Learner):
-    """Maximum likelihood on a growing history; parameters as for `learn`."""
+    """Maximum likelihood on a growing history; parameters as for `learn`.
+
+    With `sampling`, the policy of a phase is that of a model drawn from the posterior.
+    """
 
     n_contexts: int | Literal["auto"] = "auto"
     explore: int = 20
@@ -153,6 +167,7 @@ class Refit(Learner):
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
     planner: Planner | None = None
+    sampling: bool = False
 
     def __post_init__(self) -> None:
         if self.n_contexts != "auto":
@@ -178,7 +193,8 @@ class Refit(Learner):
     def settings(self) -> dict[str, Any]:
         """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
         names = ("n_contexts", "explore", "growth", "restarts", "bonus_scale")
-        return {name: getattr(self, name) for name in (*names, "max_contexts", "reward_model")}
+        more = ("max_contexts", "reward_model", "sampling")
+        return {name: getattr(self, name) for name in (*names, *more)}
 
 
 class Settled(NamedTuple):
@@ -218,8 +234,13 @@ class _Refitting(Learning[Trajectories]):
         if self.done == 0:
             return
         fit = self.settle() if self.unsettled else self.refit()
-        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         model = self._sized(fit.model)
+        if self.learner.sampling:
+            chance = np.random.default_rng([self.key, len(self.phases), _DRAWS])
+            drawn = drawn_fit(chance, fit, self.logs, self.space, _PRIOR)
+            self._policy = acting_policy(model, drawn)
+            return
+        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         optimistic = optimistic_fit(
             model,
             fit,
@@ -277,13 +298,14 @@ class _Refitting(Learning[Trajectories]):
         for last in (False, True):
             M = least if learner.n_contexts == "auto" else learner.n_contexts
             if learner.n_contexts == "auto" and may_show_contexts([self.logs]):
-                rewards = settle_rewards([self.logs], FEW_CONTEXTS, reward_model, "auto", rng)
                 with without_fit_warnings():
                     chosen = choose_contexts(
                         self.logs,
                         max_contexts=learner.max_contexts,
                         reward_model=reward_model,
-                        shared_rewards=rewards.shared,
+                        behaviour="shared",
+                        folds=_FOLDS,
+                        restarts=_STARTS,
                         rng=rng,
                     )
                 M = max(least, chosen.n_contexts)

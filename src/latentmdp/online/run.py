@@ -19,7 +19,7 @@ from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
 from latentmdp.planning import Plan
-from latentmdp.policies import HistoryPolicy, Policy
+from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
 from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import Space
@@ -173,9 +173,16 @@ class Run(Result):
         Parameters
         ----------
         reference
-            A plan with an upper bound; its `guarantee` gives (rho1, rho2), (1, 0) by default.
+            A plan with an upper bound on V*; its `guarantee` gives (rho1, rho2), (1, 0) by
+            default. A memoryless plan is refused: its `upper` bounds policies without memory
+            only, and V* may lie above it.
         """
         arrays.require_instance("reference", reference, Plan)
+        if isinstance(reference.policy, MarkovPolicy):
+            raise ValueError(
+                "reference: the upper bound of a memoryless plan holds for policies without memory "
+                "only, so the regret would be understated; give a plan of QMDP, PBVI, HSVI or Exact"
+            )
         if reference.upper is None:
             raise ValueError("reference: the plan has no upper bound on V*")
         lower = reference.lower

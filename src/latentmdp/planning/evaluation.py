@@ -3,7 +3,8 @@
     V = sum_m w_m V_m,    V_m = R^hid_init(m) + E_m^pi [sum_t discount^{t-1} r_t].
 
 For Markov policies by dynamic programming, or where there is no end by the linear equations
-V_m = r_m^pi + discount T_m^pi V_m. For others by enumeration of the histories the policy can meet,
+V_m = r_m^pi + discount T_m^pi V_m. For policy graphs by the same along their nodes
+(`latentmdp.planning.graphs`). For others by enumeration of the histories the policy can meet,
 or by Monte Carlo. A history is carried with the probabilities P_m^pi(history), so
 
     V_m = R^hid_init(m) + sum_t discount^{t-1} sum_h P_m^pi(h) R_m(s_t, pi(h)).
@@ -15,7 +16,7 @@ larger than that of contexts drawn by chance (but for rounding).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,16 @@ from latentmdp.belief import filter_tables
 from latentmdp.engines.cuda import on_gpu
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
-from latentmdp.policies import AlphaVectorPolicy, History, HistoryPolicy, Policy, action_table
+from latentmdp.planning.graphs import graph_bounds
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    History,
+    HistoryPolicy,
+    MixturePolicy,
+    Policy,
+    PolicyGraph,
+    action_table,
+)
 from latentmdp.simulation import returns_in
 from latentmdp.worlds import Space
 
@@ -42,7 +52,10 @@ __all__ = [
     "Value",
     "action_table",
     "as_controller",
+    "backward_q",
+    "context_filter",
     "evaluate",
+    "markov_values",
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
@@ -67,6 +80,8 @@ class Value:
     by_context
         The value in each context, (M,), contexts of weight zero included; their average by weight
         is `mean`.
+    stderr_by_context
+        Standard error of each entry of `by_context`, (M,); 0 if exact.
     truncation
         How far `mean` may be off, beyond its standard error, because simulated episodes without
         end were cut off; 0 if none were.
@@ -77,6 +92,7 @@ class Value:
     exact: bool
     by_context: Floats
     truncation: float = 0.0
+    stderr_by_context: Floats | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Value) and arrays.same_content(vars(self), vars(other))
@@ -114,14 +130,15 @@ def evaluate(
         cut off after T steps, the first with discount^T below 1e-4; `Value.truncation` bounds what
         that leaves out.
     method
-        "auto": exact for Markov policies, Monte Carlo for others. "exact": dynamic programming
+        "auto": exact for Markov policies and for policy graphs in a model with their outcomes,
+        Monte Carlo for others. "exact": dynamic programming
         (linear equations where there is no end), or enumeration of all histories the policy can
         meet. "monte-carlo".
     max_histories
         Enumeration of more histories at one time step than this is refused.
     device
-        "cpu", or "cuda" for Monte Carlo on a GPU, which plays any `Policy`. The result does not
-        depend on it.
+        "cpu", or "cuda" for Monte Carlo on a GPU, which plays any `Policy` but policy graphs. The
+        result does not depend on it.
     """
     require_model(model)
     on_gpu(device)
@@ -129,7 +146,11 @@ def evaluate(
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
-        return _exact(model, (model.initial * _markov_values(model, table)).sum(axis=1))
+        return _exact(model, (model.initial * markov_values(model, table)).sum(axis=1))
+    if isinstance(policy, PolicyGraph) and method != "monte-carlo":
+        bounds = graph_bounds(model, policy)
+        if bounds is not None:
+            return _valued(model, 0.5 * (bounds.lower + bounds.upper))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
     return _monte_carlo(model, policy, episodes, rng, threads, device)
@@ -137,35 +158,62 @@ def evaluate(
 
 def _exact(model: LatentMDP, earned: Floats) -> Value:
     """The value of a policy that earns so much in each context, (M,), after the start."""
-    by_context = earned if model.initial_bonus is None else earned + model.initial_bonus
-    mean = float(model.weights @ by_context)
-    return Value(mean, 0.0, exact=True, by_context=arrays.frozen(by_context))
+    return _valued(model, earned if model.initial_bonus is None else earned + model.initial_bonus)
 
 
-def _markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
+def _valued(model: LatentMDP, by_context: Floats) -> Value:
+    """The value of a policy that earns so much in each context, (M,), for sure."""
+    mean, errors = float(model.weights @ by_context), np.zeros(model.n_contexts)
+    return Value(mean, 0.0, True, arrays.frozen(by_context), stderr_by_context=errors)
+
+
+def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     """V_m(s) at the start of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (M, S)."""
     import scipy.sparse as sp
 
     M, S, A, _ = model.dimensions
-    rewards, successors = model.planning_rewards(), model.outcomes.successors()
-    steps = [
-        sp.csr_array((column, successors.next_state, successors.starts), shape=(S * A, S))
-        for column in np.ascontiguousarray(successors.probs.T)
-    ]
     if model.horizon is None:
         rows, columns = np.repeat(np.arange(S), A), np.arange(S * A)
         choice = sp.csr_array((probabilities[0].ravel(), (rows, columns)), shape=(S, S * A))
         solved = [
             _solution(sp.csr_array(choice @ step), (probabilities[0] * r).sum(axis=1), model)
-            for step, r in zip(steps, rewards)
+            for step, r in zip(_steps(model), model.planning_rewards())
         ]
         return np.array(solved)
     values = np.zeros((M, S))
-    for t in range(model.horizon - 1, -1, -1):
+    for pi, Q in backward_q(model, probabilities, model.planning_rewards(), model.horizon):
+        values = (pi * Q).sum(axis=-1)
+    return values
+
+
+def backward_q(
+    model: LatentMDP, probabilities: Floats, rewards: Floats, horizon: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """(pi_t, Q_t) of a Markov policy, of shape (..., S, A) and (M, S, A), from the last t down.
+
+    The policy pi_t(a | s) is of shape (H or 1, S, A), or (H, M, S, A) where it acts by context;
+    `rewards` (M, S, A) are what a step earns.
+    """
+    M, S, A, _ = model.dimensions
+    steps, values = _steps(model), np.zeros((M, S))
+    for t in range(horizon - 1, -1, -1):
         pi = probabilities[t if len(probabilities) > 1 else 0]
         follow = np.stack([step @ value for step, value in zip(steps, values)]).reshape(M, S, A)
-        values = (pi * (rewards + model.discount * follow)).sum(axis=-1)
-    return values
+        Q = rewards + model.discount * follow
+        yield pi, Q
+        values = (pi * Q).sum(axis=-1)
+
+
+def _steps(model: LatentMDP) -> list[sp.csr_array]:
+    """T_m as a matrix (S A, S) for each context."""
+    import scipy.sparse as sp
+
+    _, S, A, _ = model.dimensions
+    successors = model.outcomes.successors()
+    return [
+        sp.csr_array((column, successors.next_state, successors.starts), shape=(S * A, S))
+        for column in np.ascontiguousarray(successors.probs.T)
+    ]
 
 
 def _solution(step: sp.csr_array, earned: Floats, model: LatentMDP) -> Floats:
@@ -205,6 +253,7 @@ def _monte_carlo(
         exact=False,
         by_context=arrays.frozen(by_context),
         truncation=_truncation(model),
+        stderr_by_context=arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances))),
     )
 
 
@@ -239,6 +288,10 @@ class Controller(NamedTuple):
 
 def as_controller(policy: Any, model: LatentMDP) -> Controller:
     """Any policy, with its memory made explicit; raises if it does not fit the model's sizes."""
+    if isinstance(policy, MixturePolicy):
+        raise TypeError("cannot enumerate the histories of a MixturePolicy: take its parts")
+    if isinstance(policy, PolicyGraph):
+        return _graph_controller(policy, model)
     if isinstance(policy, AlphaVectorPolicy):
         return _belief_controller(policy, model)
     table = action_table(policy, model)
@@ -260,7 +313,20 @@ def as_controller(policy: Any, model: LatentMDP) -> Controller:
 def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controller:
     """An alpha-vector policy; its memory is the belief of its own filter."""
     policy.acting(model)  # raises if the sizes do not fit
-    table, certain = filter_tables(policy.model, policy.smoothing), np.eye(model.n_actions)
+    certain = np.eye(model.n_actions)
+    start, observe = context_filter(policy.model, policy.smoothing)
+    return Controller(
+        start=start,
+        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
+        observe=observe,
+    )
+
+
+def context_filter(
+    model: LatentMDP, smoothing: float
+) -> tuple[Callable[[int], Floats], Callable[[Floats, int, int, int, int], Floats]]:
+    """The belief at a first state, and the belief after (belief, s, a, s', z), for a few steps."""
+    table = filter_tables(model, smoothing)
     _, A, Z = table.sizes
     keys = table.next_state.astype(np.int64) * Z + table.reward
 
@@ -277,9 +343,28 @@ def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controlle
         total = product.sum()
         return product / total if total > 0.0 else belief
 
+    return lambda state: conditioned(table.prior, table.initial[state]), observed
+
+
+def _graph_controller(policy: PolicyGraph, model: LatentMDP) -> Controller:
+    """A policy graph; its memory is the node, the belief and the time."""
+    belief = _belief_controller(policy.nodes, model)
+    nodes, table, certain = policy.nodes, policy.model.outcomes, np.eye(model.n_actions)
+    _, A, Z = policy.model.dimensions[1:]
+    keys = table.next_state.astype(np.int64) * Z + table.reward
+
+    def observed(memory: Any, s: int, a: int, n: int, z: int) -> Any:
+        (node, b, t), row = memory, s * A + a
+        after = belief.observe(b, s, a, n, z)
+        begin, end = table.starts[row], table.starts[row + 1]
+        k = begin + np.searchsorted(keys[begin:end], n * Z + z)
+        if k < end and keys[k] == n * Z + z and nodes.actions[node] == a:
+            return int(policy.followers[policy.node_starts[node] + k - begin]), after, t + 1
+        return nodes.best(t + 1, n, after), after, t + 1
+
     return Controller(
-        start=lambda state: conditioned(table.prior, table.initial[state]),
-        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
+        start=lambda state: (int(policy.first[state]), belief.start(state), 0),
+        act=lambda t, state, memory: certain[nodes.actions[memory[0]]],
         observe=observed,
     )
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from latentmdp._util.storage import require_writable
 from latentmdp._util.words import listed, or_dash, plural
@@ -13,10 +14,12 @@ from latentmdp.experiments.results import Experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import QMDP, Plan, evaluate
-from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
+from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_pictures, difference_picture
+from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
-from latentmdp.report.page import Section, Table, write_page
+from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
+from latentmdp.report.page import Picture, Section, Table, write_page
 from latentmdp.report.plans import bounds_picture, certificate, certify
 from latentmdp.report.records import (
     Record,
@@ -139,16 +142,42 @@ def model_section(
         text += f" In the true model the policy earns {earned.mean:.4g} per episode."
     pictures = [
         *belief_pictures(world, policy, model),
+        *_decision_pictures(model, policy),
         difference_picture(model, "this model"),
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
-    tables = [certificate({"this model": plan})]
+    tables = [*_decisions(model, policy), certificate({"this model": plan})]
     M, S, A, Z = model.dimensions
     if model.horizon is not None and M * S * A * S * Z <= _MOST_MEASURED:
         tables.append(assumption_table(model, "this model"))
     else:
         text += " The assumptions of the theory are about small models whose episodes end."
     return Section(title, text, tables, pictures)
+
+
+_MOST_RULES = 30
+"""States whose decisions a page shows; `latentmdp explain --out` writes all."""
+
+
+def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[AlphaVectorPolicy]:
+    """Whether a policy acts on beliefs over the contexts of a model."""
+    return isinstance(policy, AlphaVectorPolicy) and policy.model.n_contexts == model.n_contexts
+
+
+def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Table]:
+    """What the policy does, by state and belief, if that fits on a page."""
+    if _believes_in(policy, model) and model.n_states <= _MOST_RULES:
+        yield page_table(decision_table(model, policy))
+
+
+def _decision_pictures(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Picture]:
+    """The belief maps of a policy, and its graph where it has no end."""
+    if _believes_in(policy, model):
+        maps = policy_map(model, policy)
+        if maps is not None:
+            yield maps
+        if model.horizon is None:
+            yield graph_picture(policy_graph(policy))
 
 
 def assumption_table(model: LatentMDP, what: str) -> Table:

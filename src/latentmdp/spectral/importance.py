@@ -67,6 +67,7 @@ def policy_table(policy: SamplingPolicy, S: int, A: int, horizon: int) -> Floats
 
 def weigh_steps(logs: Trajectories, policy: SamplingPolicy) -> Weighed:
     """Number and weigh every logged step, after a check that the logs look like the policy's."""
+    logs.require_complete("counting windows")
     sizes = sizes_of(logs)
     table = policy_table(policy, sizes[0], sizes[1], int(logs.lengths.max(initial=1)))
     steps, weights = np.empty(logs.n_steps, np.int64), np.empty(logs.n_steps)

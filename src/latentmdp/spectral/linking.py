@@ -92,7 +92,12 @@ def agreement(links: Floats, contexts: Integers) -> Floats:
 
 
 def require_consistent(links: Floats, contexts: Integers, present: Flags) -> None:
-    """Raise `RecoveryError` unless most links of every label agree with its context."""
+    """Raise `RecoveryError` unless most links of every label agree with its context.
+
+    Where a single state is `present` there is nothing to link.
+    """
+    if present.sum() <= 1:
+        return
     shares = np.where(present[:, None], agreement(links, contexts), 1.0)
     s, c = np.unravel_index(int(np.argmin(shares)), shares.shape)
     if shares[s, c] <= 0.5:
@@ -101,7 +106,7 @@ def require_consistent(links: Floats, contexts: Integers, present: Flags) -> Non
             raise RecoveryError(
                 "linking", f"no episode that carries label {c} at state {s} passes to another state"
             )
-        overall = overall_agreement(links, contexts)
+        overall = overall_agreement(links, contexts, present)
         raise RecoveryError(
             "linking",
             f"the labels of different states are inconsistent: of the {total} links of label {c} "
@@ -110,8 +115,10 @@ def require_consistent(links: Floats, contexts: Integers, present: Flags) -> Non
         )
 
 
-def overall_agreement(links: Floats, contexts: Integers) -> float:
-    """Share of all links that agree."""
+def overall_agreement(links: Floats, contexts: Integers, present: Flags) -> float:
+    """Share of all links that agree; all where a single state is `present`: it needs none."""
+    if present.sum() <= 1:
+        return 1.0
     weights = links.sum(axis=(2, 3))
     return float((agreement(links, contexts) * weights).sum() / max(weights.sum(), 1.0))
 

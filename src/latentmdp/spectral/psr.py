@@ -22,8 +22,8 @@ from typing import Any, Self
 import numpy as np
 
 from latentmdp._kernels.psr import BARE, filter_states, sequence_value
-from latentmdp._util.arrays import Flags, Floats, Indices, frozen
-from latentmdp._util.fields import Fielded, float_field
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen
+from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.policies import History
@@ -41,6 +41,8 @@ TRUSTED_RATIO = 2.0
 """sigma_M / sigma_{M+1} below this: the M-th direction is mostly noise. Recovery fails about where
 the ratio falls below it (`docs/spectral.md`)."""
 
+_ROUNDING_RATIO = 1e9
+"""A singular value this many times the next one: the next one is zero up to rounding."""
 _BLOCK = 1 << 12
 """Episodes that one thread follows at a time: enough work to be worth handing over."""
 _TINY = 1e-300
@@ -69,6 +71,8 @@ class PSR(Fielded):
     visited : (S,)
         Whether any history ended in s. Where episodes only begin, there is nothing to remember and
         one direction suffices; from the other states nothing can be predicted.
+    visible_contexts : (S,)
+        How many directions, k at most, the data show beyond sampling noise, see `spectral.noise`.
     safeguards : bool
         Whether state updates and predictions are protected against noise.
     reward_values : (Z,) or None
@@ -82,6 +86,7 @@ class PSR(Fielded):
     pooled: Floats
     singular_values: Floats
     visited: Flags
+    visible_contexts: Integers
     safeguards: bool = True
     reward_values: Floats | None = None
 
@@ -100,9 +105,13 @@ class PSR(Fielded):
 
     @property
     def sufficient(self) -> bool:
-        """Whether tests and histories look sufficient: every ratio is at least 2."""
+        """Whether tests and histories look sufficient in every state.
+
+        All k directions must be visible beyond sampling noise, and every ratio be at least 2.
+        """
         ratios = self.singular_value_ratios()[self.visited]
-        return bool(ratios.size and ratios.min() >= TRUSTED_RATIO)
+        enough = bool(ratios.size and ratios.min() >= TRUSTED_RATIO)
+        return enough and bool((self.visible_contexts[self.visited] >= self.rank).all())
 
     def verdict(self) -> str:
         """A sentence on whether the data support a PSR of this rank."""
@@ -110,14 +119,23 @@ class PSR(Fielded):
             return "No history ends in any state: nothing can be predicted."
         ratios = np.where(self.visited, self.singular_value_ratios(), np.inf)
         s, k = int(np.argmin(ratios)), self.rank
-        low = int((ratios < TRUSTED_RATIO).sum())
+        low, number = int((ratios < TRUSTED_RATIO).sum()), int(self.visited.sum())
+        lacking = "longer tests and histories" if ratios[s] == 0.0 else "more short episodes"
         evidence = (
             f"sigma_{k} / sigma_{k + 1} is {ratios[s]:.3g} at its smallest (state {s}) and below "
-            f"{TRUSTED_RATIO:g} in {low} of {int(self.visited.sum())} states"
+            f"{TRUSTED_RATIO:g} in {low} of {number} states"
         )
+        if ratios[s] > _ROUNDING_RATIO:
+            evidence = f"sigma_{k + 1} is zero up to rounding in every state"
         if self.sufficient:
             return f"Rank {k} stands out of the noise: {evidence}."
-        lacking = "longer tests and histories" if ratios[s] == 0.0 else "more short episodes"
+        seen = np.where(self.visited, self.visible_contexts, k)
+        if ratios[s] >= TRUSTED_RATIO:
+            s = int(np.argmin(seen))
+            evidence = (
+                f"no more than {seen[s]} of its directions can be told from sampling noise in "
+                f"state {s}, and fewer than {k} in {int((seen < k).sum())} of {number} states"
+            )
         return f"Do not trust rank {k}: {evidence}; {lacking} or a smaller rank would help."
 
     def filter(self, logs: Trajectories, threads: int | None = None) -> tuple[Floats, int]:
@@ -138,6 +156,7 @@ class PSR(Fielded):
             Without safeguards: an observation has probability zero, or a state was never visited.
         """
         logs.require_sizes(*self.sizes)
+        logs.require_complete("the filter of a PSR")
         if not self.safeguards:
             self._require_visited(logs.states)
         out = np.empty((logs.states.size, self.rank))
@@ -256,6 +275,7 @@ class PSR(Fielded):
             pooled=float_field(fields, "pooled", S, A, S, Z),
             singular_values=singular_values,
             visited=frozen(flags.copy()),
+            visible_contexts=integer_field(fields, "visible_contexts", S),
             safeguards=bool(fields["safeguards"]),
             reward_values=None if values is None else float_field(fields, "reward_values", Z),
         )

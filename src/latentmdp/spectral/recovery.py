@@ -165,7 +165,7 @@ def _practical(
     present = np.asarray(centres.any(axis=(1, 2)))
     links = count_links(points.episodes, points.states, _nearest_centres(points, centres), S, M)
     contexts = synchronise(links, present)
-    agreement = overall_agreement(links, contexts)
+    agreement = overall_agreement(links, contexts, present)
     if agreement <= 0.5:
         warnings.warn(
             f"the labels of different states hardly agree: {agreement:.0%} of the links are "

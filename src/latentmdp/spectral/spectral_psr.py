@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import diags_array
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.spectral.importance import SamplingPolicy
+from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import Moments, count_moments, summary_moments, window_lengths
+from latentmdp.spectral.noise import evident_rank
 from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets, row_sums
@@ -90,7 +92,8 @@ class SpectralPSR:
     def fit(self, logs: Trajectories | Moments, policy: SamplingPolicy = None) -> PSR:
         """Learn from short episodes whose actions were drawn by `policy` (uniform by default).
 
-        Moments counted elsewhere, shard by shard, may be given in place of logs.
+        Moments counted elsewhere, shard by shard, may be given in place of logs; the policy is
+        then the one they were counted with.
 
         Raises
         ------
@@ -104,11 +107,11 @@ class SpectralPSR:
                 raise ValueError(f"length is {self.length}, but the moments have {logs.lengths}")
             if self.refinements:
                 raise ValueError("refinements need the logs themselves, not their moments")
-            return self._build(logs, self.safeguards)
+            return self._build(logs, self.safeguards, policy)
         arrays.require_instance("logs", logs, Trajectories)
         self._require_rank(sizes_of(logs))
         moments = count_moments(logs, self.length, policy, offsets=self.offsets)
-        psr = self._build(moments, self.safeguards)
+        psr = self._build(moments, self.safeguards, policy)
         for _ in range(self.refinements):
             psr = self._refine(psr, logs, policy)
         return psr
@@ -119,8 +122,9 @@ class SpectralPSR:
         # b_inf,s · b = 1, so adding (b_inf,s - 1) · b to one coordinate makes them sum to one.
         states[:, 0] += 1.0 - states.sum(axis=1)
         moments = summary_moments(logs, window_lengths(self.length)[1], policy, states)
-        refined = replace(self, selection=None)._build(moments, self.safeguards)
-        return replace(refined, singular_values=psr.singular_values)
+        refined = replace(self, selection=None)._build(moments, self.safeguards, policy)
+        evidence = {name: getattr(psr, name) for name in ("singular_values", "visible_contexts")}
+        return replace(refined, **evidence)
 
     def from_model(self, model: LatentMDP, policy: SamplingPolicy = None) -> PSR:
         """The exact PSR, from the population moments of histories under `policy`."""
@@ -134,7 +138,7 @@ class SpectralPSR:
         if self.rank > most:
             raise ValueError(f"rank must be at most {most}, the number of tests, got {self.rank}")
 
-    def _build(self, moments: AnyMoments, safeguards: bool) -> PSR:
+    def _build(self, moments: AnyMoments, safeguards: bool, policy: SamplingPolicy = None) -> PSR:
         """The formulas of the module's docstring, state by state."""
         self._require_rank(moments.sizes)
         S = moments.sizes[0]
@@ -164,9 +168,32 @@ class SpectralPSR:
             pooled=_pooled(moments, totals),
             singular_values=singular_values,
             visited=visited,
+            visible_contexts=self._visible(moments, policy),
             safeguards=safeguards,
             reward_values=moments.reward_values,
         )
+
+    def _visible(self, moments: AnyMoments, policy: SamplingPolicy) -> Integers:
+        """How many directions, up to k, each state shows beyond sampling noise, shape (S,).
+
+        Counts are had from moments by taking the importance weights of the tests off again.
+        Exact moments have no noise, and those of summaries are no counts.
+        """
+        S, A, _ = moments.sizes
+        if not isinstance(moments, Moments) or moments.lengths[0] == 0:
+            return np.full(S, self.rank)
+        inverse = (1.0 / policy_table(policy, S, A, 1)).mean(axis=0)
+        rng, ranks = np.random.default_rng(0), np.zeros(S, np.int64)
+        for s in range(S):
+            weights = _test_weights(inverse, s, moments.sizes, moments.lengths[1])
+            counts = moments.joint[s::S].T
+            counts = (
+                counts / weights[:, None]
+                if isinstance(counts, np.ndarray)
+                else (diags_array(1.0 / weights) @ counts)
+            )
+            ranks[s] = evident_rank(counts, self.rank, rng).rank
+        return ranks
 
     def _basis(self, moments: AnyMoments, s: int) -> Basis:
         """Leading singular directions of P_{T,H_s}, scaled so that E^T P G is the identity."""
@@ -188,6 +215,16 @@ class SpectralPSR:
         left[tests, :real] = rows[:, None] * u[:, :real]
         right[histories, :real] = columns[:, None] * vt[:real].T / d[:real]
         return Basis(left, right, d)
+
+
+def _test_weights(inverse: Floats, s: int, sizes: Sizes, length: int) -> Floats:
+    """Product of 1 / pi(a | s) along every test from state s, numbered as moments number them."""
+    S, A, Z = sizes
+    weights, states = np.ones(1), np.array([s])
+    for _ in range(length):
+        weights = np.repeat(weights[:, None] * inverse[states], Z * S, axis=1).ravel()
+        states = np.tile(np.arange(S), states.size * A * Z)
+    return weights
 
 
 def _operators(moments: AnyMoments, bases: list[Basis]) -> Floats:

@@ -240,10 +240,12 @@ def diagnose(
     model_or_logs
         A `LatentMDP`; or `Trajectories`, for what can be said without a model.
     policy
-        The exploration policy; uniform by default. For logs: the policy that made them, Markov;
-        None estimates it as Markov from the logs.
+        The exploration policy; uniform by default. For logs: None if anybody may have made them;
+        or the one stationary Markov policy that is known to have made them all, which lets more
+        contexts be seen.
     length
-        l, transitions in a test and in a history.
+        l, transitions in a test and in a history. In logs that anybody may have made, a test is
+        one step.
     rng, episodes
         For the Monte Carlo parts.
     total_steps

@@ -4,34 +4,41 @@ Contexts are hidden in logs, so delta, alpha_2, alpha_3 and the diameter of each
 had from them: fit a model and diagnose that. What logs do show, whatever the contexts:
 
 - coverage: which (s, a) were tried, and how often;
-- the number of contexts that short tests and histories can see. P_{T,H_s}, the joint probabilities
-  of tests and histories, has rank at most M. Its singular values above the sampling noise are
-  contexts that are really there. The noise is measured by halves of the logs: if D is the
-  difference of their two estimates, ||D||_2 / 2 estimates the error of the whole;
+- the number of contexts that one step and the history before it can see. Given (s, a) and the
+  context m, what follows, o = (s', r), does not depend on the history h, whoever chose a and why.
+  So P(o, h | s, a) = sum_m P_m(o | s, a) P(m, h | s, a) has rank at most M, even if several
+  policies made the logs or the logger knew the context. Singular values beyond sampling noise
+  (`spectral.noise`) are contexts that are really there;
 - connectedness of the states by observed transitions: necessary for Assumption 4, not sufficient.
 
-Histories are the first `length` transitions of an episode and tests the `length` after them. The
-actions of tests are made as if forced by dividing by their probability under the policy.
+Each episode counts once for (s, a), at its first visit after `length` steps: these are independent
+draws. If one memoryless policy is known to have made the logs, all actions can be looked at
+together, and longer tests too: P((a, o)_{1:length}, h | s) has rank at most M then.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util.arrays import Floats, Integers, normalised
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.results import Result
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
-from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.spectral import Evidence, evident_rank
+from latentmdp.trajectories import Trajectories, cell_counts, sizes_of
 
 __all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 
 Row = tuple[str, str, str]
 """What was measured, its number, and what follows from it."""
 
-CLEAR = 2.0
-"""A singular value this many times the noise is taken for real: the noise is only an estimate,
-and one context too many misleads more than one too few."""
+MOST_TABLES = 300
+"""Pairs of state and action that are looked at, the most visited ones: each takes some
+milliseconds, and a rare one shows nothing."""
+
+MOST_VISIBLE = 16
+"""Contexts beyond which no more are looked for."""
 
 
 class Verdicts(Result):
@@ -63,11 +70,12 @@ class LogDiagnosis(Verdicts):
     end_state_probs : (S,)
         Share of the windows whose history ends in s.
     singular_values : tuple of (k,) arrays
-        Of the estimated P_{T,H_s} for each state.
+        Of the balanced table of what follows and histories in each state, for the action that
+        shows most contexts; the first is 1.
     noise : (S,)
-        Estimated error of that matrix, in operator norm.
+        What the first singular value that is not counted would have to exceed.
     visible_contexts : (S,)
-        Singular values above twice the noise.
+        Singular values beyond sampling noise.
     connected
         Whether the transitions seen connect all states that occur.
     """
@@ -84,16 +92,19 @@ class LogDiagnosis(Verdicts):
     @property
     def n_contexts_seen(self) -> int:
         """The largest number of contexts that is visible in any state: a lower bound on M."""
-        return max(1, int(self.visible_contexts.max()))
+        return max(1, int(self.visible_contexts.max(initial=1)))
 
     def rows(self) -> list[Row]:
         """(what, number, verdict)."""
         S, A = self.visits.shape
         missing = int((self.visits == 0).sum())
-        s = int(np.argmax(self.visible_contexts))
-        kept = self.singular_values[s][: self.n_contexts_seen + 1]
-        values = ", ".join(f"{v:.2g}" for v in kept)
-        seen = f"at least so many; state {s} has singular values {values} at noise "
+        s = int(np.argmax(self.visible_contexts + np.isfinite(self.noise) / 2.0))
+        values = ", ".join(f"{v:.2g}" for v in self.singular_values[s][: self.n_contexts_seen + 1])
+        seen = (
+            f"at least so many; state {s} has singular values {values} at noise {self.noise[s]:.2g}"
+        )
+        if not np.isfinite(self.noise[s]):
+            seen = "at least so many; no state was seen often enough to show more"
         tried = "every state and action was tried"
         if missing:
             tried = f"{missing} pairs of state and action were never tried"
@@ -102,7 +113,7 @@ class LogDiagnosis(Verdicts):
         return [
             ("episodes, steps", f"{self.episodes}, {self.steps}", ""),
             ("coverage", f"{S * A - missing} of {S * A}", tried),
-            ("contexts visible", str(self.n_contexts_seen), f"{seen}{self.noise[s]:.2g}"),
+            ("contexts visible", str(self.n_contexts_seen), seen),
             ("states connected", connected, "by the transitions seen, all contexts together"),
             ("delta, alpha_2, alpha_3, diameter", "-", unknown),
         ]
@@ -124,80 +135,90 @@ def diagnose_logs(
         raise ValueError("logs must hold at least one episode")
     weights = logs.multiplicities()
     visits = cell_counts(logs, ("state", "action")).astype(np.int64)
-    windows = np.flatnonzero(logs.lengths >= 2 * length)
+    known = policy is not None
+    if known:
+        _require_memoryless(policy, visits.shape)
+    needed = 2 * length if known else length + 1
+    windows = np.flatnonzero(logs.lengths >= needed)
     if windows.size == 0:
         raise ValueError(
-            f"no episode has the {2 * length} steps of a history and a test of length {length}"
+            f"no episode has the {needed} steps of a history and a test of length {length}"
         )
-    behaviour = _behaviour(policy, visits)
-    one = as_generator(rng).binomial(weights[windows], 0.5)
-    halves = [one, weights[windows] - one]
-    estimates = [_joint(logs, windows, half, length, behaviour) for half in halves]
     S = logs.n_states
-    total = weights[windows].sum()
-    sizes = [half.sum() / total for half in halves]
-    whole = [sizes[0] * a + sizes[1] * b for a, b in zip(*estimates)]
-    values = tuple(np.linalg.svd(P, compute_uv=False) for P in whole)
-    noise = np.array([np.linalg.norm(a - b, 2) / 2.0 for a, b in zip(*estimates)])
-    visible = np.array(
-        [int((v > CLEAR * e).sum()) if e > 0.0 else 0 for v, e in zip(values, noise)]
-    )
+    found = _evidence(logs, length, known, as_generator(rng))
     ends = logs.states[logs.offsets[windows] + windows + length]
     return LogDiagnosis(
         episodes=int(weights.sum()),
         steps=int((weights * logs.lengths).sum()),
         visits=visits,
-        end_state_probs=np.bincount(ends, weights[windows], S) / total,
-        singular_values=values,
-        noise=noise,
-        visible_contexts=visible,
+        end_state_probs=np.bincount(ends, weights[windows], S) / weights[windows].sum(),
+        singular_values=tuple(one.singular_values for one in found),
+        noise=np.array([one.noise for one in found]),
+        visible_contexts=np.array([one.rank for one in found]),
         connected=_connected(logs),
     )
 
 
-def _behaviour(policy: Policy | HistoryPolicy | None, visits: Integers) -> Floats:
-    """pi(a | s), shape (S, A)."""
-    S, A = visits.shape
+def _require_memoryless(policy: Policy | HistoryPolicy | None, shape: tuple[int, ...]) -> None:
+    """Raise unless the policy chooses by the state alone and fits the sizes (S, A)."""
     if isinstance(policy, UniformPolicy):
-        return np.full((S, A), 1.0 / A)
-    if isinstance(policy, MarkovPolicy) and policy.stationary:
-        if policy.probabilities is not None and policy.probabilities.shape[1:] == (S, A):
-            return policy.probabilities[0]
-        raise ValueError(f"policy must give probabilities of {A} actions in {S} states")
-    if policy is not None:
+        return
+    if not isinstance(policy, MarkovPolicy) or not policy.stationary:
         raise TypeError("for logs the policy must be uniform, stationary Markov, or None")
-    return normalised(visits.astype(np.float64))
+    if policy.probabilities is None or policy.probabilities.shape[1:] != shape:
+        raise ValueError(
+            f"policy must give probabilities of {shape[1]} actions in {shape[0]} states"
+        )
 
 
-def _joint(
-    logs: Trajectories, windows: Integers, weights: Integers, length: int, behaviour: Floats
-) -> list[Floats]:
-    """Estimate of P_{T,H_s} for every state from some of the windows."""
-    S, A, Z = logs.n_states, logs.n_actions, logs.n_rewards
-    begin, states = logs.offsets[windows], logs.offsets[windows] + windows
-    n_tests = (A * Z * S) ** length
-    n_histories = n_tests  # as many: they have a first state, and their last one is given
-    if n_histories * n_tests * S > 1 << 26:
-        raise ValueError(f"too many tests and histories of length {length} for {S} states")
-    history, test = logs.states[states].astype(np.int64), np.zeros(windows.size, np.int64)
-    weight = weights.astype(np.float64)
-    for k in range(2 * length):
-        s, a = logs.states[states + k], logs.actions[begin + k]
-        z, n = logs.rewards[begin + k], logs.states[states + k + 1]
-        if k < length:
-            history = (history * A + a) * Z + z
-            history = history * S + n if k < length - 1 else history
-        else:
-            test = ((test * A + a) * Z + z) * S + n
-            weight = weight / behaviour[s, a]
-    end = logs.states[states + length].astype(np.int64)
-    cell = (end * n_tests + test) * n_histories + history
-    joint = np.bincount(cell, weight, S * n_tests * n_histories) / max(1, weights.sum())
-    return list(joint.reshape(S, n_tests, n_histories))
+def _evidence(
+    logs: Trajectories, length: int, known: bool, rng: np.random.Generator
+) -> list[Evidence]:
+    """For each state, the table of it that shows most contexts."""
+    S, A, _ = sizes_of(logs)
+    episode, state, action, *_ = logs.steps()
+    ahead = length if known else 1
+    t = np.arange(logs.n_steps) - logs.offsets[episode]
+    usable = np.flatnonzero((t >= length) & (t + ahead <= logs.lengths[episode]))
+    place = state.astype(np.int64) if known else state.astype(np.int64) * A + action
+    visit = episode[usable] * np.int64(S * A) + place[usable]
+    first = usable[np.unique(visit, return_index=True)[1]]  # the first visit of each episode
+    group = place[first]
+    history = _numbered(logs, first, range(-length, 0))
+    follows = _numbered(logs, first, range(ahead), with_next=True)
+    weights = logs.multiplicities()[episode[first]].astype(np.float64)
+    order = np.argsort(group, kind="stable")
+    groups, starts = np.unique(group[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    sizes = np.array([weights[part].sum() for part in parts])
+    best = [Evidence(0, np.zeros(1), np.inf)] * S
+    for k in np.argsort(-sizes, kind="stable")[:MOST_TABLES]:
+        part, s = parts[k], int(groups[k] if known else groups[k] // A)
+        rows, row = np.unique(follows[part], return_inverse=True)
+        columns, column = np.unique(history[part], return_inverse=True)
+        table = coo_array((weights[part], (row, column)), shape=(rows.size, columns.size))
+        shown = evident_rank(csr_array(table), MOST_VISIBLE, rng)
+        if shown.rank > best[s].rank:
+            best[s] = shown
+    return best
+
+
+def _numbered(
+    logs: Trajectories, first: Integers, around: range, with_next: bool = False
+) -> Integers:
+    """The steps `around` each first one as one number: (s, a, r) of each, or (a, r, s')."""
+    _, state, action, reward, next_state = logs.steps()
+    S, A, Z = sizes_of(logs)
+    number = np.zeros(first.size, np.int64)
+    for k in around:
+        step = first + k
+        seen = (next_state if with_next else state)[step].astype(np.int64)
+        number = ((number * S + seen) * A + action[step]) * Z + reward[step]
+        number = np.unique(number, return_inverse=True)[1]  # small again: no overflow
+    return number
 
 
 def _connected(logs: Trajectories) -> bool:
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     steps, S = logs.steps(), logs.n_states

@@ -14,7 +14,7 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import alias_draw, draw_entry
-from latentmdp._kernels.belief import follow_episode, reset_belief, update_belief
+from latentmdp._kernels.belief import observe_step, reset_belief, update_belief, write_belief
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rollout import (
     NOT_LISTED,
@@ -151,17 +151,24 @@ def filter_kernel(width, along):
         i = cuda.grid(1)
         if i >= logged.step.shape[0]:
             return
+        states, actions, rewards = logged.states, logged.actions, logged.rewards
+        start = logged.offsets[i]
+        begin, length = start + i, logged.offsets[i + 1] - start
         belief = cuda.local.array((3, width), np.float64)
-        logged.step[i] = follow_episode(
-            belief,
-            table,
-            logged.states,
-            logged.actions,
-            logged.rewards,
-            logged.offsets,
-            i,
-            along,
-            logged.out,
-        )
+        possible = reset_belief(belief, table.prior, table.initial, states[begin])
+        impossible = -1 if possible else 0
+        for t in range(length + 1):
+            if t > 0:
+                s, n = states[begin + t - 1], states[begin + t]
+                k = start + t - 1
+                if not observe_step(belief, table, s, actions[k], n, rewards[k]):
+                    impossible = t
+            if impossible >= 0:
+                break
+            if along:
+                write_belief(belief, logged.out, begin + t)
+        if not along and impossible < 0:
+            write_belief(belief, logged.out, i)
+        logged.step[i] = impossible
 
     return follow

@@ -106,6 +106,15 @@ def _log_facts(logs: lm.Trajectories) -> dict[str, Any]:
             facts["mean_return"] = options.mean_return(logs)
     if logs.reward_values is not None:
         facts["reward_values"] = logs.reward_values.tolist()
+    if logs.continues is not None:
+        facts["individuals"] = logs.n_individuals
+    if logs.missing is not None:
+        facts["missing"] = str(logs.missing)
+    if logs.covariates is not None:
+        facts["covariates"] = list(logs.covariates.names)
+    for names in ("state_names", "action_names"):
+        if getattr(logs, names) is not None:
+            facts[names] = list(getattr(logs, names))
     return facts
 
 

@@ -1,0 +1,55 @@
+"""Learners on the tasks of the arena: scores against certified optima, table and picture.
+
+    python benchmarks/arena.py [--tasks a,b] [--learners x,y] [--seeds 3] [--first-seed 0]
+                               [--episodes K] [--jobs N] [--out DIR] [--quick]
+
+Finished cells are kept in DIR/arena/runs, so the command goes on where it was interrupted, and
+more tasks, learners or seeds can be added later. `--list` names all of them.
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from latentmdp.experiments.arena import LEARNERS, TASKS, compare_learners, installed_learners
+
+
+def names(text):
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=names)
+    parser.add_argument("--learners", type=names)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--episodes", type=int)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--out", default="out")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    if given.list:
+        for task in TASKS.values():
+            print(f"{task.name:16} {task.summary}, {task.episodes:,} episodes of {task.horizon}")
+        for name, learner in LEARNERS.items():
+            missing = "" if name in installed_learners() else " (not installed)"
+            print(f"{name:16} {learner.summary}{missing}")
+        return
+    arena = compare_learners(
+        given.tasks,
+        given.learners,
+        seeds=range(given.first_seed, given.first_seed + given.seeds),
+        episodes=given.episodes,
+        quick=given.quick,
+        out=given.out,
+        jobs=given.jobs,
+        progress=True,
+    )
+    print((arena.folder / "arena.md").read_text())
+
+
+if __name__ == "__main__":  # processes are spawned, and import this file
+    main()

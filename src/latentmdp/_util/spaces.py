@@ -1,0 +1,151 @@
+"""Finite Gymnasium spaces as numbers 0, ..., n - 1: one number for each combination of parts.
+
+A Discrete space has one part, a MultiDiscrete or MultiBinary space one for each entry, a Tuple or
+Dict space those of its members in order. The number of an element has its parts as digits, the
+last one running fastest:
+
+    index = (...(d_1 n_2 + d_2) n_3 + ...) n_k + d_k,    d_i = part i minus the part's first value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FiniteSpace"]
+
+LARGEST = 2**31 - 1
+"""Logs keep states and actions as 32-bit integers."""
+
+
+class FiniteSpace:
+    """The elements of a finite Gymnasium space, numbered.
+
+    Parameters
+    ----------
+    name
+        What the space is called in messages: "observation_space" or "action_space".
+    space
+        Discrete, MultiDiscrete, MultiBinary, or a Tuple or Dict of such.
+
+    Attributes
+    ----------
+    n
+        The number of elements.
+    """
+
+    def __init__(self, name: str, space: Any) -> None:
+        from gymnasium import spaces
+
+        self.name, self.space = name, space
+        self._parts = list(_parts(name, space, space))
+        self.n = math.prod(size for _, _, size in self._parts)
+        if self.n > LARGEST:
+            raise ValueError(
+                f"env has {name} {space} with {self.n:.3g} combinations, more than can be "
+                f"numbered ({LARGEST:,}): leave out or merge parts of it"
+            )
+        self._plain = isinstance(space, spaces.Discrete)
+        self._start = self._parts[0][1] if self._plain else 0
+
+    def index(self, element: Any) -> int:
+        """The number of an element."""
+        if self._plain:
+            found = int(element) - self._start
+            if not 0 <= found < self.n:
+                raise ValueError(f"the world gave state {element}: not in {self.space}")
+            return found
+        index, parts = 0, list(_values(self.space, element))
+        if len(parts) != len(self._parts):
+            raise ValueError(f"the world gave {element!r}: not in {self.space}")
+        for value, (_, start, size) in zip(parts, self._parts):
+            digit = int(value) - start
+            if not 0 <= digit < size:
+                raise ValueError(f"the world gave {element!r}: not in {self.space}")
+            index = index * size + digit
+        return index
+
+    def element(self, index: int) -> Any:
+        """The element with a number, in the form that the space has."""
+        if self._plain:
+            return np.int64(index + self._start)
+        values = []
+        for _, start, size in reversed(self._parts):
+            index, digit = divmod(index, size)
+            values.append(start + digit)
+        return _element(self.space, iter(reversed(values)))
+
+    def names(self) -> tuple[str, ...] | None:
+        """A name for each element where it has several parts: their values; None for Discrete."""
+        if self._plain:
+            return None
+        labels = [label for label, _, _ in self._parts]
+        ranges = [range(start, start + size) for _, start, size in self._parts]
+        if any(labels):
+            return tuple(
+                ", ".join(f"{label} {value}".strip() for label, value in zip(labels, values))
+                for values in product(*ranges)
+            )
+        return tuple("(" + ", ".join(map(str, values)) + ")" for values in product(*ranges))
+
+
+def _parts(name: str, whole: Any, space: Any, label: str = "") -> Iterator[tuple[str, int, int]]:
+    """(label, first value, number of values) of every part; labels only below a Dict."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        yield label, int(space.start), int(space.n)
+    elif isinstance(space, spaces.MultiDiscrete):
+        starts = np.ravel(getattr(space, "start", np.zeros_like(space.nvec)))
+        for i, (start, size) in enumerate(zip(starts, np.ravel(space.nvec))):
+            yield f"{label}[{i}]" if label else "", int(start), int(size)
+    elif isinstance(space, spaces.MultiBinary):
+        for i in range(math.prod(space.shape)):
+            yield f"{label}[{i}]" if label else "", 0, 2
+    elif isinstance(space, spaces.Tuple):
+        for i, member in enumerate(space.spaces):
+            yield from _parts(name, whole, member, f"{label}[{i}]" if label else "")
+    elif isinstance(space, spaces.Dict):
+        for key, member in space.spaces.items():
+            yield from _parts(name, whole, member, f"{label}.{key}" if label else str(key))
+    else:
+        where = "" if space is whole else f", of which {space} is a part"
+        wrapper = "TransformObservation" if name == "observation_space" else "TransformAction"
+        raise TypeError(
+            f"env must have a Discrete {name}, or a MultiDiscrete, MultiBinary, Tuple or Dict "
+            f"space of finitely many values, got {whole}{where}: cut it into finitely many "
+            f"values, for instance with gymnasium.wrappers.{wrapper} and a Discrete space"
+        )
+
+
+def _values(space: Any, element: Any) -> Iterator[Any]:
+    """The value of every part of an element, in the order of `_parts`."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Tuple):
+        for member, value in zip(space.spaces, element):
+            yield from _values(member, value)
+    elif isinstance(space, spaces.Dict):
+        for key, member in space.spaces.items():
+            yield from _values(member, element[key])
+    else:
+        yield from np.ravel(element).tolist()
+
+
+def _element(space: Any, values: Iterator[int]) -> Any:
+    """The element whose parts have these values."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return np.int64(next(values))
+    if isinstance(space, spaces.Tuple):
+        return tuple(_element(member, values) for member in space.spaces)
+    if isinstance(space, spaces.Dict):
+        return {key: _element(member, values) for key, member in space.spaces.items()}
+    size = math.prod(space.shape)
+    parts = [next(values) for _ in range(size)]
+    return np.array(parts, dtype=space.dtype).reshape(space.shape)

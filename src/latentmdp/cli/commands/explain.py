@@ -1,0 +1,75 @@
+"""`latentmdp explain`: why a policy acts as it does, and the policy as a decision table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import latentmdp as lm
+from latentmdp.cli import options
+from latentmdp.cli.catalogue import find_policy
+from latentmdp.cli.screen import Screen
+
+__all__ = ["command"]
+
+
+@options.command()
+def command(
+    screen: Screen,
+    model: options.ModelFile,
+    policy: options.PolicyName = "qmdp",
+    state: Annotated[
+        str | None, typer.Option("--state", help="The state, by name or number.")
+    ] = None,
+    belief: Annotated[
+        str | None,
+        typer.Option(
+            "--belief",
+            help="Probabilities of the contexts: `0.7,0.2,0.1`, or `slow=0.7;frail=0.3` by name.",
+        ),
+    ] = None,
+    t: Annotated[int, typer.Option("--t", min=0, help="Time in the episode, from 0.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the decision table of all states (.md or .csv)."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            help="Draw the decision, or without `--state` the graph of a policy without an end "
+            "(.svg, .png, .pdf).",
+        ),
+    ] = None,
+) -> None:
+    """Say why a policy acts as it does: its margin, what would change it, what to wait for.
+
+    With `--out`, write what it does in every state as a decision table; then `--state` may be left
+    out.
+
+    Example: `latentmdp explain m.npz --policy policy.npz --state 0 --belief 0.7,0.3`
+    """
+    if state is None and out is None and plot is None:
+        raise typer.BadParameter("--state says which decision to explain; --out writes all of them")
+    if out is not None and out.suffix.lower() not in (".md", ".csv"):
+        raise typer.BadParameter(f"--out writes .md or .csv, got {str(out)!r}")
+    options.check_target(out)
+    options.check_plot(plot)
+    believed = None if belief is None else options.belief_of(belief)
+    world = options.load_model(model)
+    acting = find_policy(policy, world)
+    told = None
+    if state is not None:
+        told = lm.explain(world, acting, options.state_of(state, world), believed, t)
+    if out is not None:
+        lm.report.decision_table(world, acting, believed, t).write(out)
+    if plot is not None and told is not None:
+        lm.report.plot_explanation(told, plot)
+    elif plot is not None:
+        lm.report.plot_policy_graph(acting, plot)
+    data = {} if told is None else told.to_dict()
+    screen.result(model=model, policy=policy, out=out, plot=plot, **data)
+    for line in () if told is None else told.text.splitlines():
+        screen.say(line)
+    for path in filter(None, (out, plot)):
+        screen.say(str(path), "written")

@@ -1,0 +1,398 @@
+"""Covariates: what is known of an individual before its first step, and the weights it implies.
+
+A covariate is a number or a category. An `Encoder` turns those of an individual into a design
+vector x: numbers are standardised, a category becomes one column per level, and every column has
+its mean subtracted. So x = 0 is the average individual, and what is missing, or a category that was
+never seen, is taken for the average. A `WeightModel` turns x into weights of the contexts,
+
+    w_m(x) = exp(c_m + <beta_m, x>) / sum_n exp(c_n + <beta_n, x>),
+
+the belief with which an episode of that individual begins.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentmdp._util import arrays, frames
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.fields import Fielded
+from latentmdp._util.words import listed
+
+__all__ = ["Covariates", "Encoder", "WeightModel"]
+
+Levels = tuple[tuple[str, ...] | None, ...]
+
+
+class Covariates(Fielded):
+    """Numbers and categories of N individuals; immutable.
+
+    Parameters
+    ----------
+    names : (k,)
+        What the covariates are called.
+    values : (N, k)
+        The numbers; a category is the index of its level. NaN where a value is missing.
+    levels : mapping of names to lists of texts
+        What the levels of each category are called; a covariate without levels is a number.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    levels: dict[str, tuple[str, ...]]
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        values: ArrayLike,
+        levels: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        known, given = _checked_names(names, levels)
+        table = np.array(values, dtype=np.float64) + 0.0
+        if table.ndim != 2 or table.shape[1] != len(known):
+            raise ValueError(f"values must have shape (N, {len(known)}), got {table.shape}")
+        if np.isinf(table).any():
+            i, k = arrays.first_index(np.isinf(table))
+            raise ValueError(f"covariate {known[k]!r} of individual {i} is infinite")
+        for name, labels in given.items():
+            codes = table[:, known.index(name)]
+            codes = codes[~np.isnan(codes)]
+            wrong = (codes != np.rint(codes)) | (codes < 0) | (codes >= len(labels))
+            if wrong.any():
+                raise ValueError(
+                    f"covariate {name!r} has {len(labels)} levels, but a value is "
+                    f"{codes[np.argmax(wrong)]:g}"
+                )
+        arrays.store(self, {"names": known, "values": table, "levels": given})
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, ArrayLike]) -> Covariates:
+        """Covariates from one column each: numbers stay numbers, texts and flags are categories.
+
+        None and NaN are missing values.
+        """
+        names, values, levels = list(columns), [], {}
+        for name in names:
+            found = frames.values_or_labels(name, columns[name])
+            values.append(found.values)
+            if found.labels is not None:
+                levels[name] = found.labels
+        table = np.column_stack(values) if values else np.empty((0, 0))
+        return cls(names, table, levels)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, key: Any) -> Covariates:
+        """The covariates of some individuals: a slice, a mask or an index array."""
+        chosen = self.values[key]
+        if chosen.ndim != 2:
+            raise IndexError(
+                f"covariates are taken by a slice, a mask or an index array, got {key}"
+            )
+        return Covariates(self.names, chosen, self.levels)
+
+    def row(self, individual: int) -> dict[str, float | str | None]:
+        """The covariates of one individual by name; None for one that is missing."""
+        found: dict[str, float | str | None] = {}
+        for name, value in zip(self.names, self.values[individual].tolist()):
+            labels = self.levels.get(name)
+            if np.isnan(value):
+                found[name] = None
+            else:
+                found[name] = value if labels is None else labels[int(value)]
+        return found
+
+    def relabelled(self, levels: Mapping[str, Sequence[str]]) -> Floats:
+        """`values` with categories by the indices of other levels; NaN where they have none."""
+        table = self.values.copy()
+        for name, labels in self.levels.items():
+            wanted = {label: float(i) for i, label in enumerate(levels.get(name, ()))}
+            places = np.array([wanted.get(label, np.nan) for label in labels] + [np.nan])
+            k = self.names.index(name)
+            codes = np.where(np.isnan(table[:, k]), len(labels), table[:, k]).astype(np.int64)
+            table[:, k] = places[codes]
+        return table
+
+    @classmethod
+    def concat(cls, parts: Iterable[Covariates]) -> Covariates:
+        """Join the individuals of several; levels are joined too."""
+        batches = list(parts)
+        first = batches[0]
+        for i, batch in enumerate(batches):
+            if batch.names != first.names or batch.levels.keys() != first.levels.keys():
+                raise ValueError(
+                    f"batch {i} has covariates {_described(batch)}, batch 0 {_described(first)}"
+                )
+        levels = {
+            name: tuple(dict.fromkeys(label for batch in batches for label in batch.levels[name]))
+            for name in first.levels
+        }
+        return cls(first.names, np.concatenate([b.relabelled(levels) for b in batches]), levels)
+
+    def encoder(self, counts: ArrayLike | None = None) -> Encoder:
+        """The `Encoder` of these individuals, each counted once or by `counts` (N,)."""
+        return Encoder.of(self, counts)
+
+    def __repr__(self) -> str:
+        return f"Covariates({len(self)} individuals, {_described(self)})"
+
+
+class Encoder(Fielded):
+    """From covariates to design vectors of d entries, of which zero is the average individual.
+
+    Parameters
+    ----------
+    names, levels
+        As of `Covariates`.
+    means, scales : (d,)
+        What is subtracted from each column of the design, and by what it is then divided. A number
+        has one column, a category one for each level.
+    """
+
+    names: tuple[str, ...]
+    levels: dict[str, tuple[str, ...]]
+    means: Floats
+    scales: Floats
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        levels: Mapping[str, Sequence[str]] | None,
+        means: ArrayLike,
+        scales: ArrayLike,
+    ) -> None:
+        known, given = _checked_names(names, levels)
+        centre, width = arrays.as_floats("means", means), arrays.as_floats("scales", scales)
+        arrays.store(self, {"names": known, "levels": given, "means": centre, "scales": width})
+        d = len(self.columns)
+        if centre.shape != (d,) or width.shape != (d,) or (width <= 0.0).any():
+            raise ValueError(f"means and scales must have {d} entries each, and scales be positive")
+
+    @classmethod
+    def of(cls, covariates: Covariates, counts: ArrayLike | None = None) -> Encoder:
+        """Means and standard deviations of individuals, each counted once or by `counts` (N,)."""
+        each = np.ones(len(covariates)) if counts is None else np.asarray(counts, np.float64)
+        blank = cls(
+            covariates.names, covariates.levels, *_no_scale(covariates.names, covariates.levels)
+        )
+        raw = blank._expanded(covariates)
+        weights = np.where(np.isnan(raw), 0.0, each[:, None])
+        totals = np.maximum(weights.sum(axis=0), 1e-300)
+        filled = np.where(np.isnan(raw), 0.0, raw)
+        means = (weights * filled).sum(axis=0) / totals
+        spread = np.sqrt((weights * (filled - means) ** 2).sum(axis=0) / totals)
+        narrow = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
+        flags = [
+            [True] * len(blank.levels[name]) if name in blank.levels else [False]
+            for name in blank.names
+        ]
+        is_level = np.array([flag for part in flags for flag in part], np.bool_)
+        return cls(blank.names, blank.levels, means, np.where(is_level | narrow, 1.0, spread))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the columns of the design are called: "age", "region=north", ..."""
+        found: list[str] = []
+        for name in self.names:
+            labels = self.levels.get(name)
+            found += [name] if labels is None else [f"{name}={label}" for label in labels]
+        return tuple(found)
+
+    @property
+    def width(self) -> int:
+        """d: the number of columns of the design."""
+        return self.means.size
+
+    def design(self, covariates: Any) -> Floats:
+        """The design vectors (N, d) of individuals.
+
+        Parameters
+        ----------
+        covariates
+            `Covariates`, a mapping of columns, a list of mappings (one per individual), or a frame.
+            A warning says how many values are missing or were never seen: they count as average.
+        """
+        given = covariates if isinstance(covariates, Covariates) else self._read(covariates)
+        raw = self._expanded(given)
+        unknown = np.isnan(raw)
+        scaled = np.where(unknown, 0.0, (raw - self.means) / self.scales)
+        return np.asarray(scaled)
+
+    def vector(self, covariates: Mapping[str, Any]) -> Floats:
+        """The design vector (d,) of one individual, whose covariates are given by name."""
+        if not isinstance(covariates, Mapping):
+            raise TypeError(
+                f"covariates of one individual are a mapping of names to values, got "
+                f"{type(covariates).__name__}"
+            )
+        row: Floats = self.design({name: [value] for name, value in covariates.items()})[0]
+        return row
+
+    def _read(self, table: Any) -> Covariates:
+        """Covariates of a table, checked against these; says what it takes for average."""
+        columns = frames.named_columns(table)
+        strange = [str(name) for name in columns if name not in self.names]
+        if isinstance(table, Mapping) and strange:
+            raise ValueError(
+                f"there is no covariate {strange[0]!r}; there are "
+                f"{listed([repr(name) for name in self.names])}"
+            )
+        absent = [name for name in self.names if name not in columns]
+        size = next((len(columns[name]) for name in self.names if name in columns), 1)
+        values = np.full((size, len(self.names)), np.nan)
+        unseen: list[str] = []
+        for k, name in enumerate(self.names):
+            if name in absent:
+                continue
+            labels = self.levels.get(name)
+            found = frames.values_or_labels(name, columns[name], as_labels=labels is not None)
+            if found.values.size != size:
+                raise ValueError(
+                    f"covariate {name!r} has {found.values.size} values, others have {size}"
+                )
+            if labels is None:
+                if found.labels is not None:
+                    raise ValueError(f"covariate {name!r} is a number, got {found.labels[0]!r}")
+                values[:, k] = found.values
+            else:
+                own = Covariates([name], found.values[:, None], {name: found.labels or ()})
+                values[:, k] = own.relabelled({name: labels})[:, 0]
+                lost = np.isnan(values[:, k]) & ~np.isnan(found.values)
+                if lost.any():
+                    first = int(np.argmax(lost))
+                    label = (found.labels or ())[int(found.values[first])]
+                    unseen.append(f"{name}={label}")
+        self._doubt(values, absent, unseen)
+        return Covariates(self.names, values, self.levels)
+
+    def _doubt(self, values: Floats, absent: list[str], unseen: list[str]) -> None:
+        """Say what is taken for the average."""
+        told = [f"{name} is not given" for name in absent]
+        told += [f"{case} was never seen before" for case in unseen]
+        holes = np.atleast_1d(np.isnan(values).any(axis=0))
+        known = {case.partition("=")[0] for case in unseen} | set(absent)
+        told += [f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in known]
+        if told:
+            warnings.warn(f"covariates: {listed(told)}; taken for the average", stacklevel=4)
+
+    def _expanded(self, covariates: Covariates) -> Floats:
+        """Columns of the design before they are centred, NaN where nothing is known."""
+        if covariates.names != self.names or covariates.levels.keys() != self.levels.keys():
+            raise ValueError(
+                f"covariates must be {', '.join(self.names)}, got {', '.join(covariates.names)}"
+            )
+        table = covariates.relabelled(self.levels)
+        parts = []
+        for k, name in enumerate(self.names):
+            labels, column = self.levels.get(name), table[:, k]
+            if labels is None:
+                parts.append(column[:, None])
+                continue
+            hot = (column[:, None] == np.arange(len(labels))).astype(np.float64)
+            hot[np.isnan(column)] = np.nan
+            parts.append(hot)
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(table), 0))
+
+    def __repr__(self) -> str:
+        return f"Encoder({', '.join(self.columns)})"
+
+
+class WeightModel(Fielded):
+    """Weights of the contexts for an individual with design vector x: a softmax of c + beta x.
+
+    Parameters
+    ----------
+    encoder
+        Turns covariates into design vectors.
+    intercepts : (M,)
+        c_m, of the average individual.
+    coefficients : (M, d)
+        beta_m.
+    """
+
+    encoder: Encoder
+    intercepts: Floats
+    coefficients: Floats
+
+    def __init__(self, encoder: Encoder, intercepts: ArrayLike, coefficients: ArrayLike) -> None:
+        arrays.require_instance("encoder", encoder, Encoder)
+        c = arrays.as_floats("intercepts", intercepts)
+        beta = arrays.as_floats("coefficients", coefficients)
+        if c.ndim != 1 or c.size == 0 or beta.shape != (c.size, encoder.width):
+            raise ValueError(
+                f"intercepts must have shape (M,) and coefficients (M, {encoder.width}), got "
+                f"{c.shape} and {beta.shape}"
+            )
+        arrays.store(self, {"encoder": encoder, "intercepts": c, "coefficients": beta})
+
+    @property
+    def n_contexts(self) -> int:
+        """M."""
+        return self.intercepts.size
+
+    def weights(self, design: ArrayLike) -> Floats:
+        """w(x) for a design vector (d,), shape (M,), or for many (N, d), shape (N, M)."""
+        x = np.asarray(design, np.float64)
+        scores = self.intercepts + x @ self.coefficients.T
+        scores -= scores.max(axis=-1, keepdims=True)
+        shares = np.exp(scores)
+        return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+    def of(self, covariates: Any) -> Floats:
+        """The weights of one individual (M,), a mapping of names to values, or of many (N, M).
+
+        Many are a mapping of names to columns, a list of mappings, a frame or `Covariates`.
+        """
+        if isinstance(covariates, Mapping) and not any(
+            isinstance(value, list | tuple | np.ndarray) or hasattr(value, "dtype")
+            for value in covariates.values()
+        ):
+            return self.weights(self.encoder.vector(covariates))
+        return self.weights(self.encoder.design(covariates))
+
+    def permuted(self, order: Sequence[int] | Integers) -> Self:
+        """The same model with its contexts in another order."""
+        index = np.asarray(order)
+        return type(self)(self.encoder, self.intercepts[index], self.coefficients[index])
+
+    def __repr__(self) -> str:
+        return f"WeightModel({self.n_contexts} contexts, {', '.join(self.encoder.columns)})"
+
+
+def _checked_names(
+    names: Sequence[str], levels: Mapping[str, Sequence[str]] | None
+) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    known = tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in known):
+        raise TypeError(f"names must be a list of texts, got {names!r:.60}")
+    if len(set(known)) < len(known):
+        raise ValueError(f"names of covariates must differ, got {list(known)}")
+    given = {}
+    for name, labels in (levels or {}).items():
+        if name not in known:
+            raise ValueError(f"levels names {name!r}, which is none of {list(known)}")
+        given[name] = tuple(str(label) for label in labels)
+        if len(set(given[name])) < len(given[name]):
+            raise ValueError(f"levels of {name!r} must differ, got {list(labels)}")
+    return known, given
+
+
+def _no_scale(
+    names: Sequence[str], levels: Mapping[str, Sequence[str]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    d = sum(len(levels[name]) if name in levels else 1 for name in names)
+    return np.zeros(d), np.ones(d)
+
+
+def _described(covariates: Covariates) -> str:
+    parts = [
+        f"{name} ({len(covariates.levels[name])} levels)" if name in covariates.levels else name
+        for name in covariates.names
+    ]
+    return ", ".join(parts) or "none"

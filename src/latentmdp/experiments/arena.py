@@ -1,0 +1,506 @@
+"""The arena: learners side by side on many tasks, each scored against a certified optimum.
+
+    score = (return - random return) / (optimum - random return),
+
+the return being the mean over the last fifth of the episodes, the optimum the upper bound that
+HSVI proves on the true model, and the random return what uniformly random actions earn. A score
+of 1 is therefore the most that anyone who must infer the context can reach; a learner that is told
+it may exceed 1. Beside the score: after how many episodes the mean over the last twentieth of all
+episodes was first at .9 of what the learner can reach (the informed optimum sum_m w_m V*_m for one
+that is told the context), and the seconds it took.
+
+A cell is a learner on a variant of a task; its result is a file, as in any sweep (`runner`), so an
+interrupted comparison goes on where it stopped. A learner that fails leaves its message in the
+cell, and is tried again the next time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import philox_key
+from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp.estimation import initialize, restricted
+from latentmdp.experiments.arena_tasks import TASKS, Task
+from latentmdp.experiments.findings import COLOURS, write_figure
+from latentmdp.experiments.results import Columns, read_result
+from latentmdp.experiments.runner import Setting, run_sweep
+from latentmdp.online import LUCRL, QLearning, learn
+from latentmdp.online.baselines import thompson_sampling
+from latentmdp.planning import HSVI, QMDP, evaluate
+from latentmdp.policies import UniformPolicy
+from latentmdp.simulation import play
+from latentmdp.worlds import ModelWorld, World
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "LEARNERS",
+    "TASKS",
+    "Arena",
+    "Cell",
+    "Standard",
+    "compare_learners",
+    "installed_learners",
+]
+
+BLOCKS = 200
+"""Points of a cell's learning curve: the last fifth and the last twentieth are whole blocks."""
+
+LAST, TRAILING, REACHED = 0.2, 0.05, 0.9
+STANDARD = "standard"
+"""The cell of a task that holds what scores are measured against."""
+
+GAP, SECONDS = 0.002, 60.0
+"""Of the certificate of the optimum."""
+
+WARM_UP, MOST_WARM_UP = 0.1, 500
+"""Random episodes that the start of inferred L-UCRL is fitted to: a tenth, and no more than 500."""
+
+QUICK_TASKS, QUICK_EPISODES = ("wait-hub", "deterministic", "lake-permuted"), 200
+QUICK_LEARNERS = ("lucrl", "q-informed", "q-blind")
+
+
+# -- learners -------------------------------------------------------------------------------------
+
+Returns = Floats
+Learn = Callable[[Task, World, int, int], Returns]
+"""What a learner earns in each episode: of the task, its world, a number of episodes and a seed."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A learner of the arena: what it is, and whether it is told contexts before it acts."""
+
+    summary: str
+    run: Learn
+    informed: bool = False
+
+
+def _learn(n_contexts: str, method: str = "likelihood") -> Learn:
+    def run(task: Task, world: World, episodes: int, seed: int) -> Returns:
+        M: Any = world.space.n_contexts if n_contexts == "given" else "auto"
+        chosen: Any = method
+        return learn(world, M, episodes, rng=seed, method=chosen, planner=QMDP()).returns
+
+    return run
+
+
+def _lucrl(task: Task, world: World, episodes: int, seed: int) -> Returns:
+    return LUCRL(replan=_replan(world)).run(world, episodes, rng=seed).returns
+
+
+def _lucrl_inferred(task: Task, world: World, episodes: int, seed: int) -> Returns:
+    """Random episodes, `initialize`, and Algorithm 3 from there; all episodes count."""
+    number = max(2 * world.space.n_contexts, min(MOST_WARM_UP, int(WARM_UP * episodes)))
+    logs = play(world, UniformPolicy(), number, philox_key(seed)).without_contexts()
+    fit = initialize(None, logs, world.space.n_contexts, rng=seed)
+    model = restricted(fit.model, world.space.allowed_actions())
+    model = model.replace(horizon=world.space.horizon)
+    learner = LUCRL(contexts="inferred", start=model, replan=_replan(world))
+    rest = learner.run(world, episodes - number, rng=np.random.SeedSequence((seed, 1)))
+    return np.concatenate([logs.returns(world.space.discount), rest.returns])
+
+
+def _replan(world: World) -> str:
+    """Planning is compiled into the loop in a model, and slow against an episode elsewhere."""
+    return "every" if isinstance(world, ModelWorld) else "lazy"
+
+
+def _q_learning(informed: bool) -> Learn:
+    def run(task: Task, world: World, episodes: int, seed: int) -> Returns:
+        return QLearning(informed=informed).run(world, episodes, rng=seed).returns
+
+    return run
+
+
+def _thompson(task: Task, world: World, episodes: int, seed: int) -> Returns:
+    """The true model is known; only the context is not."""
+    return thompson_sampling(task.model(seed)).run(task.model(seed), episodes, rng=seed).returns
+
+
+def _recurrent_ppo(task: Task, world: World, episodes: int, seed: int) -> Returns:
+    """PPO with an LSTM, of sb3-contrib with its default settings, on one-hot observations."""
+    from latentmdp.experiments.recurrent_ppo import recurrent_ppo_returns
+
+    return recurrent_ppo_returns(world, episodes, seed)
+
+
+LEARNERS = {
+    "learn": _Entry("`learn`, M given", _learn("given")),
+    "learn-auto": _Entry("`learn`, M to be found", _learn("auto")),
+    "lucrl": _Entry("L-UCRL, contexts revealed afterwards", _lucrl),
+    "lucrl-inferred": _Entry("L-UCRL, contexts inferred, from `initialize`", _lucrl_inferred),
+    "sampling": _Entry("posterior sampling with refits, M given", _learn("given", "sampling")),
+    "q-informed": _Entry("Q-learning, told the context beforehand", _q_learning(True), True),
+    "q-blind": _Entry("Q-learning, blind to contexts", _q_learning(False)),
+    "thompson": _Entry("Thompson sampling on the belief, true model known", _thompson),
+    "recurrent-ppo": _Entry("recurrent PPO (sb3-contrib)", _recurrent_ppo),
+}
+"""Every learner by name."""
+
+
+def installed_learners() -> tuple[str, ...]:
+    """The learners that can run here: recurrent PPO needs sb3-contrib."""
+    missing = {"recurrent-ppo"} if importlib.util.find_spec("sb3_contrib") is None else set()
+    return tuple(name for name in LEARNERS if name not in missing)
+
+
+# -- cells ----------------------------------------------------------------------------------------
+
+
+def sweep(
+    tasks: Sequence[str], learners: Sequence[str], seeds: Sequence[int], episodes: int | None
+) -> list[Setting]:
+    """What scores are measured against, and then every learner, for each variant of each task."""
+    settings = []
+    for name in tasks:
+        K = episodes or TASKS[name].episodes
+        for seed in seeds:
+            values = {"task": name, "seed": seed}
+            told = {**values, "learner": STANDARD, "gap": GAP, "time_limit": SECONDS}
+            settings.append(Setting(f"arena/{name}/{STANDARD}/{seed}", told))
+            settings += [
+                Setting(
+                    f"arena/{name}/{learner}/{seed}", {**values, "learner": learner, "episodes": K}
+                )
+                for learner in learners
+            ]
+    return settings
+
+
+def work(setting: Setting) -> Columns:
+    """One cell."""
+    task, seed = TASKS[setting["task"]], setting["seed"]
+    if setting["learner"] == STANDARD:
+        return _standard(task, seed, setting["gap"], setting["time_limit"])
+    entry = LEARNERS[setting["learner"]]
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            world = task.world(seed, tell_context=entry.informed)
+            returns = entry.run(task, world, setting["episodes"], seed)
+        problem = ""
+    # Whatever a learner raises is its result here; the others must not wait for it.
+    except Exception as error:
+        returns, problem = np.full(1, np.nan), f"{type(error).__name__}: {error}"
+    blocks = np.array_split(returns, min(BLOCKS, returns.size))
+    n = len(blocks)
+    return {
+        "episode": np.cumsum([block.size for block in blocks]),
+        "return": np.array([block.mean() for block in blocks]),
+        "run_seconds": np.full(n, time.perf_counter() - began),
+        "problem": np.array([problem] * n),
+    }
+
+
+def _standard(task: Task, seed: int, gap: float, time_limit: float) -> Columns:
+    model = task.model(seed)
+    plan = HSVI(gap=gap, time_limit=time_limit, threads=1).plan(model)
+    random = evaluate(model, UniformPolicy(), episodes=100_000, rng=seed, threads=1).mean
+    informed = QMDP().plan(model).upper
+    found = {"random": random, "lower": plan.lower, "upper": plan.upper, "informed": informed}
+    return {name: np.array([value], np.float64) for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Standard:
+    """What the scores of a variant of a task are measured against.
+
+    Attributes
+    ----------
+    random
+        What uniformly random actions earn.
+    lower, upper
+        HSVI's bounds on V*.
+    informed
+        What can be earned by one who is told the context: sum_m w_m V*_m.
+    """
+
+    random: float
+    lower: float
+    upper: float
+    informed: float
+
+    def score(self, earned: float | Floats, informed: bool = False) -> Any:
+        """(earned - random) / (optimum - random), the optimum being that of one who is told."""
+        best = self.informed if informed else self.upper
+        return (earned - self.random) / (best - self.random)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A learner on one variant of a task.
+
+    Attributes
+    ----------
+    score
+        Over the last fifth of the episodes.
+    earned
+        The mean return there.
+    reached
+        Episodes until .9 of what the learner can reach; NaN if it was not reached.
+    seconds
+        Wall-clock time.
+    problem
+        Why there is no result; empty if there is one.
+    """
+
+    task: str
+    learner: str
+    seed: int
+    episodes: int
+    score: float
+    earned: float
+    reached: float
+    seconds: float
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What a comparison gives: all cells, what they are measured against, and its files."""
+
+    folder: Path
+    cells: tuple[Cell, ...]
+    standards: Mapping[tuple[str, int], Standard]
+
+    def mean(self, task: str, learner: str, what: str = "score") -> float:
+        """The mean of a field of the cells over seeds; NaN where one failed."""
+        found = [getattr(c, what) for c in self.cells if (c.task, c.learner) == (task, learner)]
+        return float(np.mean(found)) if found else float("nan")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, in the order they were asked for."""
+        return tuple(dict.fromkeys(cell.task for cell in self.cells))
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The learners, in the order they were asked for."""
+        return tuple(dict.fromkeys(cell.learner for cell in self.cells))
+
+    def __repr__(self) -> str:
+        return (
+            f"Arena({len(self.cells)} cells, {len(self.tasks)} tasks, "
+            f"{len(self.learners)} learners, in {str(self.folder)!r})"
+        )
+
+
+def compare_learners(
+    tasks: Sequence[str] | None = None,
+    learners: Sequence[str] | None = None,
+    *,
+    seeds: int | Sequence[int] = 3,
+    episodes: int | None = None,
+    quick: bool = False,
+    out: str | os.PathLike[str] = "out",
+    jobs: int | None = None,
+    progress: bool = False,
+) -> Arena:
+    """Run every learner on every task, or what is missing of it, and write table and picture.
+
+    Parameters
+    ----------
+    tasks, learners
+        Names out of `TASKS` and `LEARNERS`; all by default, as far as they are installed.
+    seeds
+        How many variants of each task, or which.
+    episodes
+        In place of each task's own number.
+    quick
+        Three tasks, three learners, two variants and few episodes, unless told otherwise.
+    out
+        Results go to the folder `out/arena` (`out/arena-quick`): `arena.md`, `arena.svg`, all
+        cells in `arena.parquet`, and each cell's learning curve in `runs/`.
+    jobs
+        Processes; None takes all cores.
+    """
+    chosen = tuple(tasks or (QUICK_TASKS if quick else TASKS))
+    players = tuple(learners or (QUICK_LEARNERS if quick else installed_learners()))
+    for kind, names, known in (("task", chosen, TASKS), ("learner", players, LEARNERS)):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no {kind} {name!r}; known: {', '.join(known)}")
+    variants = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not variants:
+        raise ValueError("seeds must name at least one variant")
+    if quick:
+        variants, episodes = variants[:2], episodes or QUICK_EPISODES
+    folder = Path(out) / ("arena-quick" if quick else "arena")
+    runs = folder / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    require_writable(folder / "arena.md")
+    settings = sweep(chosen, players, variants, episodes)
+    _forget_failures(runs, settings)
+    for standards in (True, False):  # two sweeps, since their columns differ
+        part = [setting for setting in settings if (setting["learner"] == STANDARD) == standards]
+        run_sweep(part, work, runs, jobs, progress=progress)
+    arena = _arena(folder, runs, settings)
+    _write(arena)
+    return arena
+
+
+def _forget_failures(runs: Path, settings: Sequence[Setting]) -> None:
+    """Remove the cells in which a learner failed, so that they run again."""
+    for setting in settings:
+        path = runs / setting.file_name
+        if setting["learner"] == STANDARD or not path.exists():
+            continue
+        if read_result(path).table["problem"][0].as_py():
+            path.unlink()
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def _arena(folder: Path, runs: Path, settings: Sequence[Setting]) -> Arena:
+    standards, cells = {}, []
+    for setting in settings:
+        table = read_result(runs / setting.file_name).table
+        key = (setting["task"], setting["seed"])
+        if setting["learner"] == STANDARD:
+            standards[key] = Standard(**{name: table[name][0].as_py() for name in _STANDARD})
+        else:
+            cells.append(_cell(setting, table, standards[key]))
+    return Arena(folder, tuple(cells), standards)
+
+
+_STANDARD = ("random", "lower", "upper", "informed")
+
+
+def _cell(setting: Setting, table: pa.Table, standard: Standard) -> Cell:
+    episode, returns = (table[name].to_numpy() for name in ("episode", "return"))
+    informed = LEARNERS[setting["learner"]].informed
+    sizes = np.diff(episode, prepend=0)
+    last = max(1, round(LAST * returns.size))
+    earned = float(np.average(returns[-last:], weights=sizes[-last:]))
+    window = max(1, round(TRAILING * returns.size))
+    sums = np.concatenate([[0.0], np.cumsum(returns * sizes)])
+    trailing = (sums[window:] - sums[:-window]) / (
+        episode[window - 1 :] - np.concatenate([[0], episode])[: episode.size - window + 1]
+    )
+    good = np.flatnonzero(standard.score(trailing, informed) >= REACHED)
+    return Cell(
+        task=setting["task"],
+        learner=setting["learner"],
+        seed=setting["seed"],
+        episodes=setting["episodes"],
+        score=float(standard.score(earned)),
+        earned=earned,
+        reached=float(episode[good[0] + window - 1]) if good.size else float("nan"),
+        seconds=table["run_seconds"][0].as_py(),
+        problem=table["problem"][0].as_py(),
+    )
+
+
+def _write(arena: Arena) -> None:
+    folder = arena.folder
+    names = list(Cell.__dataclass_fields__)
+    columns = {name: [getattr(cell, name) for cell in arena.cells] for name in names}
+    with atomic_write(folder / "arena.parquet") as stream:
+        pq.write_table(pa.table(columns), stream)
+    with atomic_write(folder / "arena.md") as stream:
+        stream.write(page(arena).encode())
+    write_figure(picture(arena), folder / "arena.svg")
+
+
+def page(arena: Arena) -> str:
+    """The tables: scores, episodes until .9, seconds, and what scores are measured against."""
+    seeds = sorted({cell.seed for cell in arena.cells})
+    lines = ["# Learners compared", "", f"Means over {len(seeds)} variants of each task.", ""]
+    if len(seeds) == 1:
+        lines[2] = "One variant of each task."
+    lines += [f"- **{name}**: {LEARNERS[name].summary}" for name in arena.learners]
+    parts = (
+        ("Score", "score", ".2f", "1 is the certified optimum, 0 random; last fifth of episodes."),
+        ("Episodes until .9", "reached", ",.0f", "Of what the learner can reach; - if not."),
+        ("Seconds", "seconds", ".1f", "Wall clock, one process."),
+    )
+    for title, what, form, note in parts:
+        lines += ["", f"## {title}", "", note, "", *_table(arena, what, form)]
+    lines += ["", "## What scores are measured against", ""]
+    header = ("task", "variant", "random", "optimum: lower", "upper", "informed")
+    lines += ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    for (task, seed), standard in arena.standards.items():
+        numbers = (f"{getattr(standard, name):.4g}" for name in _STANDARD)
+        lines.append(f"| {task} | {seed} | " + " | ".join(numbers) + " |")
+    failed = [cell for cell in arena.cells if cell.problem]
+    if failed:
+        lines += ["", "## Failures", ""]
+        lines += [f"- {c.task}, {c.learner}, variant {c.seed}: {c.problem}" for c in failed]
+    return "\n".join([*lines, "", "![Scores by task](arena.svg)", ""])
+
+
+def _table(arena: Arena, what: str, form: str) -> list[str]:
+    learners = arena.learners
+    rows = ["| task | " + " | ".join(learners) + " |", "|---" * (len(learners) + 1) + "|"]
+    for task in arena.tasks:
+        means = (arena.mean(task, learner, what) for learner in learners)
+        rows.append(
+            f"| {task} | " + " | ".join("-" if np.isnan(x) else f"{x:{form}}" for x in means) + " |"
+        )
+    return rows
+
+
+_INK = "#808080"
+"""A grey that stands out from white and from black, since the picture has no background."""
+
+
+def picture(arena: Arena) -> Figure:
+    """One line a task: the mean score of every learner and its range over variants."""
+    from matplotlib.figure import Figure
+
+    tasks, learners = arena.tasks, arena.learners
+    height = 1.6 + 0.32 * len(tasks) * max(1.0, len(learners) / 5)
+    figure = Figure(figsize=(7.5, height), layout="constrained")
+    figure.patch.set_alpha(0.0)
+    axes = figure.subplots()
+    axes.patch.set_alpha(0.0)
+    for i, learner in enumerate(learners):
+        offset = (i - (len(learners) - 1) / 2) * 0.8 / len(learners)
+        colour, mark = COLOURS[i % (len(COLOURS) - 1)], _MARKS[i % len(_MARKS)]
+        style: dict[str, Any] = {"color": colour, "marker": mark, "markersize": 5}
+        axes.plot([], [], linestyle="", label=learner, **style)
+        for k, task in enumerate(tasks):
+            scores = [c.score for c in arena.cells if (c.task, c.learner) == (task, learner)]
+            found = np.array([x for x in scores if np.isfinite(x)])
+            if found.size:
+                y, (low, mean, high) = k + offset, _shown(found.min(), found.mean(), found.max())
+                axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
+                axes.plot([mean], [y], linestyle="", **style)
+    for score in (0.0, 1.0):
+        axes.axvline(score, color=_INK, linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(tasks)), tasks)
+    axes.set(xlim=(_LEFT - 0.03, _RIGHT + 0.03), ylim=(len(tasks) - 0.5, -0.5))
+    axes.set_xlabel("score: 0 random, 1 the certified optimum", color=_INK)
+    axes.tick_params(colors=_INK)
+    for side in axes.spines.values():
+        side.set_color(_INK)
+    figure.legend(
+        loc="outside lower center", ncols=4, frameon=False, labelcolor=_INK, fontsize="small"
+    )
+    return figure
+
+
+def _shown(*scores: float) -> Floats:
+    """Scores beyond the frame are drawn at its edge."""
+    return np.clip(scores, _LEFT, _RIGHT)
+
+
+_LEFT, _RIGHT = -0.25, 1.25
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")

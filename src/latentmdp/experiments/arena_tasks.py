@@ -1,0 +1,341 @@
+"""The tasks of the arena: problems in which one of several MDPs is in force and hidden.
+
+A task has variants, one for each seed: which actions are permuted how, which instance is drawn. It
+gives the true model, for the optimum and the random return, and the world that learners act in:
+Gymnasium's own environments where the task is made of them, so that a learner meets them as any
+user does, and the model itself elsewhere. Every task is a latent MDP, so its optimum can be
+certified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from latentmdp._util.arrays import Floats
+from latentmdp.envs import MixtureEnv, tabular_model
+from latentmdp.instances import make
+from latentmdp.model import LatentMDP
+from latentmdp.outcomes import outcomes_from_entries
+from latentmdp.worlds import World, adapt, as_world
+
+__all__ = ["TASKS", "Task", "blackjack_model", "icu_sepsis_model"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of the arena.
+
+    Attributes
+    ----------
+    name, summary
+        What it is called, and what it is.
+    episodes
+        How many a learner may play.
+    horizon
+        H.
+    build
+        `build(seed)` gives a model, or environments with tables, one for each context.
+    """
+
+    name: str
+    summary: str
+    episodes: int
+    horizon: int
+    build: Callable[[int], LatentMDP | Sequence[Any]]
+
+    def model(self, seed: int) -> LatentMDP:
+        """The true model of a variant."""
+        built = self.build(seed)
+        return built if isinstance(built, LatentMDP) else tabular_model(built, self.horizon)
+
+    def world(self, seed: int, tell_context: bool = False, as_model: bool = False) -> World:
+        """What a learner acts in; `as_model` is the model also where there are environments."""
+        built = self.build(seed)
+        if isinstance(built, LatentMDP) or as_model:
+            return as_world(self.model(seed))
+        return adapt(MixtureEnv(built, horizon=self.horizon, tell_context=tell_context))
+
+
+Orders = Sequence[Sequence[int]]
+
+
+def _permuted(
+    name: str,
+    contexts: int,
+    moves: int | None = None,
+    suits: Callable[[Orders], bool] = lambda orders: True,
+    **options: Any,
+) -> Callable[[int], list[Any]]:
+    """Copies of an environment, each with its first `moves` actions in an order of its own.
+
+    Orders are drawn until they suit the task.
+    """
+
+    def build(seed: int) -> list[Any]:
+        import gymnasium
+
+        envs = [gymnasium.make(name, **options) for _ in range(contexts)]
+        n_actions = len(envs[0].unwrapped.P[0])  # type: ignore[attr-defined]
+        n = moves or n_actions
+        every, chance = list(permutations(range(n))), np.random.default_rng(seed)
+        orders: Orders = ()
+        while not orders or not suits(orders):
+            orders = [every[k] for k in chance.choice(len(every), contexts, replace=False)]
+        for env, order in zip(envs, orders):
+            _reorder(env, [*order, *range(n, n_actions)])
+        return envs
+
+    return build
+
+
+def _reorder(env: Any, order: Sequence[int]) -> None:
+    """Let action a do what order[a] did, in the table that the environment itself steps by."""
+    table = env.unwrapped.P
+    env.unwrapped.P = {s: {a: row[order[a]] for a in row} for s, row in table.items()}
+
+
+def _safe_to_try(orders: Orders) -> bool:
+    """Whether one step at the start of CliffWalking can tell two orders apart without a fall.
+
+    An action that leads up (0) in one and to a wall (2 down, 3 left) in the other does. Where there
+    is none, the best policy never leaves the start, and there is nothing to learn.
+    """
+    first, second = orders
+    return any({a, b} in ({0, 2}, {0, 3}) for a, b in zip(first, second))
+
+
+def _slippery_or_not(seed: int) -> list[Any]:
+    """The lake with firm and with slippery ice; the variants name the actions differently."""
+    import gymnasium
+
+    order = np.random.default_rng(seed).permutation(4).tolist()
+    envs = [gymnasium.make("FrozenLake-v1", is_slippery=slips) for slips in (False, True)]
+    for env in envs:
+        _reorder(env, order)
+    return envs
+
+
+def _instance(name: str, **arguments: Any) -> Callable[[int], LatentMDP]:
+    def build(seed: int) -> LatentMDP:
+        return make(name, rng=seed, **arguments)
+
+    return build
+
+
+# -- Blackjack ------------------------------------------------------------------------------------
+
+_FACES, _BUST = 10, 22
+"""Cards count from 1 (the ace) to 10; 22 stands for every sum above 21."""
+
+_DECKS = {"full": (1.0, 1.0), "rich in tens": (1.0, 3.0), "poor in tens": (1.0, 0.0)}
+"""How often a card below ten and a ten is drawn, against a full deck."""
+
+
+def blackjack_model(decks: Sequence[Floats], horizon: int = 10) -> LatentMDP:
+    """Gymnasium's Blackjack with a hidden deck: context m draws cards from decks[m].
+
+    States are (player's sum, dealer's card, usable ace) in the order of Gymnasium's Tuple space
+    (32, 11, 2), and one more, in which the game is over. Action 0 sticks, action 1 hits. Cards are
+    drawn with replacement; decks[m] holds the probabilities of the values 1 to 10. The dealer
+    draws to 17, and a natural is worth no more than any 21, as with `sab=False`.
+    """
+    over, values = 32 * 11 * 2, (-1.0, 0.0, 1.0)
+    entries: list[tuple[int, int, int, int, float]] = []  # row, s', z, context, probability
+    initial = np.zeros((len(decks), over + 1))
+    for m, deck in enumerate(decks):
+        hands = [_hand(a, b) for a in range(1, _FACES + 1) for b in range(1, _FACES + 1)]
+        chances = np.outer(deck, deck).ravel()
+        for card in range(1, _FACES + 1):
+            final = _dealer(card, deck)
+            for (total, ace), p in zip(hands, chances):
+                initial[m, _state(total, card, ace)] += p * deck[card - 1]
+            for total in range(4, 22):
+                for ace in range(2):
+                    row = 2 * _state(total, card, ace)
+                    for z, chance in enumerate(_comparison(total, final)):
+                        entries.append((row, over, z, m, chance))
+                    for drawn, chance in enumerate(deck.tolist(), start=1):
+                        after, usable = _drawn(total, ace, drawn)
+                        bust = after > 21
+                        n = over if bust else _state(after, card, usable)
+                        entries.append((row + 1, n, 0 if bust else 1, m, chance))
+    rows, targets, rewards, contexts, probs = (np.array(column) for column in zip(*entries))
+    sizes = (len(decks), over + 1, 2, 3)
+    table = outcomes_from_entries(rows, targets, rewards, contexts, probs, sizes)
+    return LatentMDP.from_outcomes(
+        *table, n_states=over + 1, horizon=horizon, reward_values=values, initial=initial
+    )
+
+
+def _state(total: int, card: int, ace: int) -> int:
+    return (total * 11 + card) * 2 + ace
+
+
+def _hand(first: int, second: int) -> tuple[int, int]:
+    """Sum and usable ace of two cards."""
+    total, ace = first + second, int(1 in (first, second))
+    return total + 10 * ace, ace
+
+
+def _drawn(total: int, ace: int, card: int) -> tuple[int, int]:
+    """Sum and usable ace after one card more."""
+    low = total - 10 * ace + card
+    usable = int((ace or card == 1) and low + 10 <= 21)
+    return low + 10 * usable, usable
+
+
+def _dealer(card: int, deck: Floats) -> Floats:
+    """The distribution of the dealer's final sum, by sum up to 21, and 22 for a bust."""
+    final = np.zeros(_BUST + 1)
+    waiting = {_hand(card, other): 0.0 for other in range(1, _FACES + 1)}
+    for other, p in enumerate(deck, start=1):
+        waiting[_hand(card, other)] += p
+    while waiting:
+        (total, ace), mass = waiting.popitem()
+        if total >= 17:
+            final[min(total, _BUST)] += mass
+            continue
+        for drawn, p in enumerate(deck, start=1):
+            after = _drawn(total, ace, drawn)
+            waiting[after] = waiting.get(after, 0.0) + mass * p
+    return final
+
+
+def _comparison(total: int, dealer: Floats) -> tuple[float, float, float]:
+    """Probabilities to lose, to draw and to win with a sum against the dealer's."""
+    below = float(dealer[:total].sum() + dealer[_BUST])
+    return 1.0 - below - float(dealer[total]), float(dealer[total]), below
+
+
+def _blackjack(seed: int) -> LatentMDP:
+    """Three decks: full, rich in tens, poor in tens; how much varies with the seed."""
+    full = np.array([1.0] * 9 + [4.0])
+    much = np.random.default_rng(seed).uniform(0.7, 1.0)
+    decks = []
+    for small, tens in _DECKS.values():
+        deck = full * (1.0 - much) + much * full * np.array([small] * 9 + [tens])
+        decks.append(deck / deck.sum())
+    return blackjack_model(decks)
+
+
+# -- ICU-Sepsis -----------------------------------------------------------------------------------
+
+
+def icu_sepsis_model(seed: int, contexts: int = 3, strength: float = 1.0) -> LatentMDP:
+    """ICU-Sepsis with hidden types of patients, made by perturbing its transitions.
+
+    In context m the probability of s' after (s, a) is multiplied by exp(strength g) and the row
+    normalised, g being standard normal and drawn once for each (m, a, s'): types answer to
+    treatments differently, in the same way in all states. Only admissible actions are allowed, and
+    an episode ends with survival (reward 1) or death. Needs the package `icu-sepsis`.
+    """
+    base = _icu_sepsis()
+    T, S, A = base._tx_mat, base._num_states, base._num_actions
+    end = S - 1
+    final = (T[:, :, end] > 0.0).all(axis=1)
+    allowed = np.zeros((S, A), np.bool_)
+    for state, actions in enumerate(base._admissible_actions):
+        allowed[state, actions] = not final[state]
+    s, a = np.nonzero(allowed)
+    pair, n = np.nonzero(T[s, a] > 0.0)
+    p = T[s[pair], a[pair], n]
+    z = (base._r_mat[s[pair], a[pair], n] > 0.0).astype(np.int64)
+    answers = np.random.default_rng(seed).standard_normal((contexts, A, S))
+    rows, probs = s[pair] * A + a[pair], []
+    for m in range(contexts):
+        tilted = p * np.exp(strength * answers[m, a[pair], n])
+        probs.append(tilted / np.bincount(rows, tilted, S * A)[rows])
+    table = outcomes_from_entries(
+        np.tile(rows, contexts),
+        np.tile(n, contexts),
+        np.tile(z, contexts),
+        np.repeat(np.arange(contexts), rows.size),
+        np.concatenate(probs),
+        (contexts, S, A, 2),
+    )
+    initial = np.asarray(base._d_0, np.float64)
+    return LatentMDP.from_outcomes(*table, n_states=S, horizon=30, initial=initial, allowed=allowed)
+
+
+def _icu_sepsis() -> Any:
+    import contextlib
+    import io
+
+    import gymnasium
+
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # an old dependency of it prints advice
+            import icu_sepsis  # noqa: F401
+    except ImportError:
+        raise ModuleNotFoundError(
+            "the task icu-sepsis needs the package icu-sepsis: pip install latentmdp[examples]"
+        ) from None
+    return gymnasium.make("Sepsis/ICU-Sepsis-v2").unwrapped
+
+
+# -- the list -------------------------------------------------------------------------------------
+
+_FIG1 = {"contexts": 7, "states": 15, "actions": 3, "horizon": 30}
+_MAZE = {"contexts": 3, "states": 8, "actions": 3, "horizon": 10}
+_LAKE = "FrozenLake-v1"
+_ALL = (
+    Task("lake-slippery", "FrozenLake 4x4, firm or slippery ice", 3_000, 50, _slippery_or_not),
+    Task(
+        "lake-permuted",
+        "FrozenLake 4x4 without slipping, four orders of the actions",
+        3_000,
+        50,
+        _permuted(_LAKE, 4, is_slippery=False),
+    ),
+    Task(
+        "lake8-permuted",
+        "FrozenLake 8x8 without slipping, four orders of the actions",
+        5_000,
+        100,
+        _permuted(_LAKE, 4, is_slippery=False, map_name="8x8"),
+    ),
+    Task(
+        "cliff-permuted",
+        "CliffWalking, two orders of the actions",
+        3_000,
+        60,
+        _permuted("CliffWalking-v1", 2, suits=_safe_to_try),
+    ),
+    Task("taxi-permuted", "Taxi, two orders of the moves", 10_000, 60, _permuted("Taxi-v4", 2, 4)),
+    Task("visitor", "which visitor wants what", 5_000, 12, _instance("visitor")),
+    Task("river-swim", "the channel that carries", 5_000, 56, _instance("river-swim")),
+    Task("wait-hub", "probe, commit or wait", 5_000, 30, _instance("wait-hub")),
+    Task("treatment", "patients who answer differently", 5_000, 20, _instance("treatment")),
+    Task("frozen-lake", "wind over the ice", 5_000, 40, _instance("frozen-lake")),
+    Task(
+        "fig1-own",
+        "size of Fig. 1, delta .5, own rewards",
+        3_000,
+        30,
+        _instance("separated", **_FIG1, delta=0.5, rewards="own"),
+    ),
+    Task(
+        "fig1-shared",
+        "size of Fig. 1, delta .3, shared rewards",
+        3_000,
+        30,
+        _instance("separated", **_FIG1, delta=0.3, rewards="shared"),
+    ),
+    Task("lower-bound", "the paper's hard instance, M = 3", 3_000, 3, _instance("lower-bound")),
+    Task(
+        "deterministic",
+        "a deterministic latent MDP",
+        2_000,
+        10,
+        _instance("deterministic", **_MAZE, reward_density=0.2, variation=0.4),
+    ),
+    Task("blackjack", "Blackjack with a hidden deck", 20_000, 10, _blackjack),
+    Task("icu-sepsis", "sepsis patients of hidden types", 10_000, 30, icu_sepsis_model),
+)
+TASKS = {task.name: task for task in _ALL}
+"""Every task by name."""

@@ -1,0 +1,212 @@
+"""How logged actions were chosen: the probabilities pi_b of an off-policy estimate.
+
+They are given by state, by context and state, or by the policy that acted; they are the
+propensities of the logs; or they are estimated from the logs, as pi_b(a | s). A policy is followed
+along the logs in any case, history by history: `followed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers, normalised
+from latentmdp._util.validation import shaped
+from latentmdp.belief import posterior
+from latentmdp.errors import ImpossibleObservationError
+from latentmdp.model import LatentMDP
+from latentmdp.planning import acting_smoothing
+from latentmdp.policies import HistoryPolicy, Policy
+from latentmdp.sessions import BatchSession
+from latentmdp.trajectories import Trajectories, cell_counts
+
+__all__ = ["AnyPolicy", "Logger", "behaviour_policy", "beliefs_of", "followed", "logger_of"]
+
+AnyPolicy = Policy | HistoryPolicy
+
+_PSEUDO_COUNTS = 1.0
+"""Logged actions that the pooled choice of actions is worth in a state, where pi_b is estimated. It
+keeps the ratios of rare states finite, and changes nothing where a state is seen often."""
+
+_SURPRISE = 6.0
+"""Standard deviations of Pearson's statistic: by chance alone more is rarer than one in 10^6."""
+
+_TOLD_APART = 0.9
+"""Mean posterior of the likeliest context from which on episodes count as sorted by context."""
+
+_NUMBERS_AT_ONCE = 1 << 22
+"""Numbers by episode, step, context and action that are held in memory at a time."""
+
+
+def behaviour_policy(logs: Trajectories, pseudo_counts: float = 0.0) -> Floats:
+    """How often each action was taken in each state, shape (S, A); uniform where never seen.
+
+    With pseudo-counts, shrunk towards the choice of actions in all states together.
+    """
+    taken = cell_counts(logs, ("state", "action"))
+    pooled = normalised(taken.sum(axis=0), np.ones(logs.n_actions))
+    return normalised(taken + pseudo_counts * pooled, np.ones(logs.n_actions))
+
+
+class Logger(NamedTuple):
+    """How the logged actions were chosen.
+
+    `probabilities` (n_steps, K) are those of the logged actions, by context where the logger knew
+    it (K = M), and `shares` (N, K) say how much of each episode counts in each context.
+    """
+
+    probabilities: Floats
+    shares: Floats
+    source: str
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def by_context(self) -> bool:
+        """Whether there is a column for each context."""
+        return self.source == "by context"
+
+
+def logger_of(
+    logs: Trajectories, behaviour: ArrayLike | AnyPolicy | None, world: LatentMDP, model_given: bool
+) -> Logger:
+    """Read or estimate the probabilities of the logged actions; raises where one is zero."""
+    everyone = np.ones((len(logs), 1))
+    steps = logs.steps()
+    propensities = getattr(logs, "propensities", None)
+    if behaviour is None and propensities is not None:
+        chances = np.asarray(propensities, np.float64)[:, None]
+        found = Logger(chances, everyone, "propensities")
+    elif behaviour is None:
+        rows = behaviour_policy(logs, _PSEUDO_COUNTS)
+        chances = rows[steps.state, steps.action][:, None]
+        found = Logger(chances, everyone, "estimated", _more_than_the_state(logs))
+    elif isinstance(behaviour, Policy) or callable(behaviour):
+        found = Logger(_along(logs, behaviour, world)[:, None], everyone, "policy")
+    else:
+        table = arrays.to_array("behaviour", behaviour)
+        M, S, A = world.n_contexts, world.n_states, world.n_actions
+        if table.ndim != 3:
+            rows = shaped("behaviour", table, (S, A))
+            rows = arrays.distributions("behaviour", rows, ("state",))
+            found = Logger(rows[steps.state, steps.action][:, None], everyone, "given")
+        elif not model_given:
+            raise ValueError("behaviour by context needs model=, the model with those contexts")
+        else:
+            rows = shaped("behaviour", table, (M, S, A))
+            rows = arrays.distributions("behaviour", rows, ("context", "state"))
+            chances = rows[:, steps.state, steps.action].T
+            shares = _shares(logs, world, chances)
+            found = Logger(chances, shares, "by context", _not_told_apart(shares))
+    impossible = ~(found.probabilities > 0.0).any(axis=1)
+    if impossible.any():
+        k = int(np.argmax(impossible))
+        episode = int(steps.episode[k])
+        raise ValueError(
+            f"behaviour gives probability 0 to action {steps.action[k]} in state "
+            f"{steps.state[k]}, logged in episode {episode}, step {k - int(logs.offsets[episode])}"
+        )
+    return found
+
+
+def _shares(logs: Trajectories, model: LatentMDP, chances: Floats) -> Floats:
+    """P(m | episode) with the logger's actions as evidence, shape (N, M)."""
+    with np.errstate(divide="ignore"):
+        evidence = np.log(beliefs_of(model, logs))
+        acted = np.log(chances)
+    episode = logs.steps().episode
+    for m in range(model.n_contexts):
+        evidence[:, m] += np.bincount(episode, acted[:, m], len(logs))
+    evidence -= evidence.max(axis=1, keepdims=True)
+    return normalised(np.exp(evidence))
+
+
+def _not_told_apart(shares: Floats) -> tuple[str, ...]:
+    certain = float(shares.max(axis=1).mean())
+    if certain >= _TOLD_APART:
+        return ()
+    return (
+        f"the logs hardly tell the contexts apart: the likeliest one has a posterior of "
+        f"{certain:.2f} on average, so the estimate leans on the model",
+    )
+
+
+def _more_than_the_state(logs: Trajectories) -> tuple[str, ...]:
+    """Pearson's test that actions given the state do not depend on the step before, or on time."""
+    A, Z = logs.n_actions, logs.n_rewards
+    episode, state, action, *_ = logs.steps()
+    t = np.arange(logs.n_steps) - logs.offsets[episode]
+    late = (t >= logs.lengths.max() / 2).astype(np.int64)
+    before = np.full(logs.n_steps, A * Z, np.int64)
+    later = np.flatnonzero(t > 0)
+    before[later] = logs.actions[later - 1].astype(np.int64) * Z + logs.rewards[later - 1]
+    circumstance = (state.astype(np.int64) * (A * Z + 1) + before) * 2 + late
+    kinds, row = np.unique(circumstance, return_inverse=True)
+    weights = logs.multiplicities()[episode].astype(np.float64)
+    taken = np.bincount(row * A + action, weights, kinds.size * A).reshape(-1, A)
+    states = kinds // (2 * (A * Z + 1))
+    by_state = np.zeros((logs.n_states, A))
+    np.add.at(by_state, states, taken)
+    expected = taken.sum(axis=1, keepdims=True) * normalised(by_state)[states]
+    use = expected > 0.0
+    statistic = float(((taken - expected)[use] ** 2 / expected[use]).sum())
+    choices = (by_state > 0.0).sum(axis=1) - 1
+    freedom = float(choices[states].sum() - choices[np.unique(states)].sum())
+    surprise = (statistic - freedom) / np.sqrt(2.0 * freedom) if freedom > 0.0 else 0.0
+    if surprise <= _SURPRISE:
+        return ()
+    return (
+        "the logged actions depend on more than the state, so that estimated probabilities "
+        f"pi_b(a | s) are not the logger's ({surprise:.0f} standard deviations): give behaviour=, "
+        "by context if the logger knew more than the logs show",
+    )
+
+
+def beliefs_of(model: LatentMDP, logs: Trajectories, along: bool = False) -> Floats:
+    """`posterior`, smoothed as an acting filter where something impossible was logged."""
+    try:
+        return posterior(model, logs, along=along)
+    except ImpossibleObservationError:
+        smoothing = acting_smoothing(model.n_states, model.n_rewards)
+        return posterior(model, logs, smoothing, along=along)
+
+
+def followed(
+    logs: Trajectories, policy: AnyPolicy, world: LatentMDP, episodes: Integers, steps: int
+) -> Iterator[tuple[Integers, Floats]]:
+    """Episodes of one length L at a time, and pi(a | h_t) for t = 0..min(L, steps), (n, ., A).
+
+    The last entry is what the policy would do after the last step; zero where the episode is over.
+    """
+    lengths = logs.lengths[episodes]
+    for length in np.unique(lengths):
+        of_length = episodes[lengths == length]
+        last = min(int(length), steps)
+        room = max(1, _NUMBERS_AT_ONCE // ((last + 1) * world.n_actions * world.n_contexts))
+        for start in range(0, of_length.size, room):
+            chosen = of_length[start : start + room]
+            states, actions, earned = logs[chosen].as_arrays()
+            values = world.reward_values[earned]
+            session = BatchSession(policy, world, chosen.size, 0)
+            session.observe(states[:, 0])
+            chances = np.zeros((chosen.size, last + 1, world.n_actions))
+            for t in range(last + 1):
+                chances[:, t] = session.action_probabilities()
+                if t < last and not session.over.all():
+                    session.observe(states[:, t + 1], values[:, t], actions[:, t])
+            yield chosen, chances
+
+
+def _along(logs: Trajectories, policy: AnyPolicy, world: LatentMDP) -> Floats:
+    """pi(a_t | h_t) of every logged action, shape (n_steps,)."""
+    found = np.ones(logs.n_steps)
+    longest = int(logs.lengths.max())
+    steps = longest if world.horizon is None else min(longest, world.horizon)
+    for chosen, chances in followed(logs, policy, world, np.arange(len(logs)), steps):
+        for t in range(chances.shape[1] - 1 if chances.shape[1] > 1 else 0):
+            place = logs.offsets[chosen] + t
+            found[place] = chances[np.arange(chosen.size), t, logs.actions[place]]
+    return found

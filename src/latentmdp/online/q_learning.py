@@ -1,0 +1,249 @@
+"""Tabular Q-learning [watkins1992], told the context or blind to it: a baseline without a model.
+
+    in state s of context m:
+        with probability n0 / (n0 + N_m(s)) act at random, else take a best action, ties at random
+    after an episode, from its last step to its first:
+        Q_m(s, a) += N_m(s, a)^-w (r + discount max_b Q_m(s', b) - Q_m(s, a))
+
+Told the context before it acts, it learns M separate MDPs: what it can reach is the informed
+optimum, sum_m w_m V*_m, which no learner that must infer the context can. Blind, it has one table
+for all contexts, and what it can reach is no more than the best memoryless policy.
+
+Values do not depend on the time, so that every visit of (s, a) counts. They are discounted by
+1 - 1/H or the world's discount, whichever is less. They begin at the largest reward, or at 0 where
+there are only costs: optimistic enough to explore river-swim, where a start at 0 stays on the
+shore, and little enough that lakes with a single reward are solved, where a start at three times
+as much fails. The backward sweep carries a reward along the whole episode at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from latentmdp._util.arrays import Arrays, Floats
+from latentmdp.online.base import CountingLearning, Learner
+from latentmdp.online.empirical_model import Counts, EmpiricalModel
+from latentmdp.online.run import Run
+from latentmdp.planning import acting_smoothing
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy
+from latentmdp.simulation import gathered
+from latentmdp.trajectories import Trajectories
+from latentmdp.worlds import ModelWorld, Transition, World, play_episode
+
+__all__ = ["QLearning"]
+
+
+@dataclass(frozen=True, eq=False)
+class QLearning(Learner):
+    """Q-learning with one table for each context that is told, or with a single one.
+
+    Parameters
+    ----------
+    informed
+        Whether the context of an episode is told before it begins. A latent MDP tells it; the
+        info of an environment's `reset` must hold it.
+    random_until
+        n0: visits of a state after which half of the actions there are no longer random.
+    rate
+        w in (1/2, 1], the power of the number of visits by which steps fall.
+    optimism
+        What values begin at, in units of the largest reward.
+    """
+
+    informed: bool = True
+    random_until: float = 10.0
+    rate: float = 0.7
+    optimism: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.random_until) and self.random_until >= 0.0):
+            raise ValueError(
+                f"random_until must be finite and not negative, got {self.random_until}"
+            )
+        if not 0.5 < self.rate <= 1.0:
+            raise ValueError(f"rate must lie in (1/2, 1], got {self.rate}")
+        if not np.isfinite(self.optimism):
+            raise ValueError(f"optimism must be finite, got {self.optimism}")
+
+    def begin(self, world: World, episodes: int, key: int) -> CountingLearning[Trajectories]:
+        """See `Learner`."""
+        if self.informed and not world.knows_contexts:
+            raise ValueError("n_contexts: the environment does not tell it, give n_contexts=")
+        space = world.space if self.informed else replace(world.space, n_contexts=1)
+        counts = Counts.zero(space, "state-action")
+        empirical = EmpiricalModel.begin(space, counts, None, 0.0, 0.0, None, learn_weights=True)
+        return _QLearning(self, world, empirical, episodes, key)
+
+    def settings(self) -> dict[str, Any]:
+        """See `Learner`."""
+        return {
+            name: getattr(self, name) for name in ("informed", "random_until", "rate", "optimism")
+        }
+
+
+class _QLearning(CountingLearning[Trajectories]):
+    """One run: the tables, and the counts of what was seen."""
+
+    learner: QLearning
+
+    def __init__(
+        self, learner: QLearning, world: World, empirical: EmpiricalModel, episodes: int, key: int
+    ) -> None:
+        super().__init__(learner, world, empirical, episodes, key)
+        M, S, A, _ = self.space.dimensions
+        first = learner.optimism * max(0.0, *self.space.reward_values)
+        self.values, self.q_visits = np.full((M, S, A), first), np.zeros((M, S, A))
+        self.allowed = self.space.allowed_actions()
+        self.q_discount = min(self.space.discount, 1.0 - 1.0 / self.space.required_horizon())
+
+    def plan(self) -> None:
+        """There is nothing to plan."""
+
+    def play(self, most: int) -> Trajectories:
+        """Play episodes; the tables change after each."""
+        if isinstance(self.world, ModelWorld):
+            return self._compiled(self.world, most)
+        agent = _QAgent(self)
+        horizon = self.space.required_horizon()
+        played = []
+        for i in range(most):
+            episode = play_episode(self.world, agent, self.key, self.done + i, horizon)
+            agent.learn()
+            played.append(episode)
+        return gathered(played, self.space)
+
+    def _compiled(self, world: ModelWorld, episodes: int) -> Trajectories:
+        from latentmdp._kernels.q_learning import play_q_learning
+
+        H = self.space.required_horizon()
+        contexts, lengths = np.empty(episodes, np.int64), np.empty(episodes, np.int64)
+        states = np.zeros((episodes, H + 1), np.int64)
+        actions, rewards = (np.zeros((episodes, H), np.int64) for _ in range(2))
+        play_q_learning(
+            world.chances,
+            np.uint64(self.key),
+            self.done,
+            self.learner.informed,
+            self.values,
+            self.q_visits,
+            self.allowed,
+            self.space.reward_array,
+            (float(self.learner.random_until), float(self.learner.rate), self.q_discount),
+            contexts,
+            lengths,
+            states,
+            actions,
+            rewards,
+        )
+        place = np.arange(H + 1)
+        taken = place[:-1] < lengths[:, None]
+        return Trajectories(
+            states[place <= lengths[:, None]],
+            actions[taken],
+            rewards[taken],
+            np.concatenate([[0], np.cumsum(lengths)]),
+            contexts,
+            n_states=self.space.n_states,
+            n_actions=self.space.n_actions,
+            reward_values=self.space.reward_array,
+        )
+
+    def absorb(self, batch: Trajectories) -> None:
+        """Record what was played, and count it for its context, or for the only one."""
+        self.record(batch)
+        if not self.learner.informed:
+            batch = batch.with_contexts(np.zeros(len(batch), np.int64))
+        self.empirical.add_counts(Counts.start(batch, self.space, 0.0, "state-action"))
+        self.note_error()
+
+    def fixed_arrays(self) -> Arrays:
+        """See `Learning`."""
+        return {**super().fixed_arrays(), "q_values": self.values, "q_visits": self.q_visits}
+
+    def restore(self, saved: Arrays) -> None:
+        """See `Learning`."""
+        super().restore(saved)
+        self.values[...], self.q_visits[...] = saved["q_values"], saved["q_visits"]
+
+    def policy(self) -> Policy:
+        """The greedy policy; told no context, it weighs the tables with its belief (Q-MDP)."""
+        if not self.learner.informed:
+            best = np.where(self.allowed, self.values[0], -np.inf).argmax(axis=1)
+            return MarkovPolicy(np.where(self.allowed.any(axis=1), best, 0))
+        states, actions = np.nonzero(self.allowed)
+        offsets = np.concatenate([[0], np.cumsum(self.allowed.sum(axis=1))])
+        vectors: Floats = self.values[:, states, actions].T
+        smoothing = acting_smoothing(self.space.n_states, self.space.n_rewards)
+        model = self.empirical.acting_model()
+        return AlphaVectorPolicy(vectors, actions, offsets, model, smoothing)
+
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`."""
+        return self.counted(self.policy(), None, settings)
+
+
+class _QAgent:
+    """Acts by the tables, step by step; the same choices as in the compiled loop."""
+
+    def __init__(self, learning: _QLearning) -> None:
+        self.learning = learning
+        self._episode, self._m, self._ended = np.uint64(0), 0, False
+        self._states, self._actions, self._earned = list[int](), list[int](), list[float]()
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state and, if it is told, the context."""
+        learning = self.learning
+        self._episode, self._m = np.uint64(episode), 0
+        if learning.learner.informed:
+            told = learning.world.context()
+            if told is None or not 0 <= told < learning.space.n_contexts:
+                raise ValueError(
+                    f"informed=True: the world gave context {told} at the start of an episode, "
+                    f"expected one in [0, {learning.space.n_contexts}); in an environment, info of "
+                    "reset must hold it, as that of MixtureEnv(..., tell_context=True) does"
+                )
+            self._m = told
+        self._states, self._actions, self._earned = [state], [], []
+        self._ended = False
+
+    def act(self, t: int) -> int:
+        """A best action, or any."""
+        from latentmdp._kernels.philox import uniform_pair
+        from latentmdp._kernels.q_learning import q_action
+
+        run = self.learning
+        block = (np.uint64(run.key), np.uint64(0), self._episode, np.uint64(t + 1))
+        uniform, n0 = uniform_pair(*block)[0], float(run.learner.random_until)
+        s = self._states[-1]
+        return int(q_action(run.values, run.q_visits, run.allowed, self._m, s, n0, uniform))
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """See what followed."""
+        if self._ended:
+            return  # a world may go on in its final state, where there is nothing to learn
+        self._ended = transition.terminated
+        self._actions.append(action)
+        self._earned.append(self.learning.space.reward_values[transition.reward])
+        self._states.append(transition.next_state)
+
+    def learn(self) -> None:
+        """Sweep over the episode that is over."""
+        from latentmdp._kernels.q_learning import q_sweep
+
+        run = self.learning
+        q_sweep(
+            run.values,
+            run.q_visits,
+            run.allowed,
+            self._m,
+            np.array(self._states, np.int64),
+            np.array(self._actions, np.int64),
+            np.array(self._earned, np.float64),
+            len(self._actions),
+            self._ended,
+            float(run.learner.rate),
+            run.q_discount,
+        )

@@ -1,0 +1,669 @@
+"""Why a policy acts as it does: what speaks for the action, and what would change it.
+
+At time t, state s and belief b the policy takes an action a. What is said about it:
+
+* **Action values**, by one step of lookahead through the model,
+
+      Q_m(a) = R_m(s, a) + R^hid_m(s, a) + discount sum_{s',z} P_m(s', z | s, a) alpha_{s',b'}(m),
+      q(a)   = sum_m b(m) Q_m(a),
+
+  where b' is the belief of the policy's filter after (s', z), and alpha_{s',b'} the vector that the
+  policy follows there. So q(a) is the value of taking a once and of going on with what the vectors
+  promise: exactly Q*(b, a) for the vectors of `Exact` where a leads to beliefs it has planned for;
+  a lower bound for those of `HSVI` and `PBVI`; too much for those of `QMDP`, which believe that the
+  context is revealed after the step. For a policy that does not look at the belief, alpha_{s'} is
+  the exact value of following it.
+* The **margin** q(a) - max_{a' != a} q(a'). It is negative where the lookahead prefers another
+  action than the policy; a warning says so.
+* **Turning points**: where on the straight line from b to the certainty of a context,
+  b_x = (1 - x) b + x e_m, the action first changes. Along a line every vector is worth a linear
+  function of x and the policy follows their upper envelope, so turning points are intersections of
+  two lines, exact but for rounding.
+* **Wishes**: the action that would be best if a context were known, and max_a Q*_m(s, a).
+* **Prospects**: what may be observed after the action, how likely it is, and the belief and the
+  action that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result
+from latentmdp._util.words import listed, plural
+from latentmdp.model import LatentMDP, require_model
+from latentmdp.planning.evaluation import context_filter, markov_values
+from latentmdp.planning.qmdp import q_values
+from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, action_table
+
+__all__ = [
+    "ActionRule",
+    "Choice",
+    "Explanation",
+    "Prospect",
+    "TurningPoint",
+    "Wish",
+    "action_rule",
+    "belief_at",
+    "checked_time",
+    "explain",
+    "switches",
+    "towards",
+]
+
+_FEW = 5
+"""Prospects that a text tells of; the data have all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """An allowed action, its value q(a) under the belief, and its value Q_m(a) by context (M,)."""
+
+    action: int
+    value: float
+    by_context: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class TurningPoint:
+    """The first belief on the way to certainty of a context at which another action is taken.
+
+    Belief and action are None where the action stays the same all the way.
+    """
+
+    context: int
+    belief: Floats | None
+    action: int | None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The best action if a context were known, and what it would be worth there."""
+
+    context: int
+    action: int
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """What may be observed after the action: its probability, and the belief and action then.
+
+    `reward` is the value of the reward; `action` is None where the episode is over then.
+    """
+
+    next_state: int
+    reward: float
+    probability: float
+    belief: Floats
+    action: int | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(Result):
+    """Why a policy acts as it does in one situation; `str` tells it in words.
+
+    Attributes
+    ----------
+    model, policy
+        The model in which values and probabilities are computed, and the policy.
+    state, belief, t
+        The situation.
+    action
+        The action taken, the likeliest of a policy that draws; None where the episode is over.
+    probabilities
+        With which probability each action is taken, (A,).
+    margin
+        How much more the action is worth than the best other one; None where there is no other.
+    uses_belief
+        Whether the policy looks at the belief in this state at this time.
+    choices
+        Every allowed action with its values, best first.
+    turning_points, wishes
+        One for each context; no turning points where the policy does not look at the belief.
+    prospects
+        Every possible observation after the action, the likeliest first.
+    warnings
+        What a user should know before relying on this.
+    """
+
+    model: LatentMDP = field(compare=False)
+    policy: Policy = field(compare=False)
+    state: int
+    belief: Floats
+    t: int
+    action: int | None
+    probabilities: Floats
+    margin: float | None = None
+    uses_belief: bool = False
+    choices: tuple[Choice, ...] = ()
+    turning_points: tuple[TurningPoint, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    prospects: tuple[Prospect, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """What the action is worth under the belief; 0 where the episode is over."""
+        return next((c.value for c in self.choices if c.action == self.action), 0.0)
+
+    @property
+    def by_context(self) -> Floats:
+        """What the action is worth in each context, (M,)."""
+        nothing = np.zeros(self.model.n_contexts)
+        return next((c.by_context for c in self.choices if c.action == self.action), nothing)
+
+    @property
+    def text(self) -> str:
+        """The explanation in words, a paragraph for each question."""
+        return "\n".join(_paragraphs(self))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        called = _Names(self.model)
+        does = "over" if self.action is None else f"action={called.action(self.action)!r}"
+        by = "" if self.margin is None else f", margin={self.margin:.4g}"
+        where = called.state(self.state)
+        return f"Explanation(state={where!r}, t={self.t}, {does}{by}, value={self.value:.4g})"
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """What a reader wants to know first, by name."""
+        called = _Names(self.model)
+        yield "state", called.state(self.state)
+        yield "belief", called.beliefs(self.belief)
+        yield "action", "none" if self.action is None else called.action(self.action)
+        yield "margin", None if self.margin is None else f"{self.margin:.4g}"
+        yield "value", f"{self.value:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as plain data, with names: what a JSON file can hold."""
+        called = _Names(self.model, quoted=False)
+
+        def shares(belief: Floats | None) -> dict[str, float] | None:
+            return None if belief is None else dict(zip(called.contexts, belief.tolist()))
+
+        def action(index: int | None) -> str | None:
+            return None if index is None else called.action(index)
+
+        drawn = np.flatnonzero(self.probabilities).tolist()
+        return {
+            "state": called.state(self.state),
+            "t": self.t,
+            "belief": shares(self.belief),
+            "action": action(self.action),
+            "probabilities": {called.action(a): float(self.probabilities[a]) for a in drawn},
+            "margin": self.margin,
+            "value": self.value,
+            "by_context": shares(self.by_context),
+            "uses_belief": self.uses_belief,
+            "choices": [
+                {
+                    "action": action(choice.action),
+                    "value": choice.value,
+                    "by_context": shares(choice.by_context),
+                }
+                for choice in self.choices
+            ],
+            "turning_points": [
+                {
+                    "context": called.contexts[point.context],
+                    "belief": shares(point.belief),
+                    "action": action(point.action),
+                }
+                for point in self.turning_points
+            ],
+            "wishes": [
+                {
+                    "context": called.contexts[wish.context],
+                    "action": action(wish.action),
+                    "value": wish.value,
+                }
+                for wish in self.wishes
+            ],
+            "prospects": [
+                {
+                    "next_state": called.state(prospect.next_state),
+                    "reward": prospect.reward,
+                    "probability": prospect.probability,
+                    "belief": shares(prospect.belief),
+                    "action": action(prospect.action),
+                }
+                for prospect in self.prospects
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+def explain(
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    state: int | str,
+    belief: ArrayLike | Mapping[str, float] | None = None,
+    t: int = 0,
+) -> Explanation:
+    """Say why a policy acts as it does: the action, its margin, and what would change it.
+
+    Parameters
+    ----------
+    model
+        Where values and probabilities are computed: the policy's own model, or another one with
+        the same contexts.
+    policy
+        An `AlphaVectorPolicy`, or one that does not look at the belief.
+    state
+        By its index or its name.
+    belief
+        Probabilities of the contexts (M,), or by name, those left out being zero. By default that
+        of an episode which begins in the state, or the weights if none does.
+    t
+        Time in the episode, from 0.
+
+    Returns
+    -------
+    Explanation
+        Its module says what the values, the margin and the turning points are.
+    """
+    rule = action_rule(policy, model)
+    s = names.to_index("state", state, model.state_names, model.n_states)
+    t = checked_time(t, model)
+    b = belief_at(model, belief, rule.start(s) if t == 0 else model.weights)
+    if model.terminal[s]:
+        nothing = np.zeros(model.n_actions)
+        return Explanation(model, rule.policy, s, b, t, None, arrays.frozen(nothing))
+    probabilities = rule.probabilities(t, s, b)
+    action = int(np.argmax(probabilities))
+    choices = _choices(model, rule, t, s, b)
+    margin = _margin(choices, action)
+    points = _turning_points(rule.policy, t, s, b)
+    return Explanation(
+        model=model,
+        policy=rule.policy,
+        state=s,
+        belief=b,
+        t=t,
+        action=action,
+        probabilities=arrays.frozen(probabilities),
+        margin=margin,
+        uses_belief=bool(points),
+        choices=choices,
+        turning_points=points,
+        wishes=_wishes(model, t, s),
+        prospects=_prospects(model, rule, t, s, b, action),
+        warnings=tuple(_doubts(model, policy, choices, action, margin)),
+    )
+
+
+def belief_at(
+    model: LatentMDP, belief: ArrayLike | Mapping[str, float] | None, default: Floats
+) -> Floats:
+    """A belief that a user gave by index or by name, checked; the `default` where none is given."""
+    if belief is None:
+        return arrays.frozen(np.array(default))
+    if isinstance(belief, Mapping):
+        given = np.zeros(model.n_contexts)
+        for name, share in belief.items():
+            given[names.to_index("belief", name, model.context_names, model.n_contexts)] = share
+        belief = given
+    b = arrays.as_floats("belief", belief)
+    if b.shape != (model.n_contexts,):
+        raise ValueError(
+            f"belief must have one entry for each of {plural(model.n_contexts, 'context')}, got "
+            f"shape {b.shape}"
+        )
+    return arrays.frozen(arrays.distributions("belief", b, (), given=np.asarray(belief)))
+
+
+def switches(
+    vectors: Floats, labels: Integers, belief: Floats, context: int
+) -> list[tuple[float, int]]:
+    """The actions on the way from a belief b to certainty of a context, as (x, action).
+
+    The action is taken from (1 - x) b + x e_m on, up to the next x: the labels along the upper
+    envelope of the vectors (n, M), the first of equal ones. An entry that begins where the next
+    one does is taken at that point only.
+    """
+    at = vectors @ belief
+    slope = vectors[:, context] - at
+    k = int(np.argmax(at))
+    found, x = [(0.0, int(labels[k]))], 0.0
+    while True:
+        steeper = np.flatnonzero(slope > slope[k])
+        if not steeper.size:
+            return found
+        crossing = np.maximum((at[k] - at[steeper]) / (slope[steeper] - slope[k]), x)
+        x = float(crossing.min())
+        if x >= 1.0:
+            return found
+        here = steeper[crossing == x]
+        k = int(here[np.argmax(slope[here])])
+        if labels[k] != found[-1][1]:
+            found.append((x, int(labels[k])))
+
+
+# --------------------------------------------------------------------------- two kinds of policies
+
+
+class ActionRule(NamedTuple):
+    """A policy as explained: what it does and what it goes on to be worth, given a belief."""
+
+    policy: Policy
+    start: Callable[[int], Floats]  # belief at a first state
+    observe: Callable[[Floats, int, int, int, int], Floats]  # (belief, s, a, s', z)
+    probabilities: Callable[[int, int, Floats], Floats]  # (t, s, belief): of the actions, (A,)
+    worth: Callable[[int, int, Floats], Floats]  # (t, s, belief): value in each context, (M,)
+
+
+def _require_explainable(policy: Any, model: LatentMDP) -> None:
+    if not isinstance(policy, AlphaVectorPolicy) and (
+        not isinstance(policy, Policy) or action_table(policy, model) is None
+    ):
+        kind = type(policy).__name__
+        raise TypeError(
+            "policy must be an AlphaVectorPolicy, a MarkovPolicy or a UniformPolicy: what a "
+            f"{kind} would do under another belief cannot be read from it"
+        )
+    if isinstance(policy, AlphaVectorPolicy):
+        policy.acting(model)  # raises if the sizes do not fit
+        own = policy.model.n_contexts
+        if own != model.n_contexts:
+            raise ValueError(
+                f"the policy believes in {plural(own, 'context')}, the model has "
+                f"{model.n_contexts}: explain it in policy.model"
+            )
+
+
+def checked_time(t: Any, model: LatentMDP) -> int:
+    """A time in the episode that a user gave, as an integer."""
+    if isinstance(t, bool) or not isinstance(t, int | np.integer):
+        raise TypeError(f"t must be an integer, got {type(t).__name__}")
+    if t < 0 or (model.horizon is not None and t >= model.horizon):
+        last = "" if model.horizon is None else f", {model.horizon - 1}]"
+        raise ValueError(f"t must lie in [0{last or ', infinity)'}, got {t}")
+    return int(t)
+
+
+def action_rule(policy: Any, model: LatentMDP) -> ActionRule:
+    """A policy as explained in a model; raises if it does not fit or cannot be explained."""
+    require_model(model)
+    _require_explainable(policy, model)
+    if isinstance(policy, AlphaVectorPolicy):
+        certain = np.eye(model.n_actions)
+        return ActionRule(
+            policy,
+            *context_filter(policy.model, policy.smoothing),
+            probabilities=lambda t, s, b: certain[policy.action(t, s, b)],
+            worth=lambda t, s, b: policy.vectors[policy.best(t, s, b)],
+        )
+    table = action_table(policy, model)
+    assert table is not None
+    later: dict[int, Floats] = {}
+
+    def worth(t: int, s: int, belief: Floats) -> Floats:
+        if t not in later:
+            rest = table[t:] if len(table) > 1 else table
+            later[t] = markov_values(_from(model, t), rest)
+        return later[t][:, s]
+
+    return ActionRule(
+        policy,
+        *context_filter(model, 0.0),
+        probabilities=lambda t, s, b: np.array(table[t if len(table) > 1 else 0, s]),
+        worth=worth,
+    )
+
+
+def _from(model: LatentMDP, t: int) -> LatentMDP:
+    """The model of the steps that are left at time t."""
+    if model.horizon is None or t == 0:
+        return model
+    return model.replace(horizon=model.horizon - t)
+
+
+# --------------------------------------------------------------------------------------- the parts
+
+
+def _over(model: LatentMDP, t: int, s: int) -> bool:
+    """Whether nothing is done any more at time t in state s."""
+    return bool(model.terminal[s]) or (model.horizon is not None and t >= model.horizon)
+
+
+def _choices(
+    model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats
+) -> tuple[Choice, ...]:
+    """Every allowed action with its values by lookahead, best first."""
+    table, A, found = model.outcomes, model.n_actions, []
+    for a in np.flatnonzero(model.allowed[s]).tolist():
+        row = slice(*table.starts[s * A + a : s * A + a + 2].tolist())
+        probs, paid = table.probs[row], model.reward_values[table.reward[row]]
+        by_context = paid @ probs
+        if model.bonus is not None:
+            by_context = by_context + model.bonus[:, s, a]
+        for k, (n, z) in enumerate(zip(table.next_state[row].tolist(), table.reward[row].tolist())):
+            if not _over(model, t + 1, n):
+                after = rule.observe(belief, s, a, n, z)
+                by_context = by_context + model.discount * probs[k] * rule.worth(t + 1, n, after)
+        found.append(Choice(a, float(belief @ by_context), arrays.frozen(by_context)))
+    return tuple(sorted(found, key=lambda choice: -choice.value))
+
+
+def _margin(choices: tuple[Choice, ...], action: int) -> float | None:
+    values = {choice.action: choice.value for choice in choices}
+    others = [value for a, value in values.items() if a != action]
+    return values[action] - max(others) if others else None
+
+
+def _turning_points(policy: Policy, t: int, s: int, belief: Floats) -> tuple[TurningPoint, ...]:
+    """One for each context; none where the policy has one vector, and so no use for a belief."""
+    if not isinstance(policy, AlphaVectorPolicy):
+        return ()
+    begin, end = policy.group(t, s)
+    if end - begin < 2:
+        return ()
+    vectors, labels = policy.vectors[begin:end], policy.actions[begin:end]
+    found = []
+    for m in range(belief.size):
+        pieces = switches(vectors, labels, belief, m)
+        if len(pieces) == 1:
+            found.append(TurningPoint(m, None, None))
+        else:
+            x, action = pieces[1]
+            found.append(TurningPoint(m, arrays.frozen(towards(belief, m, x)), action))
+    return tuple(found)
+
+
+def towards(belief: Floats, context: int, x: float) -> Floats:
+    """(1 - x) b + x e_m: the belief this far on the way to certainty of a context."""
+    there = (1.0 - x) * belief
+    there[context] += x
+    return there
+
+
+def _wishes(model: LatentMDP, t: int, s: int) -> tuple[Wish, ...]:
+    values = np.where(model.allowed[s][:, None], q_values(_from(model, t))[0, s], -np.inf)
+    best = values.argmax(axis=0).tolist()
+    return tuple(Wish(m, a, float(values[a, m])) for m, a in enumerate(best))
+
+
+def _prospects(
+    model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, action: int
+) -> tuple[Prospect, ...]:
+    table, A = model.outcomes, model.n_actions
+    row = slice(*table.starts[s * A + action : s * A + action + 2].tolist())
+    chances = table.probs[row] @ belief
+    found = []
+    for chance, n, z in zip(
+        chances.tolist(), table.next_state[row].tolist(), table.reward[row].tolist()
+    ):
+        if chance > 0.0:
+            after = rule.observe(belief, s, action, n, z)
+            then = None
+            if not _over(model, t + 1, n):
+                then = int(np.argmax(rule.probabilities(t + 1, n, after)))
+            paid = float(model.reward_values[z])
+            found.append(Prospect(n, paid, chance, arrays.frozen(after), then))
+    return tuple(sorted(found, key=lambda prospect: -prospect.probability))
+
+
+def _doubts(
+    model: LatentMDP,
+    policy: Any,
+    choices: tuple[Choice, ...],
+    action: int,
+    margin: float | None,
+) -> Iterator[str]:
+    """What speaks against relying on an explanation."""
+    called = _Names(model)
+    size = max(1e-9, *(abs(choice.value) for choice in choices))
+    if margin is not None and margin < -1e-9 * size:
+        yield (
+            f"one step of lookahead prefers {called.action(choices[0].action)} to "
+            f"{called.action(action)} by {-margin:.3g}: the policy may not be the best one here"
+        )
+    own = getattr(policy, "model", model)
+    if own is not model and own.fingerprint() != model.fingerprint():
+        yield "the policy was made for another model: its vectors are not values in this one"
+
+
+# ------------------------------------------------------------------------------------------- words
+
+
+class _Names:
+    """What the parts of a model are called in a text; names with a comma are quoted there."""
+
+    def __init__(self, model: LatentMDP, *, quoted: bool = True) -> None:
+        self.model, self.quoted = model, quoted
+        contexts = names.labels("context", model.context_names, model.n_contexts)
+        self.contexts = [self._told(name) for name in contexts]
+
+    def _told(self, name: str) -> str:
+        return f'"{name}"' if self.quoted and "," in name else name
+
+    def state(self, s: int) -> str:
+        return self._told(names.label("state", s, self.model.state_names))
+
+    def action(self, a: int) -> str:
+        return self._told(names.label("action", a, self.model.action_names))
+
+    def beliefs(self, belief: Floats) -> str:
+        """Contexts with their probabilities, those above half a per cent."""
+        shares = zip(self.contexts, belief.tolist())
+        return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
+
+
+def _paragraphs(told: Explanation) -> Iterator[str]:
+    called = _Names(told.model)
+    when = "" if told.model.horizon is None else f" at step {told.t} of {told.model.horizon}"
+    where = f"In {called.state(told.state)}{when}"
+    if told.action is None:
+        yield f"{where} the episode is over: the state is terminal and there is nothing to choose."
+        return
+    yield _decision(told, called, where)
+    yield _worth(told, called)
+    yield "By context the action is worth " + _by_context(called, told.by_context) + "."
+    if told.model.n_contexts == 1:
+        yield "No belief would change it: there is one context only."
+    elif told.uses_belief:
+        yield _changes(told, called)
+    else:
+        yield "No belief would change it: the policy does not look at the belief here."
+    yield _wants(told, called)
+    yield from _waits(told, called)
+    for warning in told.warnings:
+        yield f"Warning: {warning}."
+
+
+def _decision(told: Explanation, called: _Names, where: str) -> str:
+    assert told.action is not None
+    believing = f"{where}, believing {called.beliefs(told.belief)},"
+    drawn = np.flatnonzero(told.probabilities).tolist()
+    if len(drawn) == 1:
+        return f"{believing} the policy takes {called.action(told.action)}."
+    shares = [f"{called.action(a)} ({told.probabilities[a]:.0%})" for a in drawn]
+    return (
+        f"{believing} the policy draws among {listed(shares)}; what follows is about "
+        f"{called.action(told.action)}."
+    )
+
+
+def _worth(told: Explanation, called: _Names) -> str:
+    worth = f"It is worth {told.value:.4g} from here on"
+    if told.margin is None:
+        return f"{worth}; there is no other action."
+    other = next(choice for choice in told.choices if choice.action != told.action)
+    name = f"{called.action(other.action)} ({other.value:.4g})"
+    if told.margin == 0.0:
+        return f"{worth}, as much as {name}."
+    if told.margin < 0.0:
+        return f"{worth}, {-told.margin:.3g} less than {name}."
+    return f"{worth}, {told.margin:.3g} more than the next best, {name}."
+
+
+def _by_context(called: _Names, values: Floats) -> str:
+    return listed([f"{v:.4g} in {name}" for name, v in zip(called.contexts, values.tolist())])
+
+
+def _changes(told: Explanation, called: _Names) -> str:
+    turns, stays = [], []
+    for point in told.turning_points:
+        name = called.contexts[point.context]
+        if point.belief is None or point.action is None:
+            stays.append(name)
+        else:
+            share, now = point.belief[point.context], told.belief[point.context]
+            turns.append(
+                f"{called.action(point.action)} once {name} has probability {share:.3f} "
+                f"(now {now:.3f})"
+            )
+    parts = []
+    if turns:
+        parts.append("What would change it, the other contexts keeping their proportions: ")
+        parts.append("; ".join(turns) + ".")
+    if stays:
+        more = " " if turns else ""
+        parts.append(f"{more}Growing sure of {' or '.join(stays)} would not change it.")
+    return "".join(parts)
+
+
+def _wants(told: Explanation, called: _Names) -> str:
+    wanted = [
+        f"{called.contexts[wish.context]} would want {called.action(wish.action)} "
+        f"({wish.value:.4g})"
+        for wish in told.wishes
+    ]
+    return "If the context were known: " + "; ".join(wanted) + "."
+
+
+def _waits(told: Explanation, called: _Names) -> Iterator[str]:
+    """The likeliest observations, and the one that moves the belief most."""
+    several = len({prospect.reward for prospect in told.prospects}) > 1
+
+    def line(prospect: Prospect) -> str:
+        paid = f" with reward {prospect.reward:g}" if several else ""
+        then = (
+            "the episode is over"
+            if prospect.action is None
+            else f"then {called.action(prospect.action)}"
+        )
+        return (
+            f"{called.state(prospect.next_state)}{paid} (probability {prospect.probability:.2g}): "
+            f"belief {called.beliefs(prospect.belief)}; {then}"
+        )
+
+    yield "What to wait for:"
+    for prospect in told.prospects[:_FEW]:
+        yield f"- {line(prospect)}"
+    rest = told.prospects[_FEW:]
+    if rest:
+        left = sum(prospect.probability for prospect in rest)
+        yield f"- {plural(len(rest), 'more observation')} (probability {left:.2g} in all)"
+    moves = [float(np.abs(p.belief - told.belief).sum()) for p in told.prospects]
+    if max(moves) > 0.01:
+        yield f"Most telling: {line(told.prospects[int(np.argmax(moves))])}."

@@ -1,0 +1,468 @@
+"""Pictures of decisions: which action at which belief, and how a policy without an end moves on.
+
+Beliefs over two contexts are a line, over three a triangle, both coloured by the action that the
+policy takes; beyond that, bars show the belief, with a mark where growing sure of a context would
+change the action. The policy graph shows which (state, vector) follows which.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from latentmdp._util import names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.experiments.findings import write_figure
+from latentmdp.model import LatentMDP
+from latentmdp.planning.evaluation import context_filter
+from latentmdp.planning.explanation import Explanation, switches
+from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "PolicyGraph",
+    "action_regions",
+    "explanation_figure",
+    "explanation_picture",
+    "graph_figure",
+    "graph_picture",
+    "plot_explanation",
+    "plot_policy_graph",
+    "policy_graph",
+    "policy_map",
+]
+
+_CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
+_TINT = 0.45
+"""Opacity of the colour of an action: texts and marks on it stay readable in light and dark."""
+_SUBDIVISIONS = 40
+"""Of an edge of the triangle: vectors that are best at none of these points are left out."""
+_MOST_REGIONS = 250
+"""Vectors whose regions are drawn one by one; with more, the points are made fewer."""
+_ROUNDING = 1e-12
+"""Of the largest value: a vector that is worse by less is as good."""
+_MOST_MAPS = 6
+"""States that get a map each in a report."""
+
+
+def explanation_picture(told: Explanation) -> Picture:
+    """The picture of an explanation, with its caption."""
+    where = names.label("state", told.state, told.model.state_names)
+    return Picture(f"Decision in {where}", explanation_figure(told), _caption(told))
+
+
+def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
+    """Draw an explanation and write it to a file; the suffix chooses the form (.svg, .png, .pdf).
+
+    The beliefs over two contexts are a line and those over three a triangle, coloured by the
+    action taken; for more contexts the belief is shown as bars.
+    """
+    write_figure(explanation_figure(explanation), path)
+
+
+def _caption(told: Explanation) -> str:
+    M = told.model.n_contexts
+    if not told.uses_belief or not 2 <= M <= 3:
+        return (
+            "The bars are the belief in each context. A mark shows the probability of a context "
+            "from which on the action named there is taken, the others keeping their proportions."
+        )
+    shape = "line" if M == 2 else "triangle"
+    return (
+        f"Every point of the {shape} is a belief, its ends are certainty of one context, and its "
+        "colour is the action that the policy takes there. The dot is the present belief."
+    )
+
+
+def explanation_figure(told: Explanation) -> Figure:
+    """The line, the triangle or the bars of an explanation."""
+    M = told.model.n_contexts
+    if isinstance(told.policy, AlphaVectorPolicy) and told.uses_belief and 2 <= M <= 3:
+        figure, (axes,) = canvas(2.6 if M == 2 else 4.2)
+        palette = _Palette(told.model)
+        _belief_map(axes, told.policy, told.t, told.state, palette)
+        _mark(axes, told)
+        palette.legend(figure)
+        return figure
+    return _bars_figure(told)
+
+
+class _Palette:
+    """A colour for every action: by its number, or where they are many by the order of meeting."""
+
+    def __init__(self, model: LatentMDP) -> None:
+        self._model, self._colours = model, dict[int, str]()
+
+    def colour(self, action: int) -> str:
+        place = action if self._model.n_actions <= len(COLOURS) else len(self._colours)
+        return self._colours.setdefault(action, COLOURS[place % len(COLOURS)])
+
+    def legend(self, figure: Figure) -> None:
+        from matplotlib.patches import Patch
+
+        handles = [
+            Patch(
+                color=self._colours[action],
+                alpha=_TINT,
+                label=names.label("action", action, self._model.action_names),
+            )
+            for action in sorted(self._colours)
+        ]
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9.5
+        )
+
+
+def _contexts(model: LatentMDP) -> list[str]:
+    return names.labels("context", model.context_names, model.n_contexts)
+
+
+def _belief_map(
+    axes: Axes, policy: AlphaVectorPolicy, t: int, state: int, palette: _Palette
+) -> None:
+    """The simplex of two or three contexts, coloured by action."""
+    begin, end = policy.group(t, state)
+    vectors, labels = policy.vectors[begin:end], policy.actions[begin:end]
+    if policy.model.n_contexts == 2:
+        _line(axes, vectors, labels, _contexts(policy.model), palette)
+    else:
+        _triangle(axes, vectors, labels, _contexts(policy.model), palette)
+
+
+def _line(
+    axes: Axes, vectors: Floats, labels: Integers, contexts: Sequence[str], palette: _Palette
+) -> None:
+    """Beliefs from certainty of the first context to certainty of the second."""
+    pieces = switches(vectors, labels, np.array([1.0, 0.0]), 1)
+    for (x, action), end in zip(pieces, [*(x for x, _ in pieces[1:]), 1.0]):
+        axes.axvspan(x, end, color=palette.colour(action), alpha=_TINT, linewidth=0)
+        if x > 0.0:
+            axes.axvline(x, color=INK, linewidth=0.8)
+    grid = np.linspace(0.0, 1.0, 201)
+    beliefs = np.column_stack([1.0 - grid, grid])
+    axes.plot(grid, (vectors @ beliefs.T).max(axis=0), color=INK, linewidth=1.2)
+    axes.set(xlim=(0.0, 1.0), ylabel="value", xlabel=f"probability of {contexts[1]}")
+
+
+def _triangle(
+    axes: Axes, vectors: Floats, labels: Integers, contexts: Sequence[str], palette: _Palette
+) -> None:
+    for action, corners in action_regions(vectors, labels):
+        points = corners @ _CORNERS
+        axes.fill(*points.T, color=palette.colour(action), alpha=_TINT, linewidth=0)
+    axes.plot(*_CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
+    for (x, y), name in zip(_CORNERS, contexts):
+        above = y > 0.0
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(0, 6 if above else -6),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if above else "top",
+            color=INK,
+            fontsize=9.5,
+        )
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.margins(0.16)
+
+
+def action_regions(vectors: Floats, labels: Integers) -> Iterator[tuple[int, Floats]]:
+    """The triangle of three contexts cut by vectors (n, 3): (action, corners of a piece (k, 3)).
+
+    A piece is where one vector is at least as good as all others: the triangle, cut again and again
+    by the rival that is better by most. Vectors that are best at no point of a grid are left out.
+    """
+    subdivisions = _SUBDIVISIONS
+    while True:
+        best = np.unique(np.argmax(_grid(subdivisions) @ vectors.T, axis=1))
+        if best.size <= _MOST_REGIONS or subdivisions <= 8:
+            break
+        subdivisions //= 2
+    rivals, slack = vectors[best], _ROUNDING * float(np.abs(vectors).max(initial=0.0))
+    for k in best.tolist():
+        piece, normals = np.eye(3), vectors[k] - rivals
+        while len(piece) >= 3:
+            lowest = (normals @ piece.T).min(axis=1)
+            rival = int(np.argmin(lowest))
+            if lowest[rival] >= -slack:
+                yield int(labels[k]), piece
+                break
+            piece = _cut(piece, normals[rival])
+
+
+def _grid(subdivisions: int) -> Floats:
+    """All beliefs over three contexts with entries that are multiples of 1 / subdivisions."""
+    i, j = np.meshgrid(np.arange(subdivisions + 1), np.arange(subdivisions + 1))
+    kept = i + j <= subdivisions
+    first, second = i[kept], j[kept]
+    return np.column_stack([first, second, subdivisions - first - second]) / subdivisions
+
+
+def _cut(piece: Floats, normal: Floats) -> Floats:
+    """The part of a convex polygon (k, 3) on which the product with `normal` is not negative."""
+    height = piece @ normal
+    if (height >= 0.0).all():
+        return piece
+    kept = []
+    for i in range(len(piece)):
+        j = (i + 1) % len(piece)
+        if height[i] >= 0.0:
+            kept.append(piece[i])
+        if (height[i] >= 0.0) != (height[j] >= 0.0):
+            share = height[i] / (height[i] - height[j])
+            kept.append(piece[i] + share * (piece[j] - piece[i]))
+    return np.array(kept).reshape(-1, 3)
+
+
+def _mark(axes: Axes, told: Explanation) -> None:
+    """The present belief, and the ways to where the action changes."""
+    points = [point.belief for point in told.turning_points if point.belief is not None]
+    if told.model.n_contexts == 2:
+        assert isinstance(told.policy, AlphaVectorPolicy)
+        height = told.policy.value(told.t, told.state, told.belief)
+        axes.scatter([told.belief[1]], [height], color=INK, s=45, zorder=4)
+        return
+    here = told.belief @ _CORNERS
+    for belief in points:
+        x, y = np.array([here, belief @ _CORNERS]).T
+        axes.plot(x, y, color=INK, linewidth=0.9, linestyle=":", zorder=3)
+        axes.scatter(x[1:], y[1:], color=INK, s=14, zorder=4)
+    axes.scatter(here[:1], here[1:], color=INK, s=60, zorder=4)
+
+
+def _bars_figure(told: Explanation) -> Figure:
+    """Belief in each context, and where growing sure of it would change the action."""
+    contexts = _contexts(told.model)
+    figure, (axes,) = canvas(1.0 + 0.36 * len(contexts))
+    palette, rows = _Palette(told.model), np.arange(len(contexts))
+    now = MUTED if told.action is None else palette.colour(told.action)
+    axes.barh(rows, told.belief, color=now, alpha=_TINT, height=0.7)
+    for point in told.turning_points:
+        if point.belief is not None and point.action is not None:
+            share, row = point.belief[point.context], point.context
+            axes.plot([share] * 2, [row - 0.35, row + 0.35], color=palette.colour(point.action))
+            name = names.label("action", point.action, told.model.action_names)
+            right = share > 0.6
+            axes.annotate(
+                name,
+                (share, row),
+                xytext=(-4 if right else 4, 0),
+                textcoords="offset points",
+                ha="right" if right else "left",
+                va="center",
+                fontsize=8.5,
+                color=INK,
+            )
+    axes.set_yticks(rows, contexts, fontsize=9.5)
+    axes.invert_yaxis()
+    axes.set(xlim=(0.0, 1.0), xlabel="probability of the context")
+    if told.action is not None:
+        palette.legend(figure)
+    return figure
+
+
+def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
+    """The belief maps of the first states side by side; None unless contexts are two or three."""
+    if not isinstance(policy, AlphaVectorPolicy) or policy.model.n_contexts not in (2, 3):
+        return None
+    sizes = [np.subtract(*policy.group(t, s)[::-1]) for s in range(model.n_states)]
+    states = [s for s, size in enumerate(sizes) if size > 1][:_MOST_MAPS]
+    if not states:
+        return None
+    columns = min(2, len(states))
+    rows = -(-len(states) // columns)
+    figure, axes = canvas((1.6 if model.n_contexts == 2 else 2.6) * rows + 0.6, rows, columns)
+    palette = _Palette(model)
+    for panel, s in zip(axes, states):
+        _belief_map(panel, policy, t, s, palette)
+        panel.set_title(names.label("state", s, model.state_names), fontsize=9.5)
+    for panel in axes[len(states) :]:
+        panel.set_axis_off()
+    palette.legend(figure)
+    shape = "line" if model.n_contexts == 2 else "triangle"
+    return Picture(
+        "What the policy does, by state and belief",
+        figure,
+        f"Every point of a {shape} is a belief, its ends are certainty of one context, and its "
+        "colour is the action that the policy takes there"
+        + (f", at step {t}." if model.horizon is not None else "."),
+    )
+
+
+# ----------------------------------------------------------------------------------- policy graphs
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyGraph:
+    """Which node follows which while a policy without an end is followed.
+
+    Node i is the vector `vectors[i]` of the state `states[i]`, which takes `actions[i]`; where
+    nodes of the same state and action were merged it is the most visited one. `visits` (n,) are
+    discounted shares of all steps, `probabilities` (n, n) those of the next node. Rows sum to less
+    than one where an episode may end, or nodes were left out.
+    """
+
+    model: LatentMDP
+    states: Integers
+    actions: Integers
+    vectors: Integers
+    visits: Floats
+    probabilities: Floats
+    merged: bool
+
+
+_MOST_BELIEFS = 40
+"""Beliefs of one time that are followed, the likeliest ones: a picture shows no more."""
+_DEPTH = 60
+"""Steps that are followed at most."""
+_DIGITS = 6
+"""Beliefs that agree so far are one."""
+
+
+def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> PolicyGraph:
+    """The nodes that a policy without an end visits most, and how they follow each other.
+
+    Episodes are followed from the start over all observations, the likeliest beliefs of each step.
+    Vectors are nodes of their own, or merged by state and action where there are more than `most`.
+    """
+    if not isinstance(policy, AlphaVectorPolicy) or policy.n_layers > 1:
+        raise ValueError(
+            "a policy graph is drawn of alpha vectors that serve at all times, as planners find "
+            "them for models without a horizon"
+        )
+    visits: dict[int, float] = defaultdict(float)
+    moves: dict[tuple[int, int], float] = defaultdict(float)
+    for vector, mass, following in _followed(policy):
+        visits[vector] += mass
+        for after, share in following:
+            moves[vector, after] += mass * share
+    found = np.array(sorted(visits, key=lambda k: -visits[k]))
+    state = np.searchsorted(policy.offsets, found, side="right") - 1
+    merged = found.size > most
+    keys = list(zip(state.tolist(), policy.actions[found].tolist())) if merged else found.tolist()
+    order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    node = {int(k): order[key] for k, key in zip(found, keys)}
+    weight, flow = np.zeros(len(order)), np.zeros((len(order), len(order)))
+    for k, mass in visits.items():
+        weight[node[k]] += mass
+    for (k, after), mass in moves.items():
+        if after in node:
+            flow[node[k], node[after]] += mass
+    heaviest = np.argsort(-weight, kind="stable")[:most]
+    first = np.array([next(int(k) for k in found if node[int(k)] == i) for i in heaviest])
+    return PolicyGraph(
+        policy.model,
+        np.searchsorted(policy.offsets, first, side="right") - 1,
+        policy.actions[first].astype(np.int64),
+        first,
+        weight[heaviest] / weight.sum(),
+        flow[np.ix_(heaviest, heaviest)] / weight[heaviest, None],
+        merged,
+    )
+
+
+def _followed(
+    policy: AlphaVectorPolicy,
+) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
+    """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited."""
+    model, table = policy.model, policy.model.outcomes
+    start, observe = context_filter(model, policy.smoothing)
+    layer: dict[tuple[int, bytes], tuple[float, Floats]] = {}
+    for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
+        _add(layer, s, start(s), float(model.initial[:, s] @ model.weights))
+    steps = _DEPTH if model.horizon is None else min(_DEPTH, model.horizon)
+    for _ in range(steps):
+        heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
+        layer = {}
+        for (s, _), (mass, belief) in heaviest:
+            k = policy.best(0, s, belief)
+            row = s * model.n_actions + int(policy.actions[k])
+            following = []
+            for o in range(table.starts[row], table.starts[row + 1]):
+                n, z = int(table.next_state[o]), int(table.reward[o])
+                chance = float(table.probs[o] @ belief)
+                if chance > 0.0 and not model.terminal[n]:
+                    after = observe(belief, s, int(policy.actions[k]), n, z)
+                    following.append((policy.best(0, n, after), chance))
+                    _add(layer, n, after, mass * chance * model.discount)
+            yield k, mass, following
+
+
+def _add(
+    layer: dict[tuple[int, bytes], tuple[float, Floats]], s: int, belief: Floats, mass: float
+) -> None:
+    key = (s, np.round(belief, _DIGITS).tobytes())
+    before = layer.get(key, (0.0, belief))
+    layer[key] = (before[0] + mass, before[1])
+
+
+def graph_figure(graph: PolicyGraph) -> Figure:
+    """The graph on a circle: nodes by state and action, arrows as wide as they are likely."""
+    from matplotlib.patches import FancyArrowPatch
+
+    figure, (axes,) = canvas(5.2)
+    n, palette = graph.states.size, _Palette(graph.model)
+    angles = np.pi / 2 - 2.0 * np.pi * np.arange(n) / max(n, 1)
+    places = np.column_stack([np.cos(angles), np.sin(angles)])
+    for i, j in zip(*np.nonzero(graph.probabilities >= 0.05)):
+        share = float(graph.probabilities[i, j])
+        if i != j:
+            axes.add_patch(
+                FancyArrowPatch(
+                    places[i],
+                    places[j],
+                    arrowstyle="-|>",
+                    connectionstyle="arc3,rad=0.14",
+                    shrinkA=24,
+                    shrinkB=24,
+                    mutation_scale=9,
+                    linewidth=0.5 + 2.5 * share,
+                    color=MUTED,
+                )
+            )
+    for i, (x, y) in enumerate(places):
+        state = names.label("state", int(graph.states[i]), graph.model.state_names)
+        action = names.label("action", int(graph.actions[i]), graph.model.action_names)
+        stays = float(graph.probabilities[i, i])
+        told = f"{state}\n{action}" + (f"\nstays {stays:.0%}" if stays >= 0.05 else "")
+        axes.scatter(
+            [x],
+            [y],
+            s=500 + 4000 * float(graph.visits[i]),
+            color=palette.colour(int(graph.actions[i])),
+            alpha=_TINT,
+            zorder=3,
+        )
+        axes.text(x, y, told, ha="center", va="center", fontsize=8.0, color=INK, zorder=4)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.margins(0.22)
+    palette.legend(figure)
+    return figure
+
+
+def graph_picture(graph: PolicyGraph) -> Picture:
+    """The drawn graph with its caption."""
+    node = "a state and an action" if graph.merged else "a state and the vector followed there"
+    return Picture(
+        "The policy as a graph",
+        graph_figure(graph),
+        f"A node is {node}, as large as it is often visited; an arrow leads to what follows, as "
+        "wide as it is likely. Moves less likely than 5 % are not drawn.",
+    )
+
+
+def plot_policy_graph(policy: AlphaVectorPolicy, path: str | os.PathLike[str]) -> None:
+    """Draw which state and vector follows which, of a policy without an end; write it to a file."""
+    write_figure(graph_figure(policy_graph(policy)), path)

@@ -1,0 +1,165 @@
+"""The explorer: a policy as one HTML page on which observations are picked step by step.
+
+The page holds the policy's vectors, the likelihoods of its filter by outcome, and the names. A
+script of its own filters the belief, chooses the vector and looks one step ahead, in the order of
+operations of the compiled filter and of `Session`, so that beliefs and actions are the same to the
+last bit. It needs no network, and its content security policy forbids every request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp._version import __version__
+from latentmdp.belief import filter_tables
+from latentmdp.model import LatentMDP, require_model
+from latentmdp.planning.qmdp import policy_values
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy
+
+__all__ = ["write_explorer"]
+
+_MOST_MIB = 32.0
+"""What a phone still opens without a long wait."""
+
+
+def write_explorer(
+    policy: Policy,
+    out: str | os.PathLike[str],
+    model: LatentMDP | None = None,
+    title: str = "Policy explorer",
+) -> None:
+    """Write a page on which anybody can follow a policy: pick what was observed, see what to do.
+
+    Parameters
+    ----------
+    policy
+        An `AlphaVectorPolicy`, or a `MarkovPolicy` that draws nothing.
+    out
+        The HTML file: it is all there is, and opens offline.
+    model
+        The model that a Markov policy acts in; an `AlphaVectorPolicy` has its own.
+    title
+        Heading of the page.
+
+    Raises
+    ------
+    ValueError
+        If the page would be larger than 32 MiB, or the policy draws its actions.
+    """
+    vectors = _as_vectors(policy, model)
+    _require_size(vectors)
+    require_writable(out)
+    text = _page(vectors, isinstance(policy, AlphaVectorPolicy), title)
+    with atomic_write(out) as stream:
+        stream.write(text.encode())
+
+
+def _as_vectors(policy: Policy, model: LatentMDP | None) -> AlphaVectorPolicy:
+    """The policy as alpha vectors; those of a Markov policy are its exact values."""
+    if isinstance(policy, AlphaVectorPolicy):
+        if model is not None:
+            policy.acting(model)  # raises if the sizes do not fit
+        return policy
+    if not isinstance(policy, MarkovPolicy) or policy.actions is None:
+        draws = "draws its actions by chance" if isinstance(policy, Policy) else "is no policy"
+        raise TypeError(
+            f"a {type(policy).__name__} {draws}: an explorer shows an AlphaVectorPolicy, or a "
+            "MarkovPolicy with one action for each state"
+        )
+    if model is None:
+        raise ValueError("a MarkovPolicy has no model of its own: give model=")
+    require_model(model)
+    policy.acting(model)
+    layers = model.n_layers
+    actions = np.broadcast_to(policy.actions, (layers, model.n_states)).astype(np.int64)
+    runs = np.tile(~model.terminal, layers)
+    values = policy_values(model, actions[:, :, None])
+    offsets = np.concatenate([[0], np.cumsum(runs)])
+    flat = values.reshape(-1, model.n_contexts)[runs]
+    return AlphaVectorPolicy(flat, actions.ravel()[runs], offsets, model)
+
+
+def _require_size(policy: AlphaVectorPolicy) -> None:
+    M, S, *_ = policy.model.dimensions
+    outcomes = policy.model.outcomes.size
+    parts = {
+        "vectors": (8.0 * M + 4.0) * policy.actions.size + 4.0 * policy.offsets.size,
+        "outcomes": (8.0 * M + 8.0) * outcomes + 4.0 * S * policy.model.n_actions + 8.0 * M * S,
+    }
+    mib = {name: size * 4.0 / 3.0 / 2.0**20 for name, size in parts.items()}
+    if sum(mib.values()) > _MOST_MIB:
+        raise ValueError(
+            f"the page would be {sum(mib.values()):,.0f} MiB: {policy.actions.size:,} vectors take "
+            f"{mib['vectors']:,.1f} MiB and {outcomes:,} outcomes {mib['outcomes']:,.1f} MiB; at "
+            f"most {_MOST_MIB:g} MiB are written, so plan with fewer vectors or a smaller model"
+        )
+
+
+def _page(policy: AlphaVectorPolicy, uses_belief: bool, title: str) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("latentmdp.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    parts = files("latentmdp.report") / "templates"
+    return environment.get_template("explorer.html.j2").render(
+        title=title,
+        # Written by us: safe to stand in the page as they are. Of the data, "<" is escaped.
+        style=Markup((parts / "explorer.css").read_text("utf-8")),
+        script=Markup((parts / "explorer.js").read_text("utf-8")),
+        data=Markup(json.dumps(_data(policy, uses_belief)).replace("<", "\\u003c")),
+        version=__version__,
+    )
+
+
+def _data(policy: AlphaVectorPolicy, uses_belief: bool) -> dict[str, Any]:
+    """What the script reads; arrays as base64 of their bytes, so that no bit is lost."""
+    model, table = policy.model, filter_tables(policy.model, policy.smoothing)
+    M, S, A, Z = model.dimensions
+    arrays: dict[str, NDArray[Any] | None] = {
+        "starts": table.starts.astype(np.int32),
+        "nextState": table.next_state.astype(np.int32),
+        "reward": table.reward.astype(np.int32),
+        "likelihood": table.likelihood,
+        "prior": table.prior,
+        "initial": table.initial,
+        "rewardValues": model.reward_values,
+        "vectors": policy.vectors,
+        "labels": policy.actions,
+        "offsets": policy.offsets.astype(np.int32),
+        "bonus": None if model.bonus is None else model.bonus,
+    }
+    encoded = {name: None if a is None else _encoded(a) for name, a in arrays.items()}
+    digest = hashlib.sha256(json.dumps(encoded).encode()).hexdigest()
+    return {
+        "sizes": {"contexts": M, "states": S, "actions": A, "rewards": Z},
+        "contextNames": model.context_names,
+        "stateNames": model.state_names,
+        "actionNames": model.action_names,
+        "horizon": model.horizon,
+        "discount": model.discount,
+        "smoothing": policy.smoothing,
+        "layers": policy.n_layers,
+        "usesBelief": uses_belief,
+        "fingerprint": digest[:8],
+        **encoded,
+    }
+
+
+def _encoded(array: NDArray[Any]) -> str:
+    kind = "<f8" if array.dtype.kind == "f" else "<i4"
+    return base64.b64encode(np.ascontiguousarray(array, dtype=kind).tobytes()).decode()

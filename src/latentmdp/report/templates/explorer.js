@@ -1,0 +1,485 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { contexts: M, states: S, actions: A, rewards: Z } = data.sizes;
+
+  // ------------------------------------------------------------------------------------- the data
+
+  const buffer = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  const floats = (text) => new Float64Array(buffer(text));
+  const integers = (text) => new Int32Array(buffer(text));
+
+  const starts = integers(data.starts), nextState = integers(data.nextState);
+  const reward = integers(data.reward), labels = integers(data.labels);
+  const offsets = integers(data.offsets);
+  const likelihood = floats(data.likelihood), prior = floats(data.prior);
+  const initial = floats(data.initial), rewardValues = floats(data.rewardValues);
+  const vectors = floats(data.vectors), bonus = data.bonus === null ? null : floats(data.bonus);
+
+  const named = (names, what, i) => (names === null ? `${what} ${i}` : names[i]);
+  const contextName = (m) => named(data.contextNames, "context", m);
+  const stateName = (s) => named(data.stateNames, "state", s);
+  const actionName = (a) => named(data.actionNames, "action", a);
+
+  const allows = (s, a) => starts[s * A + a + 1] > starts[s * A + a];
+  const allowed = (s) => [...Array(A).keys()].filter((a) => allows(s, a));
+  const terminal = (s) => starts[(s + 1) * A] === starts[s * A];
+  const over = (t, s) => terminal(s) || (data.horizon !== null && t >= data.horizon);
+
+  // ---------------------------------------------------------------------------------- the filter
+  // The order of operations is that of the compiled filter. A context whose belief is too small
+  // for a number sleeps: its belief is mantissa 2^(-512 level), and it may wake up again.
+
+  const FAINT = 2 ** -500, SLEEP = 500, LEVEL = 512;
+  const view = new DataView(new ArrayBuffer(8));
+
+  /** x = mantissa 2^exponent with the mantissa in [1/2, 1). */
+  function frexp(x) {
+    if (x === 0) return [0, 0];
+    let shift = 0;
+    if (x < 2 ** -1000) { x *= 2 ** 54; shift = 54; }
+    view.setFloat64(0, x);
+    const high = view.getUint32(0);
+    view.setUint32(0, (high & 0x800fffff) | 0x3fe00000);
+    return [view.getFloat64(0), ((high >>> 20) & 0x7ff) - 1022 - shift];
+  }
+
+  function ldexp(x, exponent) {
+    for (; exponent < -1000; exponent += 1000) x *= 2 ** -1000;
+    return x * 2 ** exponent;
+  }
+
+  const blank = () => ({
+    awake: new Float64Array(M), mantissa: new Float64Array(M), level: new Float64Array(M),
+  });
+
+  /** The belief after likelihoods table[row]; null if they are zero wherever the belief is not. */
+  function conditioned(belief, table, row) {
+    const { awake, level } = belief, at = row * M;
+    let total = 0, care = false;
+    for (let m = 0; m < M; m++) total += awake[m] * table[at + m];
+    const least = total * FAINT;
+    for (let m = 0; m < M; m++) {
+      const product = awake[m] * table[at + m];
+      if (level[m] > 0 || (awake[m] > 0 && table[at + m] > 0 && product < least)) care = true;
+    }
+    if (care || total < FAINT) return conditionedAsleep(belief, table, at);
+    const next = blank(), scale = 1 / total;
+    for (let m = 0; m < M; m++) next.awake[m] = awake[m] * table[at + m] * scale;
+    return next;
+  }
+
+  function conditionedAsleep(belief, table, at) {
+    const products = [];
+    let highest = -Infinity;
+    for (let m = 0; m < M; m++) {
+      const asleep = belief.level[m] > 0;
+      const [weight, bits] = frexp(asleep ? belief.mantissa[m] : belief.awake[m]);
+      const [share, shareBits] = frexp(table[at + m]);
+      const never = weight === 0 || share === 0;
+      products[m] = [weight * share, never ? -Infinity : bits + shareBits - LEVEL * belief.level[m]];
+      highest = Math.max(highest, products[m][1]);
+    }
+    if (highest === -Infinity) return null;
+    const next = blank();
+    let total = 0;
+    products.forEach(([mantissa, exponent], m) => {
+      if (exponent === -Infinity) return;
+      if (exponent - highest > -SLEEP) {
+        next.awake[m] = ldexp(mantissa, exponent - highest);
+        total += next.awake[m];
+      } else {
+        next.level[m] = Math.floor((highest - exponent) / LEVEL) + 1;
+        next.mantissa[m] = ldexp(mantissa, exponent - highest + LEVEL * next.level[m]);
+      }
+    });
+    for (let m = 0; m < M; m++) {
+      next.awake[m] /= total;
+      next.mantissa[m] /= total;
+    }
+    return next;
+  }
+
+  function begun(s) {
+    const belief = blank();
+    belief.awake.set(prior);
+    return conditioned(belief, initial, s) || belief;
+  }
+
+  /** The outcome of a step in the table; -1 if it is not listed. */
+  function outcome(s, a, n, z) {
+    let begin = starts[s * A + a], end = starts[s * A + a + 1];
+    const last = end, wanted = n * Z + z;
+    while (begin < end) {
+      const middle = (begin + end) >> 1;
+      if (nextState[middle] * Z + reward[middle] < wanted) begin = middle + 1;
+      else end = middle;
+    }
+    return begin < last && nextState[begin] * Z + reward[begin] === wanted ? begin : -1;
+  }
+
+  /** The belief after a step; as it was if the step is impossible, or equally likely in all. */
+  function observed(belief, s, a, n, z) {
+    const k = outcome(s, a, n, z);
+    return (k >= 0 && conditioned(belief, likelihood, k)) || belief;
+  }
+
+  const unsmoothed = 1 / (1 - data.smoothing * S * Z);
+  /** P_m(outcome k): the likelihood without the filter's smoothing. */
+  function chance(k, m) {
+    const share = likelihood[k * M + m];
+    return data.smoothing > 0 ? Math.max(0, (share - data.smoothing) * unsmoothed) : share;
+  }
+
+  // -------------------------------------------------------------------------------- the decision
+
+  /** The vector that is followed: the first of those with the largest product. */
+  function followed(t, s, awake) {
+    const group = (data.layers > 1 ? t : 0) * S + s;
+    let winner = offsets[group], best = -Infinity;
+    if (offsets[group + 1] - winner === 1) return winner;
+    for (let k = offsets[group]; k < offsets[group + 1]; k++) {
+      let value = 0;
+      for (let m = 0, at = k * M; m < M; m++, at++) value += vectors[at] * awake[m];
+      if (value > best) { best = value; winner = k; }
+    }
+    return winner;
+  }
+
+  /** What an action is worth by one step of lookahead: under the belief, and by context. */
+  function worth(t, s, belief, a) {
+    const byContext = new Float64Array(M);
+    for (let k = starts[s * A + a]; k < starts[s * A + a + 1]; k++) {
+      const n = nextState[k];
+      let at = -1;
+      if (!over(t + 1, n)) {
+        const after = conditioned(belief, likelihood, k) || belief;
+        at = followed(t + 1, n, after.awake) * M;
+      }
+      for (let m = 0; m < M; m++) {
+        const later = at < 0 ? 0 : data.discount * vectors[at + m];
+        byContext[m] += chance(k, m) * (rewardValues[reward[k]] + later);
+      }
+    }
+    if (bonus !== null) for (let m = 0; m < M; m++) byContext[m] += bonus[(m * S + s) * A + a];
+    const value = byContext.reduce((sum, v, m) => sum + belief.awake[m] * v, 0);
+    return { action: a, value, byContext };
+  }
+
+  // --------------------------------------------------------------------------------- the history
+  // steps[0] is the first state; every later one holds what was done and seen, and the belief then.
+
+  let steps = [];
+  const now = () => steps[steps.length - 1];
+
+  function begin(s) {
+    steps = [{ t: 0, state: s, belief: begun(s), listed: true }];
+  }
+
+  function add(a, n, z) {
+    const { t, state, belief } = now();
+    const listed = outcome(state, a, n, z) >= 0;
+    steps.push({
+      t: t + 1, state: n, belief: observed(belief, state, a, n, z), action: a, reward: z, listed,
+    });
+  }
+
+  function recommended() {
+    const { t, state, belief } = now();
+    return over(t, state) ? null : labels[followed(t, state, belief.awake)];
+  }
+
+  const written = () =>
+    `${data.fingerprint}:` +
+    steps.map((s, i) => (i === 0 ? s.state : `${s.action}.${s.state}.${s.reward}`)).join(";");
+
+  /** Replay the history of a link; false if it is not one of this policy. */
+  function replay(text) {
+    const [fingerprint, path] = text.split(":");
+    if (fingerprint !== data.fingerprint || !path) return false;
+    const parts = path.split(";").map((part) => part.split(".").map(Number));
+    const within = (i, size) => Number.isInteger(i) && i >= 0 && i < size;
+    if (parts[0].length !== 1 || !within(parts[0][0], S)) return false;
+    begin(parts[0][0]);
+    for (const [a, n, z] of parts.slice(1)) {
+      const { t, state } = now();
+      const fits = within(a, A) && within(n, S) && within(z, Z);
+      if (!fits || over(t, state) || !allows(state, a)) { steps = []; return false; }
+      add(a, n, z);
+    }
+    return true;
+  }
+
+  // ------------------------------------------------------------------------------------ the page
+
+  const find = (id) => document.getElementById(id);
+  const percent = (p) =>
+    p > 0 && p < 0.001 ? "< 0.1 %" : p < 1 && p > 0.999 ? "> 99.9 %" : `${(100 * p).toFixed(1)} %`;
+  const shown = (x) => String(Number(x.toPrecision(4)));
+  const MOST_OPTIONS = 40, MOST_STEPS = 50;
+
+  function element(tag, text, attributes = {}) {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  }
+
+  function fill(select, entries) {
+    select.replaceChildren(...entries.map(([value, text]) => element("option", text, { value })));
+  }
+
+  const rewardText = (z) => shown(rewardValues[z]);
+  const seen = (n, z) => stateName(n) + (Z > 1 ? `, reward ${rewardText(z)}` : "");
+
+  function showAdvice(action, choices) {
+    if (steps.length === 0) {
+      find("where").textContent = "Before the first observation";
+      find("action").textContent = "Pick the first state";
+      find("margin").textContent = "";
+      return;
+    }
+    const { t, state } = now();
+    const clock = data.horizon === null ? `Step ${t}` : `Step ${t} of ${data.horizon}`;
+    find("where").textContent = `${clock}, in ${stateName(state)}: recommended is`;
+    if (action === null) {
+      const why = terminal(state) ? `${stateName(state)} is terminal` : "the last step is done";
+      find("where").textContent = `${clock}, in ${stateName(state)}`;
+      find("action").textContent = "The episode is over";
+      find("margin").textContent = `There is nothing left to choose: ${why}.`;
+      return;
+    }
+    find("action").textContent = actionName(action);
+    find("margin").textContent = marginText(action, choices);
+  }
+
+  function marginOf(action, choices) {
+    const others = choices.filter((c) => c.action !== action);
+    if (others.length === 0) return null;
+    const other = others.reduce((best, c) => (c.value > best.value ? c : best));
+    return { other, by: choices.find((c) => c.action === action).value - other.value };
+  }
+
+  function marginText(action, choices) {
+    const margin = marginOf(action, choices);
+    const blind = data.usesBelief ? "" : " This policy does not look at the belief.";
+    if (margin === null) return `There is no other action.${blind}`;
+    const { other, by } = margin, name = actionName(other.action);
+    if (by === 0) return `It is worth as much as ${name}.${blind}`;
+    if (by < 0) return `One step of lookahead prefers ${name}, by ${shown(-by)}.${blind}`;
+    return `It is worth ${shown(by)} more than the next best, ${name}.${blind}`;
+  }
+
+  function showBelief() {
+    const awake = steps.length === 0 ? prior : now().belief.awake;
+    const rows = Array.from(awake, (share, m) => {
+      const row = element("tr", "");
+      const bar = element("div", "", { class: "bar" });
+      bar.style.width = `${100 * share}%`;
+      const cell = element("td", "");
+      cell.append(bar);
+      row.append(element("th", contextName(m), { scope: "row" }), element("td", percent(share)), cell);
+      return row;
+    });
+    find("belief").tBodies[0].replaceChildren(...rows);
+  }
+
+  function showValues(action, choices) {
+    find("values").hidden = choices.length === 0;
+    if (choices.length === 0) return;
+    find("values-note").textContent =
+      "What each action is worth from here on, by one step of lookahead: under the belief, and in " +
+      "each context.";
+    const head = element("tr", "");
+    head.append(element("th", "", { scope: "col" }));
+    for (const c of choices) {
+      head.append(element("th", actionName(c.action), { scope: "col" }));
+    }
+    const line = (name, entry, chosen) => {
+      const row = element("tr", "", chosen ? { class: "chosen" } : {});
+      row.append(element("th", name, { scope: "row" }));
+      for (const c of choices) row.append(element("td", shown(entry(c))));
+      return row;
+    };
+    find("by-action").tHead.replaceChildren(head);
+    find("by-action").tBodies[0].replaceChildren(
+      line("under the belief", (c) => c.value, true),
+      ...Array.from({ length: M }, (_, m) => line(`in ${contextName(m)}`, (c) => c.byContext[m])),
+    );
+  }
+
+  function firstStates() {
+    const chances = Array.from({ length: S }, (_, s) => {
+      let total = 0;
+      for (let m = 0; m < M; m++) total += prior[m] * initial[s * M + m];
+      return { key: String(s), text: stateName(s), chance: total };
+    });
+    return chances.filter((c) => c.chance > 0);
+  }
+
+  function observations(a) {
+    const { state, belief } = now(), found = [];
+    for (let k = starts[state * A + a]; k < starts[state * A + a + 1]; k++) {
+      let total = 0;
+      for (let m = 0; m < M; m++) total += belief.awake[m] * chance(k, m);
+      const n = nextState[k], z = reward[k];
+      found.push({ key: `${n}.${z}`, text: seen(n, z), chance: total });
+    }
+    return found;
+  }
+
+  function showOptions(entries) {
+    const order = entries.sort((one, two) => two.chance - one.chance).slice(0, MOST_OPTIONS);
+    find("options").replaceChildren(
+      ...order.map((entry) => {
+        const button = element("button", "", { type: "button", "data-key": entry.key });
+        button.append(element("span", entry.text));
+        button.append(element("span", percent(entry.chance), { class: "chance" }));
+        return button;
+      }),
+    );
+  }
+
+  function showPick(action) {
+    const started = steps.length > 0, done = started && action === null;
+    find("pick").hidden = done;
+    if (done) return;
+    find("question").textContent = started ? "What was observed next?" : "What is the first state?";
+    find("taken-line").hidden = !started;
+    find("other-reward-line").hidden = !started || Z === 1;
+    if (!started) {
+      showOptions(firstStates());
+      return;
+    }
+    const entries = allowed(now().state).map((a) => [
+      a, actionName(a) + (a === action ? " (recommended)" : ""),
+    ]);
+    fill(find("taken"), entries);
+    find("taken").value = action;
+    showOptions(observations(action));
+  }
+
+  function showHistory() {
+    const first = Math.max(0, steps.length - MOST_STEPS);
+    find("earlier").hidden = first === 0;
+    find("earlier").textContent = `${first} earlier steps are not shown.`;
+    const list = find("history");
+    list.start = first;
+    list.replaceChildren(
+      ...steps.slice(first).map((step, i) => {
+        if (first + i === 0) return element("li", `began in ${stateName(step.state)}`);
+        const odd = step.listed ? "" : " (impossible in every context: the belief stays)";
+        return element("li", `${actionName(step.action)}, then ${seen(step.state, step.reward)}${odd}`);
+      }),
+    );
+    find("undo").disabled = find("restart").disabled = steps.length === 0;
+  }
+
+  let situation = {};
+  function show() {
+    const action = steps.length === 0 ? null : recommended();
+    let choices = [];
+    if (action !== null) {
+      const { t, state, belief } = now();
+      choices = allowed(state).map((a) => worth(t, state, belief, a));
+      choices.sort((one, two) => (two.action === action) - (one.action === action) || two.value - one.value);
+    }
+    showAdvice(action, choices);
+    showPick(action);
+    showBelief();
+    showValues(action, choices);
+    showHistory();
+    const margin = action === null ? null : marginOf(action, choices);
+    situation = {
+      t: steps.length === 0 ? null : now().t,
+      state: steps.length === 0 ? null : now().state,
+      action,
+      belief: Array.from(steps.length === 0 ? prior : now().belief.awake),
+      margin: margin === null ? null : margin.by,
+      byContext: choices.length === 0 ? [] : Array.from(choices[0].byContext),
+    };
+  }
+
+  let waiting = 0;
+  /** Show a change, and note it in the address a moment later, so that a reload keeps it. */
+  function changed() {
+    const inside = find("pick").contains(document.activeElement);
+    find("copied").textContent = "";
+    find("notice").hidden = true;
+    show();
+    if (inside && find("options").firstChild) find("options").firstChild.focus();
+    clearTimeout(waiting);
+    waiting = setTimeout(noteAddress, 400);
+  }
+
+  function noteAddress() {
+    clearTimeout(waiting);
+    const address = location.href.split("#")[0] + (steps.length === 0 ? "" : `#${written()}`);
+    if (address !== location.href) history.replaceState(null, "", address);
+  }
+
+  function choose(key) {
+    if (steps.length === 0) begin(Number(key));
+    else add(Number(find("taken").value), ...key.split(".").map(Number));
+    changed();
+  }
+
+  function undo() {
+    if (steps.length === 0) return;
+    steps.pop();
+    changed();
+  }
+
+  async function copyLink() {
+    noteAddress();
+    const text = location.href;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const box = element("textarea", "", { "aria-hidden": "true" });
+      box.value = text;
+      document.body.append(box);
+      box.select();
+      document.execCommand("copy");
+      box.remove();
+    }
+    find("copied").textContent = "The link to this history is copied.";
+  }
+
+  function readAddress() {
+    const text = location.hash.slice(1).replaceAll("%3A", ":").replaceAll("%3B", ";");
+    steps = [];
+    const read = text === "" || replay(text);
+    show();
+    find("notice").hidden = read;
+    if (!read) find("notice").textContent = "The link belongs to another policy, or is damaged: the history is empty.";
+  }
+
+  find("options").addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) choose(button.dataset.key);
+  });
+  find("taken").addEventListener("change", () => showOptions(observations(Number(find("taken").value))));
+  find("other-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const state = find("other-state").value;
+    choose(steps.length === 0 ? state : `${state}.${find("other-reward").value}`);
+  });
+  find("undo").addEventListener("click", undo);
+  find("restart").addEventListener("click", () => { steps = []; changed(); });
+  find("copy").addEventListener("click", copyLink);
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest && event.target.closest("select, input, textarea");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "u") undo();
+    const button = find("options").children[Number(event.key) - 1];
+    if (/^[1-9]$/.test(event.key) && button && !find("pick").hidden) button.click();
+  });
+  addEventListener("hashchange", readAddress);
+
+  fill(find("other-state"), Array.from({ length: S }, (_, s) => [s, stateName(s)]));
+  fill(find("other-reward"), Array.from({ length: Z }, (_, z) => [z, rewardText(z)]));
+  readAddress();
+  /** For programs: what the page shows, as numbers. */
+  window.explorer = { situation: () => situation };
+})();

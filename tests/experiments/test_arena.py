@@ -1,0 +1,177 @@
+"""The arena: tasks are what they say, scores are measured right, cells are kept."""
+
+import gymnasium
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import latentmdp as lm
+from latentmdp.experiments import arena as arena_module
+from latentmdp.experiments.arena import LEARNERS, TASKS, Standard, compare_learners
+from latentmdp.experiments.arena_tasks import blackjack_model
+from latentmdp.experiments.recurrent_ppo import WorldEnv
+from latentmdp.worlds import ModelWorld
+
+FULL_DECK = np.array([1.0] * 9 + [4.0]) / 13.0
+
+
+def test_there_are_sixteen_tasks_with_the_horizons_they_say():
+    assert len(TASKS) >= 16
+    for name, task in TASKS.items():
+        if name not in ("icu-sepsis", "taxi-permuted", "blackjack"):
+            model = task.model(1)
+            assert model.horizon == task.horizon
+            assert model.n_contexts > 1
+
+
+@pytest.mark.parametrize("name", ["lake-slippery", "lake-permuted", "cliff-permuted"])
+def test_the_environments_of_a_task_are_its_model(name):
+    """Fixed action sequences earn the same in the environments as in the model, by context."""
+    task = TASKS[name]
+    model, world = task.model(3), task.world(3, tell_context=True)
+    sequence = np.random.default_rng(0).integers(model.n_actions, size=12)
+    by_context = {m: [] for m in range(model.n_contexts)}
+    for episode in range(400):
+        world.begin(7, episode)
+        total = 0.0
+        for action in sequence:
+            moved = world.step(int(action))
+            total += world.space.reward_values[moved.reward]
+            if moved.terminated:
+                break
+        by_context[world.context()].append(total)
+    table = np.tile(sequence[:, None], (1, model.n_states))
+    cut = model.replace(horizon=12)
+    exact = lm.evaluate(cut, lm.MarkovPolicy(table)).by_context
+    for m, totals in by_context.items():
+        spread = max(np.std(totals), np.sqrt(abs(exact[m] * (1.0 - exact[m]))))  # of a rare 1
+        assert abs(np.mean(totals) - exact[m]) <= 4.5 * spread / np.sqrt(len(totals))
+
+
+def test_variants_differ_and_repeat():
+    task = TASKS["lake-permuted"]
+    assert task.model(0).fingerprint() == task.model(0).fingerprint()
+    assert task.model(0).fingerprint() != task.model(1).fingerprint()
+    for seed in range(5):  # what the cliff hides can be found out without a fall
+        assert lm.HSVI(gap=0.01).plan(TASKS["cliff-permuted"].model(seed)).upper > -15.0
+
+
+def test_blackjack_is_gymnasiums():
+    """The same policy earns the same in the environment: hit below 18, else stick."""
+    model = blackjack_model([FULL_DECK])
+    sums = np.arange(32 * 11 * 2 + 1) // 22
+    policy = lm.MarkovPolicy((sums < 18).astype(int))
+    env, totals = gymnasium.make("Blackjack-v1", sab=False, natural=False), []
+    for episode in range(6_000):
+        (total, _, _), _ = env.reset(seed=episode)
+        while True:
+            (total, _, _), reward, over, _, _ = env.step(int(total < 18))
+            if over:
+                break
+        totals.append(reward)
+    error = np.std(totals) / np.sqrt(len(totals))
+    assert abs(np.mean(totals) - lm.evaluate(model, policy).mean) < 4.5 * error
+    # The best that can be had against an infinite deck, naturals paid like any 21.
+    assert lm.QMDP().plan(model).upper == pytest.approx(-0.0467, abs=0.003)
+
+
+def test_icu_sepsis_without_perturbation_is_the_published_problem():
+    pytest.importorskip("icu_sepsis")
+    from latentmdp.experiments.arena_tasks import icu_sepsis_model
+
+    model = icu_sepsis_model(0, contexts=1, strength=0.0).replace(horizon=100)
+    # Reported: .78 for random treatments, .88 for the best ones.
+    assert lm.evaluate(model, lm.UniformPolicy(), episodes=10_000, rng=0).mean == pytest.approx(
+        0.78, abs=0.02
+    )
+    assert lm.QMDP().plan(model).upper == pytest.approx(0.88, abs=0.01)
+    types = icu_sepsis_model(0)
+    assert types.n_contexts == 3
+    assert types.terminal.sum() == 3
+
+
+def test_scores():
+    standard = Standard(random=1.0, lower=2.8, upper=3.0, informed=5.0)
+    assert standard.score(1.0) == 0.0
+    assert standard.score(3.0) == 1.0
+    assert standard.score(5.0) == 2.0
+    assert standard.score(3.0, informed=True) == 0.5
+
+
+def fixed(returns):
+    return lambda task, world, episodes, seed: np.asarray(returns, float)
+
+
+def test_a_cell_is_its_last_fifth_and_knows_when_it_got_there(tmp_path, monkeypatch):
+    """Against a curve whose score is known: 0 for 100 episodes, then 1.05."""
+    standard = lm.HSVI(gap=0.002).plan(TASKS["wait-hub"].model(0)).upper
+    random = lm.evaluate(TASKS["wait-hub"].model(0), lm.UniformPolicy()).mean
+    curve = np.where(np.arange(200) < 100, random, random + 1.05 * (standard - random))
+    entry = arena_module._Entry("a known curve", fixed(curve))
+    broken = arena_module._Entry("fails", lambda *given: 1 / 0)
+    monkeypatch.setattr(arena_module, "LEARNERS", {"known": entry, "broken": broken})
+    found = compare_learners(
+        ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
+    )
+    known, failed = found.cells
+    assert known.score == pytest.approx(1.05, abs=0.003)
+    # The mean over ten episodes is at .9 once nine of them are good.
+    assert known.reached == 109
+    assert failed.problem == "ZeroDivisionError: division by zero"
+    assert np.isnan(failed.score)
+    assert "division by zero" in (found.folder / "arena.md").read_text()
+    # What failed runs again, what is done does not.
+    repaired = arena_module._Entry("works", fixed(curve))
+    monkeypatch.setattr(arena_module, "LEARNERS", {"known": broken, "broken": repaired})
+    again = compare_learners(
+        ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
+    )
+    assert [cell.problem for cell in again.cells] == ["", ""]
+    assert again.cells[0] == known
+
+
+def test_the_quick_version(tmp_path):
+    found = compare_learners(quick=True, seeds=[5], episodes=100, out=tmp_path, jobs=1)
+    assert len(found.cells) == 9
+    assert all(not cell.problem for cell in found.cells)
+    assert found.mean("wait-hub", "q-informed") > found.mean("wait-hub", "q-blind")
+    table = pq.read_table(found.folder / "arena.parquet")
+    assert table["score"].to_pylist() == [cell.score for cell in found.cells]
+    page = (found.folder / "arena.md").read_text()
+    assert "| wait-hub |" in page
+    assert (found.folder / "arena.svg").read_text().count("<path") > 20
+    assert "9 cells, 3 tasks, 3 learners" in repr(found)
+
+
+@pytest.mark.parametrize("name", sorted(set(LEARNERS) - {"recurrent-ppo"}))
+def test_every_learner_plays(name):
+    task = TASKS["wait-hub"]
+    world = task.world(0, tell_context=LEARNERS[name].informed)
+    returns = LEARNERS[name].run(task, world, 40, 0)
+    assert returns.shape == (40,)
+    assert np.isfinite(returns).all()
+
+
+def test_what_is_not_known_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no task 'chess'; known: lake-slippery"):
+        compare_learners(["chess"], out=tmp_path)
+    with pytest.raises(ValueError, match="no learner 'human'"):
+        compare_learners(learners=["human"], out=tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_world_for_deep_learners():
+    """Random actions earn in it what they earn in the model."""
+    model = lm.make("wait-hub", rng=0)
+    env, rng = WorldEnv(ModelWorld(model), 0), np.random.default_rng(0)
+    for _ in range(300):
+        seen, _ = env.reset()
+        assert env.observation_space.contains(seen)
+        over = False
+        while not over:
+            seen, _, ended, cut, _ = env.step(rng.integers(model.n_actions))
+            over = ended or cut
+    exact = lm.evaluate(model, lm.UniformPolicy()).mean
+    error = np.std(env.returns) / np.sqrt(300)
+    assert len(env.returns) == 300
+    assert abs(np.mean(env.returns) - exact) < 4.5 * error
