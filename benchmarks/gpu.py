@@ -16,6 +16,7 @@ import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.engines import Team
 from latentmdp.engines.cuda import gpu
+from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.policies import Policy
@@ -132,6 +133,11 @@ def learning(model: lm.LatentMDP) -> None:
 
 
 def main() -> None:
+    try:
+        gpu()
+    except DeviceError as error:
+        print(error)
+        return
     rng = np.random.default_rng(0)
     shape = (CONTEXTS, STATES, ACTIONS)
     transitions = rng.dirichlet(np.full(STATES, 0.3), shape)

@@ -13,6 +13,7 @@ from numba import njit
 
 import latentmdp as lm
 from latentmdp._kernels import rows
+from latentmdp._kernels.mixture import kernels
 from latentmdp.engines import cuda
 from latentmdp.errors import DeviceError
 
@@ -49,6 +50,14 @@ def test_without_numba_cuda_the_error_says_what_to_install(monkeypatch):
     ):
         with pytest.raises(DeviceError, match=r'pip install "latentmdp\[gpu\]"'):
             run()
+
+
+@pytest.mark.parametrize("width", [2, 8])
+def test_the_compiled_passes_of_em_are_found_again_by_later_processes(width):
+    """A compiled function in a closure has another identity in every process."""
+    for compiled in kernels(width):
+        cells = compiled.py_func.__closure__ or ()
+        assert all(isinstance(cell.cell_contents, int) for cell in cells)
 
 
 def test_a_device_that_does_not_exist():

@@ -18,7 +18,7 @@ from numba import njit
 
 from latentmdp._kernels.rows import two_entries
 
-__all__ = ["episode_weigher", "interleave", "kernels", "list_occurrences", "pair_counts"]
+__all__ = ["interleave", "kernels", "list_occurrences", "pair_counts", "weigh_episode"]
 
 _TINY = 1e-150
 _STRIDE = 16
@@ -60,67 +60,53 @@ def _hand_up(cells, begin, deep, shallow, pending, by_cell):
             pending[d, m] = 0.0
 
 
-@cache
-def episode_weigher(width, stride=1):
-    """The compiled evidence of one episode, for tables with exactly `width` contexts.
+@njit(cache=True, nogil=True, inline="always")
+def weigh_episode(cells, begin, length, first, P, W, share, width, stride):
+    """Fill share (width,) with the terms of an episode's evidence, over a scale.
 
-    With a stride, episodes lie side by side for the threads of a GPU, and two contexts of an even
-    width are read at a time.
+    Its cells lie at begin, begin + stride, ... Returns the logarithm of the scale and the sum.
+    Callers give `width` and `stride` as constants, for which the loops are then compiled. With a
+    stride, episodes lie side by side for the threads of a GPU, and two contexts of an even width
+    are read at a time.
     """
-
-    @njit(cache=True, nogil=True, inline="always")
-    def one_by_one(share, P, c):
-        for m in range(width):
-            share[m] *= P[c, m]
-
-    @njit(cache=True, nogil=True, inline="always")
-    def two_by_two(share, P, c):
-        for m in range(0, width, 2):
-            one, other = two_entries(P, c, m)
-            share[m] *= one
-            share[m + 1] *= other
-
-    multiply = one_by_one if stride == 1 else two_by_two
-
-    @njit(cache=True, nogil=True, inline="always")
-    def weigh_episode(cells, begin, length, first, P, W, share):
-        """Fill share (width,) with the terms of an episode's evidence, over a scale.
-
-        Its cells lie at begin, begin + stride, ... Returns the logarithm of the scale and the sum.
-        """
-        for m in range(width):
-            share[m] = W[first, m]
-        scale, lost = 0.0, False
-        t, end = begin, begin + stride * length
-        while t < end:
-            pause = min(t + stride * _STRIDE, end)
-            for k in range(t, pause, stride):
-                multiply(share, P, cells[k])
-            t = pause
-            total = 0.0
-            for m in range(width):
-                total += share[m]
-            if total < _TINY:
-                if total < _TINY * _TINY:
-                    lost = True
-                    break
+    for m in range(width):
+        share[m] = W[first, m]
+    scale, lost = 0.0, False
+    t, end = begin, begin + stride * length
+    while t < end:
+        pause = min(t + stride * _STRIDE, end)
+        for k in range(t, pause, stride):
+            c = cells[k]
+            if stride == 1:
                 for m in range(width):
-                    share[m] /= total
-                scale += math.log(total)
-        if lost:
-            scale = _log_shares(cells, begin, length, stride, first, P, W, share)
+                    share[m] *= P[c, m]
+            else:
+                for m in range(0, width, 2):
+                    one, other = two_entries(P, c, m)
+                    share[m] *= one
+                    share[m + 1] *= other
+        t = pause
         total = 0.0
         for m in range(width):
             total += share[m]
-        return scale, total
-
-    return weigh_episode
+        if total < _TINY:
+            if total < _TINY * _TINY:
+                lost = True
+                break
+            for m in range(width):
+                share[m] /= total
+            scale += math.log(total)
+    if lost:
+        scale = _log_shares(cells, begin, length, stride, first, P, W, share)
+    total = 0.0
+    for m in range(width):
+        total += share[m]
+    return scale, total
 
 
 @cache
 def kernels(width):
     """The compiled passes for tables with exactly `width` contexts: (episodes, prefixes)."""
-    weigh_episode = episode_weigher(width)
 
     @njit(cache=True, nogil=True)
     def episodes(cells, offsets, first, counts, start, stop, P, W, by_cell, by_first, evidence):
@@ -136,7 +122,7 @@ def kernels(width):
             evidence[i] = 1.0
             if count == 0.0:
                 continue
-            scale, total = weigh_episode(cells, begin, end - begin, s, P, W, share)
+            scale, total = weigh_episode(cells, begin, end - begin, s, P, W, share, width, 1)
             evidence[i] = total
             shift += count * scale
             factor = count / total if total > 0.0 else 0.0

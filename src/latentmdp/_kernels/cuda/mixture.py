@@ -15,7 +15,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels.mixture import episode_weigher
+from latentmdp._kernels.mixture import weigh_episode
 
 __all__ = [
     "Listed",
@@ -56,7 +56,6 @@ class Listed(NamedTuple):
 @cache
 def weigh_kernel(width, lanes):
     """The compiled shares of episodes in `width` contexts, an even number."""
-    weigh_episode = episode_weigher(width, lanes)
 
     @cuda.jit
     def weigh(weighed):
@@ -74,6 +73,8 @@ def weigh_kernel(width, lanes):
                 weighed.P,
                 weighed.W,
                 share,
+                width,
+                lanes,
             )
             log = -math.inf
             if total > 0.0:
