@@ -5,10 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from models import random_alpha_policy, random_model
+from typer.testing import CliRunner
 
 import latentmdp as lm
 from latentmdp import simulation, testing
+from latentmdp.cli.app import app
 from latentmdp.covariates import Covariates
+from latentmdp.engines.cuda import Gpu
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
@@ -177,6 +180,16 @@ def test_posteriors_of_logs_with_gaps_are_refused():
             lm.posterior(model, lacking, device="cuda")
 
 
+def test_commands_play_on_a_gpu(tmp_path):
+    model, files = random_model(0), [tmp_path / f"{d}.npz" for d in ("cpu", "cuda")]
+    lm.save(model, tmp_path / "model.npz")
+    for out in files:
+        options = ["--episodes", "9", "--out", str(out), "--device", out.stem]
+        result = CliRunner().invoke(app, ["simulate", str(tmp_path / "model.npz"), *options])
+        assert result.exit_code == 0, result.output
+    assert lm.load(files[0]) == lm.load(files[1])
+
+
 def mixed_logs(model):
     """Long episodes, short ones that are merged, and some that end early."""
     long = lm.simulate(model, lm.UniformPolicy(), 6, rng=3)
@@ -251,6 +264,22 @@ def test_em_on_logs_with_gaps_of_individuals_who_are_known(settings):
     assert on_gpu.log_likelihood == pytest.approx(on_cpu.log_likelihood, rel=1e-11)
     np.testing.assert_allclose(on_gpu.responsibilities, on_cpu.responsibilities, rtol=1e-8)
     np.testing.assert_allclose(on_gpu.behaviour, on_cpu.behaviour, rtol=1e-8)
+
+
+def test_logs_beyond_the_memory_of_the_gpu_are_refused_before_a_pass(monkeypatch):
+    """The bytes that are asked for cover what is held after a fit, and not many times over."""
+    model = testing.random_model(0, states=3, actions=2, horizon=12)
+    logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
+    asked, passes, episodes = [], cuda_pass.CudaPass(), Episodes([logs])
+    monkeypatch.setattr(Gpu, "require_memory", lambda self, needed, what: asked.append(needed))
+    passes.require_memory(episodes.groups, episodes.cells.size, 2)
+    table, first = model.packed().reshape(-1, 2)[episodes.cells], model.initial.T * model.weights
+    episodes.expected_counts(table, first, passes)
+    assert 0.5 * asked[0] < passes.bytes_read + 8.0 * 3 * 200 + 8.0 * 11 * 200 < 1.5 * asked[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(Gpu, "_free_bytes", property(lambda self: 1000.0))
+    with pytest.raises(DeviceError, match=r"200 different episodes take .* 1e.03 are free"):
+        lm.EM(2).fit(logs, rng=0, device="cuda")
 
 
 @pytest.mark.usefixtures("real_gpu")

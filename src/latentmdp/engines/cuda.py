@@ -25,6 +25,9 @@ __all__ = ["Gpu", "even_width", "gpu", "on_gpu", "widened"]
 _MEMORY_SHARE = 0.4
 """Of the GPU's free memory, what one piece of work may take: the rest is for tables and others."""
 
+_HELD_SHARE = 0.9
+"""Of the GPU's free memory, what may be held for long: kernels need some themselves."""
+
 _BLOCK = 256
 _SIMULATED_BLOCK = 4
 """Threads of a block. The simulator starts a thread of the system for each, and polls them."""
@@ -60,11 +63,24 @@ class Gpu:
         self.simulated = bool(self._cuda.config.ENABLE_CUDASIM)
 
     @property
+    def _free_bytes(self) -> float:
+        if self.simulated:
+            return 2.0**26
+        return float(self._cuda.current_context().get_memory_info().free)
+
+    @property
     def free_memory(self) -> float:
         """Bytes that one piece of work may take."""
-        if self.simulated:
-            return 2.0**24
-        return _MEMORY_SHARE * float(self._cuda.current_context().get_memory_info().free)
+        return _MEMORY_SHARE * self._free_bytes
+
+    def require_memory(self, needed: float, what: str) -> None:
+        """Raise `DeviceError` if so many bytes, of work that cannot be cut, do not fit."""
+        free = self._free_bytes
+        if needed > _HELD_SHARE * free:
+            raise DeviceError(
+                f"{what} take {needed:.3g} bytes of the GPU's memory, {free:.3g} are free; "
+                'device="cpu" uses the memory of this machine'
+            )
 
     def pieces(self, total: int, bytes_each: float, most: int) -> list[tuple[int, int]]:
         """Cut range(total) into intervals of `most` items at most that fit into memory."""

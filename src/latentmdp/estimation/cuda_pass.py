@@ -29,6 +29,8 @@ _CHUNK = 1 << 18
 _SEGMENT = 1 << 12
 _STREAM_THREADS = 512
 _TOTAL_PART = 1 << 12
+_MULTIPLICITIES = 11
+"""How often an episode came: in all logs, and in both parts of up to five folds."""
 
 
 class CudaPass:
@@ -45,6 +47,19 @@ class CudaPass:
         """Bytes of cells and lists that one pass reads."""
         held = [array for one in self._layouts.values() for array in (*one.episodes, *one.lists)]
         return sum(int(array.nbytes) for array in held)
+
+    def require_memory(self, groups: Sequence[Group], n_cells: int, n_contexts: int) -> None:
+        """Raise `DeviceError` if the GPU cannot hold the episodes and what a pass writes."""
+        width, needed = even_width(n_contexts), 0.0
+        for group in groups:
+            steps, N = float(group.offsets[-1]), group.first.size
+            longest = _side_by_side(np.diff(group.offsets))[1]
+            laid = _LANES * float(longest.sum()) * _cell_type(n_cells).itemsize
+            lists = 4.0 * (steps + N)
+            each = 8.0 * (width + 1) + 8.0 * _MULTIPLICITIES + 8.0  # shares, log; length, first
+            needed += laid + lists + each * N
+        total = sum(group.first.size for group in groups)
+        self._gpu.require_memory(needed, f"the passes of EM over {total:,} different episodes")
 
     def expected_counts(
         self, groups: Sequence[Group], table: Floats, first: Floats
@@ -117,11 +132,9 @@ def _laid_out(group: Group, n_cells: int, n_states: int) -> _Layout:
     from latentmdp._kernels.mixture import interleave
 
     lengths = np.diff(group.offsets)
-    order = np.argsort(-lengths, kind="stable")
-    longest = lengths[order[::_LANES]]
+    order, longest = _side_by_side(lengths)
     base = np.concatenate([[0], np.cumsum(_LANES * longest)])
-    kind = np.uint16 if n_cells < 1 << 16 else np.int32
-    cells = np.zeros(max(int(base[-1]), 1), kind)
+    cells = np.zeros(max(int(base[-1]), 1), _cell_type(n_cells))
     interleave(group.cells, group.offsets, order, base[:-1], _LANES, cells)
     index, begins, places = _lists(group, order, n_cells, n_states)
     by_cell = np.argsort(places, kind="stable").astype(np.int32)
@@ -130,6 +143,16 @@ def _laid_out(group: Group, n_cells: int, n_states: int) -> _Layout:
     put = gpu().put
     lists = put((index, begins, by_cell, ends))
     return _Layout(group.cells, order, put(episodes), lists, places.size)
+
+
+def _side_by_side(lengths: Integers) -> tuple[Integers, Integers]:
+    """The order of episodes, longest first, and the longest of each `_LANES` of them."""
+    order = np.argsort(-lengths, kind="stable")
+    return order, lengths[order[::_LANES]]
+
+
+def _cell_type(n_cells: int) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if n_cells < 1 << 16 else np.int32)
 
 
 def _lists(

@@ -224,6 +224,8 @@ class EM:
         ------
         TrajectoryError
             No episode is long enough to tell contexts apart, or there are fewer than contexts.
+        DeviceError
+            There is no GPU, or the episodes do not fit into its memory.
         """
         began = time.perf_counter()
         passes = CudaPass() if on_gpu(device) else None
@@ -231,6 +233,9 @@ class EM:
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
             problem = problem_of(self, parts, _models(start), passes or team)
+            if passes is not None:
+                episodes = problem.likelihood.episodes
+                passes.require_memory(episodes.groups, episodes.cells.size, self.n_contexts)
             for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
             views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
