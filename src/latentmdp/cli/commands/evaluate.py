@@ -11,7 +11,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import find_policy
 from latentmdp.cli.screen import Screen
-from latentmdp.engines.cuda import on_gpu
 
 __all__ = ["command"]
 
@@ -44,6 +43,8 @@ def command(
 
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
     """
+    from latentmdp.engines.cuda import on_gpu
+
     if on_gpu(device) and logs is not None:
         raise typer.BadParameter("--device cuda plays episodes, and --logs needs none")
     world = options.load_model(model)

@@ -9,7 +9,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import find_policy
 from latentmdp.cli.screen import Screen
-from latentmdp.engines.cuda import on_gpu
 
 __all__ = ["command"]
 
@@ -33,6 +32,8 @@ def command(
 
     Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
     """
+    from latentmdp.engines.cuda import on_gpu
+
     on_gpu(device)  # before a policy is planned
     options.check_target(out, lm.Trajectories)
     world = options.load_model(model)
