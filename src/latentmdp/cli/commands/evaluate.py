@@ -34,6 +34,7 @@ def command(
         typer.Option("--logs", help="Estimate from these logs of another policy instead."),
     ] = None,
     seed: options.Seed = 0,
+    device: options.Device = "cpu",
 ) -> None:
     """Say what a policy earns per episode in a model, exactly or by simulation.
 
@@ -42,13 +43,19 @@ def command(
 
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
     """
+    from latentmdp.engines.cuda import on_gpu
+
+    if on_gpu(device) and logs is not None:
+        raise typer.BadParameter("--device cuda plays episodes, and --logs needs none")
     world = options.load_model(model)
     if logs is not None:
         _from_logs(screen, model, world, policy, logs, method, seed)
         return
     with screen.progress(f"evaluating {policy}"):
         acting = find_policy(policy, world)
-        value = lm.evaluate(world, acting, episodes=episodes, rng=seed, method=method)
+        value = lm.evaluate(
+            world, acting, episodes=episodes, rng=seed, method=method, device=device
+        )
     facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
     errors = (
         np.zeros(world.n_contexts) if value.stderr_by_context is None else value.stderr_by_context
