@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
 
 import latentmdp as lm
@@ -313,6 +312,8 @@ def mean_return(logs: lm.Trajectories) -> float:
 
     Episodes of which a reward is missing are left out.
     """
+    import numpy as np
+
     returns, counts = logs.returns(), logs.multiplicities()
     known = ~np.isnan(returns)
     total = counts[known].sum()

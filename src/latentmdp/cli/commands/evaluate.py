@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 import latentmdp as lm
@@ -57,15 +56,14 @@ def command(
             world, acting, episodes=episodes, rng=seed, method=method, device=device
         )
     facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
-    errors = (
-        np.zeros(world.n_contexts) if value.stderr_by_context is None else value.stderr_by_context
-    )
-    facts["by_context"], facts["stderr_by_context"] = value.by_context.tolist(), errors.tolist()
+    known_errors = value.stderr_by_context
+    errors = [0.0] * world.n_contexts if known_errors is None else known_errors.tolist()
+    facts["by_context"], facts["stderr_by_context"] = value.by_context.tolist(), errors
     screen.result(model=model, policy=policy, seed=seed, **facts)
     spread = "exact" if value.exact else f"± {value.stderr:.2g} (standard error)"
     screen.say(f"earns {value.mean:.6g} per episode, {spread}", policy)
     known = world.context_names or [f"context {m}" for m in range(world.n_contexts)]
-    earned = zip(known, value.by_context.tolist(), errors.tolist())
+    earned = zip(known, value.by_context.tolist(), errors)
     rows = [
         (name, f"{mean:.6g}", "exact" if value.exact else f"± {e:.2g}") for name, mean, e in earned
     ]
