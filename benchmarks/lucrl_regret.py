@@ -34,7 +34,8 @@ def exponent(bonus, seed):
 
 if __name__ == "__main__":
     for name, bonus in {
-        "default bonus": lm.Bonus(),
+        "default bonus": lm.VarianceBonus(),
+        "paper's form, adaptive": lm.Bonus(),
         "paper's form, scale 1e-4": lm.Bonus(scale=1e-4, adaptive=False),
         "paper's form, scale 1e-3": lm.Bonus(scale=1e-3, adaptive=False),
     }.items():

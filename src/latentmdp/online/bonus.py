@@ -15,7 +15,7 @@ is over the states that context m has been seen in, and terminal ones.
 
 What is certain needs no bonus: the leading term vanishes where nothing varies, and the other falls
 with 1 / N. A bonus of the form (range of the rewards) / sqrt(N) keeps a learner busy for ever where
-one reward is rare and large (the cliff of CliffWalking). The constants, c1 = 0.15 and c2 = 0.3,
+one reward is rare and large (the cliff of CliffWalking). The constants, c1 = c2 = 0.3,
 hardly matter over a factor of three, except that c2 = 0.1 now and then gives up on RiverSwim.
 
 With a `failure_probability` eta it is the bonus of L-MVP [zhou2023, Alg. 2], as printed for
@@ -155,7 +155,7 @@ class VarianceBonus:
         eta: where it is given, the bonus has the form of [zhou2023], with its logarithms.
     """
 
-    deviation: float = 0.15
+    deviation: float = 0.3
     remainder: float = 0.3
     failure_probability: float | None = None
 
