@@ -25,7 +25,8 @@ def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, fi
         for k in range(table.starts[row], table.starts[row + 1]):
             condition(beliefs[i], probs, k, mass)
             j, _, _ = search(
-                starts, groups, leaders, columns, standing, 0, next_state[k], mass, scores, cells
+                starts, groups, leaders, columns, standing, 0, step.spacing, next_state[k], mass,
+                scores, cells,
             )
             out[offsets[i] + k - table.starts[row]] = j
 

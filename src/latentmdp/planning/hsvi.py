@@ -33,7 +33,7 @@ from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
-    from latentmdp.planning.point_based.standing import Shares
+    from latentmdp.planning.point_based.standing import Shares, Spacing
 
 __all__ = ["HSVI"]
 
@@ -85,6 +85,14 @@ _FEW_CELLS = 400
 _STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.35, 0.35
 """Of the time left and of the memory limit, for standing plans: they bring most of the lower bound
 where there are many (t, s), but only once."""
+
+_CHART_WORK, _CHART_WORK_PER_CELL, _CHART_GROWTH = 2e8, 2e4, 8.0
+"""Successors looked at for the finest grid of three contexts, in all or for each (t, s) if that is
+more; a grid so many times as cheap goes first, which may suffice."""
+
+_CHART_TIME_SHARE, _CHART_MEMORY_SHARE = 0.6, 0.35
+"""Of the time left and of the memory limit, for the finest grid. It closes most of the gap where
+rows are dense; points close the rest where they are few."""
 
 _CENTRE_SLOWNESS = 1.6
 """Times the estimate that the plans of the centre of the simplex take, where no action is ruled out
@@ -154,8 +162,9 @@ class HSVI:
             with clock.searching(), clock.interruptible():
                 search.begin()
                 while not self._reached(bounds):
-                    bounds.sweep(search.explore())
-                    search.note()
+                    if not search.chart():
+                        bounds.sweep(search.explore())
+                        search.note()
             policy = bounds.policy(bounds.best_steps)
         return Plan(
             policy=policy,
@@ -186,11 +195,14 @@ class _HeuristicSearch:
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds, self._standing_seconds = 0, 0.0, 0.0
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
+        self._charts: list[Spacing] = []  # grids that are still to come, from fine to coarse
         self._rng = np.random.default_rng(0)
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def begin(self) -> None:
         """Make the first plans, and bound the values of all pairs and triples of contexts."""
+        from latentmdp.planning.point_based.standing import standing_cost
+
         bounds, clock = self.bounds, self.clock
         clock.require_memory(bounds.table_memory())
         bounds.tabulate()
@@ -198,6 +210,11 @@ class _HeuristicSearch:
         first = _FIRST_WORK / max(backup, 1.0)
         most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
         self._count = min(max(first, _FEWEST_POINTS, most), most)
+        clock.require_memory(standing_cost(bounds, ())[1])
+        self._prepare(())
+        self._choose_charts()
+        if self._charts:
+            return
         self._stand()
         cells = bounds.model.n_layers * bounds.model.n_states
         work = min(
@@ -212,8 +229,6 @@ class _HeuristicSearch:
         from latentmdp.planning.point_based.standing import LATTICES, standing_cost
 
         bounds, clock = self.bounds, self.clock
-        clock.require_memory(standing_cost(bounds, ())[1])
-        self._prepare(())
         if bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS:
             return
         slowness = self._prepare(LATTICES[-1]) / _CENTRE_SLOWNESS
@@ -235,6 +250,37 @@ class _HeuristicSearch:
         self._standing_seconds = seconds
         self.clock.reserve = _POLICY_SHARE * seconds
         return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
+
+    def _choose_charts(self) -> None:
+        """Choose grids for three contexts: the finest affordable, and before it coarser ones."""
+        from latentmdp.planning.point_based.charts import SPACINGS, chart_cost, chart_seconds
+
+        bounds, clock = self.bounds, self.clock
+        if bounds.model.n_contexts != 3 or bounds.model.horizon is None:
+            return
+        if chart_cost(bounds, SPACINGS[-1])[1] > _CHART_MEMORY_SHARE * clock.memory:
+            return
+        cells = bounds.model.n_layers * bounds.model.n_states
+        wanted = max(_CHART_WORK, _CHART_WORK_PER_CELL * cells)
+        if clock.time_limit is not None:
+            affordable = _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds)
+            wanted = min(wanted, affordable)
+        for spacing in SPACINGS:
+            work, size = chart_cost(bounds, spacing)
+            if work <= wanted and size <= _CHART_MEMORY_SHARE * clock.memory:
+                self._charts.append(spacing)
+                wanted = work / _CHART_GROWTH
+
+    def chart(self) -> bool:
+        """Bound all values on the next finer grid; False if there is none."""
+        if not self._charts:
+            return False
+        began = self.clock.seconds
+        self.bounds.chart(self._charts.pop())
+        self._standing_seconds = self.clock.seconds - began
+        self.clock.reserve = _POLICY_SHARE * self._standing_seconds
+        self._keep_better()
+        return True
 
     def explore(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each time step."""

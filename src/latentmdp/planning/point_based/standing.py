@@ -17,9 +17,21 @@ from latentmdp.planning.point_based.blocks import run_in_blocks
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
 
-__all__ = ["LATTICES", "Shares", "Standing", "lattice", "standing_cost", "standing_plans"]
+__all__ = [
+    "LATTICES",
+    "NO_SPACING",
+    "Shares",
+    "Spacing",
+    "Standing",
+    "lattice",
+    "standing_cost",
+    "standing_plans",
+]
 
 Shares = tuple[tuple[float, ...], ...]
+Spacing = tuple[int, int, int]
+
+NO_SPACING: Spacing = (0, 0, 0)
 
 LATTICES: tuple[Shares, ...] = (
     ((0.5, 0.2, 0.05, 0.01), (0.05,), (0.05,)),
@@ -42,9 +54,10 @@ _BLOCK_NANOSECONDS = 2e6
 class Standing(NamedTuple):
     """Standing plans of all times; the first M of F are the optimal policies of the contexts."""
 
-    lattice: Floats  # (F, M): their beliefs
+    lattice: Floats  # (F, M): their beliefs, up to a factor
     plans: list[Floats]  # (S, M, W) by time, W is F rounded up to LANES
     labels: list[Indices]  # (S, F) by time
+    spacing: Spacing = NO_SPACING  # where they are the grid of `charts`, from the fourth on
 
     @property
     def nbytes(self) -> int:

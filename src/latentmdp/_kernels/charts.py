@@ -1,0 +1,218 @@
+"""Three contexts: both bounds on a grid of odds, which Bayes' rule maps nearly into itself.
+
+Divide a mass u on three contexts by its largest entry, that of context c: the two others become
+odds (y, z) in [0, 1] x [0, 1], with (c + 1, c + 2) modulo 3 in this order. These three squares, the
+charts, cover the triangle of beliefs. Levels of y and z are 0, 2^-E, ..., 1/2, 1; an octave
+[2^-e, 2^-(e-1)] is cut into `cuts` equal cells if it is one of the `fine` uppermost ones. So
+the grid is as fine near the vertices as its E `octaves` reach, where an observation moves odds by a
+factor wherever they are. Point (c, i, j) has number (c L + i) L + j, with L levels.
+
+V is convex and homogeneous, so in the cell of (y, z) linear interpolation between three corners,
+along either diagonal, is an upper bound; the best at u of the plans of the four corners is a lower
+one. The values and plans of all points are backed up together, as the upper bound of an action
+tells where its plan is not needed.
+"""
+
+import numpy as np
+from numba import njit
+
+from latentmdp._kernels.loops import next_action
+
+__all__ = ["back_up_charts", "best_corner", "chart_value", "corner_followed"]
+
+_MANTISSA, _ONE = 0xFFFFFFFFFFFFF, 0x3FF0000000000000
+"""Of a float: the bits of its mantissa, and those of 1."""
+
+_FAINTEST = 1e-300
+"""Mass below this is left out: dividing by it might overflow, and it adds nothing."""
+
+
+@njit(cache=True, nogil=True)
+def _level(y, octaves, fine, cuts):
+    """The level below y in [0, 1] and how far it is from there to the next, from 0 to 1."""
+    bits = np.float64(y).view(np.int64)
+    octave = (bits >> 52) - 1023 + octaves
+    if octave < 0:
+        return 0, y * 2.0**octaves
+    coarse = octaves - fine
+    if octave >= octaves:
+        return coarse + fine * cuts, 1.0
+    x = np.int64((bits & _MANTISSA) | _ONE).view(np.float64) - 1.0
+    if octave < coarse:
+        return 1 + octave, x
+    x *= cuts
+    k = int(x)
+    return 1 + coarse + (octave - coarse) * cuts + k, x - k
+
+
+@njit(cache=True, nogil=True)
+def _levels(spacing):
+    octaves, fine, cuts = spacing
+    return octaves + fine * (cuts - 1) + 2
+
+
+@njit(cache=True, nogil=True)
+def _locate(u, v, w, spacing):
+    """Where mass (u, v, w) lies: its largest entry, the lowest corner of its cell, its place there.
+
+    `spacing` is (octaves, fine, cuts).
+    """
+    octaves, fine, cuts = spacing
+    if u >= v and u >= w:
+        c, top, y, z = 0, u, v, w
+    elif v >= w:
+        c, top, y, z = 1, v, w, u
+    else:
+        c, top, y, z = 2, w, u, v
+    L = _levels(spacing)
+    inverse = 1.0 / top
+    i, y = _level(y * inverse, octaves, fine, cuts)
+    j, z = _level(z * inverse, octaves, fine, cuts)
+    return top, (c * L + i) * L + j, y, z
+
+
+@njit(cache=True, nogil=True)
+def _interpolated(values, s, L, k, y, z):
+    """The upper bound at the place (y, z) of the cell of state s whose lowest corner is k."""
+    low, right, left, high = values[s, k], values[s, k + L], values[s, k + 1], values[s, k + L + 1]
+    if y >= z:
+        one = (1.0 - y) * low + (y - z) * right + z * high
+    else:
+        one = (1.0 - z) * low + (z - y) * left + y * high
+    if y + z <= 1.0:
+        two = (1.0 - y - z) * low + y * right + z * left
+    else:
+        two = (y + z - 1.0) * high + (1.0 - z) * right + (1.0 - y) * left
+    return min(one, two)
+
+
+@njit(cache=True, nogil=True)
+def _best_of_cell(plans, s, L, k, u, v, w):
+    """The best at mass (u, v, w) of the plans at the corners of a cell: its value, and which."""
+    best, where = -np.inf, k + 3
+    for j in (k + 3, k + 4, k + L + 3, k + L + 4):
+        value = u * plans[s, 0, j] + v * plans[s, 1, j] + w * plans[s, 2, j]
+        if value > best:
+            best, where = value, j
+    return best, where
+
+
+@njit(cache=True, nogil=True)
+def chart_value(values, spacing, s, mass):
+    """The upper bound at `mass` (3,) in state s, from values (S, F) at the points of the grid."""
+    if mass[0] + mass[1] + mass[2] < _FAINTEST:
+        return 0.0
+    top, k, y, z = _locate(mass[0], mass[1], mass[2], spacing)
+    return top * _interpolated(values, s, _levels(spacing), k, y, z)
+
+
+@njit(cache=True, nogil=True)
+def best_corner(plans, spacing, s, mass):
+    """The best at `mass` (3,) of the plans (S, 3, W) around it: its value, and which one it is.
+
+    The plans of the grid are those from the fourth on.
+    """
+    _, k, _, _ = _locate(mass[0], mass[1], mass[2], spacing)
+    return _best_of_cell(plans, s, _levels(spacing), k, mass[0], mass[1], mass[2])
+
+
+@njit(cache=True, nogil=True)
+def back_up_charts(
+    table, rewards, discount, allowed, q, grid, spacing, later, later_plans, is_last, first, last,
+    out, out_plans, labels,
+):  # fmt: skip
+    """Values out (S, F), plans out_plans (S, 3, W) and labels (S, 3 + F) at states first..last-1.
+
+    `grid` (F, 3) holds the points, largest entry 1. `later` and `later_plans` are those of the next
+    step; `q` (S, A, 3) holds Q-values of the single contexts, which rule actions out.
+    """
+    A, most = rewards.shape[1], 0
+    for row in range(first * A, last * A):
+        most = max(most, table.starts[row + 1] - table.starts[row])
+    room = np.empty((most, 3)), np.empty(most, np.int64)
+    vector, limits, tried = np.empty(3), np.empty(A), np.empty(A, np.bool_)
+    for s in range(first, last):
+        for f in range(grid.shape[0]):
+            best, upper = -np.inf, -np.inf
+            for a in range(A):
+                tried[a] = False
+                limits[a] = _dot(grid, f, q, s, a) if allowed[s, a] else -np.inf
+            for _ in range(A):
+                a = next_action(limits, tried)
+                if limits[a] <= best:
+                    break
+                begin, end = table.starts[s * A + a], table.starts[s * A + a + 1]
+                if is_last:
+                    end = begin
+                value = discount * _upper_value(
+                    begin, end, table.next_state, table.probs, grid, f, spacing, later, room
+                )
+                value = min(_dot(grid, f, rewards, s, a) + value, limits[a])
+                upper = max(upper, value)
+                if value <= best:
+                    continue
+                _extend(
+                    begin, end, table.next_state, table.probs, spacing, later_plans, room, vector
+                )
+                value = 0.0
+                for m in range(3):
+                    vector[m] = rewards[s, a, m] + discount * vector[m]
+                    value += grid[f, m] * vector[m]
+                if value > best:
+                    best, labels[s, 3 + f] = value, a
+                    for m in range(3):
+                        out_plans[s, m, 3 + f] = vector[m]
+            out[s, f] = upper if upper > -np.inf else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _dot(grid, f, values, s, a):
+    value = 0.0
+    for m in range(3):
+        value += grid[f, m] * values[s, a, m]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _upper_value(begin, end, next_state, probs, grid, f, spacing, later, room):
+    """The upper bound of what follows the outcomes begin..end-1; their masses and cells in room."""
+    L, value = _levels(spacing), 0.0
+    masses, cells = room
+    for k in range(begin, end):
+        i, total = k - begin, 0.0
+        for m in range(3):
+            masses[i, m] = grid[f, m] * probs[k, m]
+            total += masses[i, m]
+        if total < _FAINTEST:  # a plan must go on somehow: then every context counts equally
+            for m in range(3):
+                masses[i, m] = probs[k, m]
+        top, cells[i], y, z = _locate(masses[i, 0], masses[i, 1], masses[i, 2], spacing)
+        if total >= _FAINTEST:
+            value += top * _interpolated(later, next_state[k], L, cells[i], y, z)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _extend(begin, end, next_state, probs, spacing, later, room, vector):
+    """What the best plans of the next step earn after the outcomes begin..end-1, by context."""
+    L = _levels(spacing)
+    masses, cells = room
+    vector[0], vector[1], vector[2] = 0.0, 0.0, 0.0
+    for k in range(begin, end):
+        i, n = k - begin, next_state[k]
+        _, j = _best_of_cell(later, n, L, cells[i], masses[i, 0], masses[i, 1], masses[i, 2])
+        for m in range(3):
+            vector[m] += probs[k, m] * later[n, m, j]
+
+
+@njit(cache=True, nogil=True)
+def corner_followed(grid, f, probs, k, later, n, spacing, mass):
+    """The plan of state n that the plan of point f goes on with after outcome k, as backed up."""
+    total = 0.0
+    for m in range(3):
+        mass[m] = grid[f, m] * probs[k, m]
+        total += mass[m]
+    if total < _FAINTEST:
+        for m in range(3):
+            mass[m] = probs[k, m]
+    return best_corner(later, spacing, n, mass)[1]
