@@ -124,7 +124,8 @@ def back_up_charts(
     """Values out (S, F), plans out_plans (S, 3, W) and labels (S, 3 + F) at states first..last-1.
 
     `grid` (F, 3) holds the points, largest entry 1. `later` and `later_plans` are those of the next
-    step; `q` (S, A, 3) holds Q-values of the single contexts, which rule actions out.
+    step, on a grid of its own `spacing`; `q` (S, A, 3) holds Q-values of the single contexts, which
+    rule actions out.
     """
     A, most = rewards.shape[1], 0
     for row in range(first * A, last * A):

@@ -162,9 +162,9 @@ class HSVI:
             with clock.searching(), clock.interruptible():
                 search.begin()
                 while not self._reached(bounds):
-                    if not search.chart():
-                        bounds.sweep(search.explore())
-                        search.note()
+                    bounds.sweep(search.explore())
+                    search.note()
+                    search.refine()
             policy = bounds.policy(bounds.best_steps)
         return Plan(
             policy=policy,
@@ -195,7 +195,7 @@ class _HeuristicSearch:
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds, self._standing_seconds = 0, 0.0, 0.0
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
-        self._charts: list[Spacing] = []  # grids that are still to come, from fine to coarse
+        self._chart_work, self._chart_pace = 0.0, 0.0
         self._rng = np.random.default_rng(0)
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
@@ -212,8 +212,7 @@ class _HeuristicSearch:
         self._count = min(max(first, _FEWEST_POINTS, most), most)
         clock.require_memory(standing_cost(bounds, ())[1])
         self._prepare(())
-        self._choose_charts()
-        if self._charts:
+        if self._chart():
             return
         self._stand()
         cells = bounds.model.n_layers * bounds.model.n_states
@@ -251,36 +250,53 @@ class _HeuristicSearch:
         self.clock.reserve = _POLICY_SHARE * seconds
         return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
 
-    def _choose_charts(self) -> None:
-        """Choose grids for three contexts: the finest affordable, and before it coarser ones."""
+    def _chart(self) -> bool:
+        """Bound all values of three contexts on a coarse grid; False if even that is too much."""
         from latentmdp.planning.point_based.charts import SPACINGS, chart_cost, chart_seconds
 
         bounds, clock = self.bounds, self.clock
+        H, memory = bounds.model.n_layers, _CHART_MEMORY_SHARE * clock.memory
         if bounds.model.n_contexts != 3 or bounds.model.horizon is None:
-            return
-        if chart_cost(bounds, SPACINGS[-1])[1] > _CHART_MEMORY_SHARE * clock.memory:
-            return
-        cells = bounds.model.n_layers * bounds.model.n_states
-        wanted = max(_CHART_WORK, _CHART_WORK_PER_CELL * cells)
-        if clock.time_limit is not None:
-            affordable = _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds)
-            wanted = min(wanted, affordable)
-        for spacing in SPACINGS:
-            work, size = chart_cost(bounds, spacing)
-            if work <= wanted and size <= _CHART_MEMORY_SHARE * clock.memory:
-                self._charts.append(spacing)
-                wanted = work / _CHART_GROWTH
-
-    def chart(self) -> bool:
-        """Bound all values on the next finer grid; False if there is none."""
-        if not self._charts:
             return False
+        if chart_cost(bounds, [SPACINGS[-1]] * H)[1] > memory:
+            return False
+        self._chart_work = max(_CHART_WORK, _CHART_WORK_PER_CELL * H * bounds.model.n_states)
+        if clock.time_limit is not None:
+            time = _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds)
+            self._chart_work = min(self._chart_work, time)
+        if chart_cost(bounds, [SPACINGS[-1]] * H)[0] > self._chart_work:
+            self._chart_work = 0.0
+            return False
+        for spacing in SPACINGS:
+            work, size = chart_cost(bounds, [spacing] * H)
+            if work <= self._chart_work / _CHART_GROWTH and size <= memory:
+                break
+        self._chart_with([spacing] * H)
+        return True
+
+    def _chart_with(self, spacings: list[Spacing]) -> None:
+        from latentmdp.planning.point_based.charts import chart_cost
+
         began = self.clock.seconds
-        self.bounds.chart(self._charts.pop())
+        self.bounds.chart(spacings)
         self._standing_seconds = self.clock.seconds - began
+        self._chart_pace = self._standing_seconds / chart_cost(self.bounds, spacings)[0]
         self.clock.reserve = _POLICY_SHARE * self._standing_seconds
         self._keep_better()
-        return True
+
+    def refine(self) -> None:
+        """After the first round, make the grids of three contexts finer where the gap is."""
+        from latentmdp.planning.point_based.charts import allotted, chart_cost
+
+        bounds, clock = self.bounds, self.clock
+        if not self._chart_work or self.n_iter != 1:
+            return
+        if clock.time_limit is not None:
+            time = _CHART_TIME_SHARE * clock.remaining / self._chart_pace
+            self._chart_work = min(self._chart_work, time)
+        spacings = allotted(bounds, bounds.excess, bounds.standing.spacings[0], self._chart_work)
+        if chart_cost(bounds, spacings)[1] <= _CHART_MEMORY_SHARE * clock.memory:
+            self._chart_with(spacings)
 
     def explore(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each time step."""

@@ -121,6 +121,8 @@ class Bounds:
     steps, faces, straight
         The bounds of the last sweep, those from the faces of the simplex, and from its vertices
         alone, by time step.
+    excess
+        The total excess of the beliefs at each time in the last walk, see `expansion.walk`.
     breadth, close
         Cells of plans searched for each successor in the next sweep, and a relative gap at a
         successor that needs no search for points.
@@ -148,6 +150,7 @@ class Bounds:
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.steps: list[StepBounds] = []
+        self.excess = np.empty(0)
         self.straight = self.faces = straight_faces(model, self.q)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
@@ -212,9 +215,9 @@ class Bounds:
         """Make the standing plans of the beliefs `lattice` (F, M), and the first lower bound."""
         self._stand_on(standing_plans(self, lattice))
 
-    def chart(self, spacing: Spacing) -> None:
-        """Make standing plans and upper bounds on a grid, see `charts`; for three contexts."""
-        standing, faces = charts(self, spacing)
+    def chart(self, spacings: Sequence[Spacing]) -> None:
+        """Make standing plans and upper bounds on grids, see `charts`; for three contexts."""
+        standing, faces = charts(self, spacings)
         self._face(faces)
         self._stand_on(standing)
 
@@ -371,7 +374,7 @@ class Bounds:
         """Items and standing plans of the next step that the wanted ones go on with."""
         A = self.model.n_actions
         items = np.zeros(len(later.rows), np.bool_)
-        others = np.zeros_like(standing)
+        others = np.zeros(later.standing_labels.shape, np.bool_)
         beliefs = np.ascontiguousarray(now.beliefs.T)
 
         def follow(first: int, last: int) -> None:
@@ -382,8 +385,8 @@ class Bounds:
 
         def follow_standing(first: int, last: int) -> None:
             mark_standing(
-                self.table, A, now.lattice, now.spacing, later.standing, now.standing_labels, standing,
-                first, last, others,
+                self.table, A, now.lattice, later.spacing, later.standing, now.standing_labels,
+                standing, first, last, others,
             )  # fmt: skip
 
         run_in_blocks(self.team, follow, states.size, self._block)
@@ -483,8 +486,8 @@ class Bounds:
             breadth=self.breadth,
             standing=self.standing.plans[t],
             standing_labels=self.standing.labels[t],
-            lattice=self.standing.lattice,
-            spacing=self.standing.spacing,
+            lattice=self.standing.lattices[t],
+            spacing=self.standing.spacings[t],
         )
 
 

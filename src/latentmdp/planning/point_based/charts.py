@@ -6,6 +6,7 @@ The plans of the grid are standing plans, its values take the place of the small
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from latentmdp._kernels.charts import back_up_charts
 from latentmdp._kernels.faces import Faces
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts
-from latentmdp._util.arrays import Floats, Indices
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.standing import Spacing, Standing
@@ -22,7 +23,7 @@ from latentmdp.planning.point_based.standing import Spacing, Standing
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
 
-__all__ = ["SPACINGS", "chart_cost", "chart_grid", "chart_seconds", "charts"]
+__all__ = ["SPACINGS", "allotted", "chart_cost", "chart_grid", "chart_seconds", "charts"]
 
 SPACINGS: tuple[Spacing, ...] = (
     (14, 8, 4),
@@ -61,12 +62,46 @@ def chart_grid(spacing: Spacing) -> Floats:
     return grid.reshape(-1, 3)
 
 
-def chart_cost(bounds: Bounds, spacing: Spacing) -> tuple[float, float]:
-    """How many successors of points are looked at, and the bytes that plans and values take."""
+def n_points(spacing: Spacing) -> int:
+    """How many points a grid has."""
     octaves, fine, cuts = spacing
-    F = 3 * (octaves + fine * (cuts - 1) + 2) ** 2
-    S, H = bounds.model.n_states, len(bounds.points)
-    return float(H) * bounds.table.size * F, float(H) * S * F * (8 * 4 + 4)
+    return 3 * (octaves + fine * (cuts - 1) + 2) ** 2
+
+
+def chart_cost(bounds: Bounds, spacings: Sequence[Spacing]) -> tuple[float, float]:
+    """How many successors of points are looked at, and the bytes that plans and values take."""
+    points = float(sum(n_points(spacing) for spacing in spacings))
+    return bounds.table.size * points, bounds.model.n_states * points * (8 * 4 + 4)
+
+
+def allotted(bounds: Bounds, excess: Floats, least: Spacing, work: float) -> list[Spacing]:
+    """Grids for every time step, so that the bounds at the start come closest.
+
+    A grid of F points adds to the gap in proportion to 1 / F, as the error of interpolation is
+    quadratic in the spacing: at time t what is `excess` (H,), the expected gap at the belief then
+    reached, more than one step later. Under a limit of the `work` the sum is least where F is in
+    proportion to the root of that. No grid is coarser than `least`, and the first is not finer:
+    the beliefs at the start are backed up themselves.
+    """
+    closing = np.minimum.accumulate(excess)
+    shares = np.sqrt(closing - np.append(closing[1:], 0.0))
+    sizes = np.array([n_points(spacing) for spacing in SPACINGS])
+    low, high = 0.0, sizes[0] / max(float(shares.min()), 1e-12 * float(shares.max()), 1e-300)
+    finest, chosen = [least] * len(excess), list[Spacing]()
+    for _ in range(60):
+        scale = 0.5 * (low + high)
+        finest[1:] = [_largest(sizes, scale * share, least) for share in shares[1:]]
+        if chart_cost(bounds, finest)[0] <= work:
+            low, chosen = scale, list(finest)
+        else:
+            high = scale
+    return chosen
+
+
+def _largest(sizes: Integers, points: float, least: Spacing) -> Spacing:
+    """The finest grid of at most so many points."""
+    position = int(np.argmax(np.append(sizes <= points, True)))
+    return SPACINGS[min(position, SPACINGS.index(least))]
 
 
 class _Layer(NamedTuple):
@@ -76,21 +111,24 @@ class _Layer(NamedTuple):
     labels: Indices  # (S, 3 + F)
     values: Floats  # (S, F)
     own: Floats  # (S, 3, 3)
+    grid: Floats  # (F, 3)
+    spacing: Spacing
 
 
-def charts(bounds: Bounds, spacing: Spacing) -> tuple[Standing, list[Faces]]:
-    """Back up plans and values at the points of a grid, t = H-1..0."""
-    grid, successors = chart_grid(spacing), bounds.table.successors()
-    layers = [_nothing(bounds, grid)]
+def charts(bounds: Bounds, spacings: Sequence[Spacing]) -> tuple[Standing, list[Faces]]:
+    """Back up plans and values at the points of the grids of each time, t = H-1..0."""
+    successors, layers = bounds.table.successors(), [_nothing(bounds, spacings[-1])]
     for t in range(len(bounds.points) - 1, -1, -1):
-        layers.append(_back_up(bounds, t, grid, spacing, successors, layers[-1]))
+        layers.append(_back_up(bounds, t, spacings[t], successors, layers[-1]))
     layers = layers[:0:-1]
-    lattice = np.concatenate([np.eye(3), grid])
     standing = Standing(
-        lattice, [now.plans for now in layers], [now.labels for now in layers], spacing
+        [np.concatenate([np.eye(3), now.grid]) for now in layers],
+        [now.plans for now in layers],
+        [now.labels for now in layers],
+        [now.spacing for now in layers],
     )
     faces = [
-        now._replace(charts=layer.values, spacing=spacing)
+        now._replace(charts=layer.values, spacing=layer.spacing)
         for now, layer in zip(bounds.straight, layers)
     ]
     return standing, faces
@@ -99,25 +137,26 @@ def charts(bounds: Bounds, spacing: Spacing) -> tuple[Standing, list[Faces]]:
 def chart_seconds(bounds: Bounds) -> float:
     """Seconds that a successor of a point takes now, from one time step of the coarsest grid."""
     spacing, last = SPACINGS[-1], len(bounds.points) - 1
-    grid, successors = chart_grid(spacing), bounds.table.successors()
-    layer = _back_up(bounds, last, grid, spacing, successors, _nothing(bounds, grid))
+    successors = bounds.table.successors()
+    layer = _back_up(bounds, last, spacing, successors, _nothing(bounds, spacing))
     began = time.perf_counter()
-    _back_up(bounds, max(last - 1, 0), grid, spacing, successors, layer)
-    return (time.perf_counter() - began) / max(1.0, float(bounds.table.size) * len(grid))
+    _back_up(bounds, max(last - 1, 0), spacing, successors, layer)
+    return (time.perf_counter() - began) / max(1.0, chart_cost(bounds, [spacing])[0])
 
 
-def _nothing(bounds: Bounds, grid: Floats) -> _Layer:
-    """What follows the last time step."""
-    S, F = bounds.model.n_states, len(grid)
-    plans = np.zeros((S, 3, -(-(3 + F) // LANES) * LANES))
-    return _Layer(plans, np.zeros((S, 3 + F), np.int32), np.zeros((S, F)), np.zeros((S, 3, 3)))
+def _nothing(bounds: Bounds, spacing: Spacing) -> _Layer:
+    """The plans of a time step, before any is backed up."""
+    S, grid = bounds.model.n_states, chart_grid(spacing)
+    F = len(grid)
+    plans, labels = np.zeros((S, 3, -(-(3 + F) // LANES) * LANES)), np.zeros((S, 3 + F), np.int32)
+    return _Layer(plans, labels, np.zeros((S, F)), np.zeros((S, 3, 3)), grid, spacing)
 
 
 def _back_up(
-    bounds: Bounds, t: int, grid: Floats, spacing: Spacing, successors: Outcomes, later: _Layer
+    bounds: Bounds, t: int, spacing: Spacing, successors: Outcomes, later: _Layer
 ) -> _Layer:
     """The plans and values of time t."""
-    model, now = bounds.model, _Layer(*(np.zeros_like(array) for array in later))
+    model, now = bounds.model, _nothing(bounds, spacing)
     is_last = t == len(bounds.points) - 1
 
     def work(first: int, last: int) -> None:
@@ -126,11 +165,12 @@ def _back_up(
             first, last, now.own, now.plans, now.labels,
         )  # fmt: skip
         back_up_charts(
-            bounds.table, bounds.rewards, model.discount, model.allowed, bounds.q[t], grid, spacing,
-            later.values, later.plans, is_last, first, last, now.values, now.plans, now.labels,
+            bounds.table, bounds.rewards, model.discount, model.allowed, bounds.q[t], now.grid,
+            later.spacing, later.values, later.plans, is_last, first, last, now.values, now.plans,
+            now.labels,
         )  # fmt: skip
 
-    nanoseconds = _NANOSECONDS * len(grid) * max(1, bounds.table.size) / model.n_states
+    nanoseconds = _NANOSECONDS * len(now.grid) * max(1, bounds.table.size) / model.n_states
     size = max(1, int(_BLOCK_NANOSECONDS / nanoseconds))
     run_in_blocks(bounds.team, work, model.n_states, size, bounds.check)
     return now

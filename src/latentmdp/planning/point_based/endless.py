@@ -45,7 +45,7 @@ from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
-from latentmdp.planning.point_based.standing import Standing
+from latentmdp.planning.point_based.standing import NO_SPACING, Standing
 from latentmdp.planning.qmdp import policy_values
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -127,7 +127,7 @@ class EndlessBounds(Bounds):
         S, M = model.n_states, model.n_contexts
         plans = policy_values(model, self.context_actions, self.check)[0]
         self.standing = Standing(
-            np.empty((0, M)), [np.zeros((S, M, LANES))], [np.empty((S, 0), np.int32)]
+            [np.empty((0, M))], [np.zeros((S, M, LANES))], [np.empty((S, 0), np.int32)], [NO_SPACING]
         )
         # Whether values can be raised: what is lost on the way, to an end, cannot.
         stays = row_sums(self.table, self.table.probs)[model.allowed.ravel()] > 1.0 - 1e-9

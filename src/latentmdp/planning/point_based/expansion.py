@@ -53,6 +53,8 @@ def walk(
     """
     weights = bounds.start_weights
     points = np.arange(weights.size)
+    bounds.excess = np.zeros(bounds.depth + 1)
+    bounds.excess[0] = bounds.upper() - bounds.lower()
     visited, first = [points], 0.0
     for t in range(bounds.depth):
         bounds.check()
@@ -60,7 +62,7 @@ def walk(
         states, beliefs, chances, gaps = bounds.expand(t, points, weights, actions, _FAINTEST)
         value = excess(chances, gaps)
         total = float(value.sum())
-        first = first or total
+        first, bounds.excess[t + 1] = first or total, total
         if total <= 0.0:
             points, weights = np.empty(0, np.int64), np.empty(0)
         else:

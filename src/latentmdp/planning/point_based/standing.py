@@ -52,12 +52,12 @@ _BLOCK_NANOSECONDS = 2e6
 
 
 class Standing(NamedTuple):
-    """Standing plans of all times; the first M of F are the optimal policies of the contexts."""
+    """Standing plans by time; the first M of F are the optimal policies of the contexts."""
 
-    lattice: Floats  # (F, M): their beliefs, up to a factor
-    plans: list[Floats]  # (S, M, W) by time, W is F rounded up to LANES
-    labels: list[Indices]  # (S, F) by time
-    spacing: Spacing = NO_SPACING  # where they are the grid of `charts`, from the fourth on
+    lattices: list[Floats]  # (F, M): their beliefs, up to a factor
+    plans: list[Floats]  # (S, M, W), W is F rounded up to LANES
+    labels: list[Indices]  # (S, F)
+    spacings: list[Spacing]  # of the grid of `charts` that they are, from the fourth on, or zeros
 
     @property
     def nbytes(self) -> int:
@@ -105,7 +105,8 @@ def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
         now, chosen, own = _back_up(bounds, t, beliefs, successors, plans[-1], own)
         plans.append(now)
         labels.append(chosen)
-    return Standing(beliefs, plans[:0:-1], labels[::-1])
+    H = len(labels)
+    return Standing([beliefs] * H, plans[:0:-1], labels[::-1], [NO_SPACING] * H)
 
 
 def _back_up(
