@@ -136,7 +136,17 @@ def mark_followers(
             condition(beliefs[i], probs, k, mass)
             n = next_state[k]
             j, _, _ = search(
-                starts, groups, leaders, columns, standing, n_standing, spacing, n, mass, scores, cells
+                starts,
+                groups,
+                leaders,
+                columns,
+                standing,
+                n_standing,
+                spacing,
+                n,
+                mass,
+                scores,
+                cells,
             )
             if j >= 0:
                 out[j] = True

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-__all__ = ["next_action", "copy", "sort_down"]
+__all__ = ["copy", "next_action", "sort_down"]
 
 
 @njit(cache=True, nogil=True)

@@ -71,9 +71,7 @@ def products(columns, mass, begin, end, out):
 
 
 @njit(cache=True, nogil=True)
-def search(
-    starts, groups, leaders, columns, standing, n_standing, spacing, s, mass, scores, cells
-):
+def search(starts, groups, leaders, columns, standing, n_standing, spacing, s, mass, scores, cells):
     """A plan of state s that is about the best at `mass`, its value, and how many cells were read.
 
     The plan is an item, or standing plan -1 - j if j is negative.

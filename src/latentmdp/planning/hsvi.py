@@ -294,7 +294,8 @@ class _HeuristicSearch:
         if clock.time_limit is not None:
             time = _CHART_TIME_SHARE * clock.remaining / self._chart_pace
             self._chart_work = min(self._chart_work, time)
-        spacings = allotted(bounds, bounds.excess, bounds.standing.spacings[0], self._chart_work)
+
+        spacings = allotted(bounds, bounds.doubt, bounds.standing.spacings[0], self._chart_work)
         if chart_cost(bounds, spacings)[1] <= _CHART_MEMORY_SHARE * clock.memory:
             self._chart_with(spacings)
 

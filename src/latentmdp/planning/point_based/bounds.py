@@ -121,8 +121,8 @@ class Bounds:
     steps, faces, straight
         The bounds of the last sweep, those from the faces of the simplex, and from its vertices
         alone, by time step.
-    excess
-        The total excess of the beliefs at each time in the last walk, see `expansion.walk`.
+    doubt
+        The expected probability that the likeliest context is wrong, by time, in the last walk.
     breadth, close
         Cells of plans searched for each successor in the next sweep, and a relative gap at a
         successor that needs no search for points.
@@ -150,7 +150,7 @@ class Bounds:
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.steps: list[StepBounds] = []
-        self.excess = np.empty(0)
+        self.doubt = np.empty(0)
         self.straight = self.faces = straight_faces(model, self.q)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]

@@ -74,20 +74,19 @@ def chart_cost(bounds: Bounds, spacings: Sequence[Spacing]) -> tuple[float, floa
     return bounds.table.size * points, bounds.model.n_states * points * (8 * 4 + 4)
 
 
-def allotted(bounds: Bounds, excess: Floats, least: Spacing, work: float) -> list[Spacing]:
+def allotted(bounds: Bounds, doubt: Floats, least: Spacing, work: float) -> list[Spacing]:
     """Grids for every time step, so that the bounds at the start come closest.
 
     A grid of F points adds to the gap in proportion to 1 / F, as the error of interpolation is
-    quadratic in the spacing: at time t what is `excess` (H,), the expected gap at the belief then
-    reached, more than one step later. Under a limit of the `work` the sum is least where F is in
-    proportion to the root of that. No grid is coarser than `least`, and the first is not finer:
-    the beliefs at the start are backed up themselves.
+    quadratic in the spacing, and to the `doubt` (H,) left at the time, the expected probability
+    that the likeliest context is wrong: beliefs near a vertex lose little. Under a limit of the
+    `work` the sum is least where F is in proportion to the root of the doubt. No grid is coarser
+    than `least`, and the first is not finer: the beliefs at the start are backed up themselves.
     """
-    closing = np.minimum.accumulate(excess)
-    shares = np.sqrt(closing - np.append(closing[1:], 0.0))
+    shares = np.sqrt(doubt)
     sizes = np.array([n_points(spacing) for spacing in SPACINGS])
     low, high = 0.0, sizes[0] / max(float(shares.min()), 1e-12 * float(shares.max()), 1e-300)
-    finest, chosen = [least] * len(excess), list[Spacing]()
+    finest, chosen = [least] * len(doubt), list[Spacing]()
     for _ in range(60):
         scale = 0.5 * (low + high)
         finest[1:] = [_largest(sizes, scale * share, least) for share in shares[1:]]

@@ -53,8 +53,7 @@ def walk(
     """
     weights = bounds.start_weights
     points = np.arange(weights.size)
-    bounds.excess = np.zeros(bounds.depth + 1)
-    bounds.excess[0] = bounds.upper() - bounds.lower()
+    bounds.doubt = np.zeros(bounds.depth + 1)
     visited, first = [points], 0.0
     for t in range(bounds.depth):
         bounds.check()
@@ -62,7 +61,8 @@ def walk(
         states, beliefs, chances, gaps = bounds.expand(t, points, weights, actions, _FAINTEST)
         value = excess(chances, gaps)
         total = float(value.sum())
-        first, bounds.excess[t + 1] = first or total, total
+        first = first or total
+        bounds.doubt[t + 1] = chances @ (1.0 - beliefs.max(axis=1, initial=0.0))
         if total <= 0.0:
             points, weights = np.empty(0, np.int64), np.empty(0)
         else:

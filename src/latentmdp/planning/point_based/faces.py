@@ -82,9 +82,7 @@ def small_faces(
     straight = straight_faces(model, q)
     shape = (S, math.comb(M, 3), side + 1, side + 1) if side and M >= 3 else (1, 1, 1, 1)
     edges = np.zeros((S, math.comb(M, 2), edge + 1))
-    later = straight[0]._replace(
-        vertices=np.zeros((S, M)), edges=edges, triangles=np.zeros(shape)
-    )
+    later = straight[0]._replace(vertices=np.zeros((S, M)), edges=edges, triangles=np.zeros(shape))
     faces = []
     size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
