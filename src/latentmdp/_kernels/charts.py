@@ -23,26 +23,28 @@ __all__ = ["back_up_charts", "best_corner", "chart_value", "corner_followed"]
 _MANTISSA, _ONE = 0xFFFFFFFFFFFFF, 0x3FF0000000000000
 """Of a float: the bits of its mantissa, and those of 1."""
 
+_BELOW_ONE = 1.0 - 2.0**-53
+"""The largest float below 1, which belongs to the last cell."""
+
 _FAINTEST = 1e-300
 """Mass below this is left out: dividing by it might overflow, and it adds nothing."""
 
 
 @njit(cache=True, nogil=True)
 def _level(y, octaves, fine, cuts):
-    """The level below y in [0, 1] and how far it is from there to the next, from 0 to 1."""
-    bits = np.float64(y).view(np.int64)
+    """The level below y in [0, 1] and how far it is from there to the next, from 0 to 1.
+
+    Written without branches, which could not be foreseen.
+    """
+    bits = np.float64(min(y, _BELOW_ONE)).view(np.int64)
     octave = (bits >> 52) - 1023 + octaves
-    if octave < 0:
-        return 0, y * 2.0**octaves
-    coarse = octaves - fine
-    if octave >= octaves:
-        return coarse + fine * cuts, 1.0
-    x = np.int64((bits & _MANTISSA) | _ONE).view(np.float64) - 1.0
-    if octave < coarse:
-        return 1 + octave, x
-    x *= cuts
+    beyond = octave - octaves + fine
+    cells = cuts if beyond >= 0 else 1
+    x = (np.int64((bits & _MANTISSA) | _ONE).view(np.float64) - 1.0) * cells
     k = int(x)
-    return 1 + coarse + (octave - coarse) * cuts + k, x - k
+    scale = np.int64((1023 + octaves) << 52).view(np.float64)
+    level = 1 + octave + max(beyond, 0) * (cuts - 1) + k
+    return level if octave >= 0 else 0, x - k if octave >= 0 else y * scale
 
 
 @njit(cache=True, nogil=True)
@@ -58,12 +60,10 @@ def _locate(u, v, w, spacing):
     `spacing` is (octaves, fine, cuts).
     """
     octaves, fine, cuts = spacing
-    if u >= v and u >= w:
-        c, top, y, z = 0, u, v, w
-    elif v >= w:
-        c, top, y, z = 1, v, w, u
-    else:
-        c, top, y, z = 2, w, u, v
+    c = 0 if u >= v and u >= w else (1 if v >= w else 2)
+    top = max(u, max(v, w))
+    y = v if c == 0 else (w if c == 1 else u)
+    z = w if c == 0 else (u if c == 1 else v)
     L = _levels(spacing)
     inverse = 1.0 / top
     i, y = _level(y * inverse, octaves, fine, cuts)
@@ -75,14 +75,11 @@ def _locate(u, v, w, spacing):
 def _interpolated(values, s, L, k, y, z):
     """The upper bound at the place (y, z) of the cell of state s whose lowest corner is k."""
     low, right, left, high = values[s, k], values[s, k + L], values[s, k + 1], values[s, k + L + 1]
-    if y >= z:
-        one = (1.0 - y) * low + (y - z) * right + z * high
-    else:
-        one = (1.0 - z) * low + (z - y) * left + y * high
-    if y + z <= 1.0:
-        two = (1.0 - y - z) * low + y * right + z * left
-    else:
-        two = (y + z - 1.0) * high + (1.0 - z) * right + (1.0 - y) * left
+    larger, smaller, side = max(y, z), min(y, z), right if y >= z else left
+    one = (1.0 - larger) * low + (larger - smaller) * side + smaller * high
+    upon = y + z > 1.0
+    tip, p, q = high if upon else low, 1.0 - z if upon else y, 1.0 - y if upon else z
+    two = (1.0 - p - q) * tip + p * right + q * left
     return min(one, two)
 
 

@@ -1,10 +1,11 @@
 """Plans (alpha vectors) of one time step, arranged so that the best at a belief is found quickly.
 
-Standing plans are the same number at every state; a search multiplies all of them or, where they are
-a grid, those around the belief. The plans of the points of a state are cut into about sqrt(n) cells, each led by one plan; a plan is put
-to the leader that is best at the plan's own belief. A search multiplies the leaders, then the plans
-of the few best cells. It may miss the maximum, which costs tightness and never validity: any plan
-gives a lower bound. With one cell to a state the search is exact.
+Standing plans are the same number at every state. A search multiplies all of them or, where they
+are on a grid, those around the belief. The plans of the points of a state are cut into about sqrt(n)
+cells, each led by one plan; a plan is put to the leader that is best at the plan's own belief. A
+search multiplies the leaders, then the plans of the few best cells. It may miss the maximum, which
+costs tightness and never validity: any plan gives a lower bound. With one cell to a state the
+search is exact.
 """
 
 from typing import NamedTuple

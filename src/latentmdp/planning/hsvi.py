@@ -90,7 +90,7 @@ _CHART_WORK, _CHART_WORK_PER_CELL, _CHART_GROWTH = 2e8, 2e4, 8.0
 """Successors looked at for the finest grid of three contexts, in all or for each (t, s) if that is
 more; a grid so many times as cheap goes first, which may suffice."""
 
-_CHART_TIME_SHARE, _CHART_MEMORY_SHARE = 0.6, 0.35
+_CHART_TIME_SHARE, _CHART_MEMORY_SHARE = 0.55, 0.35
 """Of the time left and of the memory limit, for the finest grid. It closes most of the gap where
 rows are dense; points close the rest where they are few."""
 
@@ -162,9 +162,9 @@ class HSVI:
             with clock.searching(), clock.interruptible():
                 search.begin()
                 while not self._reached(bounds):
+                    search.refine()
                     bounds.sweep(search.explore())
                     search.note()
-                    search.refine()
             policy = bounds.policy(bounds.best_steps)
         return Plan(
             policy=policy,
@@ -251,36 +251,40 @@ class _HeuristicSearch:
         return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
 
     def _chart(self) -> bool:
-        """Bound all values of three contexts on a coarse grid; False if even that is too much."""
+        """Bound all values of three contexts on a grid; False if even a coarse one is too much.
+
+        Where a much finer grid is affordable, it is left to `refine`.
+        """
         from latentmdp.planning.point_based.charts import SPACINGS, chart_cost, chart_seconds
 
         bounds, clock = self.bounds, self.clock
         H, memory = bounds.model.n_layers, _CHART_MEMORY_SHARE * clock.memory
-        if bounds.model.n_contexts != 3 or bounds.model.horizon is None:
+        least, size = chart_cost(bounds, [SPACINGS[-1]] * H)
+        if bounds.model.n_contexts != 3 or bounds.model.horizon is None or size > memory:
             return False
-        if chart_cost(bounds, [SPACINGS[-1]] * H)[1] > memory:
-            return False
-        self._chart_work = max(_CHART_WORK, _CHART_WORK_PER_CELL * H * bounds.model.n_states)
+        most = max(_CHART_WORK, _CHART_WORK_PER_CELL * H * bounds.model.n_states)
         if clock.time_limit is not None:
-            time = _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds)
-            self._chart_work = min(self._chart_work, time)
-        if chart_cost(bounds, [SPACINGS[-1]] * H)[0] > self._chart_work:
-            self._chart_work = 0.0
+            most = min(most, _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds))
+        if least > most:
             return False
+        self._chart_work = most if least * _CHART_GROWTH <= most else 0.0
         for spacing in SPACINGS:
             work, size = chart_cost(bounds, [spacing] * H)
-            if work <= self._chart_work / _CHART_GROWTH and size <= memory:
+            growth = _CHART_GROWTH if self._chart_work else 1.0
+            if work * growth <= most and size <= memory:
                 break
         self._chart_with([spacing] * H)
         return True
 
     def _chart_with(self, spacings: list[Spacing]) -> None:
+        """Make the grids, and note how long it took."""
         from latentmdp.planning.point_based.charts import chart_cost
 
         began = self.clock.seconds
         self.bounds.chart(spacings)
         self._standing_seconds = self.clock.seconds - began
-        self._chart_pace = self._standing_seconds / chart_cost(self.bounds, spacings)[0]
+        work = max(1.0, chart_cost(self.bounds, spacings)[0])
+        self._chart_pace = self._standing_seconds / work
         self.clock.reserve = _POLICY_SHARE * self._standing_seconds
         self._keep_better()
 
@@ -294,9 +298,9 @@ class _HeuristicSearch:
         if clock.time_limit is not None:
             time = _CHART_TIME_SHARE * clock.remaining / self._chart_pace
             self._chart_work = min(self._chart_work, time)
-
-        spacings = allotted(bounds, bounds.doubt, bounds.standing.spacings[0], self._chart_work)
-        if chart_cost(bounds, spacings)[1] <= _CHART_MEMORY_SHARE * clock.memory:
+        now, memory = bounds.standing.spacings, _CHART_MEMORY_SHARE * clock.memory
+        spacings = allotted(bounds, bounds.doubt, now[0], self._chart_work, memory)
+        if chart_cost(bounds, spacings)[0] > chart_cost(bounds, now)[0]:
             self._chart_with(spacings)
 
     def explore(self) -> list[Integers]:

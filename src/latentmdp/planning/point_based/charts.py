@@ -35,9 +35,6 @@ SPACINGS: tuple[Spacing, ...] = (
     (7, 0, 1),
     (5, 0, 1),
     (4, 0, 1),
-    (3, 0, 1),
-    (2, 0, 1),
-    (1, 0, 1),
 )
 """From fine to coarse: octaves, how many of them are cut, and into how many cells. With few points
 more octaves bring most, as beliefs come close to vertices; then cuts where odds are near even."""
@@ -74,24 +71,28 @@ def chart_cost(bounds: Bounds, spacings: Sequence[Spacing]) -> tuple[float, floa
     return bounds.table.size * points, bounds.model.n_states * points * (8 * 4 + 4)
 
 
-def allotted(bounds: Bounds, doubt: Floats, least: Spacing, work: float) -> list[Spacing]:
+def allotted(
+    bounds: Bounds, doubt: Floats, least: Spacing, work: float, memory: float
+) -> list[Spacing]:
     """Grids for every time step, so that the bounds at the start come closest.
 
     A grid of F points adds to the gap in proportion to 1 / F, as the error of interpolation is
     quadratic in the spacing, and to the `doubt` (H,) left at the time, the expected probability
     that the likeliest context is wrong: beliefs near a vertex lose little. Under a limit of the
-    `work` the sum is least where F is in proportion to the root of the doubt. No grid is coarser
-    than `least`, and the first is not finer: the beliefs at the start are backed up themselves.
+    `work`, and of the `memory`, the sum is least where F is in proportion to the root of the doubt.
+    No grid is coarser than `least`, and the first is not finer: the beliefs at the start are backed
+    up themselves.
     """
     shares = np.sqrt(doubt)
     sizes = np.array([n_points(spacing) for spacing in SPACINGS])
     low, high = 0.0, sizes[0] / max(float(shares.min()), 1e-12 * float(shares.max()), 1e-300)
-    finest, chosen = [least] * len(doubt), list[Spacing]()
+    chosen = [least] * len(doubt)
     for _ in range(60):
         scale = 0.5 * (low + high)
-        finest[1:] = [_largest(sizes, scale * share, least) for share in shares[1:]]
-        if chart_cost(bounds, finest)[0] <= work:
-            low, chosen = scale, list(finest)
+        finest = [least, *(_largest(sizes, scale * share, least) for share in shares[1:])]
+        cost, size = chart_cost(bounds, finest)
+        if cost <= work and size <= memory:
+            low, chosen = scale, finest
         else:
             high = scale
     return chosen
