@@ -9,7 +9,7 @@ from latentmdp._kernels import charts as kernels
 from latentmdp._kernels.faces import split_values
 from latentmdp.engines.threads import Team
 from latentmdp.planning.point_based.bounds import Bounds
-from latentmdp.planning.point_based.charts import SPACINGS, allotted, chart_cost, chart_grid
+from latentmdp.planning.point_based.charts import RULERS, allotted, chart_cost, chart_grid
 
 MIXED = [(2, 0, 1), (4, 2, 3), (1, 1, 1), (3, 0, 1)]
 
@@ -23,31 +23,31 @@ def masses(n: int = 300) -> np.ndarray:
     return u[u.sum(axis=1) > 0.0]
 
 
-@pytest.mark.parametrize("spacing", [(1, 0, 1), (3, 0, 1), (5, 2, 3), (6, 6, 2), *SPACINGS])
+@pytest.mark.parametrize("ruler", [(1, 0, 1), (3, 0, 1), (5, 2, 3), (6, 6, 2), *RULERS])
 def test_interpolation_is_exact_for_linear_functions_and_above_convex_ones(
-    spacing: tuple[int, int, int],
+    ruler: tuple[int, int, int],
 ) -> None:
-    grid, linear = chart_grid(spacing), np.array([1.0, -2.0, 5.0])
+    grid, linear = chart_grid(ruler), np.array([1.0, -2.0, 5.0])
     planes = np.random.default_rng(1).normal(size=(3, 6))
     convex = (grid @ planes).max(axis=1)
     for mass in masses():
-        found = kernels.chart_value((grid @ linear)[None], spacing, 0, mass)
+        found = kernels.chart_value((grid @ linear)[None], ruler, 0, mass)
         assert found == pytest.approx(linear @ mass, abs=1e-12 * mass.sum())
-        above = kernels.chart_value(convex[None], spacing, 0, mass)
+        above = kernels.chart_value(convex[None], ruler, 0, mass)
         assert above >= (mass @ planes).max() - 1e-12 * mass.sum()
     for f, point in enumerate(grid):
-        found = kernels.chart_value(convex[None], spacing, 0, point)
+        found = kernels.chart_value(convex[None], ruler, 0, point)
         assert found == pytest.approx(convex[f], abs=1e-12)
 
 
-@pytest.mark.parametrize("spacing", [(3, 0, 1), (5, 2, 3), SPACINGS[0]])
-def test_the_corners_are_those_around_a_belief(spacing: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("ruler", [(3, 0, 1), (5, 2, 3), RULERS[0]])
+def test_the_corners_are_those_around_a_belief(ruler: tuple[int, int, int]) -> None:
     """With the planes that touch |u| at each point as plans, the best is one of the nearest."""
-    grid = chart_grid(spacing)
+    grid = chart_grid(ruler)
     tangents = np.concatenate([np.zeros((3, 3)), grid / np.linalg.norm(grid, axis=1)[:, None]])
     plans = np.ascontiguousarray(tangents.T)[None]
     for mass in masses():
-        value, which = kernels.best_corner(plans, spacing, 0, mass)
+        value, which = kernels.best_corner(plans, ruler, 0, mass)
         assert value == pytest.approx(mass @ tangents[which])
         levels = np.unique(grid[:, 0])
         c = int(np.argmax(mass))
@@ -108,12 +108,12 @@ def test_grids_are_finer_where_more_doubt_is_left_and_keep_the_limits() -> None:
     bounds = Bounds(random_model(0, 3, 5, 2, 6), False, lambda: None)
     bounds.tabulate()
     doubt = np.array([0.0, 0.4, 0.2, 0.05, 0.001, 0.0])
-    least = SPACINGS[-1]
-    cost, size = chart_cost(bounds, [SPACINGS[3]] * 6)
+    least = RULERS[-1]
+    cost, size = chart_cost(bounds, [RULERS[3]] * 6)
     for work, memory in ((cost, np.inf), (np.inf, size), (0.0, 0.0)):
         chosen = allotted(bounds, doubt, least, work, memory)
-        ranks = [SPACINGS.index(spacing) for spacing in chosen]
-        assert ranks[0] == ranks[-1] == len(SPACINGS) - 1
+        ranks = [RULERS.index(ruler) for ruler in chosen]
+        assert ranks[0] == ranks[-1] == len(RULERS) - 1
         assert ranks[1:] == sorted(ranks[1:])
         if work:
             assert ranks[1] < ranks[4]

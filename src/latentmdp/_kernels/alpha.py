@@ -30,7 +30,7 @@ def alpha_backup(
     _, A, M = rewards.shape
     starts, groups, leaders = later.starts, later.groups, later.leaders
     columns, rows, standing = later.columns, later.rows, later.standing
-    n_standing, spacing = later.standing_labels.shape[1], later.spacing
+    n_standing, ruler = later.standing_labels.shape[1], later.ruler
     first_outcome, next_state, probs = table.starts, table.next_state, table.probs
     vector, mass, tried = np.empty(M), np.empty(M), np.empty(A, np.bool_)
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
@@ -45,7 +45,7 @@ def alpha_backup(
             _extend(
                 first_outcome[row], first_outcome[row + 1], next_state, probs, rewards[s, a],
                 discount, starts, groups, leaders, columns, rows, standing, n_standing,
-                spacing, beliefs[i], cells, scores, mass, vector,
+                ruler, beliefs[i], cells, scores, mass, vector,
             )  # fmt: skip
             value = 0.0
             for m in range(M):
@@ -59,7 +59,7 @@ def alpha_backup(
 @njit(cache=True, nogil=True)
 def _extend(
     begin, end, next_state, probs, earned, discount, starts, groups, leaders, columns, rows,
-    standing, n_standing, spacing, belief, cells, scores, mass, vector,
+    standing, n_standing, ruler, belief, cells, scores, mass, vector,
 ):  # fmt: skip
     """The plan that earns `earned` and goes on with the best plan after each outcome of a row."""
     M = belief.shape[0]
@@ -71,7 +71,7 @@ def _extend(
         condition(belief, probs, k, mass)
         n = next_state[k]
         j, _, _ = search(
-            starts, groups, leaders, columns, standing, n_standing, spacing, n, mass, scores, cells
+            starts, groups, leaders, columns, standing, n_standing, ruler, n, mass, scores, cells
         )
         if j >= 0:
             for m in range(M):
@@ -124,7 +124,7 @@ def mark_followers(
     """
     starts, groups, leaders, columns = later.starts, later.groups, later.leaders, later.columns
     standing, n_standing = later.standing, later.standing_labels.shape[1]
-    spacing = later.spacing
+    ruler = later.ruler
     next_state, probs = table.next_state, table.probs
     mass = np.empty(probs.shape[1])
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
@@ -142,7 +142,7 @@ def mark_followers(
                 columns,
                 standing,
                 n_standing,
-                spacing,
+                ruler,
                 n,
                 mass,
                 scores,

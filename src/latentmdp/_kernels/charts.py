@@ -3,9 +3,9 @@
 Divide a mass u on three contexts by its largest entry, that of context c: the two others become
 odds (y, z) in [0, 1] x [0, 1], with (c + 1, c + 2) modulo 3 in this order. These three squares, the
 charts, cover the triangle of beliefs. Levels of y and z are 0, 2^-E, ..., 1/2, 1; an octave
-[2^-e, 2^-(e-1)] is cut into `cuts` equal cells if it is one of the `fine` uppermost ones. So
-the grid is as fine near the vertices as its E `octaves` reach, where an observation moves odds by a
-factor wherever they are. Point (c, i, j) has number (c L + i) L + j, with L levels.
+[2^-e, 2^-(e-1)] is cut into `cuts` equal cells if it is one of the `fine` uppermost ones: the
+`ruler` of a grid is (octaves E, fine, cuts). An observation moves odds by a factor, wherever they
+are, so levels go by factors too. Point (c, i, j) has number (c L + i) L + j, with L levels.
 
 V is convex and homogeneous, so in the cell of (y, z) linear interpolation between three corners,
 along either diagonal, is an upper bound; the best at u of the plans of the four corners is a lower
@@ -48,23 +48,23 @@ def _level(y, octaves, fine, cuts):
 
 
 @njit(cache=True, nogil=True)
-def _levels(spacing):
-    octaves, fine, cuts = spacing
+def _levels(ruler):
+    octaves, fine, cuts = ruler
     return octaves + fine * (cuts - 1) + 2
 
 
 @njit(cache=True, nogil=True)
-def _locate(u, v, w, spacing):
+def _locate(u, v, w, ruler):
     """Where mass (u, v, w) lies: its largest entry, the lowest corner of its cell, its place there.
 
-    `spacing` is (octaves, fine, cuts).
+    `ruler` is (octaves, fine, cuts).
     """
-    octaves, fine, cuts = spacing
+    octaves, fine, cuts = ruler
     c = 0 if u >= v and u >= w else (1 if v >= w else 2)
     top = max(u, max(v, w))
     y = v if c == 0 else (w if c == 1 else u)
     z = w if c == 0 else (u if c == 1 else v)
-    L = _levels(spacing)
+    L = _levels(ruler)
     inverse = 1.0 / top
     i, y = _level(y * inverse, octaves, fine, cuts)
     j, z = _level(z * inverse, octaves, fine, cuts)
@@ -95,33 +95,33 @@ def _best_of_cell(plans, s, L, k, u, v, w):
 
 
 @njit(cache=True, nogil=True)
-def chart_value(values, spacing, s, mass):
+def chart_value(values, ruler, s, mass):
     """The upper bound at `mass` (3,) in state s, from values (S, F) at the points of the grid."""
     if mass[0] + mass[1] + mass[2] < _FAINTEST:
         return 0.0
-    top, k, y, z = _locate(mass[0], mass[1], mass[2], spacing)
-    return top * _interpolated(values, s, _levels(spacing), k, y, z)
+    top, k, y, z = _locate(mass[0], mass[1], mass[2], ruler)
+    return top * _interpolated(values, s, _levels(ruler), k, y, z)
 
 
 @njit(cache=True, nogil=True)
-def best_corner(plans, spacing, s, mass):
+def best_corner(plans, ruler, s, mass):
     """The best at `mass` (3,) of the plans (S, 3, W) around it: its value, and which one it is.
 
     The plans of the grid are those from the fourth on.
     """
-    _, k, _, _ = _locate(mass[0], mass[1], mass[2], spacing)
-    return _best_of_cell(plans, s, _levels(spacing), k, mass[0], mass[1], mass[2])
+    _, k, _, _ = _locate(mass[0], mass[1], mass[2], ruler)
+    return _best_of_cell(plans, s, _levels(ruler), k, mass[0], mass[1], mass[2])
 
 
 @njit(cache=True, nogil=True)
 def back_up_charts(
-    table, rewards, discount, allowed, q, grid, spacing, later, later_plans, is_last, first, last,
+    table, rewards, discount, allowed, q, grid, ruler, later, later_plans, is_last, first, last,
     out, out_plans, labels,
 ):  # fmt: skip
     """Values out (S, F), plans out_plans (S, 3, W) and labels (S, 3 + F) at states first..last-1.
 
     `grid` (F, 3) holds the points, largest entry 1. `later` and `later_plans` are those of the next
-    step, on a grid of its own `spacing`; `q` (S, A, 3) holds Q-values of the single contexts, which
+    step, on a grid of its own `ruler`; `q` (S, A, 3) holds Q-values of the single contexts, which
     rule actions out.
     """
     A, most = rewards.shape[1], 0
@@ -143,15 +143,13 @@ def back_up_charts(
                 if is_last:
                     end = begin
                 value = discount * _upper_value(
-                    begin, end, table.next_state, table.probs, grid, f, spacing, later, room
+                    begin, end, table.next_state, table.probs, grid, f, ruler, later, room
                 )
                 value = min(_dot(grid, f, rewards, s, a) + value, limits[a])
                 upper = max(upper, value)
                 if value <= best:
                     continue
-                _extend(
-                    begin, end, table.next_state, table.probs, spacing, later_plans, room, vector
-                )
+                _extend(begin, end, table.next_state, table.probs, ruler, later_plans, room, vector)
                 value = 0.0
                 for m in range(3):
                     vector[m] = rewards[s, a, m] + discount * vector[m]
@@ -172,9 +170,9 @@ def _dot(grid, f, values, s, a):
 
 
 @njit(cache=True, nogil=True)
-def _upper_value(begin, end, next_state, probs, grid, f, spacing, later, room):
+def _upper_value(begin, end, next_state, probs, grid, f, ruler, later, room):
     """The upper bound of what follows the outcomes begin..end-1; their masses and cells in room."""
-    L, value = _levels(spacing), 0.0
+    L, value = _levels(ruler), 0.0
     masses, cells = room
     for k in range(begin, end):
         i, total = k - begin, 0.0
@@ -184,16 +182,16 @@ def _upper_value(begin, end, next_state, probs, grid, f, spacing, later, room):
         if total < _FAINTEST:  # a plan must go on somehow: then every context counts equally
             for m in range(3):
                 masses[i, m] = probs[k, m]
-        top, cells[i], y, z = _locate(masses[i, 0], masses[i, 1], masses[i, 2], spacing)
+        top, cells[i], y, z = _locate(masses[i, 0], masses[i, 1], masses[i, 2], ruler)
         if total >= _FAINTEST:
             value += top * _interpolated(later, next_state[k], L, cells[i], y, z)
     return value
 
 
 @njit(cache=True, nogil=True)
-def _extend(begin, end, next_state, probs, spacing, later, room, vector):
+def _extend(begin, end, next_state, probs, ruler, later, room, vector):
     """What the best plans of the next step earn after the outcomes begin..end-1, by context."""
-    L = _levels(spacing)
+    L = _levels(ruler)
     masses, cells = room
     vector[0], vector[1], vector[2] = 0.0, 0.0, 0.0
     for k in range(begin, end):
@@ -204,7 +202,7 @@ def _extend(begin, end, next_state, probs, spacing, later, room, vector):
 
 
 @njit(cache=True, nogil=True)
-def corner_followed(grid, f, probs, k, later, n, spacing, mass):
+def corner_followed(grid, f, probs, k, later, n, ruler, mass):
     """The plan of state n that the plan of point f goes on with after outcome k, as backed up."""
     total = 0.0
     for m in range(3):
@@ -213,4 +211,4 @@ def corner_followed(grid, f, probs, k, later, n, spacing, mass):
     if total < _FAINTEST:
         for m in range(3):
             mass[m] = probs[k, m]
-    return best_corner(later, spacing, n, mass)[1]
+    return best_corner(later, ruler, n, mass)[1]

@@ -31,7 +31,7 @@ def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, fi
                 columns,
                 standing,
                 0,
-                step.spacing,
+                step.ruler,
                 next_state[k],
                 mass,
                 scores,

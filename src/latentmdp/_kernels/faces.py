@@ -45,7 +45,7 @@ class Faces(NamedTuple):
     edges: np.ndarray  # (S, M (M - 1) / 2, G + 1)
     triangles: np.ndarray  # (S, M (M - 1) (M - 2) / 6, G + 1, G + 1)
     charts: np.ndarray  # (S, F)
-    spacing: tuple[int, int, int]  # of the charts, or zeros
+    ruler: tuple[int, int, int]  # of the charts, or zeros
 
 
 @njit(cache=True, nogil=True)
@@ -116,8 +116,8 @@ def split_value(faces, s, mass, order):
     Contexts are paired, or put in threes, by rank of their mass; or the mass of the likeliest
     context is shared out in a star of pairs with all others.
     """
-    if faces.spacing[0] > 0:
-        return chart_value(faces.charts, faces.spacing, s, mass)
+    if faces.ruler[0] > 0:
+        return chart_value(faces.charts, faces.ruler, s, mass)
     vertices, edges, triangles, M = faces.vertices, faces.edges, faces.triangles, mass.shape[0]
     if edges.shape[2] <= 1:
         value = 0.0

@@ -38,7 +38,7 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
     order, rest, ratios, scores = room
     _, lower, count = search(
         starts, groups, leaders, columns, step.standing, step.standing_labels.shape[1],
-        step.spacing, s, mass, scores, cells,
+        step.ruler, s, mass, scores, cells,
     )  # fmt: skip
     vertices = faces.vertices
     upper = split_value(faces, s, mass, order)

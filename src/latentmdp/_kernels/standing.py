@@ -94,7 +94,7 @@ def back_up_standing(
 
 
 @njit(cache=True, nogil=True)
-def mark_standing(table, n_actions, lattice, spacing, later, labels, wanted, first, last, out):
+def mark_standing(table, n_actions, lattice, ruler, later, labels, wanted, first, last, out):
     """Mark in out (S, F) the standing plans that wanted ones (S, F) of first..last-1 go on with.
 
     The policies of the contexts, which go on with their own kind, are left out.
@@ -108,8 +108,8 @@ def mark_standing(table, n_actions, lattice, spacing, later, labels, wanted, fir
                 continue
             row = s * n_actions + labels[s, f]
             for k in range(starts[row], starts[row + 1]):
-                if spacing[0] > 0:
-                    j = corner_followed(lattice, f, probs, k, later, next_state[k], spacing, mass)
+                if ruler[0] > 0:
+                    j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
                 else:
                     condition(lattice[f], probs, k, mass)
                     _, j = best_product(later[next_state[k]], mass, 0, F)

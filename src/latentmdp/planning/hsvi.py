@@ -33,7 +33,7 @@ from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
-    from latentmdp.planning.point_based.standing import Shares, Spacing
+    from latentmdp.planning.point_based.standing import Shares, Ruler
 
 __all__ = ["HSVI"]
 
@@ -89,6 +89,9 @@ where there are many (t, s), but only once."""
 _CHART_WORK, _CHART_WORK_PER_CELL, _CHART_GROWTH = 2e8, 2e4, 8.0
 """Successors looked at for the finest grid of three contexts, in all or for each (t, s) if that is
 more; a grid so many times as cheap goes first, which may suffice."""
+
+_CHART_PLANS, _CHART_PLANS_PER_CELL = 1e6, 100.0
+"""Plans of the grids in all, or for each (t, s) if that is more: a policy may keep most of them."""
 
 _CHART_TIME_SHARE, _CHART_MEMORY_SHARE = 0.55, 0.35
 """Of the time left and of the memory limit, for the finest grid. It closes most of the gap where
@@ -255,35 +258,38 @@ class _HeuristicSearch:
 
         Where a much finer grid is affordable, it is left to `refine`.
         """
-        from latentmdp.planning.point_based.charts import SPACINGS, chart_cost, chart_seconds
+        from latentmdp.planning.point_based.charts import RULERS, chart_cost, chart_seconds
 
         bounds, clock = self.bounds, self.clock
         H, memory = bounds.model.n_layers, _CHART_MEMORY_SHARE * clock.memory
-        least, size = chart_cost(bounds, [SPACINGS[-1]] * H)
+        least, size = chart_cost(bounds, [RULERS[-1]] * H)
         if bounds.model.n_contexts != 3 or bounds.model.horizon is None or size > memory:
             return False
-        most = max(_CHART_WORK, _CHART_WORK_PER_CELL * H * bounds.model.n_states)
+        cells = float(H * bounds.model.n_states)
+        plans = max(_CHART_PLANS, _CHART_PLANS_PER_CELL * cells)
+        most = max(_CHART_WORK, _CHART_WORK_PER_CELL * cells)
+        most = min(most, plans * bounds.table.size / bounds.model.n_states)
         if clock.time_limit is not None:
             most = min(most, _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds))
         if least > most:
             return False
         self._chart_work = most if least * _CHART_GROWTH <= most else 0.0
-        for spacing in SPACINGS:
-            work, size = chart_cost(bounds, [spacing] * H)
+        for ruler in RULERS:
+            work, size = chart_cost(bounds, [ruler] * H)
             growth = _CHART_GROWTH if self._chart_work else 1.0
             if work * growth <= most and size <= memory:
                 break
-        self._chart_with([spacing] * H)
+        self._chart_with([ruler] * H)
         return True
 
-    def _chart_with(self, spacings: list[Spacing]) -> None:
+    def _chart_with(self, rulers: list[Ruler]) -> None:
         """Make the grids, and note how long it took."""
         from latentmdp.planning.point_based.charts import chart_cost
 
         began = self.clock.seconds
-        self.bounds.chart(spacings)
+        self.bounds.chart(rulers)
         self._standing_seconds = self.clock.seconds - began
-        work = max(1.0, chart_cost(self.bounds, spacings)[0])
+        work = max(1.0, chart_cost(self.bounds, rulers)[0])
         self._chart_pace = self._standing_seconds / work
         self.clock.reserve = _POLICY_SHARE * self._standing_seconds
         self._keep_better()
@@ -298,10 +304,10 @@ class _HeuristicSearch:
         if clock.time_limit is not None:
             time = _CHART_TIME_SHARE * clock.remaining / self._chart_pace
             self._chart_work = min(self._chart_work, time)
-        now, memory = bounds.standing.spacings, _CHART_MEMORY_SHARE * clock.memory
-        spacings = allotted(bounds, bounds.doubt, now[0], self._chart_work, memory)
-        if chart_cost(bounds, spacings)[0] > chart_cost(bounds, now)[0]:
-            self._chart_with(spacings)
+        now, memory = bounds.standing.rulers, _CHART_MEMORY_SHARE * clock.memory
+        rulers = allotted(bounds, bounds.doubt, now[0], self._chart_work, memory)
+        if chart_cost(bounds, rulers)[0] > chart_cost(bounds, now)[0]:
+            self._chart_with(rulers)
 
     def explore(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each time step."""

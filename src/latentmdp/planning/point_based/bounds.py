@@ -35,7 +35,7 @@ from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.charts import charts
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.point_based.standing import Spacing, Standing, standing_plans
+from latentmdp.planning.point_based.standing import Ruler, Standing, standing_plans
 from latentmdp.planning.qmdp import best_actions, least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -215,9 +215,9 @@ class Bounds:
         """Make the standing plans of the beliefs `lattice` (F, M), and the first lower bound."""
         self._stand_on(standing_plans(self, lattice))
 
-    def chart(self, spacings: Sequence[Spacing]) -> None:
+    def chart(self, rulers: Sequence[Ruler]) -> None:
         """Make standing plans and upper bounds on grids, see `charts`; for three contexts."""
-        standing, faces = charts(self, spacings)
+        standing, faces = charts(self, rulers)
         self._face(faces)
         self._stand_on(standing)
 
@@ -385,7 +385,7 @@ class Bounds:
 
         def follow_standing(first: int, last: int) -> None:
             mark_standing(
-                self.table, A, now.lattice, later.spacing, later.standing, now.standing_labels,
+                self.table, A, now.lattice, later.ruler, later.standing, now.standing_labels,
                 standing, first, last, others,
             )  # fmt: skip
 
@@ -487,7 +487,7 @@ class Bounds:
             standing=self.standing.plans[t],
             standing_labels=self.standing.labels[t],
             lattice=self.standing.lattices[t],
-            spacing=self.standing.spacings[t],
+            ruler=self.standing.rulers[t],
         )
 
 

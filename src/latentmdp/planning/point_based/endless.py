@@ -45,7 +45,7 @@ from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
-from latentmdp.planning.point_based.standing import NO_SPACING, Standing
+from latentmdp.planning.point_based.standing import NO_RULER, Standing
 from latentmdp.planning.qmdp import policy_values
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -130,7 +130,7 @@ class EndlessBounds(Bounds):
             [np.empty((0, M))],
             [np.zeros((S, M, LANES))],
             [np.empty((S, 0), np.int32)],
-            [NO_SPACING],
+            [NO_RULER],
         )
         # Whether values can be raised: what is lost on the way, to an end, cannot.
         stays = row_sums(self.table, self.table.probs)[model.allowed.ravel()] > 1.0 - 1e-9

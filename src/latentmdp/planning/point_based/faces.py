@@ -18,7 +18,7 @@ from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.blocks import run_in_blocks
-from latentmdp.planning.point_based.standing import NO_SPACING
+from latentmdp.planning.point_based.standing import NO_RULER
 from latentmdp.planning.qmdp import best_of
 
 __all__ = ["endless_faces", "small_faces", "straight_faces"]
@@ -45,7 +45,7 @@ def straight_faces(model: LatentMDP, q: Floats) -> list[Faces]:
 
     `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     """
-    none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1)), np.zeros((1, 1)), NO_SPACING
+    none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1)), np.zeros((1, 1)), NO_RULER
     return [Faces(vertices, *none) for vertices in best_of(model, q)]
 
 

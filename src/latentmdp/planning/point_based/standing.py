@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LATTICES",
-    "NO_SPACING",
+    "NO_RULER",
     "Shares",
-    "Spacing",
+    "Ruler",
     "Standing",
     "lattice",
     "standing_cost",
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 Shares = tuple[tuple[float, ...], ...]
-Spacing = tuple[int, int, int]
+Ruler = tuple[int, int, int]
 
-NO_SPACING: Spacing = (0, 0, 0)
+NO_RULER: Ruler = (0, 0, 0)
 
 LATTICES: tuple[Shares, ...] = (
     ((0.5, 0.2, 0.05, 0.01), (0.05,), (0.05,)),
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
     lattices: list[Floats]  # (F, M): their beliefs, up to a factor
     plans: list[Floats]  # (S, M, W), W is F rounded up to LANES
     labels: list[Indices]  # (S, F)
-    spacings: list[Spacing]  # of the grid of `charts` that they are, from the fourth on, or zeros
+    rulers: list[Ruler]  # of the grid of `charts` that they are, from the fourth on, or zeros
 
     @property
     def nbytes(self) -> int:
@@ -106,7 +106,7 @@ def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
         plans.append(now)
         labels.append(chosen)
     H = len(labels)
-    return Standing([beliefs] * H, plans[:0:-1], labels[::-1], [NO_SPACING] * H)
+    return Standing([beliefs] * H, plans[:0:-1], labels[::-1], [NO_RULER] * H)
 
 
 def _back_up(
