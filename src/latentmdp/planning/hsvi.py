@@ -33,7 +33,7 @@ from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
-    from latentmdp.planning.point_based.standing import Shares, Ruler
+    from latentmdp.planning.point_based.standing import Ruler, Shares
 
 __all__ = ["HSVI"]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LATTICES",
     "NO_RULER",
-    "Shares",
     "Ruler",
+    "Shares",
     "Standing",
     "lattice",
     "standing_cost",
