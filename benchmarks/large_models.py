@@ -95,7 +95,7 @@ def gap():
 
 
 def costs():
-    """Costs that all differ, seen and not."""
+    """Costs that all differ, seen and not; then not seen and by context, for two kinds of rows."""
     for observed in (True, False):
         for shared in (True, False):
             rng = np.random.default_rng(2)
@@ -108,6 +108,25 @@ def costs():
                 f"{'the same in all contexts' if shared else 'by context'}: "
                 f"gap {100 * plan.gap:.4f} % in {plan.seconds:.1f} s"
             )
+    for successors in (5, 100):
+        for horizon in (20, 50):
+            plan = lm.HSVI(gap=0.0, time_limit=5.0).plan(unseen_costs(successors, horizon))
+            print(
+                f"costs not seen, by context, {successors} successors a row, horizon {horizon}: "
+                f"gap {100 * plan.gap:.4f} % in {plan.seconds:.1f} s, "
+                f"{plan.policy.actions.size:,} vectors"
+            )
+
+
+def unseen_costs(successors, horizon, seed=2, S=100):
+    """Three contexts with costs of their own that are not seen, and the same successors."""
+    rng = np.random.default_rng(seed)
+    T = np.zeros((3, S, 4, S))
+    for s, a in np.ndindex(S, 4):
+        to = rng.choice(S, successors, replace=False)
+        T[:, s, a, to] = rng.dirichlet(np.ones(successors), size=3)
+    amounts = -rng.random((3, S, 4))
+    return lm.LatentMDP.from_amounts(T, amounts, observed=False, horizon=horizon, initial=0)
 
 
 def endless():

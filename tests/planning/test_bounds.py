@@ -41,7 +41,7 @@ def test_first_plans_are_context_policies_evaluated_in_every_context(seed: int) 
             alone = model.context(m).replace(initial=s, initial_bonus=None)
             value = lm.evaluate(alone, policy).mean
             assert bounds.standing.plans[0][s, m, k] == pytest.approx(value, rel=1e-12)
-    plans = np.array(bounds.standing.plans)[..., : len(bounds.standing.lattice)]
+    plans = np.array(bounds.standing.plans)[..., : len(bounds.standing.lattices[0])]
     np.testing.assert_allclose(
         np.einsum("tskk->tsk", plans[..., :3]), bounds.q.max(axis=2), rtol=1e-12
     )

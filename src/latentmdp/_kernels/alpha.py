@@ -11,9 +11,10 @@ gives a lower bound.
 import numpy as np
 from numba import njit
 
+from latentmdp._kernels.loops import next_action
 from latentmdp._kernels.plans import search
 
-__all__ = ["alpha_backup", "condition", "mark_followers", "next_action", "posterior_mass"]
+__all__ = ["alpha_backup", "condition", "mark_followers", "posterior_mass"]
 
 
 @njit(cache=True, nogil=True)
@@ -29,7 +30,7 @@ def alpha_backup(
     _, A, M = rewards.shape
     starts, groups, leaders = later.starts, later.groups, later.leaders
     columns, rows, standing = later.columns, later.rows, later.standing
-    n_standing = later.standing_labels.shape[1]
+    n_standing, ruler = later.standing_labels.shape[1], later.ruler
     first_outcome, next_state, probs = table.starts, table.next_state, table.probs
     vector, mass, tried = np.empty(M), np.empty(M), np.empty(A, np.bool_)
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
@@ -44,7 +45,7 @@ def alpha_backup(
             _extend(
                 first_outcome[row], first_outcome[row + 1], next_state, probs, rewards[s, a],
                 discount, starts, groups, leaders, columns, rows, standing, n_standing,
-                beliefs[i], cells, scores, mass, vector,
+                ruler, beliefs[i], cells, scores, mass, vector,
             )  # fmt: skip
             value = 0.0
             for m in range(M):
@@ -56,20 +57,9 @@ def alpha_backup(
 
 
 @njit(cache=True, nogil=True)
-def next_action(limits, tried):
-    """The untried action with the largest bound, marked as tried."""
-    best = -1
-    for a in range(limits.shape[0]):
-        if not tried[a] and (best < 0 or limits[a] > limits[best]):
-            best = a
-    tried[best] = True
-    return best
-
-
-@njit(cache=True, nogil=True)
 def _extend(
     begin, end, next_state, probs, earned, discount, starts, groups, leaders, columns, rows,
-    standing, n_standing, belief, cells, scores, mass, vector,
+    standing, n_standing, ruler, belief, cells, scores, mass, vector,
 ):  # fmt: skip
     """The plan that earns `earned` and goes on with the best plan after each outcome of a row."""
     M = belief.shape[0]
@@ -81,7 +71,7 @@ def _extend(
         condition(belief, probs, k, mass)
         n = next_state[k]
         j, _, _ = search(
-            starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+            starts, groups, leaders, columns, standing, n_standing, ruler, n, mass, scores, cells
         )
         if j >= 0:
             for m in range(M):
@@ -134,6 +124,7 @@ def mark_followers(
     """
     starts, groups, leaders, columns = later.starts, later.groups, later.leaders, later.columns
     standing, n_standing = later.standing, later.standing_labels.shape[1]
+    ruler = later.ruler
     next_state, probs = table.next_state, table.probs
     mass = np.empty(probs.shape[1])
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
@@ -145,7 +136,17 @@ def mark_followers(
             condition(beliefs[i], probs, k, mass)
             n = next_state[k]
             j, _, _ = search(
-                starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+                starts,
+                groups,
+                leaders,
+                columns,
+                standing,
+                n_standing,
+                ruler,
+                n,
+                mass,
+                scores,
+                cells,
             )
             if j >= 0:
                 out[j] = True

@@ -10,7 +10,7 @@ from numba import njit
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.plans import search
 
-__all__ = ["evaluate_plans", "follow", "gains_over_next", "visit"]
+__all__ = ["evaluate_plans", "follow", "gains_over_next", "invert", "visit"]
 
 
 @njit(cache=True, nogil=True)
@@ -30,7 +30,17 @@ def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, fi
             condition(beliefs[i], probs, k, mass)
             n = next_state[k]
             j, _, _ = search(
-                starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
+                starts,
+                groups,
+                leaders,
+                columns,
+                standing,
+                n_standing,
+                step.ruler,
+                n,
+                mass,
+                scores,
+                cells,
             )
             out[offsets[i] + k - table.starts[row]] = j
 
@@ -62,18 +72,38 @@ def evaluate_plans(
 
 
 @njit(cache=True, nogil=True)
-def visit(table, n_actions, discount, states, labels, offsets, followers, start, visits, out):
-    """Out = start + discount times the visits (n, M) moved on by one step; the total change."""
-    n, M = start.shape
-    probs = table.probs
+def invert(table, n_actions, states, labels, offsets, followers):
+    """Whom each item follows: (places, leaders, outcomes).
+
+    Item f follows leaders[j] after the outcome outcomes[j], for j in places[f]..places[f + 1] - 1,
+    in the order of the leaders.
+    """
+    n = states.shape[0]
+    places = np.zeros(n + 2, np.int64)
+    for f in followers:
+        places[f + 2] += 1
     for i in range(n):
-        for m in range(M):
-            out[i, m] = start[i, m]
+        places[i + 2] += places[i + 1]
+    leaders, outcomes = np.empty_like(followers), np.empty_like(followers)
     for i in range(n):
         begin = table.starts[states[i] * n_actions + labels[i]]
         for j in range(offsets[i], offsets[i + 1]):
-            k, f = begin + j - offsets[i], followers[j]
-            for m in range(M):
+            place = places[followers[j] + 1]
+            leaders[place], outcomes[place] = i, begin + j - offsets[i]
+            places[followers[j] + 1] += 1
+    return places[:-1], leaders, outcomes
+
+
+@njit(cache=True, nogil=True)
+def visit(probs, discount, inverse, start, visits, first, last, out):
+    """Out = start + discount times the visits (n, M) moved on by one step, items first..last-1."""
+    places, leaders, outcomes = inverse
+    for f in range(first, last):
+        for m in range(start.shape[1]):
+            out[f, m] = start[f, m]
+        for j in range(places[f], places[f + 1]):
+            i, k = leaders[j], outcomes[j]
+            for m in range(start.shape[1]):
                 out[f, m] += discount * visits[i, m] * probs[k, m]
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from latentmdp._kernels.charts import chart_value
 from latentmdp._kernels.loops import sort_down
 
 __all__ = [
@@ -35,11 +36,16 @@ _FAINTEST = 1e-300
 
 
 class Faces(NamedTuple):
-    """Bounds of one time step; `edges` is (1, 1, 1) and `triangles` (1, 1, 1, 1) without any."""
+    """Bounds of one time step; `edges` is (1, 1, 1) and `triangles` (1, 1, 1, 1) without any.
+
+    With three contexts there may be `charts` of the whole triangle instead, see `_kernels.charts`.
+    """
 
     vertices: np.ndarray  # (S, M)
     edges: np.ndarray  # (S, M (M - 1) / 2, G + 1)
     triangles: np.ndarray  # (S, M (M - 1) (M - 2) / 6, G + 1, G + 1)
+    charts: np.ndarray  # (S, F)
+    ruler: tuple[int, int, int]  # of the charts, or zeros
 
 
 @njit(cache=True, nogil=True)
@@ -104,13 +110,15 @@ def _interpolated(triangles, s, rank, u, v, w):
 
 
 @njit(cache=True, nogil=True)
-def split_value(vertices, edges, triangles, s, mass, order):
+def split_value(faces, s, mass, order):
     """Bound at an unnormalised belief: the best of a few splits; `order` is room for M integers.
 
     Contexts are paired, or put in threes, by rank of their mass; or the mass of the likeliest
     context is shared out in a star of pairs with all others.
     """
-    M = mass.shape[0]
+    if faces.ruler[0] > 0:
+        return chart_value(faces.charts, faces.ruler, s, mass)
+    vertices, edges, triangles, M = faces.vertices, faces.edges, faces.triangles, mass.shape[0]
     if edges.shape[2] <= 1:
         value = 0.0
         for m in range(M):
@@ -134,10 +142,9 @@ def split_value(vertices, edges, triangles, s, mass, order):
 @njit(cache=True, nogil=True)
 def split_values(faces, states, beliefs, out):
     """`split_value` of many points."""
-    vertices, edges, triangles = faces.vertices, faces.edges, faces.triangles
     order = np.empty(beliefs.shape[1], np.int64)
     for i in range(states.shape[0]):
-        out[i] = split_value(vertices, edges, triangles, states[i], beliefs[i], order)
+        out[i] = split_value(faces, states[i], beliefs[i], order)
 
 
 @njit(cache=True, nogil=True)
@@ -212,7 +219,7 @@ def backup_triangles(table, rewards, allowed, discount, limits, later, first, la
     _, A, M = rewards.shape
     G = out.shape[2] - 1
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    vertices, edges, triangles = later
+    vertices, edges, triangles = later.vertices, later.edges, later.triangles
     for s in range(first, last):
         for i in range(M):
             for j in range(i + 1, M):

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-__all__ = ["copy", "sort_down"]
+__all__ = ["copy", "next_action", "sort_down"]
 
 
 @njit(cache=True, nogil=True)
@@ -26,3 +26,14 @@ def sort_down(items, keys):
             items[j] = items[j - 1]
             j -= 1
         items[j] = item
+
+
+@njit(cache=True, nogil=True)
+def next_action(limits, tried):
+    """The untried action with the largest bound, marked as tried."""
+    best = -1
+    for a in range(limits.shape[0]):
+        if not tried[a] and (best < 0 or limits[a] > limits[best]):
+            best = a
+    tried[best] = True
+    return best

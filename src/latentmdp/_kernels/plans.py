@@ -1,10 +1,11 @@
 """Plans (alpha vectors) of one time step, arranged so that the best at a belief is found quickly.
 
-Standing plans are few and the same number at every state, and a search multiplies all of them. The
-plans of the points of a state are cut into about sqrt(n) cells, each led by one plan; a plan is put
-to the leader that is best at the plan's own belief. A search multiplies the leaders, then the plans
-of the few best cells. It may miss the maximum, which costs tightness and never validity: any plan
-gives a lower bound. With one cell to a state the search is exact.
+Standing plans are the same number at every state. A search multiplies all of them or, where they
+are on a grid, those around the belief. The plans of the points of a state are cut into some sqrt(n)
+cells, each led by one plan; a plan is put to the leader that is best at the plan's own belief. A
+search multiplies the leaders, then the plans of the few best cells. It may miss the maximum, which
+costs tightness and never validity: any plan gives a lower bound. With one cell to a state the
+search is exact.
 """
 
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from latentmdp._kernels.charts import best_corner
 from latentmdp._kernels.simd import LANES, best_product, block_products
 
 __all__ = [
@@ -58,7 +60,8 @@ class StepBounds(NamedTuple):
     breadth: int  # cells searched for the successors of these plans
     standing: np.ndarray  # (S, M, W): the standing plans, W is F rounded up to LANES
     standing_labels: np.ndarray  # (S, F): the action each of them begins with
-    lattice: np.ndarray  # (F, M): their beliefs
+    lattice: np.ndarray  # (F, M): their beliefs, up to a factor
+    ruler: tuple[int, int, int]  # of the grid they are, see `charts`, or zeros
 
 
 @njit(cache=True, nogil=True)
@@ -69,12 +72,15 @@ def products(columns, mass, begin, end, out):
 
 
 @njit(cache=True, nogil=True)
-def search(starts, groups, leaders, columns, standing, n_standing, s, mass, scores, cells):
+def search(starts, groups, leaders, columns, standing, n_standing, ruler, s, mass, scores, cells):
     """A plan of state s that is about the best at `mass`, its value, and how many cells were read.
 
     The plan is an item, or standing plan -1 - j if j is negative.
     """
-    value, f = best_product(standing[s], mass, 0, n_standing)
+    if ruler[0] > 0:
+        value, f = best_corner(standing, ruler, s, mass)
+    else:
+        value, f = best_product(standing[s], mass, 0, n_standing)
     count = best_cells(starts, groups, leaders, s, mass, scores, cells)
     j, other = best_plan(starts, columns, mass, cells, count, scores)
     if other > value:

@@ -13,8 +13,9 @@ that differ from it in contexts of negligible mass.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import next_action, posterior_mass
+from latentmdp._kernels.alpha import posterior_mass
 from latentmdp._kernels.faces import split_value
+from latentmdp._kernels.loops import next_action
 from latentmdp._kernels.plans import search
 
 __all__ = ["expand", "first_limits", "upper_backup"]
@@ -36,11 +37,11 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     order, rest, ratios, scores = room
     _, lower, count = search(
-        starts, groups, leaders, columns, step.standing, step.standing_labels.shape[1], s, mass,
-        scores, cells,
+        starts, groups, leaders, columns, step.standing, step.standing_labels.shape[1],
+        step.ruler, s, mass, scores, cells,
     )  # fmt: skip
-    vertices, edges, triangles = faces
-    upper = split_value(vertices, edges, triangles, s, mass, order)
+    vertices = faces.vertices
+    upper = split_value(faces, s, mass, order)
     if upper - lower <= close * abs(upper):
         return lower, upper
     beliefs, inverses, uppers = step.beliefs, step.inverses, step.uppers
@@ -58,7 +59,7 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
                 if rest[m] < 0.0:
                     other += rest[m] * least[s, m]
                     rest[m] = 0.0
-            upper = min(upper, other + split_value(vertices, edges, triangles, s, rest, order))
+            upper = min(upper, other + split_value(faces, s, rest, order))
     return lower, upper
 
 

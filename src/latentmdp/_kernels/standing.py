@@ -12,7 +12,9 @@ comes in.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import condition, next_action
+from latentmdp._kernels.alpha import condition
+from latentmdp._kernels.charts import corner_followed
+from latentmdp._kernels.loops import next_action
 from latentmdp._kernels.simd import best_product
 
 __all__ = ["back_up_contexts", "back_up_standing", "follow_standing", "mark_standing"]
@@ -92,7 +94,7 @@ def back_up_standing(
 
 
 @njit(cache=True, nogil=True)
-def mark_standing(table, n_actions, lattice, later, labels, wanted, first, last, out):
+def mark_standing(table, n_actions, lattice, ruler, later, labels, wanted, first, last, out):
     """Mark in out (S, F) the standing plans that wanted ones (S, F) of first..last-1 go on with.
 
     The policies of the contexts, which go on with their own kind, are left out.
@@ -106,8 +108,11 @@ def mark_standing(table, n_actions, lattice, later, labels, wanted, first, last,
                 continue
             row = s * n_actions + labels[s, f]
             for k in range(starts[row], starts[row + 1]):
-                condition(lattice[f], probs, k, mass)
-                _, j = best_product(later[next_state[k]], mass, 0, F)
+                if ruler[0] > 0:
+                    j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
+                else:
+                    condition(lattice[f], probs, k, mass)
+                    _, j = best_product(later[next_state[k]], mass, 0, F)
                 out[next_state[k], j] = True
 
 

@@ -33,7 +33,7 @@ from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
-    from latentmdp.planning.point_based.standing import Shares
+    from latentmdp.planning.point_based.standing import Ruler, Shares
 
 __all__ = ["HSVI", "HeuristicSearch", "NothingLeft"]
 
@@ -85,6 +85,17 @@ _FEW_CELLS = 400
 _STANDING_TIME_SHARE, _STANDING_MEMORY_SHARE = 0.35, 0.35
 """Of the time left and of the memory limit, for standing plans: they bring most of the lower bound
 where there are many (t, s), but only once."""
+
+_CHART_WORK, _CHART_WORK_PER_CELL, _CHART_GROWTH = 2e8, 2e4, 8.0
+"""Successors looked at for the finest grid of three contexts, in all or for each (t, s) if that is
+more; a grid so many times as cheap goes first, which may suffice."""
+
+_CHART_PLANS, _CHART_PLANS_PER_CELL = 1e6, 100.0
+"""Plans of the grids in all, or for each (t, s) if that is more: a policy may keep most of them."""
+
+_CHART_TIME_SHARE, _CHART_MEMORY_SHARE = 0.55, 0.35
+"""Of the time left and of the memory limit, for the finest grid. It closes most of the gap where
+rows are dense; points close the rest where they are few."""
 
 _CENTRE_SLOWNESS = 1.6
 """Times the estimate that the plans of the centre of the simplex take, where no action is ruled out
@@ -154,6 +165,7 @@ class HSVI:
             with clock.searching(), clock.interruptible():
                 search.begin()
                 while not self._reached(bounds):
+                    search.refine()
                     bounds.sweep(search.explore())
                     search.note()
             policy = bounds.policy(bounds.best_steps)
@@ -190,11 +202,14 @@ class HeuristicSearch:
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds, self._standing_seconds = 0, 0.0, 0.0
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
+        self._chart_work, self._chart_pace = 0.0, 0.0
         self._rng = np.random.default_rng(0)
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def begin(self) -> None:
         """Make the first plans, and bound the values of all pairs and triples of contexts."""
+        from latentmdp.planning.point_based.standing import standing_cost
+
         bounds, clock = self.bounds, self.clock
         clock.require_memory(bounds.table_memory())
         bounds.tabulate()
@@ -202,6 +217,10 @@ class HeuristicSearch:
         first = _FIRST_WORK / max(backup, 1.0)
         most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
         self._count = self._first_count = min(max(first, _FEWEST_POINTS, most), most)
+        clock.require_memory(standing_cost(bounds, ())[1])
+        self._prepare(())
+        if self._chart():
+            return
         self._stand()
         cells = bounds.model.n_layers * bounds.model.n_states
         work = min(
@@ -221,8 +240,6 @@ class HeuristicSearch:
         from latentmdp.planning.point_based.standing import LATTICES, standing_cost
 
         bounds, clock = self.bounds, self.clock
-        clock.require_memory(standing_cost(bounds, ())[1])
-        self._prepare(())
         if bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS:
             return
         slowness = self._prepare(LATTICES[-1]) / _CENTRE_SLOWNESS
@@ -244,6 +261,62 @@ class HeuristicSearch:
         self._standing_seconds = seconds
         self.clock.reserve = _POLICY_SHARE * seconds
         return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
+
+    def _chart(self) -> bool:
+        """Bound all values of three contexts on a grid; False if even a coarse one is too much.
+
+        Where a much finer grid is affordable, it is left to `refine`.
+        """
+        from latentmdp.planning.point_based.charts import RULERS, chart_cost, chart_seconds
+
+        bounds, clock = self.bounds, self.clock
+        H, memory = bounds.model.n_layers, _CHART_MEMORY_SHARE * clock.memory
+        least, size = chart_cost(bounds, [RULERS[-1]] * H)
+        if bounds.model.n_contexts != 3 or bounds.model.horizon is None or size > memory:
+            return False
+        cells = float(H * bounds.model.n_states)
+        plans = max(_CHART_PLANS, _CHART_PLANS_PER_CELL * cells)
+        most = max(_CHART_WORK, _CHART_WORK_PER_CELL * cells)
+        most = min(most, plans * bounds.table.size / bounds.model.n_states)
+        if clock.time_limit is not None:
+            most = min(most, _CHART_TIME_SHARE * clock.remaining / chart_seconds(bounds))
+        if least > most:
+            return False
+        self._chart_work = most if least * _CHART_GROWTH <= most else 0.0
+        for ruler in RULERS:
+            work, size = chart_cost(bounds, [ruler] * H)
+            growth = _CHART_GROWTH if self._chart_work else 1.0
+            if work * growth <= most and size <= memory:
+                break
+        self._chart_with([ruler] * H)
+        return True
+
+    def _chart_with(self, rulers: list[Ruler]) -> None:
+        """Make the grids, and note how long it took."""
+        from latentmdp.planning.point_based.charts import chart_cost
+
+        began = self.clock.seconds
+        self.bounds.chart(rulers)
+        self._standing_seconds = self.clock.seconds - began
+        work = max(1.0, chart_cost(self.bounds, rulers)[0])
+        self._chart_pace = self._standing_seconds / work
+        self.clock.reserve = _POLICY_SHARE * self._standing_seconds
+        self._keep_better()
+
+    def refine(self) -> None:
+        """After the first round, make the grids of three contexts finer where the gap is."""
+        from latentmdp.planning.point_based.charts import allotted, chart_cost
+
+        bounds, clock = self.bounds, self.clock
+        if not self._chart_work or self.n_iter != 1:
+            return
+        if clock.time_limit is not None:
+            time = _CHART_TIME_SHARE * clock.remaining / self._chart_pace
+            self._chart_work = min(self._chart_work, time)
+        now, memory = bounds.standing.rulers, _CHART_MEMORY_SHARE * clock.memory
+        rulers = allotted(bounds, bounds.doubt, now[0], self._chart_work, memory)
+        if chart_cost(bounds, rulers)[0] > chart_cost(bounds, now)[0]:
+            self._chart_with(rulers)
 
     def explore(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each time step."""

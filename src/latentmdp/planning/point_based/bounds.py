@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from latentmdp._kernels import alpha, sawtooth
-from latentmdp._kernels.faces import split_values
+from latentmdp._kernels.faces import Faces, split_values
 from latentmdp._kernels.plans import (
     StepBounds,
     best_plans,
@@ -33,8 +33,9 @@ from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
+from latentmdp.planning.point_based.charts import charts
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
-from latentmdp.planning.point_based.standing import standing_plans
+from latentmdp.planning.point_based.standing import Ruler, Standing, standing_plans
 from latentmdp.planning.qmdp import best_actions, least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -120,8 +121,11 @@ class Bounds:
         The points of time 0 that are the beliefs at the start of an episode, one for each possible
         first state, and the probabilities of these states; `starts` holds those of all weights that
         were asked for, the last ones are `start_points`.
-    steps, faces
-        The bounds of the last sweep, and those from the faces of the simplex, by time step.
+    steps, faces, straight
+        The bounds of the last sweep, those from the faces of the simplex, and from its vertices
+        alone, by time step.
+    doubt
+        The expected probability that the likeliest context is wrong, by time, in the last walk.
     breadth, close
         Cells of plans searched for each successor in the next sweep, and a relative gap at a
         successor that needs no search for points.
@@ -149,7 +153,8 @@ class Bounds:
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + hidden
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.steps: list[StepBounds] = []
-        self.faces = straight_faces(model, self.q)
+        self.doubt = np.empty(0)
+        self.straight = self.faces = straight_faces(model, self.q)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
         self.best_steps: Sequence[StepBounds] | None = None
@@ -227,7 +232,16 @@ class Bounds:
 
     def prepare(self, lattice: Floats) -> None:
         """Make the standing plans of the beliefs `lattice` (F, M), and the first lower bound."""
-        self.standing = standing_plans(self, lattice)
+        self._stand_on(standing_plans(self, lattice))
+
+    def chart(self, rulers: Sequence[Ruler]) -> None:
+        """Make standing plans and upper bounds on grids, see `charts`; for three contexts."""
+        standing, faces = charts(self, rulers)
+        self._face(faces)
+        self._stand_on(standing)
+
+    def _stand_on(self, standing: Standing) -> None:
+        self.standing = standing
         none = np.empty((0, self.model.n_contexts)), np.empty(0, np.int64)
         self.steps = [self._arrange(t, *none) for t in range(len(self.points))]
         self.keep_better()
@@ -239,9 +253,11 @@ class Bounds:
 
     def tighten(self, work: float, memory: float) -> None:
         """Bring in the edges and triangles of the simplex, see `small_faces`."""
-        faces = small_faces(
-            self.model, self.table, self.q, work, memory, self.check, team=self.team
+        self._face(
+            small_faces(self.model, self.table, self.q, work, memory, self.check, team=self.team)
         )
+
+    def _face(self, faces: list[Faces]) -> None:
         self.faces = faces
         for points, now in zip(self.points, faces):
             split_values(now, points.states, points.beliefs, points.splits)
@@ -249,7 +265,7 @@ class Bounds:
     def memory(self, points: float, successors: float) -> float:
         """Bytes with so many more points, and successors of one time step at once."""
         A, M = self.model.n_actions, self.model.n_contexts
-        faces = sum(array.nbytes for now in self.faces for array in now)
+        faces = sum(array.nbytes for now in self.faces for array in now[:4])
         total = self.n_points + points
         grown = 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
         fixed = self.q.nbytes + self.least.nbytes + self.table.probs.nbytes
@@ -377,7 +393,7 @@ class Bounds:
         """Items and standing plans of the next step that the wanted ones go on with."""
         A = self.model.n_actions
         items = np.zeros(len(later.rows), np.bool_)
-        others = np.zeros_like(standing)
+        others = np.zeros(later.standing_labels.shape, np.bool_)
         beliefs = np.ascontiguousarray(now.beliefs.T)
 
         def follow(first: int, last: int) -> None:
@@ -388,8 +404,8 @@ class Bounds:
 
         def follow_standing(first: int, last: int) -> None:
             mark_standing(
-                self.table, A, now.lattice, later.standing, now.standing_labels, standing,
-                first, last, others,
+                self.table, A, now.lattice, later.ruler, later.standing, now.standing_labels,
+                standing, first, last, others,
             )  # fmt: skip
 
         run_in_blocks(self.team, follow, states.size, self._block)
@@ -489,7 +505,8 @@ class Bounds:
             breadth=self.breadth,
             standing=self.standing.plans[t],
             standing_labels=self.standing.labels[t],
-            lattice=self.standing.lattice,
+            lattice=self.standing.lattices[t],
+            ruler=self.standing.rulers[t],
         )
 
 

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentmdp._kernels import alpha
-from latentmdp._kernels.endless import evaluate_plans, follow, gains_over_next, visit
+from latentmdp._kernels.endless import evaluate_plans, follow, gains_over_next, invert, visit
 from latentmdp._kernels.faces import split_values
 from latentmdp._kernels.plans import best_plans
 from latentmdp._kernels.simd import LANES
@@ -45,7 +45,7 @@ from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
-from latentmdp.planning.point_based.standing import Standing
+from latentmdp.planning.point_based.standing import NO_RULER, Standing
 from latentmdp.planning.qmdp import policy_values
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -127,7 +127,10 @@ class EndlessBounds(Bounds):
         S, M = model.n_states, model.n_contexts
         plans = policy_values(model, self.context_actions, self.check)[0]
         self.standing = Standing(
-            np.empty((0, M)), [np.zeros((S, M, LANES))], [np.empty((S, 0), np.int32)]
+            [np.empty((0, M))],
+            [np.zeros((S, M, LANES))],
+            [np.empty((S, 0), np.int32)],
+            [NO_RULER],
         )
         # Whether values can be raised: what is lost on the way, to an end, cannot.
         stays = row_sums(self.table, self.table.probs)[model.allowed.ravel()] > 1.0 - 1e-9
@@ -312,11 +315,16 @@ class EndlessBounds(Bounds):
         ):
             start[node] += weight * belief
         visits, other = start.copy(), np.empty_like(start)
+        inverse = invert(
+            self.table, self.model.n_actions, graph.states, graph.labels, graph.offsets,
+            graph.followers,
+        )  # fmt: skip
+
+        def move(begin: int, end: int) -> None:
+            visit(self.table.probs, self.model.discount, inverse, start, visits, begin, end, other)
+
         for _ in range(_VISIT_STEPS):
-            visit(
-                self.table, self.model.n_actions, self.model.discount, graph.states, graph.labels,
-                graph.offsets, graph.followers, start, visits, other,
-            )  # fmt: skip
+            run_in_blocks(self.team, move, len(start), _MANY_NODES, self.check)
             visits, other = other, visits
         step, gains = self.steps[0], np.empty(self.n_points)
 

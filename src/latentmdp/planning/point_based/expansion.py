@@ -53,6 +53,7 @@ def walk(
     """
     weights = bounds.start_weights
     points = bounds.start_points
+    bounds.doubt = np.zeros(bounds.depth + 1)
     visited, first = [points], 0.0
     for t in range(bounds.depth):
         bounds.check()
@@ -61,6 +62,7 @@ def walk(
         value = excess(chances, gaps)
         total = float(value.sum())
         first = first or total
+        bounds.doubt[t + 1] = chances @ (1.0 - beliefs.max(axis=1, initial=0.0))
         if total <= 0.0:
             points, weights = np.empty(0, np.int64), np.empty(0)
         else:

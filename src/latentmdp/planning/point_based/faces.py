@@ -18,6 +18,7 @@ from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.blocks import run_in_blocks
+from latentmdp.planning.point_based.standing import NO_RULER
 from latentmdp.planning.qmdp import best_of
 
 __all__ = ["endless_faces", "small_faces", "straight_faces"]
@@ -44,7 +45,7 @@ def straight_faces(model: LatentMDP, q: Floats) -> list[Faces]:
 
     `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     """
-    none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1))
+    none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1)), np.zeros((1, 1)), NO_RULER
     return [Faces(vertices, *none) for vertices in best_of(model, q)]
 
 
@@ -78,13 +79,14 @@ def small_faces(
     side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
     if edge == 0:
         return straight_faces(model, q)
-    vertices = best_of(model, q)
+    straight = straight_faces(model, q)
     shape = (S, math.comb(M, 3), side + 1, side + 1) if side and M >= 3 else (1, 1, 1, 1)
-    later = Faces(np.zeros((S, M)), np.zeros((S, math.comb(M, 2), edge + 1)), np.zeros(shape))
+    edges = np.zeros((S, math.comb(M, 2), edge + 1))
+    later = straight[0]._replace(vertices=np.zeros((S, M)), edges=edges, triangles=np.zeros(shape))
     faces = []
     size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
-        now = Faces(vertices[t], np.empty_like(later.edges), np.zeros(shape))
+        now = straight[t]._replace(edges=np.empty_like(edges), triangles=np.zeros(shape))
         backup = _backup(now, table, rewards, model.allowed, model.discount, q[t], later)
         run_in_blocks(team, backup, S, size, check)
         faces.append(now)

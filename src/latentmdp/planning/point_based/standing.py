@@ -17,9 +17,21 @@ from latentmdp.planning.point_based.blocks import run_in_blocks
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
 
-__all__ = ["LATTICES", "Shares", "Standing", "lattice", "standing_cost", "standing_plans"]
+__all__ = [
+    "LATTICES",
+    "NO_RULER",
+    "Ruler",
+    "Shares",
+    "Standing",
+    "lattice",
+    "standing_cost",
+    "standing_plans",
+]
 
 Shares = tuple[tuple[float, ...], ...]
+Ruler = tuple[int, int, int]
+
+NO_RULER: Ruler = (0, 0, 0)
 
 LATTICES: tuple[Shares, ...] = (
     ((0.5, 0.2, 0.05, 0.01), (0.05,), (0.05,)),
@@ -40,11 +52,12 @@ _BLOCK_NANOSECONDS = 2e6
 
 
 class Standing(NamedTuple):
-    """Standing plans of all times; the first M of F are the optimal policies of the contexts."""
+    """Standing plans by time; the first M of F are the optimal policies of the contexts."""
 
-    lattice: Floats  # (F, M): their beliefs
-    plans: list[Floats]  # (S, M, W) by time, W is F rounded up to LANES
-    labels: list[Indices]  # (S, F) by time
+    lattices: list[Floats]  # (F, M): their beliefs, up to a factor
+    plans: list[Floats]  # (S, M, W), W is F rounded up to LANES
+    labels: list[Indices]  # (S, F)
+    rulers: list[Ruler]  # of the grid of `charts` that they are, from the fourth on, or zeros
 
     @property
     def nbytes(self) -> int:
@@ -92,7 +105,8 @@ def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
         now, chosen, own = _back_up(bounds, t, beliefs, successors, plans[-1], own)
         plans.append(now)
         labels.append(chosen)
-    return Standing(beliefs, plans[:0:-1], labels[::-1])
+    H = len(labels)
+    return Standing([beliefs] * H, plans[:0:-1], labels[::-1], [NO_RULER] * H)
 
 
 def _back_up(
