@@ -58,11 +58,19 @@ if TYPE_CHECKING:
         Explanation,
         Memoryless,
         Plan,
+        Robust,
+        RobustPlan,
         Value,
         evaluate,
         explain,
     )
-    from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+    from latentmdp.policies import (
+        AlphaVectorPolicy,
+        MarkovPolicy,
+        MixturePolicy,
+        PolicyGraph,
+        UniformPolicy,
+    )
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
     from latentmdp.theory import diagnose, separation
@@ -82,11 +90,15 @@ _HOMES = {
     "LatentMDPError": "errors",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
+    "MixturePolicy": "policies",
     "PBVI": "planning",
     "PSR": "spectral",
     "Plan": "planning",
+    "PolicyGraph": "policies",
     "QMDP": "planning",
     "RecoveryError": "errors",
+    "Robust": "planning",
+    "RobustPlan": "planning",
     "Run": "online",
     "SpectralPSR": "spectral",
     "Trajectories": "trajectories",
@@ -158,8 +170,12 @@ __all__ = [
     "LatentMDPError",
     "MarkovPolicy",
     "Memoryless",
+    "MixturePolicy",
     "Plan",
+    "PolicyGraph",
     "RecoveryError",
+    "Robust",
+    "RobustPlan",
     "Run",
     "SpectralPSR",
     "Trajectories",
