@@ -20,7 +20,13 @@ from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
 from latentmdp.report.page import Picture, Section, Table, write_page
-from latentmdp.report.plans import bounds_picture, certificate, certify
+from latentmdp.report.plans import (
+    bounds_picture,
+    certificate,
+    certify,
+    compact_table,
+    risk_table,
+)
 from latentmdp.report.records import (
     Record,
     curves_section,
@@ -67,10 +73,10 @@ def write_report(
     experiments = {p: item for p, item in found.items() if isinstance(item, Experiment)}
     groups = group_records(records)
     page = [
-        *_runs(groups, truth),
         *(section for name, item in solved.items() for section in _solved(name, item, truth)),
-        *(experiment_section(name, item) for name, item in experiments.items()),
+        *_runs(groups, truth),
         *(model_section(f"Model {name}", m, None, None) for name, m in models.items()),
+        *(experiment_section(name, item) for name, item in experiments.items()),
     ]
     tables = [
         *settings_tables(groups),
@@ -127,7 +133,7 @@ def model_section(
     plan: Plan | None,
     truth: LatentMDP | None = None,
 ) -> Section:
-    """A model, given or learned: beliefs, differences, assumptions, bounds."""
+    """A model, given or learned: decisions, risk, bounds, beliefs, differences, assumptions."""
     plan = certify(model) if plan is None else plan
     policy = plan.policy if policy is None else policy
     known = truth is not None and truth.n_contexts == model.n_contexts
@@ -146,7 +152,12 @@ def model_section(
         difference_picture(model, "this model"),
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
-    tables = [*_decisions(model, policy), certificate({"this model": plan})]
+    tables = [
+        *_decisions(model, policy),
+        risk_table(model, {"this policy": policy}),
+        certificate({"this model": plan}),
+        *filter(None, [compact_table(plan)]),
+    ]
     M, S, A, Z = model.dimensions
     if model.horizon is not None and M * S * A * S * Z <= _MOST_MEASURED:
         tables.append(assumption_table(model, "this model"))
@@ -188,6 +199,7 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
         diagnose(model).rows(),
         f"Measured on {what}, with uniformly random actions where a policy matters.",
         words=("number", "verdict"),
+        folded=True,
     )
 
 
