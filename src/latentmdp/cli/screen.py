@@ -147,6 +147,20 @@ class Screen:
             yield move
 
     @contextmanager
+    def compilation_told(self) -> Iterator[None]:
+        """Say, to people at a terminal, when the first use on a machine has to compile."""
+        if not (self.talks and sys.stderr.isatty()):
+            yield
+            return
+        from latentmdp._util.compilation import on_first_compilation
+
+        def say() -> None:
+            typer.secho("compiling: only the first use on this machine takes longer", err=True)
+
+        with on_first_compilation(say):
+            yield
+
+    @contextmanager
     def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
         """Show the bounds of a planner while they close, on stderr, to people at a terminal.
 
@@ -237,7 +251,7 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     screen = None
     try:
         screen = Screen(as_json, quiet)
-        with screen.results_only(), warnings.catch_warnings():
+        with screen.results_only(), screen.compilation_told(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             yield screen
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from typing import TypeGuard
 from latentmdp._util.storage import require_writable
 from latentmdp._util.words import listed, or_dash, plural
 from latentmdp.experiments.results import Experiment
+from latentmdp.io import load_as
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import QMDP, Plan, evaluate
@@ -46,7 +47,7 @@ __all__ = ["assumption_table", "model_section", "write_report"]
 def write_report(
     paths: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
-    truth: LatentMDP | None = None,
+    truth: LatentMDP | str | os.PathLike[str] | None = None,
     title: str = "Report",
 ) -> None:
     """Read runs, outcomes, experiments and models, and write one page about all of them.
@@ -60,12 +61,16 @@ def write_report(
     out
         The HTML file.
     truth
-        The true model: adds what to compare with, and true contexts to beliefs.
+        The true model, or its file: adds what to compare with, and true contexts to beliefs.
     """
     if not paths:
         raise ValueError("paths must name at least one run or model")
     require_writable(out)
     began = time.perf_counter()
+    compared = ""
+    if isinstance(truth, str | os.PathLike):
+        compared = f", compared with the true model of {Path(truth).name}"
+        truth = load_as(LatentMDP, truth, "a model")
     found = {str(path): read(path) for path in paths}
     records = [item for item in found.values() if isinstance(item, Record)]
     models = {Path(p).name: item for p, item in found.items() if isinstance(item, LatentMDP)}
@@ -92,7 +97,7 @@ def write_report(
         (len(models), "model", None),
     )
     lead = listed([plural(n, one, many) for n, one, many in counts if n])
-    write_page(out, title, f"From {lead}.", [*page, Section("Settings and timing", "", tables)])
+    write_page(out, title, f"From {lead}{compared}.", [*page, Section("Settings and timing", "", tables)])
 
 
 def _runs(groups: dict[str, list[Record]], truth: LatentMDP | None) -> Iterator[Section]:

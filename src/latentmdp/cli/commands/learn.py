@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp._util.words import or_dash
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -70,7 +71,7 @@ def command(
         [
             f"{p.first_episode} to {p.first_episode + p.episodes}",
             str(p.n_contexts or "random actions"),
-            f"{p.model_error:.4g}",
+            or_dash(p.model_error, ".4g"),
             f"{p.mean_return:.4g}",
         ]
         for p in learned.phases
