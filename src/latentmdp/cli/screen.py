@@ -28,6 +28,8 @@ INTERRUPTED = 130
 
 _ROWS = 10
 """Bounds that the display of a planner keeps in sight."""
+_FRAMED = 6
+"""Columns of a table up to which lines between them leave room for the numbers."""
 _BAR = 30
 """Characters of the bar for a gap of 1."""
 
@@ -108,15 +110,27 @@ class Screen:
     ) -> None:
         """Print a table; columns are aligned right, but for the first and those of `words`."""
         if self.talks:
+            from rich import box
             from rich.console import Console
             from rich.markup import escape
             from rich.table import Table
 
-            table = Table(title=title, title_justify="left", show_header=show_header)
+            frame = box.SIMPLE_HEAD if len(header) > _FRAMED else box.HEAVY_HEAD
+            table = Table(
+                title=title,
+                title_justify="left",
+                show_header=show_header,
+                box=frame,
+                pad_edge=False,
+                collapse_padding=True,
+            )
             for i, name in enumerate(header):
                 left = i == 0 or name in words
                 table.add_column(
-                    name, justify="left" if left else "right", no_wrap=show_header and i == 0
+                    name,
+                    justify="left" if left else "right",
+                    no_wrap=show_header and i == 0,
+                    overflow="fold",
                 )
             for row in rows:
                 table.add_row(*map(escape, row))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from numpy.typing import ArrayLike
 
 from latentmdp._util.storage import require_writable
+from latentmdp._util.words import listed, plural
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Robust
 from latentmdp.policies import AlphaVectorPolicy, Policy
@@ -60,13 +61,25 @@ def write_decision_page(
             "heading. Later, when what was seen makes one context likelier, the column of that "
             "context says from which probability on something else is done.",
             [page_table(table)],
-            [] if maps is None else [maps],
         ),
         Section(
             "What it earns, and in the worst case",
             "Costs are negative numbers. The last column is a policy that is made for the worst "
             "case: it shows what caution would earn in each context, and what it costs on average.",
             [risk],
+            [] if maps is None else [maps],
         ),
     ]
-    write_page(out, title, repr(model), page)
+    write_page(out, title, _in_words(model), page)
+
+
+def _in_words(model: LatentMDP) -> str:
+    sizes = listed(
+        [
+            plural(model.n_contexts, "possible model"),
+            plural(model.n_states, "state"),
+            plural(model.n_actions, "action"),
+        ]
+    )
+    ends = "without an end" if model.horizon is None else f"over {plural(model.horizon, 'step')}"
+    return f"{sizes}, {ends}; which of the models holds is not known."
