@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import off_policy_value, solve
-    from latentmdp.online import LUCRL, Bonus, Run, learn
+    from latentmdp.online import LUCRL, Bonus, Run, VarianceBonus, learn
     from latentmdp.planning import (
         HSVI,
         PBVI,
@@ -104,6 +104,7 @@ _HOMES = {
     "Trajectories": "trajectories",
     "UniformPolicy": "policies",
     "Value": "planning",
+    "VarianceBonus": "online",
     "World": "worlds",
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
@@ -181,6 +182,7 @@ __all__ = [
     "Trajectories",
     "UniformPolicy",
     "Value",
+    "VarianceBonus",
     "World",
     "__version__",
     "belief",

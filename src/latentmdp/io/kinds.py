@@ -611,9 +611,13 @@ for _kind in (
             "plan": ("plan",),
             "fit": ("fit",),
             "logs": ("trajectories",),
+            "value": "list of numbers",
+            "warnings": "list of texts",
             "seconds": "seconds",
         },
-        optional=frozenset({*_COUNTS, *_COUNTED, "policy", "plan", "fit", "logs"}),
+        optional=frozenset(
+            {*_COUNTS, *_COUNTED, "policy", "plan", "fit", "logs", "value", "warnings"}
+        ),
         suffixes=(".parquet", ".npz"),
         columns={"returns": "return", "beliefs": "belief", "contexts": "context"},
     ),
