@@ -115,14 +115,14 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            frame = box.SIMPLE_HEAD if len(header) > _FRAMED else box.HEAVY_HEAD
+            framed = len(header) <= _FRAMED
             table = Table(
                 title=title,
                 title_justify="left",
                 show_header=show_header,
-                box=frame,
-                pad_edge=False,
-                collapse_padding=True,
+                box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD,
+                pad_edge=framed,
+                collapse_padding=not framed,
             )
             for i, name in enumerate(header):
                 left = i == 0 or name in words

@@ -105,6 +105,7 @@ def standalone_svg(figure: Figure, key: str) -> str:
         " !important; }</style>"
     )
     text = re.sub(r"(?m)^ +| +$", "", inline_svg(figure, key))
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a point cannot be seen
     return text.replace(">", f">{style}", 1)
 
 
