@@ -41,7 +41,7 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name; done
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from what is under out/

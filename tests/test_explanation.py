@@ -20,7 +20,7 @@ def test_pictures_are_drawn_for_light_and_dark(tmp_path):
         assert text.startswith("<svg")
         assert "prefers-color-scheme: dark" in text
         assert len(text) < 60_000
-        assert "href=\"http" not in text
+        assert 'href="http' not in text
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -17,7 +17,9 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
     shell = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
     (table,) = re.findall(r"<<'END'\n(.*?)^END$", shell, re.M | re.S)
     (tmp_path / "models.csv").write_text(table)
-    commands = [shlex.split(line)[1:] for line in shell.splitlines() if line.startswith("latentmdp ")]
+    commands = [
+        shlex.split(line)[1:] for line in shell.splitlines() if line.startswith("latentmdp ")
+    ]
     assert len(commands) == 9
     shown = {}
     for command in commands:
@@ -32,7 +34,9 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
     assert "(worst)" in (tmp_path / "decisions.html").read_text()
     assert (tmp_path / "explorer.html").is_file()
     careful = lm.Robust("worst-case", gap=0.001).plan(model)
-    rows = re.findall(r"^\| ([\w-]+) \| (-[\d.]+) \| (-[\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.M)
+    rows = re.findall(
+        r"^\| ([\w-]+) \| (-[\d.]+) \| (-[\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.M
+    )
     told = {row[0]: [float(x) for x in row[1:]] for row in rows}
     assert told["robust"][1] == pytest.approx(careful.lower, abs=0.01)
     value = lm.evaluate(model, policy, rng=1)

@@ -236,7 +236,9 @@ def test_a_certificate_holds_what_is_known_and_nothing_else():
         rows = dict(certificate({"this": plan}).rows)
         assert ("the policy earns at least" in rows) == (plan.lower is not None)
         assert "-" not in rows.values()
-    assert [row[0] for row in certificate({"a": bounded, "b": informed}).rows] == ["a"] * 4 + ["b"] * 2
+    assert [row[0] for row in certificate({"a": bounded, "b": informed}).rows] == ["a"] * 4 + [
+        "b"
+    ] * 2
 
 
 def test_the_plan_in_short_states_its_loss():
@@ -261,7 +263,11 @@ def test_models_without_an_end_and_large_ones_have_a_section_without_the_theory(
         section = model_section("a model", model, plan.policy, plan)
         titles = [table.title for table in section.tables]
         few = ["Decision table"] if model.n_states == 3 else []
-        assert titles == [*few, "Risk: what is earned in each context", "What is proved of the plan"]
+        assert titles == [
+            *few,
+            "Risk: what is earned in each context",
+            "What is proved of the plan",
+        ]
         assert "whose episodes end" in section.text
         drawn = [picture.title for picture in section.pictures]
         assert ("The policy as a graph" in drawn) == (model.horizon is None)

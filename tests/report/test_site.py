@@ -1,4 +1,4 @@
-"""The site as a browser shows it from disk: no scrolling sideways, no errors, search, dark pages."""
+"""The site in a browser, from disk: no scrolling sideways, no errors, search, dark pages."""
 
 import importlib.util
 from pathlib import Path

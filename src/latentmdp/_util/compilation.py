@@ -12,7 +12,7 @@ def on_first_compilation(say: Callable[[], None]) -> Iterator[None]:
     """Call `say` once if anything is compiled within; what is read from disk does not count."""
     from numba.core import event
 
-    class Once(event.Listener):  # type: ignore[misc]
+    class Once(event.Listener):
         said = False
 
         def on_start(self, event: Any) -> None:

@@ -1,4 +1,4 @@
-"""A policy on one page: what to do in each state, and what it earns if the bad context is the true one.
+"""A policy on one page: what to do in each state, and what that earns in the worst context.
 
 The page holds the decision table, a map of the beliefs where there are two or three contexts, and
 the values of the policy by context, beside a policy for the worst case with the bounds of `Robust`.

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.storage import atomic_write
 from latentmdp.belief import posterior
 from latentmdp.deterministic import Exploration, explore
@@ -91,7 +91,7 @@ def purpose_figure(months: int = 11, context: int = 2) -> Figure:
 
 def _telling_episode(
     model: LatentMDP, policy: Policy, months: int, context: int
-) -> tuple[Integers, Integers, Floats]:
+) -> tuple[Indices, Indices, Floats]:
     """The first simulated episode of a context in which the belief changes the decision."""
     logs = simulate(model, policy, 2_000, rng=0)
     beliefs = posterior(model, logs, along=True).reshape(len(logs), -1, model.n_contexts)

@@ -97,7 +97,9 @@ def write_report(
         (len(models), "model", None),
     )
     lead = listed([plural(n, one, many) for n, one, many in counts if n])
-    write_page(out, title, f"From {lead}{compared}.", [*page, Section("Settings and timing", "", tables)])
+    write_page(
+        out, title, f"From {lead}{compared}.", [*page, Section("Settings and timing", "", tables)]
+    )
 
 
 def _runs(groups: dict[str, list[Record]], truth: LatentMDP | None) -> Iterator[Section]:

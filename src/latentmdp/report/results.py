@@ -82,7 +82,9 @@ def planning_part(file: Path) -> Part | None:
         axes.fill_between(times[known], 100 * low, 100 * high, color=COLOURS[i], alpha=0.18)
         last = [curve[-1][1] for curve in curves]
         rows.append((str(sizes), str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
-    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap between the bounds, per cent")
+    axes.set(
+        xscale="log", yscale="log", xlabel="seconds", ylabel="gap between the bounds, per cent"
+    )
     legend(figure, columns=1)
     header = ("(M, S, A, H)", "instances", "after", "median gap")
     lines = [

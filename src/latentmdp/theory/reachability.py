@@ -7,7 +7,7 @@ nothing to explore, need not be reached.
 Assumption 4: the undirected graph G_m with an edge (s, s') wherever T_m(s' | s, a) >= alpha_3 for
 some a is connected. The largest such alpha_3 is the smallest edge of a maximum spanning tree.
 
-Remark 1: the diameter D_m = max_{s != s'} min_pi E_m^pi[steps from s to s']. A finite diameter makes
+Remark 1: the diameter D_m = max_{s != s'} min_pi E_m^pi[steps from s to s']. A finite one makes
 G_m connected for some alpha_3 > 0, but alpha_3 >= 1 / D_m, as the remark says, need not hold: a
 group of states can be left towards many others at once, each with a small probability. Two groups
 of four states, any state of one's own group at will and a uniform jump to the other group, have

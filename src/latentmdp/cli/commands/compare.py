@@ -58,10 +58,13 @@ def command(
     header = ("planner", "value", "worst", "regret", "lower", "upper", "gap", "seconds")
     screen.table(str(model), header, [_row(r) for r in found])
     screen.say("value: mean per episode; worst: in the context where the policy earns least;")
-    screen.say("regret: at most, beside knowing the context; lower, upper: proved bounds of the value.")
-    errors = [float(r.value.stderr_by_context.max()) for r in found if _simulated(r)]
-    if errors:
-        screen.say(f"~ simulated, with standard errors of at most {max(errors):.1g}.")
+    screen.say(
+        "regret: at most, beside knowing the context; lower, upper: proved bounds of the value."
+    )
+    errors = [r.value.stderr_by_context for r in found if r.value is not None]
+    largest = max((float(e.max()) for e in errors if e is not None), default=0.0)
+    if largest:
+        screen.say(f"~ simulated, with standard errors of at most {largest:.1g}.")
     if any(r.bounds_of == "memoryless" for r in found):
         screen.say("* over memoryless policies; the other upper bounds are over all policies.")
     if any(r.bounds_of not in ("", "memoryless") for r in found):

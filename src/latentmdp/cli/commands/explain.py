@@ -31,7 +31,10 @@ def command(
     t: Annotated[int, typer.Option("--t", min=0, help="Time in the episode, from 0.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write the decision table of all states (.md, .csv, or .html with its risk)."),
+        typer.Option(
+            "--out",
+            help="Write the decision table of all states (.md, .csv, or .html with its risk).",
+        ),
     ] = None,
     plot: Annotated[
         Path | None,

@@ -65,6 +65,8 @@ def command(
         qmdp_on_truth=reference,
         lower=getattr(learned.plan, "lower", None),
         upper=getattr(learned.plan, "upper", None),
+        value=None if learned.value is None else learned.value._asdict(),
+        warnings=list(learned.warnings),
         seconds=learned.seconds,
     )
     rows = [
@@ -83,3 +85,6 @@ def command(
         f"{reference:.4g}",
         "return",
     )
+    if learned.value is not None:
+        screen.say(f"{learned.value} per episode (95 % interval)", "the policy found earns")
+    screen.warn(learned.warnings)

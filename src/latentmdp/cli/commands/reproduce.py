@@ -21,7 +21,9 @@ def command(
         typer.Argument(
             metavar="NAME",
             help="See `latentmdp list experiments`.",
-            autocompletion=lambda incomplete: options.completed(*KINDS["experiments"]())(incomplete),
+            autocompletion=lambda incomplete: options.completed(*KINDS["experiments"]())(
+                incomplete
+            ),
         ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
