@@ -12,16 +12,20 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench arena experiments docs pictures results package clean
+.PHONY: help demo test test-gpu lint bench arena experiments docs pictures results package clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
 
 demo: $(VENV)/.run  ## the whole story in a minute or two: act, learn, certify (page under out/)
 	$(BIN)/latentmdp demo --out out
 
 test: lint  ## lint, then the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-gpu: $(VENV)/.dev  ## the tests of device="cuda" on the GPU of this machine
+	$(BIN)/python -c "from latentmdp.engines.cuda import gpu; gpu()"
+	$(BIN)/python -m pytest tests/gpu
 
 lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/ruff check .

@@ -323,18 +323,19 @@ class Dials(gymnasium.Env):
 def test_spaces_of_several_parts():
     """Context 0 pays 1 at (0, 1) in every step; context 1 at (1, 2), two steps away, in three."""
     run = lm.LUCRL().run(Dials(), 400, rng=0)
-    assert run.model.dimensions == (2, 6, 4, 2)
+    assert run.model.dimensions == (2, 7, 4, 2)  # the last one is the end
+    assert run.model.state_names[6] == "(end)"
     assert run.model.state_names[5] == "left 2, right 2"
     assert run.model.action_names[2] == "(1, 0)"
     assert run.trailing_return() > 2.0
     again = lm.envs.MixtureEnv([Dials(), Dials()], horizon=4)
-    assert adapt(again, reward_values=(0.0, 1.0)).space.n_states == 6
+    assert adapt(again, reward_values=(0.0, 1.0)).space.n_states == 7
 
 
 def test_blackjack():
     world = adapt(gymnasium.make("Blackjack-v1"), horizon=12, reward_values=(-1, 0, 1))
-    assert world.space.n_states == 32 * 11 * 2
+    assert world.space.n_states == 32 * 11 * 2 + 1
     assert world.state_names[(20 * 11 + 10) * 2] == "(20, 10, 0)"
-    logs = play(world, lm.MarkovPolicy(np.zeros(704, int)), 300, philox_key(0))  # always stick
+    logs = play(world, lm.MarkovPolicy(np.zeros(705, int)), 300, philox_key(0))  # always stick
     assert set(np.unique(logs.reward_values[logs.rewards])) == {-1.0, 0.0, 1.0}
     assert -0.45 < logs.returns().mean() < 0.15  # about -.15, standard error .055

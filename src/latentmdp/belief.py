@@ -22,8 +22,9 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
-from latentmdp.errors import ImpossibleObservationError
+from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.trajectories import Trajectories
 
@@ -34,6 +35,8 @@ __all__ = ["check_smoothing", "filter_tables", "posterior"]
 
 
 _BLOCK = 1 << 14
+_GPU_PIECE = 1 << 20
+"""Episodes that a GPU filters at a time, one a thread."""
 
 
 def posterior(
@@ -43,6 +46,7 @@ def posterior(
     *,
     along: bool = False,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Floats:
     """Posterior over contexts after each episode; after all so far where one continues another.
 
@@ -53,6 +57,11 @@ def posterior(
     along
         Give the belief at every state of every episode instead: row offsets[i] + i + t is the
         belief at time t of episode i, in the layout of `logs.states`.
+    threads
+        Threads to use; None takes all cores. The result does not depend on it.
+    device
+        "cpu", or "cuda" for a GPU, which needs complete episodes. The result does not depend on
+        it.
 
     Returns
     -------
@@ -62,12 +71,20 @@ def posterior(
     ------
     ImpossibleObservationError
         An observation has probability zero in every context still possible, and `smoothing` is 0.
+    DeviceError
+        There is no GPU, or something is missing in the logs that it is to filter.
     """
     from latentmdp._kernels.belief import posteriors
 
     require_model(model)
     arrays.require_instance("logs", logs, Trajectories)
     logs.validate(model)
+    on_device = on_gpu(device)
+    if on_device and not logs.complete:
+        raise DeviceError(
+            'posterior on device="cuda" needs complete episodes: logs with missing cells or '
+            'continued episodes are filtered with device="cpu"'
+        )
     table = filter_tables(model, smoothing)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
 
@@ -79,10 +96,46 @@ def posterior(
         flat = (logs.states, logs.actions, logs.rewards, logs.offsets, continues)
         return posteriors(table, *flat, begins[first], begins[last], along, out)
 
-    for episode, step in run_blocks(work, blocks(logs.n_individuals, _BLOCK), threads):
+    if on_device:
+        found = _followed_on_gpu(table, logs, along, out)
+    else:
+        found = run_blocks(work, blocks(logs.n_individuals, _BLOCK), threads)
+    for episode, step in found:
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out
+
+
+def _followed_on_gpu(
+    table: Filter, logs: Trajectories, along: bool, out: Floats
+) -> list[tuple[int, int]]:
+    """Fill `out` piece by piece; gives an impossible (episode, step) of each piece, or (-1, -1)."""
+    from latentmdp._kernels.cuda.episodes import Logged, filter_kernel
+
+    device, width, found = gpu(), even_width(table.prior.size), []
+    table = device.put(
+        table._replace(
+            likelihood=widened(table.likelihood, width),
+            prior=widened(table.prior, width),
+            initial=widened(table.initial, width),
+        )
+    )
+    M, longest = out.shape[1], int(logs.lengths.max(initial=0)) + 1
+    bytes_each = longest * (12.0 + 8.0 * M * along) + 8.0 * M + 12.0
+    for start, stop in device.pieces(len(logs), bytes_each, _GPU_PIECE):
+        offsets = logs.offsets[start : stop + 1]
+        steps = slice(int(offsets[0]), int(offsets[-1]))
+        states = slice(steps.start + start, steps.stop + stop)
+        rows = states if along else slice(start, stop)
+        flat = (logs.states[states], logs.actions[steps], logs.rewards[steps], offsets - offsets[0])
+        room = device.empty((rows.stop - rows.start, M), np.float64)
+        logged = Logged(*device.put(flat), room, device.empty(stop - start, np.int32))
+        device.launch(filter_kernel(width, along), stop - start, table, logged)
+        step = device.fetch(logged.step)
+        out[rows] = device.fetch(room)
+        wrong = np.flatnonzero(step >= 0)
+        found.append((start + int(wrong[0]), int(step[wrong[0]])) if wrong.size else (-1, -1))
+    return found
 
 
 def filter_tables(model: LatentMDP, smoothing: float) -> Filter:

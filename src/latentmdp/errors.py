@@ -1,6 +1,7 @@
 """Exceptions: every public error is a `ValueError`, a `TypeError` or one of these."""
 
 __all__ = [
+    "DeviceError",
     "FormatError",
     "ImpossibleObservationError",
     "LatentMDPError",
@@ -33,6 +34,10 @@ class ImpossibleObservationError(LatentMDPError, ValueError):
 
 class TooLargeError(LatentMDPError, MemoryError):
     """What was asked for does not fit into memory; the message says the size and what is free."""
+
+
+class DeviceError(LatentMDPError, RuntimeError):
+    """Work was asked for on a device that cannot do it; the message says what is missing."""
 
 
 class RecoveryError(LatentMDPError):

@@ -13,25 +13,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import require_memory
 from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp.errors import DeviceError
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
-from latentmdp.policies import HistoryPolicy, Policy, Sized
+from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized
 from latentmdp.trajectories import Episode, History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.rollout import Acting
+    from latentmdp._kernels.cuda.episodes import Noted, RolloutKind
+    from latentmdp._kernels.rollout import Acting, Earning
 
 __all__ = ["PolicyAgent", "gathered", "play", "returns_in", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
+_GPU_PIECE = 1 << 21
+"""Episodes that a GPU plays at a time, one a thread: many times what it runs at once."""
 _OUTCOME = ("starts", "next_state", "reward")
 
 
@@ -44,6 +50,7 @@ def simulate(
     threads: int | None = None,
     *,
     horizon: int | None = None,
+    device: str = "cpu",
 ) -> Trajectories:
     """Play `episodes` episodes of the model's horizon, or until they reach a terminal state.
 
@@ -61,6 +68,9 @@ def simulate(
     horizon
         Cut episodes off after so many steps. By default they last the model's horizon; where it
         has none, the first T steps with discount^T below 1e-4.
+    device
+        "cpu", or "cuda" for a GPU, which plays any `Policy` but policy graphs. The result does not
+        depend on it.
 
     Returns
     -------
@@ -83,6 +93,7 @@ def simulate(
         first_episode,
         horizon=horizon,
         threads=threads,
+        device=device,
     )
 
 
@@ -95,6 +106,7 @@ def play(
     *,
     horizon: int | None = None,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Trajectories:
     """Episodes first_episode, first_episode + 1, ... of a world under one policy.
 
@@ -112,8 +124,11 @@ def play(
         With the true contexts where the world reveals all of them.
     """
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    on_device = on_gpu(device)
+    if on_device:
+        _require_compiled(world, policy)
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
-        return _rolled_out(world, policy, space, episodes, key, first_episode, threads)
+        return _rolled_out(world, policy, space, episodes, key, first_episode, threads, on_device)
     agent = PolicyAgent(policy, space, key)
     H = space.longest_episode
     played = [play_episode(world, agent, key, first_episode + i, H) for i in range(episodes)]
@@ -142,6 +157,7 @@ def returns_in(
     *,
     horizon: int | None = None,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Floats:
     """The return of one episode in each of the given contexts, hidden rewards counted, (N,).
 
@@ -149,6 +165,9 @@ def returns_in(
     """
     world = ModelWorld(model)
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    on_device = on_gpu(device)
+    if on_device:
+        _require_compiled(world, policy)
     if not isinstance(policy, Policy):
         return _stepped_returns(world, policy, space, contexts, key)
     from latentmdp._kernels.rollout import Earning
@@ -164,6 +183,8 @@ def returns_in(
             np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
         ),
     )
+    if on_device:
+        return Rollouts(world, policy, space, key).returns(contexts, earning)
     returns = np.empty(contexts.size)
 
     def note(start: int, stop: int) -> tuple[Any, ...]:
@@ -198,6 +219,7 @@ def _rolled_out(
     key: int,
     first_episode: int,
     threads: int | None,
+    on_device: bool,
 ) -> Trajectories:
     H = space.longest_episode
     ragged = bool(world.space.terminal.any())
@@ -220,7 +242,12 @@ def _rolled_out(
         last = (lengths + 1, lengths, lengths)
         return [log[np.arange(log.shape[1]) < end[:, None]] for log, end in zip(logs, last)]
 
-    played = _run_episodes(world, policy, space, episodes, key, first_episode, False, note, threads)
+    if on_device:
+        rollouts = Rollouts(world, policy, space, key)
+        played = rollouts.logs(episodes, first_episode, note, threads)
+    else:
+        where = (episodes, key, first_episode)
+        played = _run_episodes(world, policy, space, *where, False, note, threads)
     if ragged:
         kept = [keep(*noted[1:5]) for noted in played]
         states, actions, rewards = (np.concatenate(part) for part in zip(*kept))
@@ -252,9 +279,8 @@ def _run_episodes(
     """Play episodes in blocks; `note(start, stop)` gives the arrays that a block fills."""
     from latentmdp._kernels.rollout import rollout
 
-    sized = world.model if space is world.space else space  # a model has names for messages
-    acting, H = policy.acting(sized), space.longest_episode
-    likelihood, places = _aligned(acting, world)
+    H = space.longest_episode
+    acting, likelihood, places = _acting_in(policy, world, space)
 
     def work(start: int, stop: int) -> tuple[Any, ...]:
         noted = note(start, stop)
@@ -263,6 +289,161 @@ def _run_episodes(
         return noted
 
     return run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // H)), threads)
+
+
+class Rollouts:
+    """Episodes of a policy in a model on a GPU: the tables lie there, and pieces are played."""
+
+    def __init__(self, world: ModelWorld, policy: Policy, space: Space, key: int) -> None:
+        self._gpu, self._key, self._horizon = gpu(), np.uint64(key), space.longest_episode
+        acting, likelihood, _ = _acting_in(policy, world, space)
+        self._sizes = world.chances.sizes
+        self._kind = _kind(acting, likelihood, world)
+        self._nothing = self._gpu.put(_no_earning())
+        self._tables = self._gpu.put((world.chances, _widened_acting(acting, likelihood)))
+
+    def _play(self, first: int, noted: Noted, earning: Earning, given: bool, stores: bool) -> None:
+        """Start the kernel for a piece; `noted` and `earning` lie on the GPU."""
+        from latentmdp._kernels.cuda.episodes import rollout_kernel
+
+        kernel = rollout_kernel(self._kind._replace(given=given, stores=stores, earns=not stores))
+        where = (self._key, first, self._horizon)
+        count = noted.contexts.shape[0]
+        self._gpu.launch(kernel, count, *self._tables, earning, *where, noted)
+
+    def room(self, count: int) -> Noted:
+        """Room on the GPU for the logs of so many episodes, in the narrowest integers."""
+        from latentmdp._kernels.cuda.episodes import Noted
+
+        S, A, Z = self._sizes
+        rows = (self._horizon + 1, self._horizon, self._horizon)
+        logs = [self._gpu.empty((n, count), _integers(most)) for n, most in zip(rows, (S, A, Z))]
+        contexts, lengths = (self._gpu.empty(count, np.int32) for _ in range(2))
+        return Noted(contexts, lengths, logs[0], logs[1], logs[2], self._gpu.empty(1, np.float64))
+
+    def start(self, first: int, noted: Noted) -> None:
+        """Start to play an episode for every entry of `noted.contexts`, from number `first` on."""
+        self._play(first, noted, self._nothing, False, True)
+
+    def logs(
+        self,
+        episodes: int,
+        first_episode: int,
+        note: Callable[[int, int], tuple[Any, ...]],
+        threads: int | None,
+    ) -> list[Any]:
+        """Play episodes in pieces; `note(start, stop)` gives the arrays that a piece fills."""
+        bytes_each = sum(_integers(n).itemsize for n in self._sizes) * (self._horizon + 1) + 16.0
+        pieces = self._gpu.pieces(episodes, bytes_each, _GPU_PIECE)
+        noted, played = None, []
+        for start, stop in pieces:
+            if noted is None or noted.contexts.shape[0] != stop - start:
+                noted = self.room(stop - start)
+            self.start(first_episode + start, noted)
+            kept = note(start, stop)
+            kept[0][:], kept[1][:] = self._gpu.fetch(noted.contexts), self._gpu.fetch(noted.lengths)
+            for log, target in zip(noted[2:5], kept[2:5]):
+                _transpose(self._gpu.fetch(log), target, threads)
+            played.append(kept)
+        return played
+
+    def returns(self, contexts: Indices, earning: Earning) -> Floats:
+        """The return of an episode in each of the given contexts."""
+        from latentmdp._kernels.cuda.episodes import Noted
+
+        returns, earning = np.empty(contexts.size), self._gpu.put(earning)
+        blank = self._gpu.empty((1, 1), np.int32)
+        for start, stop in self._gpu.pieces(contexts.size, 16.0, _GPU_PIECE):
+            lengths = self._gpu.empty(stop - start, np.int32)
+            given = self._gpu.put(contexts[start:stop].astype(np.int32))
+            earned = self._gpu.empty(stop - start, np.float64)
+            noted = Noted(given, lengths, blank, blank, blank, earned)
+            self._play(start, noted, earning, True, False)
+            returns[start:stop] = self._gpu.fetch(noted.returns)
+        return returns
+
+
+def _kind(acting: Acting, likelihood: Floats, world: ModelWorld) -> RolloutKind:
+    from latentmdp._kernels.cuda.episodes import RolloutKind
+    from latentmdp._kernels.rollout import NOT_LISTED
+
+    return RolloutKind(
+        width=even_width(acting.filter.prior.size),
+        stochastic=acting.stochastic,
+        filters=acting.filters,
+        layered=acting.n_layers > 1,
+        partial=bool((likelihood[:, 0] == NOT_LISTED).any()),
+        n_vectors=_equal_steps(acting.offsets),
+        n_outcomes=_equal_steps(world.chances.starts),
+        ragged=bool(world.space.terminal.any()),
+        given=False,
+        stores=True,
+        earns=False,
+    )
+
+
+def _equal_steps(starts: Integers) -> int:
+    """How long every row is that `starts` cuts out; 0 where lengths differ."""
+    lengths = np.diff(starts)
+    return int(lengths[0]) if (lengths == lengths[0]).all() else 0
+
+
+def _widened_acting(acting: Acting, likelihood: Floats) -> Acting:
+    """A policy with an even number of contexts, its likelihoods by the world's outcomes."""
+    width, blank = even_width(acting.filter.prior.size), np.zeros(1, np.int32)
+    own = acting.filter._replace(
+        starts=np.zeros(1, np.int64),
+        next_state=blank,
+        reward=blank,
+        likelihood=widened(likelihood, width),
+        prior=widened(acting.filter.prior, width),
+        initial=widened(acting.filter.initial, width),
+    )
+    vectors = widened(acting.vectors, width) if acting.filters else np.zeros((1, width))
+    return acting._replace(vectors=vectors, filter=own)
+
+
+def _no_earning() -> Earning:
+    from latentmdp._kernels.rollout import Earning
+
+    return Earning(1.0, np.zeros(1), np.zeros(1), False, np.zeros((1, 1)))
+
+
+def _transpose(log: NDArray[Any], target: Indices, threads: int | None) -> None:
+    """target[i, t] = log[t, i], in blocks that stay in a core's cache."""
+    from latentmdp._kernels.episodes import transpose
+
+    def work(start: int, stop: int) -> None:
+        transpose(log, start, stop, target)
+
+    run_blocks(work, blocks(len(target), 1 << 12), threads)
+
+
+def _integers(most: int) -> np.dtype[Any]:
+    """The narrowest integers that count up to `most`."""
+    return np.dtype(np.min_scalar_type(-most))
+
+
+def _require_compiled(world: World, policy: object) -> None:
+    """Raise `DeviceError` unless a GPU can play the policy in the world."""
+    if not isinstance(world, ModelWorld) or not isinstance(policy, Policy):
+        raise DeviceError(
+            f'device="cuda" plays a Policy in a model, not a {type(policy).__name__} in a '
+            f"{type(world).__name__}: other worlds and functions of the history run with "
+            'device="cpu"'
+        )
+    if isinstance(policy, PolicyGraph):
+        raise DeviceError(
+            f'device="cuda" does not follow a {type(policy).__name__} yet: policy graphs and their '
+            'mixtures run with device="cpu"'
+        )
+
+
+def _acting_in(policy: Policy, world: ModelWorld, space: Space) -> tuple[Acting, Floats, Integers]:
+    """The policy as arrays, and the likelihoods and places of `_aligned`."""
+    sized = world.model if space is world.space else space  # a model has names for messages
+    acting = policy.acting(sized)
+    return acting, *_aligned(acting, world)
 
 
 def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, names, validation
 from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.long_table import END
 from latentmdp._util.memory import require_memory
 from latentmdp._util.spaces import FiniteSpace
 from latentmdp.errors import ModelError
@@ -421,6 +422,8 @@ class GymnasiumWorld(_SteppedWorld):
         self._states = FiniteSpace("observation_space", env.observation_space)
         self._actions = FiniteSpace("action_space", env.action_space)
         self.state_names, self.action_names = self._states.names(), self._actions.names()
+        if self.state_names is not None and len(self.state_names) < self.space.n_states:
+            self.state_names = (*self.state_names, END)
         self._context: int | None = None
 
     def begin(self, key: int, episode: int) -> int:

@@ -1,5 +1,7 @@
 """Every command on files, as a user runs them; values agree with the library's own."""
 
+import sys
+
 import numpy as np
 import pytest
 from command_line import run, run_json, runner
@@ -7,6 +9,7 @@ from support import random_model
 
 import latentmdp as lm
 from latentmdp.cli.app import COMMANDS, app
+from latentmdp.engines.cuda import gpu
 
 
 def test_make_gives_what_the_library_gives(tmp_path):
@@ -287,6 +290,22 @@ def test_simulate_in_shards_gives_what_the_library_gives(model, monkeypatch):
     hidden = model.with_name("hidden.npz")
     run("simulate", model, "--episodes", 50, "--seed", 4, "--out", hidden, "--hide-contexts")
     assert lm.load(hidden) == expected.without_contexts()
+
+
+@pytest.mark.parametrize(
+    ("device", "installed", "message"),
+    [("gpu", True, "device must be"), ("cuda", False, "latentmdp[gpu]")],
+)
+def test_a_device_that_cannot_be_used_is_refused(model, monkeypatch, device, installed, message):
+    gpu.cache_clear()
+    if not installed:
+        monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    out = model.with_name("none.parquet")
+    for command in (("simulate", model, "--out", out), ("evaluate", model)):
+        result = runner.invoke(app, [str(a) for a in (*command, "--device", device)])
+        assert result.exit_code != 0
+        assert message in " ".join(result.output.split())
+    assert not out.exists()
 
 
 def test_demo(tmp_path):

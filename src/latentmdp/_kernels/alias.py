@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from latentmdp._kernels.rows import product
+
 __all__ = ["alias_draw", "alias_tables", "draw_entry", "ragged_alias_tables"]
 
 
@@ -18,7 +20,7 @@ __all__ = ["alias_draw", "alias_tables", "draw_entry", "ragged_alias_tables"]
 def draw_entry(uniform, threshold, alias, row, begin, end):
     """Entry of begin..end-1 that a uniform number in [0, 1) selects from one row of 2-d tables."""
     n = end - begin
-    scaled = uniform * n
+    scaled: float = product(uniform, np.float64(n))
     j = min(np.int64(scaled), n - 1)  # u n can round up to n
     other = np.int64(alias[row, begin + j])
     return begin + j if scaled - j < threshold[row, begin + j] else other

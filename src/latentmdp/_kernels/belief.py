@@ -29,6 +29,7 @@ __all__ = [
     "reset_belief",
     "update_belief",
     "update_belief_at_once",
+    "write_belief",
 ]
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
@@ -141,12 +142,12 @@ def reset_belief(belief, prior, initial, state, at=0):
 
 
 @njit(cache=True, nogil=True)
-def _write_belief(belief, out):
+def write_belief(belief, out, row):
     """The belief as plain numbers, contexts asleep included as far as a double reaches."""
-    for m in range(belief.shape[1]):
-        out[m] = belief[AWAKE, m]
+    for m in range(out.shape[1]):
+        out[row, m] = belief[AWAKE, m]
         if belief[LEVEL, m] > 0.0:
-            out[m] = math.ldexp(belief[MANTISSA, m], -_LEVEL_BITS * int(belief[LEVEL, m]))
+            out[row, m] = math.ldexp(belief[MANTISSA, m], -_LEVEL_BITS * int(belief[LEVEL, m]))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -237,7 +238,7 @@ def posteriors(table, states, actions, rewards, offsets, continues, first, last,
             if not possible:
                 return i, t
             if along:
-                _write_belief(belief, out[begin + t])
+                write_belief(belief, out, begin + t)
         if not along:
-            _write_belief(belief, out[i])
+            write_belief(belief, out, i)
     return -1, -1

@@ -1,9 +1,9 @@
-"""Finding identical episodes by hashing."""
+"""Finding identical episodes by hashing, and turning logs by step into logs by episode."""
 
 import numpy as np
 from numba import njit
 
-__all__ = ["group_identical"]
+__all__ = ["group_identical", "transpose"]
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -65,3 +65,12 @@ def group_identical(states, actions, rewards, offsets, labels):
                 break
             slot = (slot + 1) & (capacity - 1)
     return first[:n_groups].copy(), group
+
+
+@njit(cache=True, nogil=True)
+def transpose(log, start, stop, out):
+    """Copy episodes start..stop-1 of a log (H, N) to their rows of out (N, H)."""
+    for first in range(start, stop, 64):  # so that lines of the log are read once
+        for i in range(first, min(first + 64, stop)):
+            for t in range(log.shape[0]):
+                out[i, t] = log[t, i]

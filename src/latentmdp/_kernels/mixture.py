@@ -10,38 +10,42 @@ episode; the rare episode whose product leaves the range of a double is redone i
 costs about as much as reading the table.
 """
 
+import math
 from functools import cache
 
 import numpy as np
 from numba import njit
 
-__all__ = ["kernels", "pair_counts"]
+from latentmdp._kernels.rows import two_entries
+
+__all__ = ["interleave", "kernels", "list_occurrences", "pair_counts", "weigh_episode"]
 
 _TINY = 1e-150
 _STRIDE = 16
 
 
 @njit(cache=True, nogil=True)
-def _log_shares(cells, begin, end, first, P, W, shares):
+def _log_shares(cells, begin, length, stride, first, P, W, shares):
     """Fill `shares` with the normalised shares of one episode in log space; return log Z."""
     M = shares.shape[0]
     highest = -np.inf
     for m in range(M):
-        total = np.log(W[first, m])
-        for t in range(begin, end):
-            total += np.log(P[cells[t], m])
+        total = math.log(W[first, m])
+        for t in range(length):
+            total += math.log(P[cells[begin + t * stride], m])
         shares[m] = total
         highest = max(highest, total)
     if highest == -np.inf:
-        shares[:] = 0.0
+        for m in range(M):
+            shares[m] = 0.0
         return -np.inf
     norm = 0.0
     for m in range(M):
-        shares[m] = np.exp(shares[m] - highest)
+        shares[m] = math.exp(shares[m] - highest)
         norm += shares[m]
     for m in range(M):
         shares[m] /= norm
-    return highest + np.log(norm)
+    return highest + math.log(norm)
 
 
 @njit(cache=True, nogil=True)
@@ -54,6 +58,50 @@ def _hand_up(cells, begin, deep, shallow, pending, by_cell):
             by_cell[c, m] += share
             pending[d - 1, m] += share
             pending[d, m] = 0.0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def weigh_episode(cells, begin, length, first, P, W, share, width, stride):
+    """Fill share (width,) with the terms of an episode's evidence, over a scale.
+
+    Its cells lie at begin, begin + stride, ... Returns the logarithm of the scale and the sum.
+    Callers give `width` and `stride` as constants, for which the loops are then compiled. With a
+    stride, episodes lie side by side for the threads of a GPU, and two contexts of an even width
+    are read at a time.
+    """
+    for m in range(width):
+        share[m] = W[first, m]
+    scale, lost = 0.0, False
+    t, end = begin, begin + stride * length
+    while t < end:
+        pause = min(t + stride * _STRIDE, end)
+        for k in range(t, pause, stride):
+            c = cells[k]
+            if stride == 1:
+                for m in range(width):
+                    share[m] *= P[c, m]
+            else:
+                for m in range(0, width, 2):
+                    one, other = two_entries(P, c, m)
+                    share[m] *= one
+                    share[m + 1] *= other
+        t = pause
+        total = 0.0
+        for m in range(width):
+            total += share[m]
+        if total < _TINY:
+            if total < _TINY * _TINY:
+                lost = True
+                break
+            for m in range(width):
+                share[m] /= total
+            scale += math.log(total)
+    if lost:
+        scale = _log_shares(cells, begin, length, stride, first, P, W, share)
+    total = 0.0
+    for m in range(width):
+        total += share[m]
+    return scale, total
 
 
 @cache
@@ -74,32 +122,7 @@ def kernels(width):
             evidence[i] = 1.0
             if count == 0.0:
                 continue
-            for m in range(width):
-                share[m] = W[s, m]
-            scale, lost = 0.0, False
-            t = begin
-            while t < end:
-                pause = min(t + _STRIDE, end)
-                for k in range(t, pause):
-                    c = cells[k]
-                    for m in range(width):
-                        share[m] *= P[c, m]
-                t = pause
-                total = 0.0
-                for m in range(width):
-                    total += share[m]
-                if total < _TINY:
-                    if total < _TINY * _TINY:
-                        lost = True
-                        break
-                    for m in range(width):
-                        share[m] /= total
-                    scale += np.log(total)
-            if lost:
-                scale = _log_shares(cells, begin, end, s, P, W, share)
-            total = 0.0
-            for m in range(width):
-                total += share[m]
+            scale, total = weigh_episode(cells, begin, end - begin, s, P, W, share, width, 1)
             evidence[i] = total
             shift += count * scale
             factor = count / total if total > 0.0 else 0.0
@@ -156,7 +179,7 @@ def kernels(width):
                         total += leaf[m]
                     if total < _TINY * _TINY:
                         begin = i * length
-                        log_scale = _log_shares(cells, begin, begin + length, first[i], P, W, leaf)
+                        log_scale = _log_shares(cells, begin, length, 1, first[i], P, W, leaf)
                         shift += counts[i] * log_scale
                         total = 1.0 if log_scale > -np.inf else 0.0
                     evidence[i] = total
@@ -199,3 +222,46 @@ def pair_counts(cells, offsets, counts, out):
             out[x, x] -= weight
         for j in range(distinct):
             times[seen[j]] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def interleave(cells, offsets, order, base, lanes, out):
+    """Copy the cells of episodes order[0], order[1], ... so that `lanes` of them lie side by side.
+
+    Step t of the p-th goes to base[p // lanes] + t lanes + p % lanes.
+    """
+    for p in range(order.shape[0]):
+        begin, end = offsets[order[p]], offsets[order[p] + 1]
+        place = base[p // lanes] + p % lanes
+        for k in range(begin, end):
+            out[place] = cells[k]
+            place += lanes
+
+
+@njit(cache=True, nogil=True)
+def list_occurrences(cells, offsets, first, order, start, stop, n_cells, ends, index):
+    """List, cell by cell, the places start..stop-1 in `order` of the episodes where it occurs.
+
+    First states count as cells from `n_cells` on. The list of cell x is index[ends[x - 1]:ends[x]],
+    its places rise, and one comes as often as the cell occurs in its episode.
+    """
+    for x in range(ends.shape[0]):
+        ends[x] = 0
+    for p in range(start, stop):
+        i = order[p]
+        ends[n_cells + first[i]] += 1
+        for k in range(offsets[i], offsets[i + 1]):
+            ends[cells[k]] += 1
+    total = 0
+    for x in range(ends.shape[0]):
+        count = ends[x]
+        ends[x] = total
+        total += count
+    for p in range(start, stop):
+        i = order[p]
+        x = n_cells + first[i]
+        index[ends[x]] = p
+        ends[x] += 1
+        for k in range(offsets[i], offsets[i + 1]):
+            index[ends[cells[k]]] = p
+            ends[cells[k]] += 1

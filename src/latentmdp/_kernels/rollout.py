@@ -22,12 +22,15 @@ from latentmdp._kernels.belief import (
     update_belief,
 )
 from latentmdp._kernels.philox import uniform_pair
-from latentmdp._kernels.rows import row_product
+from latentmdp._kernels.rows import product, row_product
 
 __all__ = [
+    "NOT_LISTED",
+    "WORLD_STREAM",
     "Acting",
     "Chances",
     "Earning",
+    "add_scaled",
     "align_likelihoods",
     "begin_episode",
     "best_action",
@@ -45,8 +48,8 @@ __all__ = [
 
 _BUFFER = 64
 _LANES = 16
-_WORLD_STREAM, _DECISION_STREAM, _PART_STREAM = np.uint64(0), np.uint64(1), np.uint64(2)
-_NOT_LISTED = -1.0
+WORLD_STREAM, _DECISION_STREAM, _PART_STREAM = np.uint64(0), np.uint64(1), np.uint64(2)
+NOT_LISTED = -1.0
 
 
 class Chances(NamedTuple):
@@ -163,7 +166,7 @@ def draw_outcome(chances, uniform, m, s, a):
 @njit(cache=True, nogil=True)
 def begin_episode(chances, key, episode, context=-1):
     """Context and first state of an episode; the context is drawn unless it is given."""
-    first, second = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(0))
+    first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(0))
     m = np.int64(context)
     if context < 0:
         m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
@@ -173,16 +176,22 @@ def begin_episode(chances, key, episode, context=-1):
 @njit(cache=True, nogil=True)
 def world_step(chances, key, episode, t, m, s, a):
     """Next state and reward index at step t of an episode."""
-    _, uniform = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(t + 1))
+    _, uniform = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
     k = draw_outcome(chances, uniform, m, s, a)
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def add_scaled(total, scale, earned):
+    """The sum total + scale earned, rounded twice on every machine."""
+    return total + product(scale, earned)
 
 
 @njit(cache=True, nogil=True)
 def draw_uniforms(key, episode, start, count, first, second):
     """Fill both arrays with the uniform numbers of steps start, start + 1, ..."""
     for j in range(count):
-        first[j], second[j] = uniform_pair(key, _WORLD_STREAM, episode, np.uint64(start + j))
+        first[j], second[j] = uniform_pair(key, WORLD_STREAM, episode, np.uint64(start + j))
 
 
 @njit(cache=True, nogil=True)
@@ -191,7 +200,7 @@ def align_likelihoods(likelihood, places):
     out = np.empty((places.shape[0], likelihood.shape[1]))
     for k in range(places.shape[0]):
         for m in range(likelihood.shape[1]):
-            out[k, m] = _NOT_LISTED if places[k] < 0 else likelihood[places[k], m]
+            out[k, m] = NOT_LISTED if places[k] < 0 else likelihood[places[k], m]
     return out
 
 
@@ -286,7 +295,7 @@ def rollout(
                 if lengths[i] < horizon:
                     continue
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
-                if acting.filters and likelihood[k, 0] != _NOT_LISTED:
+                if acting.filters and likelihood[k, 0] != NOT_LISTED:
                     update_belief(beliefs, likelihood, k, 3 * e)
                 if acting.follows:
                     node[e] = next_node(
@@ -298,7 +307,7 @@ def rollout(
                     earned = earning.values[z]
                     if earning.hidden:
                         earned += earning.bonus[context[e], state[e] * A + action[e]]
-                    returns[i] += scale * earned
+                    returns[i] = add_scaled(returns[i], scale, earned)
                 state[e] = n
                 if terminal[n]:
                     lengths[i] = t + 1

@@ -4,6 +4,10 @@ The rows of a filter have one entry a context, a handful. A compiled loop over s
 entry; these intrinsics read `_WIDTH` entries at once, masked at the end of a row, so that rows need
 no padding. Sums are added in the order of the row: the results are those of the plain loop, bit for
 bit.
+
+On a GPU each thread has rows of its own, and the intrinsics become the plain loops (`_plain_...`).
+There a compiler fuses a product and the addition that follows it into one operation, with one
+rounding fewer; `product` is a product that it leaves alone.
 """
 
 from llvmlite import ir
@@ -11,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["row_product", "set_products", "weigh_row"]
+__all__ = ["product", "row_product", "set_products", "two_entries", "weigh_row", "wide_product"]
 
 _WIDTH = 8
 _DOUBLE, _BIT, _INDEX = ir.DoubleType(), ir.IntType(1), ir.IntType(64)
@@ -83,11 +87,97 @@ def _summed(builder, one, other, width):
     return builder.load(total)
 
 
+def _on_gpu(context):
+    """Whether code is made for a GPU; `numba.cuda` is not imported to find out."""
+    return "CUDA" in type(context).__name__
+
+
+@intrinsic
+def product(typingctx, one, other):
+    """The product of two doubles, rounded by itself on every machine."""
+
+    def emit(context, builder, signature, arguments):
+        if _on_gpu(context):
+            return _call(builder, "llvm.nvvm.mul.rn.d", _DOUBLE, list(arguments))
+        return builder.fmul(*arguments)
+
+    return types.float64(types.float64, types.float64), emit
+
+
+@intrinsic
+def wide_product(typingctx, one, other):
+    """The product of two 32-bit words that are held in 64 bits.
+
+    A GPU has instructions for its two halves, and would multiply 64-bit words by several.
+    """
+
+    def emit(context, builder, signature, arguments):
+        if not _on_gpu(context):
+            return builder.mul(*arguments)
+        word = ir.IntType(32)
+        words = [builder.trunc(x, word) for x in arguments]
+        high = builder.zext(_call(builder, "llvm.nvvm.mulhi.ui", word, words), _INDEX)
+        low = builder.zext(builder.mul(*words), _INDEX)
+        return builder.or_(builder.shl(high, _INDEX(32)), low)
+
+    return types.uint64(types.uint64, types.uint64), emit
+
+
+@intrinsic
+def two_entries(typingctx, table, i, m):
+    """Entries m and m + 1 of row i, read at once: m and the width of the table are even."""
+
+    def emit(context, builder, signature, arguments):
+        row, _ = _row(context, builder, signature.args[0], arguments[0], arguments[1])
+        pair = ir.VectorType(_DOUBLE, 2)
+        place = builder.bitcast(builder.gep(row, [arguments[2]]), pair.as_pointer())
+        read = builder.load(place, align=16 if _on_gpu(context) else 8)
+        entries = [builder.extract_element(read, ir.IntType(32)(k)) for k in range(2)]
+        return context.make_tuple(builder, signature.return_type, entries)
+
+    return types.UniTuple(types.float64, 2)(table, types.intp, types.intp), emit
+
+
+def _plain_row_product(one, i, other, j):
+    total = 0.0
+    for m in range(0, one.shape[1], 2):
+        first, second = two_entries(one, i, m)
+        total += product(first, other[j, m])
+        total += product(second, other[j, m + 1])
+    return total
+
+
+def _plain_weigh_row(one, i, other, j, level, faint):
+    total, care = 0.0, False
+    for m in range(0, one.shape[1], 2):
+        first, second = two_entries(other, j, m)
+        total += product(one[i, m], first)
+        total += product(one[i, m + 1], second)
+    least = product(total, faint)
+    for m in range(0, one.shape[1], 2):
+        first, second = two_entries(other, j, m)
+        for k in range(2):
+            entry = first if k == 0 else second
+            share = one[i, m + k]
+            care |= one[level, m + k] > 0.0
+            care |= share > 0.0 and entry > 0.0 and product(share, entry) < least
+    return total, care
+
+
+def _plain_set_products(one, i, other, j, scale):
+    for m in range(0, one.shape[1], 2):
+        first, second = two_entries(other, j, m)
+        one[i, m] = product(product(one[i, m], first), scale)
+        one[i, m + 1] = product(product(one[i, m + 1], second), scale)
+
+
 @intrinsic
 def row_product(typingctx, one, i, other, j):
     """The product of row i of one 2-d array with row j of another."""
 
     def emit(context, builder, signature, arguments):
+        if _on_gpu(context):
+            return context.compile_internal(builder, _plain_row_product, signature, arguments)
         kinds = signature.args
         left, width = _row(context, builder, kinds[0], arguments[0], arguments[1])
         right, _ = _row(context, builder, kinds[2], arguments[2], arguments[3])
@@ -105,6 +195,8 @@ def weigh_row(typingctx, one, i, other, j, level, faint):
     """
 
     def emit(context, builder, signature, arguments):
+        if _on_gpu(context):
+            return context.compile_internal(builder, _plain_weigh_row, signature, arguments)
         kinds = signature.args
         left, width = _row(context, builder, kinds[0], arguments[0], arguments[1])
         right, _ = _row(context, builder, kinds[2], arguments[2], arguments[3])
@@ -133,6 +225,8 @@ def set_products(typingctx, one, i, other, j, scale):
     """Multiply row i of one 2-d array by row j of another and by a number, in place."""
 
     def emit(context, builder, signature, arguments):
+        if _on_gpu(context):
+            return context.compile_internal(builder, _plain_set_products, signature, arguments)
         kinds = signature.args
         left, width = _row(context, builder, kinds[0], arguments[0], arguments[1])
         right, _ = _row(context, builder, kinds[2], arguments[2], arguments[3])

@@ -23,7 +23,7 @@ from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
 
-__all__ = ["OPTIONAL", "REQUIRED", "Levels", "columns_to_fields", "reward_levels_of"]
+__all__ = ["END", "OPTIONAL", "REQUIRED", "Levels", "columns_to_fields", "reward_levels_of"]
 
 REQUIRED = ("episode", "t", "state", "action", "reward")
 OPTIONAL = ("next_state", "context", "count", "propensity", "terminated")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
 
 import latentmdp as lm
@@ -22,6 +21,7 @@ __all__ = [
     "Columns",
     "Contexts",
     "CovariateColumns",
+    "Device",
     "Episodes",
     "File",
     "InformativeRewards",
@@ -176,6 +176,14 @@ Checkpoint = Annotated[
     Path | None, typer.Option("--checkpoint", help="Save to, and go on from, this .npz file.")
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="`cpu`, or `cuda` for a GPU.",
+        autocompletion=completed("cpu", "cuda"),
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
@@ -304,6 +312,8 @@ def mean_return(logs: lm.Trajectories) -> float:
 
     Episodes of which a reward is missing are left out.
     """
+    import numpy as np
+
     returns, counts = logs.returns(), logs.multiplicities()
     known = ~np.isnan(returns)
     total = counts[known].sum()

@@ -42,8 +42,10 @@ from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.covariates import Covariates, Encoder
+from latentmdp.engines.cuda import on_gpu
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
+from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
@@ -202,6 +204,7 @@ class EM:
         *,
         start: Start | Sequence[Start] = None,
         rng: RNGLike = None,
+        device: str = "cpu",
     ) -> Fit:
         """Fit to one log, or to several together.
 
@@ -213,17 +216,26 @@ class EM:
             None takes `restarts` starts, from pair moments and at random; "pairs" or "random" only
             those. Otherwise the start itself: a model, a fit, responsibilities (N, M) or labels
             (N,) of all episodes, -1 for none; or a list of such starts.
+        device
+            "cpu", or "cuda" for a GPU, which makes the passes over the episodes. Both add in a
+            fixed order, but not the same: fits are alike up to rounding.
 
         Raises
         ------
         TrajectoryError
             No episode is long enough to tell contexts apart, or there are fewer than contexts.
+        DeviceError
+            There is no GPU, or the episodes do not fit into its memory.
         """
         began = time.perf_counter()
+        passes = CudaPass() if on_gpu(device) else None
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
-            problem = problem_of(self, parts, _models(start), team)
+            problem = problem_of(self, parts, _models(start), passes or team)
+            if passes is not None:
+                episodes = problem.likelihood.episodes
+                passes.require_memory(episodes.groups, episodes.cells.size, self.n_contexts)
             for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
             views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
@@ -555,7 +567,9 @@ class FitProblem(NamedTuple):
     open_parts: tuple[Part, ...]
 
 
-def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> FitProblem:
+def problem_of(
+    em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team | CudaPass
+) -> FitProblem:
     """The likelihood that the settings ask for, without pseudo-counts.
 
     A start may know of more states than the logs.

@@ -35,6 +35,7 @@ from latentmdp._util.arrays import Floats, Indices, Integers, require_instance
 from latentmdp.covariates import Encoder
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
+from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.trajectories import Trajectories, sizes_of
 
 __all__ = ["CellParts", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
@@ -303,11 +304,12 @@ class Episodes:
         return ExpectedCounts(by_cell, by_first)
 
     def expected_counts(
-        self, table: Floats, first: Floats, team: Team | None = None
+        self, table: Floats, first: Floats, team: Team | CudaPass | None = None
     ) -> tuple[ExpectedCounts, float]:
         """One pass: the expected counts, and the log-likelihood of all episodes.
 
-        Blocks and the order in which they are added up do not depend on the team's size.
+        Blocks and the order in which they are added up do not depend on the team's size. On a GPU
+        there is another fixed order.
 
         Parameters
         ----------
@@ -318,6 +320,9 @@ class Episodes:
         """
         from latentmdp._kernels.mixture import kernels
 
+        if isinstance(team, CudaPass):
+            by_cell, by_first, logs = team.expected_counts(self.groups, table, first)
+            return ExpectedCounts(by_cell, by_first), logs
         M = table.shape[1]
         width = _width(M)
         P, W = _padded(table, width), _padded(first, width)

@@ -42,6 +42,7 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.memory import few_entries
 from latentmdp.covariates import WeightModel
 from latentmdp.engines.threads import Team
+from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.outcomes import Outcomes, product
@@ -170,7 +171,7 @@ class MixtureLikelihood:
         episodes: Episodes,
         structure: Structure,
         pseudo_counts: PseudoCounts,
-        team: Team | None = None,
+        team: Team | CudaPass | None = None,
     ) -> None:
         self.episodes, self.structure, self.team = episodes, structure, team
         self.pseudo_counts = pseudo_counts

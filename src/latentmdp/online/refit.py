@@ -538,7 +538,9 @@ class _Refitting(Learning[Trajectories]):
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
             np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
         )
-        value = mean_return(self.returns[len(self.logs) :], self.returns)
+        # Where no episode has paid yet, one reward is what an episode may have paid.
+        seen = np.append(self.returns, self.space.reward_array)
+        value = mean_return(self.returns[len(self.logs) :], seen)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         told = doubts(plan, fit, visits, value, self._shown)
         for message in told:

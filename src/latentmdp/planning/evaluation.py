@@ -26,6 +26,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import filter_tables
+from latentmdp.engines.cuda import on_gpu
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.graphs import graph_bounds
@@ -115,6 +116,7 @@ def evaluate(
     *,
     max_histories: int = 200_000,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Value:
     """Value of a policy in a model.
 
@@ -134,8 +136,12 @@ def evaluate(
         meet. "monte-carlo".
     max_histories
         Enumeration of more histories at one time step than this is refused.
+    device
+        "cpu", or "cuda" for Monte Carlo on a GPU, which plays any `Policy` but policy graphs. The
+        result does not depend on it.
     """
     require_model(model)
+    on_gpu(device)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
@@ -147,7 +153,7 @@ def evaluate(
             return _valued(model, 0.5 * (bounds.lower + bounds.upper))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
-    return _monte_carlo(model, policy, episodes, rng, threads)
+    return _monte_carlo(model, policy, episodes, rng, threads, device)
 
 
 def _exact(model: LatentMDP, earned: Floats) -> Value:
@@ -228,14 +234,14 @@ def _solution(step: sp.csr_array, earned: Floats, model: LatentMDP) -> Floats:
 
 
 def _monte_carlo(
-    model: LatentMDP, policy: Any, episodes: int, rng: RNGLike, threads: int | None
+    model: LatentMDP, policy: Any, episodes: int, rng: RNGLike, threads: int | None, device: str
 ) -> Value:
     episodes = arrays.positive_integer("episodes", episodes)
     if episodes < 2:
         raise ValueError("episodes must be at least 2 for a standard error, got 1")
     counts = _shares(model.weights, episodes)
     contexts = np.repeat(np.arange(model.n_contexts, dtype=np.int32), counts)
-    returns = returns_in(model, policy, contexts, philox_key(rng), threads=threads)
+    returns = returns_in(model, policy, contexts, philox_key(rng), threads=threads, device=device)
     parts = np.split(returns, np.cumsum(counts)[:-1])
     by_context = np.array([part.mean() for part in parts])
     unseen = ~model.initial.any(axis=1)  # no data say where it begins: nothing is earned there

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "VisitedNodes",
+    "FollowedGraph",
     "action_regions",
     "explanation_figure",
     "explanation_picture",
@@ -307,7 +307,7 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
 
 
 @dataclass(frozen=True, eq=False)
-class VisitedNodes:
+class FollowedGraph:
     """Which node follows which while a policy without an end is followed.
 
     Node i is the vector `vectors[i]` of the state `states[i]`, which takes `actions[i]`; where
@@ -333,7 +333,7 @@ _DIGITS = 6
 """Beliefs that agree so far are one."""
 
 
-def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> VisitedNodes:
+def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> FollowedGraph:
     """The nodes that a policy without an end visits most, and how they follow each other.
 
     Episodes are followed from the start over all observations, the likeliest beliefs of each step.
@@ -364,7 +364,7 @@ def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> VisitedNodes:
             flow[node[k], node[after]] += mass
     heaviest = np.argsort(-weight, kind="stable")[:most]
     first = np.array([next(int(k) for k in found if node[int(k)] == i) for i in heaviest])
-    return VisitedNodes(
+    return FollowedGraph(
         policy.model,
         np.searchsorted(policy.offsets, first, side="right") - 1,
         policy.actions[first].astype(np.int64),
@@ -410,7 +410,7 @@ def _add(
     layer[key] = (before[0] + mass, before[1])
 
 
-def graph_figure(graph: VisitedNodes) -> Figure:
+def graph_figure(graph: FollowedGraph) -> Figure:
     """The graph on a circle: nodes by state and action, arrows as wide as they are likely."""
     from matplotlib.patches import FancyArrowPatch
 
@@ -455,7 +455,7 @@ def graph_figure(graph: VisitedNodes) -> Figure:
     return figure
 
 
-def graph_picture(graph: VisitedNodes) -> Picture:
+def graph_picture(graph: FollowedGraph) -> Picture:
     """The drawn graph with its caption."""
     node = "a state and an action" if graph.merged else "a state and the vector followed there"
     return Picture(

@@ -4,7 +4,7 @@ python -m latentmdp.report.results out docs
 
 reads what is there under `out` (folders of `latentmdp reproduce`, the arena, the file of gaps that
 benchmarks/planning_gap.py writes, the file of intervals of benchmarks/interval_coverage.py), draws
-pictures into docs/pictures, and fills the parts of docs/results.md between `<!-- begin NAME -->` and
+pictures into docs/pictures, and fills the parts of docs/results.md from `<!-- begin NAME -->` to
 `<!-- end NAME -->`. A part whose runs are not there stays as it is.
 """
 

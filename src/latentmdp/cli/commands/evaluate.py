@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 import latentmdp as lm
@@ -34,6 +33,7 @@ def command(
         typer.Option("--logs", help="Estimate from these logs of another policy instead."),
     ] = None,
     seed: options.Seed = 0,
+    device: options.Device = "cpu",
 ) -> None:
     """Say what a policy earns per episode in a model, exactly or by simulation.
 
@@ -42,23 +42,28 @@ def command(
 
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
     """
+    from latentmdp.engines.cuda import on_gpu
+
+    if on_gpu(device) and logs is not None:
+        raise typer.BadParameter("--device cuda plays episodes, and --logs needs none")
     world = options.load_model(model)
     if logs is not None:
         _from_logs(screen, model, world, policy, logs, method, seed)
         return
     with screen.progress(f"evaluating {policy}"):
         acting = find_policy(policy, world)
-        value = lm.evaluate(world, acting, episodes=episodes, rng=seed, method=method)
+        value = lm.evaluate(
+            world, acting, episodes=episodes, rng=seed, method=method, device=device
+        )
     facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
-    errors = (
-        np.zeros(world.n_contexts) if value.stderr_by_context is None else value.stderr_by_context
-    )
-    facts["by_context"], facts["stderr_by_context"] = value.by_context.tolist(), errors.tolist()
+    known_errors = value.stderr_by_context
+    errors = [0.0] * world.n_contexts if known_errors is None else known_errors.tolist()
+    facts["by_context"], facts["stderr_by_context"] = value.by_context.tolist(), errors
     screen.result(model=model, policy=policy, seed=seed, **facts)
     spread = "exact" if value.exact else f"± {value.stderr:.2g} (standard error)"
     screen.say(f"earns {value.mean:.6g} per episode, {spread}", policy)
     known = world.context_names or [f"context {m}" for m in range(world.n_contexts)]
-    earned = zip(known, value.by_context.tolist(), errors.tolist())
+    earned = zip(known, value.by_context.tolist(), errors)
     rows = [
         (name, f"{mean:.6g}", "exact" if value.exact else f"± {e:.2g}") for name, mean, e in earned
     ]

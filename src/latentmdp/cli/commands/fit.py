@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
-from latentmdp._util.names import called
 from latentmdp._util.words import plural
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
@@ -91,6 +90,8 @@ def command(
     ]
     screen.table(f"contexts in {logs}", ["context", "weight", "episodes (expected)"], rows)
     if differences:
+        from latentmdp._util.names import called
+
         title = "what separates them: L1 distance of what follows, at most 2"
         rows = [
             [

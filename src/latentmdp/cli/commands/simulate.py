@@ -23,6 +23,7 @@ def command(
     policy: options.PolicyName = "uniform",
     episodes: options.Episodes = 1_000,
     seed: options.Seed = 0,
+    device: options.Device = "cpu",
     hide_contexts: Annotated[
         bool, typer.Option("--hide-contexts", help="Leave the true contexts out of the logs.")
     ] = False,
@@ -31,6 +32,9 @@ def command(
 
     Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
     """
+    from latentmdp.engines.cuda import on_gpu
+
+    on_gpu(device)  # before a policy is planned
     options.check_target(out, lm.Trajectories)
     world = options.load_model(model)
     acting = find_policy(policy, world)
@@ -39,7 +43,7 @@ def command(
     with screen.progress("simulating", total=episodes) as move:
         for first in range(0, episodes, shard):
             size = min(shard, episodes - first)
-            parts.append(lm.simulate(world, acting, size, rng=seed, first_episode=first))
+            parts.append(lm.simulate(world, acting, size, seed, first, device=device))
             total += float(parts[-1].returns().sum())
             move(size)
     logs = lm.Trajectories.concat(parts)

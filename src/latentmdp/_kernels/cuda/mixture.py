@@ -1,0 +1,155 @@
+"""One EM pass on a GPU, its sums in a fixed order.
+
+Sums over episodes that threads add up as they come would differ from run to run. So the pass goes
+in two steps: every thread weighs an episode and writes down its shares of the contexts; then, for
+every cell, the shares of the episodes where it occurs are read by a list made beforehand, and
+added. A list is cut into segments, a block of threads each: threads lie side by side along the
+contexts, and each `stream` of them adds every n-th entry. First states are cells as well.
+"""
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import cuda
+from numpy.typing import NDArray
+
+from latentmdp._kernels.mixture import weigh_episode
+
+__all__ = [
+    "Listed",
+    "WeighedEpisodes",
+    "add_segments",
+    "gather_kernel",
+    "total_kernel",
+    "weigh_kernel",
+]
+
+
+class WeighedEpisodes(NamedTuple):
+    """Episodes as a GPU reads them, and what it writes down about each."""
+
+    cells: NDArray[np.integer]  # `lanes` episodes side by side, see `interleave`
+    base: NDArray[np.int64]  # (N / lanes,)
+    lengths: NDArray[np.int32]  # (N,)
+    first: NDArray[np.int32]  # (N,)
+    counts: NDArray[np.float64]  # (N,)
+    P: NDArray[np.float64]  # (C, width)
+    W: NDArray[np.float64]  # (S, width)
+    shares: NDArray[np.float64]  # (N, width)
+    logs: NDArray[np.float64]  # (N,)
+
+
+class Listed(NamedTuple):
+    """Where the cells occur, and the sums over segments of these lists."""
+
+    places: NDArray[np.int32]  # the lists, one after the other
+    begins: NDArray[np.int64]  # (segments + 1,)
+    shares: NDArray[np.float64]  # (N, width)
+    sums: NDArray[np.float64]  # (segments, width)
+    order: NDArray[np.int32]  # (segments,): those of a cell together
+    ends: NDArray[np.int32]  # (cells + 1,)
+    out: NDArray[np.float64]  # (cells, width)
+
+
+@cache
+def weigh_kernel(width, lanes):
+    """The compiled shares of episodes in `width` contexts, an even number."""
+
+    @cuda.jit
+    def weigh(weighed):
+        p = cuda.grid(1)
+        if p >= weighed.first.shape[0]:
+            return
+        share = cuda.local.array(width, np.float64)
+        count, factor, log = weighed.counts[p], 0.0, 0.0
+        if count > 0.0:
+            scale, total = weigh_episode(
+                weighed.cells,
+                weighed.base[p // lanes] + p % lanes,
+                weighed.lengths[p],
+                weighed.first[p],
+                weighed.P,
+                weighed.W,
+                share,
+                width,
+                lanes,
+            )
+            log = -math.inf
+            if total > 0.0:
+                factor, log = count / total, count * (scale + math.log(total))
+        weighed.logs[p] = log
+        for m in range(width):
+            weighed.shares[p, m] = share[m] * factor if factor > 0.0 else 0.0
+
+    return weigh
+
+
+@cache
+def gather_kernel(width, streams):
+    """The compiled sums of shares over segments, by blocks of width times streams threads."""
+    threads = width * streams
+
+    @cuda.jit
+    def gather(listed):
+        room = cuda.shared.array(threads, np.float64)
+        place = cuda.threadIdx.x
+        segment, stream, m = cuda.blockIdx.x, place // width, place % width
+        total = 0.0
+        begin, end = listed.begins[segment], listed.begins[segment + 1]
+        for k in range(begin + stream, end, streams):
+            total += listed.shares[listed.places[k], m]
+        room[place] = total
+        left = streams
+        while left > 1:
+            cuda.syncthreads()
+            half = (left + 1) // 2
+            if stream < left - half:
+                room[place] += room[place + half * width]
+            left = half
+        if stream == 0:
+            listed.sums[segment, m] = room[place]
+
+    return gather
+
+
+@cuda.jit
+def add_segments(listed):
+    """Add the sums over the segments of each cell, in their order."""
+    width = listed.out.shape[1]
+    place = cuda.grid(1)
+    if place >= listed.out.shape[0] * width:
+        return
+    x, m = place // width, place % width
+    total = 0.0
+    for k in range(listed.ends[x], listed.ends[x + 1]):
+        total += listed.sums[listed.order[k], m]
+    listed.out[x, m] = total
+
+
+@cache
+def total_kernel(threads):
+    """The compiled sums over parts of an array, a block of threads each."""
+
+    @cuda.jit
+    def add(pair, size):
+        values, sums = pair[0], pair[1]
+        room = cuda.shared.array(threads, np.float64)
+        place = cuda.threadIdx.x
+        begin = cuda.blockIdx.x * size
+        total = 0.0
+        for k in range(begin + place, min(begin + size, values.shape[0]), threads):
+            total += values[k]
+        room[place] = total
+        left = threads
+        while left > 1:
+            cuda.syncthreads()
+            half = (left + 1) // 2
+            if place < left - half:
+                room[place] += room[place + half]
+            left = half
+        if place == 0:
+            sums[cuda.blockIdx.x] = room[0]
+
+    return add

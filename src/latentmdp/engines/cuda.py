@@ -1,0 +1,160 @@
+"""Work on one NVIDIA GPU, through numba-cuda (the extra `[gpu]`).
+
+What runs there gives the trajectories and beliefs of the CPU, bit for bit: kernels call the same
+compiled bodies. Work that would not fit into the GPU's memory is cut into pieces, whose sizes do
+not change the result.
+
+With `NUMBA_ENABLE_CUDASIM=1` in the environment numba simulates a GPU, thread by thread: slow, and
+meant for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from latentmdp._util.validation import require_choice
+from latentmdp.errors import DeviceError
+
+__all__ = ["Gpu", "even_width", "gpu", "on_gpu", "widened"]
+
+_MEMORY_SHARE = 0.4
+"""Of the GPU's free memory, what one piece of work may take: the rest is for tables and others."""
+
+_HELD_SHARE = 0.9
+"""Of the GPU's free memory, what may be held for long: kernels need some themselves."""
+
+_BLOCK = 256
+_SIMULATED_BLOCK = 4
+"""Threads of a block. The simulator starts a thread of the system for each, and polls them."""
+
+T = TypeVar("T")
+
+
+def on_gpu(device: str) -> bool:
+    """Whether work is to run on the GPU; raises if there is none, or `device` is no device."""
+    require_choice("device", device, ("cpu", "cuda"))
+    if device == "cuda":
+        gpu()
+    return device == "cuda"
+
+
+@cache
+def gpu() -> Gpu:
+    """The GPU of this process.
+
+    Raises
+    ------
+    DeviceError
+        There is no GPU, or what is needed to use it is not installed.
+    """
+    return Gpu()
+
+
+class Gpu:
+    """Memory and kernels of a GPU."""
+
+    def __init__(self) -> None:
+        self._cuda = _cuda_module()
+        self.simulated = bool(self._cuda.config.ENABLE_CUDASIM)
+
+    @property
+    def _free_bytes(self) -> float:
+        if self.simulated:
+            return 2.0**26
+        return float(self._cuda.current_context().get_memory_info().free)
+
+    @property
+    def free_memory(self) -> float:
+        """Bytes that one piece of work may take."""
+        return _MEMORY_SHARE * self._free_bytes
+
+    def require_memory(self, needed: float, what: str) -> None:
+        """Raise `DeviceError` if so many bytes, of work that cannot be cut, do not fit."""
+        free = self._free_bytes
+        if needed > _HELD_SHARE * free:
+            raise DeviceError(
+                f"{what} take {needed:.3g} bytes of the GPU's memory, {free:.3g} are free; "
+                'device="cpu" uses the memory of this machine'
+            )
+
+    def pieces(self, total: int, bytes_each: float, most: int) -> list[tuple[int, int]]:
+        """Cut range(total) into intervals of `most` items at most that fit into memory."""
+        from latentmdp.engines.threads import blocks
+
+        fitting = int(self.free_memory / max(bytes_each, 1.0))
+        if fitting < 1:
+            raise DeviceError(
+                f"one episode takes {bytes_each:.3g} bytes of the GPU's memory, "
+                f"{self.free_memory:.3g} are free"
+            )
+        return blocks(total, min(most, fitting))
+
+    def put(self, content: T) -> T:
+        """A copy on the GPU: of an array, or of the arrays in a tuple."""
+        if isinstance(content, tuple):
+            parts = [self.put(part) for part in content]
+            return type(content)(*parts) if hasattr(content, "_fields") else tuple(parts)  # type: ignore[return-value]
+        if not isinstance(content, np.ndarray) or self.simulated:
+            return content
+        return self._cuda.to_device(np.ascontiguousarray(content))
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
+        """An array on the GPU, its content undefined."""
+        shape = (shape,) if isinstance(shape, int) else shape
+        shape = tuple(max(n, 1) for n in shape)
+        return np.empty(shape, dtype) if self.simulated else self._cuda.device_array(shape, dtype)
+
+    def fetch(self, array: Any) -> NDArray[Any]:
+        """An array of the GPU as one of this machine."""
+        return array if self.simulated else array.copy_to_host()
+
+    def launch(self, kernel: Any, threads: int, *arguments: Any, block: int = _BLOCK) -> None:
+        """Start a kernel for `threads` threads; it may still run when this returns."""
+        block = _SIMULATED_BLOCK if self.simulated else block
+        self.launch_blocks(kernel, -(-threads // block), block, *arguments)
+
+    def launch_blocks(self, kernel: Any, blocks: int, block: int, *arguments: Any) -> None:
+        """Start a kernel for so many blocks of `block` threads each."""
+        from latentmdp._kernels.cuda.driver import launch
+
+        launch(kernel, blocks, block, arguments)
+
+    def wait(self) -> None:
+        """Wait until all that was started has ended."""
+        self._cuda.synchronize()
+
+
+def even_width(n_contexts: int) -> int:
+    """The width of tables over contexts on the GPU, where threads read two entries at a time."""
+    return n_contexts + n_contexts % 2
+
+
+def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
+    """A table (..., M) with zeros added up to (..., width)."""
+    missing = width - table.shape[-1]
+    pad: Sequence[tuple[int, int]] = [(0, 0)] * (table.ndim - 1) + [(0, missing)]
+    return np.ascontiguousarray(np.pad(table, pad) if missing else table)
+
+
+def _cuda_module() -> Any:
+    """The CUDA module of numba, where it can be used."""
+    from latentmdp._kernels.cuda.driver import numba_cuda
+
+    try:
+        cuda: Any = numba_cuda()
+    except ImportError as error:
+        raise DeviceError(
+            'device="cuda" needs numba-cuda: pip install "latentmdp[gpu]" '
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if not cuda.config.ENABLE_CUDASIM and not cuda.is_available():
+        raise DeviceError(
+            'device="cuda" needs an NVIDIA GPU and its driver, and finds none; what numba sees is '
+            'printed by: python -m numba -s. device="cpu" works everywhere'
+        )
+    return cuda
