@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from latentmdp._util.compilation import on_first_compilation
+from latentmdp._util.clock import on_first_compilation
 
 
 def test_compilation_is_told_once():

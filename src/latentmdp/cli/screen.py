@@ -166,7 +166,7 @@ class Screen:
         if not (self.talks and sys.stderr.isatty()):
             yield
             return
-        from latentmdp._util.compilation import on_first_compilation
+        from latentmdp._util.clock import on_first_compilation
 
         def say() -> None:
             typer.secho("compiling: only the first use on this machine takes longer", err=True)

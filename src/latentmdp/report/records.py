@@ -156,9 +156,9 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
         ),
         rows,
         "Returns are per episode; at the end: over the last tenth of the episodes. The value of "
-        "the policy is from episodes of its own that nothing was learned from, with a 95 % interval; a "
-        "dash: the learner does not try its last policy. The seed fixes every random choice of a "
-        "run.",
+        "the policy is from episodes of its own that nothing was learned from, with a 95 % "
+        "interval; a dash: the learner does not try its last policy. The seed fixes every random "
+        "choice of a run.",
         words=(grouped_by,),
     )
     return Section("Runs and seeds", "\n\n".join(_warnings(groups)), [table])
