@@ -73,7 +73,7 @@ def command(
 def _from_logs(
     screen: Screen,
     model: Path,
-    world: lm.LatentMDP,
+    world: "lm.LatentMDP",
     policy: str,
     logs: Path,
     method: str,
