@@ -94,7 +94,8 @@ def test_every_field_comes_back(result, tmp_path):
     again = lm.load(tmp_path / "r.npz")
     same(again, result)
     for field in dataclasses.fields(result):
-        if field.name not in ("selection", "policy", "graph"):
+        left_out = ("estimator", "logs") if isinstance(result, lm.Fit) else ()
+        if field.name not in ("selection", "policy", "graph", *left_out):
             assert repr(getattr(again, field.name)) == repr(getattr(result, field.name)), field.name
 
 

@@ -91,7 +91,9 @@ def test_damage_is_refused_or_changes_nothing(learned, tmp_path):
 
 def test_runs_that_differ_in_seed_and_world_are_one_curve(learned):
     world = small_world()
-    other = lm.learn(world, 3, episodes=60, explore=30, bonus_scale=0.5, rng=0)
+    other = lm.learn(
+        world, 3, episodes=60, explore=30, bonus=lm.VarianceBonus(deviation=1.0), rng=0
+    )
     run = lm.LUCRL().run(world, 20, rng=0)
     records = [Record(str(k), r) for k, r in enumerate([*learned, other, run])]
     groups = group_records(records)

@@ -77,8 +77,10 @@ def _like(fit: Fit, steps: Floats) -> EM:
     """An EM with what a fit settled, its strengths multiplied by `steps` (3,)."""
     finite = (fit.pseudo_counts, fit.reward_pseudo_counts, fit.behaviour_pseudo_counts)
     k_T, k_R, k_B = (k * step if np.isfinite(k) else 1.0 for k, step in zip(finite, steps))
-    shared = fit.shared if fit.model.n_contexts > 1 else ()
     several = fit.model.n_contexts > 1
+    shared = fit.shared if several else ()
+    if several and {"transitions", "rewards", "behaviour"} <= {*shared}:
+        shared = ("initial",)  # nothing tells the contexts apart: let a refit say so again
     return EM(
         fit.model.n_contexts,
         pseudo_counts=k_T,
