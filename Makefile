@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu lint bench arena experiments docs package clean
+.PHONY: help demo test test-gpu lint bench arena experiments docs pictures results package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -45,9 +45,17 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name; done
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
-	$(BIN)/python -m latentmdp.report.docs_figures docs/explanation/pictures > /dev/null
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
+
+pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from what is under out/
+	$(BIN)/python -m latentmdp.report.docs_figures docs/pictures
+	$(BIN)/python -m latentmdp.report.results out docs
+
+results: experiments arena  ## every long run (hours; each goes on where it was stopped), then the pictures
+	$(BIN)/python benchmarks/planning_gap.py --out out/planning_gap.json
+	$(BIN)/python benchmarks/interval_coverage.py out/coverage.jsonl 120 $(WORKERS)
+	$(MAKE) pictures
 
 package: $(VENV)/.dev  ## wheel and sdist under dist/, the wheel tried in an empty environment
 	rm -rf dist build
@@ -58,7 +66,7 @@ package: $(VENV)/.dev  ## wheel and sdist under dist/, the wheel tried in an emp
 	cd build && empty/bin/python -c "from importlib.resources import files; assert (files('latentmdp') / 'py.typed').is_file()"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) out site dist build docs/explanation/pictures .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -exec rm -rf {} +
 
 $(BIN)/python:

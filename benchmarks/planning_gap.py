@@ -4,10 +4,15 @@ Transitions are Dirichlet(1) in each context, 20% of (m, s, a) are rewarded with
 episodes start in state 0, weights are uniform. Every row is the median and the worst of the seeds,
 after so many seconds of wall-clock time; the CPU time used by then is given, since it is what the
 machine really lent. `python benchmarks/planning_gap.py [seeds] [first seed]`.
+
+With `--out FILE` the gaps over time are kept as JSON, for docs/results.md; instances that are in it
+are not planned again.
 """
 
-import sys
+import argparse
+import json
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -42,10 +47,31 @@ def _gap(plan: lm.Plan, mark: float) -> float:
     return min(100.0 * (upper - lower) / lower for _, lower, upper in rows if lower > 0.0)
 
 
+def keep(file: Path, seeds: int, first: int) -> None:
+    """Write (seconds, gap) of every instance to a file, which goes on where it was."""
+    kept = json.loads(file.read_text()) if file.is_file() else []
+    done = {(tuple(entry["sizes"]), entry["seed"]) for entry in kept}
+    for sizes, marks in SIZES.items():
+        for seed in range(first, first + seeds):
+            if (sizes, seed) in done:
+                continue
+            history = lm.HSVI(gap=0.0, time_limit=marks[-1]).plan(instance(sizes, seed)).history
+            reached = [(t, (upper - lower) / lower) for t, lower, upper in history if lower > 0.0]
+            kept.append({"sizes": sizes, "seed": seed, "gaps": reached})
+            file.write_text(json.dumps(kept))
+
+
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seeds", type=int, nargs="?", default=5)
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    seeds, first = given.seeds, given.first
     lm.HSVI(gap=0.0, time_limit=None).plan(instance((3, 3, 2, 4), 0))  # compile
+    if given.out is not None:
+        keep(given.out, seeds, first)
+        return
     for sizes, marks in SIZES.items():
         found = [gaps(instance(sizes, seed), marks) for seed in range(first, first + seeds)]
         table = np.array([row for row, _ in found])

@@ -237,7 +237,7 @@ class LatentMDP(Fielded):
         Parameters
         ----------
         transitions
-            As for `LatentMDP`: (M, S, A, S), or [m][a] sparse matrices.
+            As for `LatentMDP`: (M, S, A, S), or `[m][a]` sparse matrices.
         amounts : (S, A), (M, S, A), (M, S, A, S), or [m][a] sparse matrices (S, S)
             What (s, a), or (s, a, s'), pays in each context; a sparse matrix pays 0 where it has
             no entry.
@@ -865,7 +865,7 @@ def _table_distances(one: LatentMDP, two: LatentMDP) -> Floats:
 
 
 def are_matrices(value: object) -> TypeGuard[Sequence[Sequence[Any]]]:
-    """Whether an argument is given as [m][a] sparse matrices."""
+    """Whether an argument is given as `[m][a]` sparse matrices."""
     if not isinstance(value, list | tuple) or not value:
         return False
     first = value[0]

@@ -206,7 +206,7 @@ def outcomes_from_entries(
 
 
 def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags | None) -> Outcomes:
-    """The table, without rewards, of sparse matrices T_m(s' | s, a) given as [m][a], each (S, S).
+    """The table, without rewards, of sparse matrices T_m(s' | s, a) given as `[m][a]`, each (S, S).
 
     Rows that are not `allowed` (S, A) are left out; all others must be distributions.
     """

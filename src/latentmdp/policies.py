@@ -24,6 +24,7 @@ from latentmdp._util import arrays, names
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
+from latentmdp._util.words import plural
 from latentmdp.belief import check_smoothing, filter_tables
 from latentmdp.covariates import WeightModel
 from latentmdp.model import LatentMDP, require_model
@@ -254,7 +255,7 @@ class MarkovPolicy(Fielded, Policy):
 
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
-        when = "stationary" if self.stationary else f"{self.n_layers} steps"
+        when = "stationary" if self.stationary else plural(self.n_layers, "step")
         return f"MarkovPolicy({kind}, {when}, {self.n_states} states)"
 
 
@@ -438,8 +439,8 @@ class AlphaVectorPolicy(Fielded, Policy):
         )
 
     def __repr__(self) -> str:
-        when = "stationary" if self.n_layers == 1 else f"{self.n_layers} steps"
-        return f"AlphaVectorPolicy({self.actions.size} vectors, {when}, {self.model!r})"
+        when = "stationary" if self.n_layers == 1 else plural(self.n_layers, "step")
+        return f"AlphaVectorPolicy({plural(self.actions.size, 'vector')}, {when}, {self.model!r})"
 
 
 def _require_weights(weight_model: WeightModel, model: LatentMDP) -> None:
@@ -520,8 +521,8 @@ class PolicyGraph(Fielded, Policy):
         return self.nodes.acting(world)._replace(filters=True, follows=True, **links)
 
     def __repr__(self) -> str:
-        when = "stationary" if self.nodes.n_layers == 1 else f"{self.nodes.n_layers} steps"
-        return f"PolicyGraph({self.n_nodes} nodes, {when}, {self.model!r})"
+        when = "stationary" if self.nodes.n_layers == 1 else plural(self.nodes.n_layers, "step")
+        return f"PolicyGraph({plural(self.n_nodes, 'node')}, {when}, {self.model!r})"
 
 
 class MixturePolicy(PolicyGraph):
@@ -565,7 +566,7 @@ class MixturePolicy(PolicyGraph):
     def __repr__(self) -> str:
         shares = ", ".join(f"{weight:.3g}" for weight in self.weights[:6])
         more = ", ..." if self.weights.size > 6 else ""
-        return f"MixturePolicy([{shares}{more}], {self.n_nodes} nodes, {self.model!r})"
+        return f"MixturePolicy([{shares}{more}], {plural(self.n_nodes, 'node')}, {self.model!r})"
 
 
 def _links(name: str, values: ArrayLike) -> Integers:

@@ -46,7 +46,7 @@ def test_tables_and_pictures(files):
     ("more", "told"),
     [
         ((), "--state"),
-        (("--out", "t.txt"), ".md or .csv"),
+        (("--out", "t.txt"), ".md, .csv or .html"),
         (("--state", "mildly"), "does not know"),
         (("--state", "mild", "--belief", "half"), "--belief takes"),
         (("--state", "mild", "--belief", "0.5,0.5"), "4 contexts"),

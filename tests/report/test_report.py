@@ -10,6 +10,7 @@ import latentmdp as lm
 from latentmdp.errors import FormatError
 from latentmdp.report.contexts import difference_maps, growth
 from latentmdp.report.page import Section, Table, render
+from latentmdp.report.plans import certificate, compact_table, risk_table
 from latentmdp.report.records import (
     Record,
     curves_section,
@@ -182,8 +183,14 @@ def test_a_table_of_many_columns_is_stacked_on_a_phone():
     assert text.index('<table class="stack">') < text.index('aria-label="abc"')
 
 
-def test_the_page_is_self_contained_and_escaped(tmp_path):
-    text = write_small_report(tmp_path).read_text()
+@pytest.fixture(scope="module")
+def small_report(tmp_path_factory):
+    """The folder of a small report."""
+    return write_small_report(tmp_path_factory.mktemp("report")).parent
+
+
+def test_the_page_is_self_contained_and_escaped(small_report):
+    text = (small_report / "report.html").read_text()
     assert "A &lt;small&gt; report" in text
     assert "<script" not in text
     links = re.findall(r"""(?:src|href)=["']([^"']+)["']""", text)
@@ -191,12 +198,59 @@ def test_the_page_is_self_contained_and_escaped(tmp_path):
     assert not re.findall(r"url\((?!#)", text)
     for part in ("From logs to a policy", "Figure 1a", "Theorem 3.1", "What the paper claims"):
         assert part in text
-    for part in ("Runs and seeds", "Settings", "Which assumptions", "Certificates", "Wall-clock"):
+    for part in ("Runs and seeds", "Settings", "Which assumptions", "What is proved", "Wall-clock"):
         assert part in text
     seeds = re.findall(r'data-label="seed"[^>]*>(\d+)</td>', text)
-    runs = [read(tmp_path / name) for name in ("a.npz", "b.npz", "c.parquet")]
+    runs = [read(small_report / name) for name in ("a.npz", "b.npz", "c.parquet")]
     assert seeds == [str(run.seed) for run in runs]
     assert seeds[0] != seeds[1]
+
+
+def test_logs_come_first_and_the_theory_is_folded(small_report):
+    text = (small_report / "report.html").read_text()
+    headings = re.findall(r"<h2>([^<]*)</h2>", text)
+    assert headings[0].startswith("From logs to a policy")
+    assert headings[1].startswith("What was found in the logs")
+    contents = re.findall(r'<li><a href="#s\d+">([^<]*)</a></li>', text)
+    assert contents == headings
+    folded = re.findall(r"<summary><strong>([^<]*)</strong></summary>", text)
+    assert set(folded) == {"Which assumptions of the theory hold"}
+
+
+def test_risk_is_what_the_policy_earns_in_each_context():
+    world = small_world()
+    plan = lm.HSVI(gap=0.05, time_limit=1.0).plan(world)
+    table = risk_table(world, {"planned": plan.policy, "random": lm.UniformPolicy()})
+    exact = lm.evaluate(world, lm.UniformPolicy()).by_context
+    known = lm.planning.context_values(world)
+    shown = [row[-1] for row in table.rows[:3]]
+    assert [float(cell.split()[0]) for cell in shown] == pytest.approx(exact, rel=1e-3)
+    assert shown[int(exact.argmin())].endswith("(worst)")
+    assert sum(cell.endswith("(worst)") for cell in shown) == 1
+    assert float(table.rows[-1][-1]) == pytest.approx((known - exact).max(), rel=1e-3)
+    assert float(table.rows[-2][-1]) == pytest.approx(world.weights @ exact, rel=1e-3)
+
+
+def test_a_certificate_holds_what_is_known_and_nothing_else():
+    world = small_world()
+    bounded, informed = lm.HSVI(gap=0.05).plan(world), lm.QMDP().plan(world)
+    for plan in (bounded, informed):
+        rows = dict(certificate({"this": plan}).rows)
+        assert ("the policy earns at least" in rows) == (plan.lower is not None)
+        assert "-" not in rows.values()
+    assert [row[0] for row in certificate({"a": bounded, "b": informed}).rows] == ["a"] * 4 + [
+        "b"
+    ] * 2
+
+
+def test_the_plan_in_short_states_its_loss():
+    plan = lm.HSVI(gap=0.001, time_limit=5.0).plan(small_world())
+    table = compact_table(plan)
+    (_, many, lower, _), (_, few, less, lost) = table.rows
+    assert int(few.replace(",", "")) < int(many.replace(",", ""))
+    assert float(less) >= 0.98 * float(lower)
+    assert float(lost.rstrip("%")) <= 1.5
+    assert compact_table(lm.QMDP().plan(small_world())) is None
 
 
 def test_nothing_to_report_is_an_error(tmp_path):
@@ -211,7 +265,11 @@ def test_models_without_an_end_and_large_ones_have_a_section_without_the_theory(
         section = model_section("a model", model, plan.policy, plan)
         titles = [table.title for table in section.tables]
         few = ["Decision table"] if model.n_states == 3 else []
-        assert titles == [*few, "Certificates of the planner"]
+        assert titles == [
+            *few,
+            "Risk: what is earned in each context",
+            "What is proved of the plan",
+        ]
         assert "whose episodes end" in section.text
         drawn = [picture.title for picture in section.pictures]
         assert ("The policy as a graph" in drawn) == (model.horizon is None)

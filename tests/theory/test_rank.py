@@ -106,3 +106,21 @@ def test_a_state_that_no_history_reaches_is_nan():
 def test_too_many_tests_are_refused():
     with pytest.raises(ValueError, match="too many"):
         theory.sigma_tau(lm.make("random", contexts=7, states=15, actions=3, rng=0), length=4)
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_prediction_separation_is_its_definition(length):
+    model = random_model(3, contexts=3, states=2, actions=2)
+    apart = []
+    for s in range(model.n_states):
+        tests = explicit_tests(model, s, length)
+        for m, n in ((0, 1), (0, 2), (1, 2)):
+            apart.append(np.abs(tests[:, m] - tests[:, n]).sum() / model.n_actions**length)
+    assert theory.prediction_separation(model, length) == pytest.approx(min(apart), rel=1e-12)
+
+
+def test_prediction_separation_is_at_least_delta():
+    model = lm.make("separated", contexts=3, states=4, delta=0.5, rng=0)
+    assert theory.prediction_separation(model) >= lm.separation(model) - 1e-12
+    assert theory.prediction_separation(model, 2) >= theory.prediction_separation(model) - 1e-12
+    assert theory.prediction_separation(model.subset([0])) == np.inf

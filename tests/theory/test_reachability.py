@@ -186,3 +186,30 @@ def test_a_terminal_state_need_not_be_explored():
     np.testing.assert_allclose(diameter(model), [np.inf])
     tests = lm.theory.sigma_tau(model)
     np.testing.assert_array_equal(np.isinf(tests), [False, False, True])
+
+
+def two_groups(n):
+    """Any state of one's own group of n at will, or a uniform jump to the other group."""
+    T = np.zeros((1, 2 * n, n + 1, 2 * n))
+    for s in range(2 * n):
+        own = s // n * n
+        T[0, s, range(n), range(own, own + n)] = 1.0
+        T[0, s, n, (n - own) : (2 * n - own)] = 1.0 / n
+    return lm.LatentMDP(T, np.zeros((1, 2 * n, n + 1)), horizon=5)
+
+
+def test_remark_1_has_a_counterexample():
+    model = two_groups(4)
+    assert connectivity(model)[0] == pytest.approx(0.25)
+    assert diameter(model)[0] == pytest.approx(1.75)
+    assert connectivity(model)[0] < 1.0 / diameter(model)[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_connectivity_is_at_least_two_by_states_and_diameter(seed):
+    model = random_model(seed, contexts=2, states=2 + seed % 5, actions=2)
+    times = diameter(model)
+    finite = np.isfinite(times)
+    assert (connectivity(model) * model.n_states * times >= 2.0 - 1e-9)[finite].all()
+    tight = two_groups(2 + seed % 4)
+    assert connectivity(tight)[0] * tight.n_states * diameter(tight)[0] >= 2.0

@@ -1,12 +1,14 @@
-"""How long this process has waited for numba to compile, or to load, compiled code."""
+"""When numba compiles: how long this process has waited for it, and notice of the first time."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from numba.core import event
 
-__all__ = ["compile_seconds"]
+__all__ = ["compile_seconds", "on_first_compilation"]
 
 
 class _CompileClock(event.Listener):
@@ -42,3 +44,25 @@ def _clock() -> _CompileClock:
     clock = _CompileClock()
     event.register("numba:compiler_lock", clock)  # type: ignore[no-untyped-call]
     return clock
+
+
+class _Once(event.Listener):
+    """Calls a function at the first compilation."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say: Callable[[], None] | None = say
+
+    def on_start(self, event: Any) -> None:
+        say, self._say = self._say, None
+        if say is not None:
+            say()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@contextmanager
+def on_first_compilation(say: Callable[[], None]) -> Iterator[None]:
+    """Call `say` once if anything is compiled within; what is loaded from disk does not count."""
+    with event.install_listener("numba:compile", _Once(say)):
+        yield

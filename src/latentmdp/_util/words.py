@@ -17,5 +17,5 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def or_dash(value: float | None, form: str = "") -> str:
-    """A number in a table, in this format; a dash where there is none."""
-    return "-" if value is None else format(value, form)
+    """A number in a table, in this format; a dash where there is none, or it is not a number."""
+    return "-" if value is None or value != value else format(value, form)

@@ -28,6 +28,8 @@ INTERRUPTED = 130
 
 _ROWS = 10
 """Bounds that the display of a planner keeps in sight."""
+_FRAMED = 6
+"""Columns of a table up to which lines between them leave room for the numbers."""
 _BAR = 30
 """Characters of the bar for a gap of 1."""
 
@@ -108,15 +110,27 @@ class Screen:
     ) -> None:
         """Print a table; columns are aligned right, but for the first and those of `words`."""
         if self.talks:
+            from rich import box
             from rich.console import Console
             from rich.markup import escape
             from rich.table import Table
 
-            table = Table(title=title, title_justify="left", show_header=show_header)
+            framed = len(header) <= _FRAMED
+            table = Table(
+                title=title,
+                title_justify="left",
+                show_header=show_header,
+                box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD,
+                pad_edge=framed,
+                collapse_padding=not framed,
+            )
             for i, name in enumerate(header):
                 left = i == 0 or name in words
                 table.add_column(
-                    name, justify="left" if left else "right", no_wrap=show_header and i == 0
+                    name,
+                    justify="left" if left else "right",
+                    no_wrap=show_header and i == 0,
+                    overflow="fold",
                 )
             for row in rows:
                 table.add_row(*map(escape, row))
@@ -145,6 +159,20 @@ class Screen:
                 progress.update(task, advance=by, description=doing)
 
             yield move
+
+    @contextmanager
+    def compilation_told(self) -> Iterator[None]:
+        """Say, to people at a terminal, when the first use on a machine has to compile."""
+        if not (self.talks and sys.stderr.isatty()):
+            yield
+            return
+        from latentmdp._util.clock import on_first_compilation
+
+        def say() -> None:
+            typer.secho("compiling: only the first use on this machine takes longer", err=True)
+
+        with on_first_compilation(say):
+            yield
 
     @contextmanager
     def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
@@ -237,7 +265,7 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     screen = None
     try:
         screen = Screen(as_json, quiet)
-        with screen.results_only(), warnings.catch_warnings():
+        with screen.results_only(), screen.compilation_told(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             yield screen
     except KeyboardInterrupt:

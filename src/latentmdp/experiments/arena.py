@@ -55,6 +55,7 @@ __all__ = [
     "Standard",
     "compare_learners",
     "installed_learners",
+    "picture",
 ]
 
 BLOCKS = 200

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from latentmdp.report.decision_page import write_decision_page
     from latentmdp.report.decisions import DecisionTable, decision_table
     from latentmdp.report.explanations import plot_explanation, plot_policy_graph
     from latentmdp.report.explorer import write_explorer
@@ -19,6 +20,7 @@ __all__ = [
     "plot_bounds",
     "plot_explanation",
     "plot_policy_graph",
+    "write_decision_page",
     "write_explorer",
     "write_report",
 ]
@@ -29,6 +31,7 @@ _HOMES = {
     "plot_bounds": "plans",
     "plot_explanation": "explanations",
     "plot_policy_graph": "explanations",
+    "write_decision_page": "decision_page",
     "write_explorer": "explorer",
     "write_report": "report",
 }

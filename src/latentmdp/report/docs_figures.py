@@ -1,30 +1,35 @@
-"""The pictures of docs/explanation, each drawn from a computation.
+"""The pictures of the documents, each drawn from a computation.
 
-python -m latentmdp.report.docs_figures docs/explanation/pictures
+python -m latentmdp.report.docs_figures docs/pictures [NAME...]
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from latentmdp._util.arrays import Floats, Indices
+from latentmdp._util.storage import atomic_write
 from latentmdp.belief import posterior
 from latentmdp.deterministic import Exploration, explore
-from latentmdp.experiments.findings import write_figure
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
-from latentmdp.policies import UniformPolicy
+from latentmdp.online import learn
+from latentmdp.planning import HSVI, evaluate
+from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.report.page import COLOURS, MUTED, canvas, legend, standalone_svg
+from latentmdp.report.records import trailing
 from latentmdp.simulation import simulate
 from latentmdp.theory import connectivity, inference_horizon, revelation
 
 __all__ = ["PICTURES", "write_pictures"]
 
-BLUE, ORANGE, GREY = "#0072b2", "#e69f00", "#8c8c8c"
+BLUE, ORANGE, RED, GREY = COLOURS[0], COLOURS[1], COLOURS[6], MUTED
 DELTAS = (0.2, 0.4, 0.8, 1.6)
 
 
@@ -36,6 +41,117 @@ def _canvas(width: float = 5.5, height: float = 3.6) -> tuple[Figure, Axes]:
 def _separated(delta: float, horizon: int) -> LatentMDP:
     sizes = {"contexts": 3, "states": 7, "horizon": horizon}
     return make("separated", 0, delta=delta, rewards="shared", **sizes)
+
+
+def pump() -> LatentMDP:
+    """The pump of docs/how-to/costs_to_risk.md: sound, with a worn bearing, or corroded."""
+    transitions = np.zeros((3, 3, 3, 3))  # states fine, leaking, broken; run, service, overhaul
+    for m, (wear, mends) in enumerate(((0.05, 0.9), (0.3, 0.8), (0.3, 0.1))):
+        transitions[m, 0, :2, :2] = [[1 - wear, wear], [1 - wear / 2, wear / 2]]
+        transitions[m, 1, 0] = [0.0, 0.7, 0.3]
+        transitions[m, 1, 1:, :2] = [[mends, 1 - mends], [0.95, 0.05]]
+        transitions[m, 2, 2, 0] = 1.0
+    return LatentMDP.from_amounts(
+        transitions,
+        np.array([[0.0, -1.0, 0.0], [-2.0, -3.0, -8.0], [0.0, 0.0, -25.0]]),
+        horizon=24,
+        initial=0,
+        weights=[0.6, 0.3, 0.1],
+        allowed=[[True, True, False], [True, True, True], [False, False, True]],
+        state_names=["fine", "leaking", "broken"],
+        action_names=["run", "service", "overhaul"],
+        context_names=["sound", "worn bearing", "corroded"],
+    )
+
+
+def purpose_figure(months: int = 11, context: int = 2) -> Figure:
+    """A pump that is corroded, month by month: what is seen, what is believed, what is done."""
+    model = pump()
+    policy = HSVI(gap=0.001).plan(model).policy
+    states, actions, beliefs = _telling_episode(model, policy, months, context)
+    figure, (axes,) = canvas(3.6)
+    below = np.zeros(months)
+    for m, colour in zip(range(3), (COLOURS[2], COLOURS[1], COLOURS[0])):
+        share, name = beliefs[:, m], (model.context_names or ())[m]
+        fade = 0.9 if m == context else 0.45
+        axes.bar(range(months), share, bottom=below, color=colour, alpha=fade, width=0.86)
+        axes.bar(0, 0, color=colour, alpha=fade, label=name + " (the truth)" * (m == context))
+        below = below + share
+    for t in range(months):
+        seen, done = (model.state_names or ())[states[t]], (model.action_names or ())[actions[t]]
+        bold = "bold" if done == "overhaul" else "normal"
+        axes.text(t, 1.03, seen, rotation=60, fontsize=8.5, ha="left", va="bottom")
+        axes.text(t, -0.04, done, rotation=60, fontsize=8.5, ha="right", va="top", weight=bold)
+    axes.set(ylabel="belief that it is", ylim=(0.0, 1.0), xticks=[])
+    axes.text(-0.9, 1.12, "seen:", fontsize=9, ha="right", weight="bold")
+    axes.text(-0.9, -0.14, "done:", fontsize=9, ha="right", va="top", weight="bold")
+    legend(figure, columns=3)
+    return figure
+
+
+def _telling_episode(
+    model: LatentMDP, policy: Policy, months: int, context: int
+) -> tuple[Indices, Indices, Floats]:
+    """The first simulated episode of a context in which the belief changes the decision."""
+    logs = simulate(model, policy, 2_000, rng=0)
+    beliefs = posterior(model, logs, along=True).reshape(len(logs), -1, model.n_contexts)
+    for episode in np.flatnonzero(logs.contexts == context):
+        begin = logs.offsets[episode]
+        actions = logs.actions[begin : begin + months]
+        states = logs.states[begin + episode : begin + episode + months]
+        leaks = actions[states == 1]
+        if (states < 2).all() and {1, 2} <= set(leaks.tolist()) and leaks.size >= 5:
+            return states, actions, beliefs[episode, :months]
+    raise AssertionError("no episode of the pump changes its mind")
+
+
+def learning_figure(episodes: int = 600, seeds: int = 3) -> Figure:
+    """Return over episodes of `learn`, from nothing, beside certified bounds of the best policy."""
+    model = make("separated", 0, contexts=3, states=6, actions=2, horizon=20, delta=0.6)
+    best = HSVI(gap=0.01, time_limit=30.0).plan(model)
+    assert best.lower is not None
+    assert best.upper is not None
+    random = evaluate(model, UniformPolicy()).mean
+    figure, (axes,) = canvas(3.2)
+    window = episodes // 10
+    runs = [learn(model, 3, episodes, rng=seed).returns for seed in range(seeds)]
+    curves = np.stack([trailing(returns, window) for returns in runs])
+    drawn = np.arange(window // 2, episodes, 5)
+    axes.axhspan(best.lower, best.upper, color=COLOURS[2], alpha=0.6, label="the best, proved")
+    axes.axhline(random, color=MUTED, linestyle="--", label="random actions")
+    axes.plot(drawn + 1, curves.mean(axis=0)[drawn], color=BLUE, label=f"learned, {seeds} runs")
+    axes.fill_between(
+        drawn + 1, curves.min(axis=0)[drawn], curves.max(axis=0)[drawn], color=BLUE, alpha=0.2
+    )
+    axes.set(xlabel="episodes played, contexts never shown", ylabel="mean return")
+    legend(figure, columns=3)
+    return figure
+
+
+def bounds_closing_figure(seconds: float = 10.0) -> Figure:
+    """The bounds of HSVI closing on a random latent MDP of (M, S, A, H) = (5, 10, 3, 20)."""
+    rng = np.random.default_rng(0)
+    transitions = rng.dirichlet(np.ones(10), (5, 10, 3))
+    means = np.where(rng.random((5, 10, 3)) < 0.2, rng.random((5, 10, 3)), 0.0)
+    model = LatentMDP(transitions, means, initial=0, horizon=20)
+    plan = HSVI(gap=0.0, time_limit=seconds).plan(model)
+    time, lower, upper = zip(*plan.history)
+    figure, (axes,) = canvas(3.2)
+    axes.step(time, upper, where="post", color=ORANGE, label="no policy earns more than")
+    axes.step(time, lower, where="post", color=BLUE, label="the policy earns at least")
+    axes.fill_between(time, lower, upper, step="post", color=GREY, alpha=0.2, linewidth=0)
+    shown = (0.93 * lower[-1], 1.02 * upper[0])  # the first lower bound is far below
+    axes.set(xscale="log", xlabel="seconds", ylabel="value per episode", ylim=shown)
+    axes.set_xlim(left=0.02)
+    axes.annotate(
+        f"{plan.gap:.2%} left",
+        (time[-1], 0.5 * (lower[-1] + upper[-1])),
+        xytext=(-8, -28),
+        textcoords="offset points",
+        ha="right",
+    )
+    legend(figure)
+    return figure
 
 
 def belief_figure() -> Figure:
@@ -116,10 +232,10 @@ def graph_figure() -> Figure:
         if u > x:
             axes.plot((x, u), (y, v), color=GREY, linewidth=0.4 + 1.6 * edge.probability, zorder=1)
     for n, node in enumerate(found.graph.nodes):
-        colour = (BLUE, ORANGE, "#d55e00")[min(2, len(node.observations))]
+        colour = (BLUE, ORANGE, RED)[min(2, len(node.observations))]
         axes.scatter(*places[n], s=150, color=colour, zorder=2)
         axes.text(*places[n], str(node.state), ha="center", va="center", color="white", fontsize=8)
-    for size, colour in enumerate((BLUE, ORANGE, "#d55e00")):
+    for size, colour in enumerate((BLUE, ORANGE, RED)):
         axes.scatter([], [], color=colour, label=f"{size} distinguishing observations")
     axes.set(xlabel="level (steps from the start)", xticks=range(found.horizon + 1), yticks=[])
     axes.set_title(f"Nodes (C, s) found in {found.episodes} episodes; numbers are states")
@@ -180,6 +296,9 @@ def theory_figure() -> Figure:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "purpose": purpose_figure,
+    "learning": learning_figure,
+    "bounds": bounds_closing_figure,
     "belief": belief_figure,
     "external_view": external_view_figure,
     "action_tree": action_tree_figure,
@@ -190,16 +309,17 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 """Name of the file to the function that draws it."""
 
 
-def write_pictures(folder: Path) -> list[Path]:
-    """Draw every picture into a folder, as SVG."""
+def write_pictures(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Draw these pictures, or every one, into a folder, as SVG for light and dark pages."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {folder / f"{name}.svg": draw for name, draw in PICTURES.items()}
+    paths = {folder / f"{name}.svg": PICTURES[name] for name in names or PICTURES}
     for path, draw in paths.items():
-        write_figure(draw(), path)
+        with atomic_write(path) as stream:
+            stream.write(standalone_svg(draw(), path.stem).encode())
     return list(paths)
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/explanation/pictures")
-    for path in write_pictures(target):
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures")
+    for path in write_pictures(target, sys.argv[2:]):
         print(path)

@@ -14,7 +14,7 @@ from latentmdp.experiments.results import Experiment
 from latentmdp.report.page import COLOURS, INK, MUTED, Picture, Section, Table, canvas, legend
 from latentmdp.report.records import settings_table
 
-__all__ = ["experiment_section", "experiment_settings", "timing_table"]
+__all__ = ["experiment_section", "experiment_settings", "panel_figure", "timing_table"]
 
 _LONG_NAME = 26
 """Characters of a line's name above which a legend has one column: two would be cut off."""
@@ -36,11 +36,11 @@ def experiment_section(name: str, experiment: Experiment) -> Section:
         f"{held} of {plural(judged, 'claim')} held, judged by the numbers of these runs alone.",
         words=("the paper", "measured here"),
     )
-    pictures = [Picture(p.title, _panel_figure(p), p.caption) for p in findings.panels]
+    pictures = [Picture(p.title, panel_figure(p), p.caption) for p in findings.panels]
     return Section(f"{findings.title} ({name})", findings.description, [claims], pictures)
 
 
-def _panel_figure(panel: Panel) -> Figure:
+def panel_figure(panel: Panel) -> Figure:
     """A panel in the width and the colours of a page."""
     columns = 1 if any(len(line.name) > _LONG_NAME for line in panel.lines) else 2
     rows = -(-len(panel.lines) // columns)

@@ -273,11 +273,14 @@ def _bars_figure(told: Explanation) -> Figure:
 
 
 def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
-    """The belief maps of the first states side by side; None unless contexts are two or three."""
+    """The belief maps of the first states that have several actions, side by side.
+
+    None unless contexts are two or three, or where no belief changes an action.
+    """
     if not isinstance(policy, AlphaVectorPolicy) or policy.model.n_contexts not in (2, 3):
         return None
-    sizes = [np.subtract(*policy.group(t, s)[::-1]) for s in range(model.n_states)]
-    states = [s for s, size in enumerate(sizes) if size > 1][:_MOST_MAPS]
+    ways = [np.unique(policy.actions[slice(*policy.group(t, s))]) for s in range(model.n_states)]
+    states = [s for s, actions in enumerate(ways) if actions.size > 1][:_MOST_MAPS]
     if not states:
         return None
     columns = min(2, len(states))

@@ -2,7 +2,7 @@
 
 It needs no script and no network. Figures stand in it as SVG with the page's font and colours:
 matplotlib draws with the colours below, and in the SVG each becomes a CSS variable, which the page
-sets for light, dark and print.
+sets for light, dark and print. A figure of its own (`standalone_svg`) brings both palettes along.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
+    "DARK",
     "INK",
+    "LIGHT",
     "MUTED",
     "Picture",
     "Section",
@@ -34,11 +36,26 @@ __all__ = [
     "inline_svg",
     "legend",
     "render",
+    "standalone_svg",
     "write_page",
 ]
 
 INK, MUTED = "#1b1f24", "#87909a"
 COLOURS = ("#0072b2", "#c25e00", "#00855f", "#a33d87", "#8a6d00", "#3b52c4", "#b3243b")
+
+LIGHT = {
+    **{"ink": INK, "muted": MUTED, "quiet": "#57606a", "paper": "#ffffff", "card": "#f6f8fa"},
+    **{"line": "#d8dee4", "link": "#0060a0"},
+    **{f"series-{i}": colour for i, colour in enumerate(COLOURS)},
+}
+"""The colours of a page by the names of their CSS variables."""
+_BRIGHT = ("#56b4e9", "#f39b3a", "#35c99a", "#e58bc6", "#d8bd3c", "#92a4ff", "#ff7f8e")
+DARK = {
+    **{"ink": "#e6e9ec", "muted": "#7d8791", "quiet": "#a3adb7", "paper": "#14181d"},
+    **{"card": "#1c2229", "line": "#39424c", "link": "#6cb6ff"},
+    **{f"series-{i}": colour for i, colour in enumerate(_BRIGHT)},
+}
+"""The same for those who ask for dark pages."""
 
 _VARIABLES = {
     INK: "--ink",
@@ -74,6 +91,24 @@ def legend(figure: Figure, columns: int = 2) -> None:
     figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5)
 
 
+def _declarations(palette: Mapping[str, str]) -> str:
+    """A palette as CSS."""
+    return " ".join(f"--{name}: {colour};" for name, colour in palette.items())
+
+
+def standalone_svg(figure: Figure, key: str) -> str:
+    """A figure as a file of its own, on a card that is light or dark with its reader's screen."""
+    style = (
+        f"<style>svg {{ {_declarations(LIGHT)} background: var(--card); border-radius: 6px; }} "
+        f"@media (prefers-color-scheme: dark) {{ svg {{ {_declarations(DARK)} }} }} "
+        'text { fill: var(--ink); font-family: system-ui, "Segoe UI", Roboto, sans-serif'
+        " !important; }</style>"
+    )
+    text = re.sub(r"(?m)^ +| +$", "", inline_svg(figure, key))
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a point cannot be seen
+    return text.replace(">", f">{style}", 1)
+
+
 def inline_svg(figure: Figure, key: str) -> str:
     """The `<svg>` element of a figure; `key` keeps its ids apart from those of other figures."""
     import matplotlib as mpl
@@ -105,13 +140,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a header; columns named in `words` are aligned left, as the first is."""
+    """Rows under a header; columns named in `words` are aligned left, as the first is.
+
+    A `folded` table shows its title only, until it is asked for.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     words: Sequence[str] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +182,13 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
         return Markup(inline_svg(picture.figure, f"f{next(numbers)}"))
 
     return environment.get_template("report.html.j2").render(
-        title=title, lead=lead, sections=sections, svg=svg, version=__version__
+        title=title,
+        lead=lead,
+        sections=sections,
+        svg=svg,
+        version=__version__,
+        light=_declarations(LIGHT),
+        dark=_declarations(DARK),
     )
 
 

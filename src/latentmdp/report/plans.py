@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from latentmdp._util import names
 from latentmdp._util.random import RNGLike
-from latentmdp._util.words import or_dash
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
@@ -23,9 +23,11 @@ from latentmdp.planning import (
     context_values,
     evaluate,
 )
+from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy
 from latentmdp.report.page import COLOURS, Picture, Table, canvas, legend
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -34,10 +36,19 @@ __all__ = [
     "bounds_picture",
     "certificate",
     "certify",
+    "compact_table",
     "plot_bounds",
+    "risk_table",
     "try_planner",
 ]
 
+History = Sequence[tuple[float, float, float]]
+"""(seconds, lower, upper) along the work of a planner."""
+
+_MOST_TOGETHER = 2
+"""Bounds of planners that share one panel."""
+_LOSS = 0.01
+"""Share of its value that a plan in short may lose."""
 _PLAN_SECONDS = 10.0
 """What a report waits for bounds of a model that came without a plan."""
 
@@ -96,25 +107,87 @@ def certify(model: LatentMDP, time_limit: float = _PLAN_SECONDS) -> Plan:
 
 
 def certificate(plans: Mapping[str, Plan]) -> Table:
-    """Bounds, gap and time of plans."""
+    """What is proved of each plan; only what is known has a row."""
+    rows = [(name, what, told) for name, plan in plans.items() for what, told in _proved(plan)]
+    several = len(plans) > 1
+    return Table(
+        "What is proved of the plan" + ("s" if several else ""),
+        ("model", "what", "proved") if several else ("what", "proved"),
+        rows if several else [row[1:] for row in rows],
+        "Per episode, in that model. An upper bound holds for every policy, whatever it remembers.",
+        words=("what", "proved"),
+    )
+
+
+def _proved(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The bounds of a plan in words."""
+    if plan.lower is not None:
+        yield "the policy earns at least", f"{plan.lower:.4f}"
+    if plan.upper is not None:
+        yield "no policy earns more than", f"{plan.upper:.4f}"
+    if plan.gap is not None:
+        yield "so at most this share is lost", f"{plan.gap:.2%}"
+    ended = "reached what was asked" if plan.converged else plan.message or "stopped at a limit"
+    yield "planning", f"{ended}, {plan.seconds:.2f} s"
+
+
+def risk_table(
+    model: LatentMDP,
+    policies: Mapping[str, Policy | HistoryPolicy],
+    bounds: tuple[float, float] | None = None,
+) -> Table:
+    """What policies earn in each context, beside the most that can be earned if it were known.
+
+    `bounds` are those of a `Robust` plan for the worst case.
+    """
+    known = context_values(model)
+    earned = {name: evaluate(model, p, rng=0).by_context for name, p in policies.items()}
+    contexts = names.labels("context", model.context_names, model.n_contexts)
     rows = [
         (
-            name,
-            or_dash(plan.lower, ".4f"),
-            or_dash(plan.upper, ".4f"),
-            or_dash(plan.gap, ".2%"),
-            f"{plan.seconds:.2f}",
-            "reached what was asked" if plan.converged else plan.message or "stopped at a limit",
+            context,
+            f"{model.weights[m]:.0%}",
+            f"{known[m]:.4g}",
+            *(f"{by[m]:.4g}" + (" (worst)" if m == by.argmin() else "") for by in earned.values()),
         )
-        for name, plan in plans.items()
+        for m, context in enumerate(contexts)
+    ]
+    mean = (f"{model.weights @ by:.4g}" for by in earned.values())
+    rows.append(("on average", "100%", f"{model.weights @ known:.4g}", *mean))
+    most = (f"{(known - by).max():.4g}" for by in earned.values())
+    rows.append(("largest regret", "", "", *most))
+    caption = (
+        "Per episode. Nobody is told the context, so the column of those who know it cannot be "
+        "reached; regret is what is lost beside it in the context where most is."
+    )
+    if bounds is not None:
+        caption += (
+            f" The best worst case that any policy can promise lies between {bounds[0]:.4g} and "
+            f"{bounds[1]:.4g}."
+        )
+    header = ("context", "weight", "if it were known", *policies)
+    return Table("Risk: what is earned in each context", header, rows, caption)
+
+
+def compact_table(plan: Plan) -> Table | None:
+    """How few vectors say nearly the same; None where a plan has none to spare."""
+    policy = plan.policy
+    if plan.lower is None or not isinstance(policy, AlphaVectorPolicy):
+        return None
+    small = plan.compact(loss=_LOSS)
+    kept = small.policy
+    if not isinstance(kept, AlphaVectorPolicy) or kept.actions.size >= policy.actions.size:
+        return None
+    rows = [
+        ("as planned", f"{policy.actions.size:,}", f"{plan.lower:.4f}", "-"),
+        ("compact", f"{kept.actions.size:,}", f"{small.lower:.4f}", f"{small.loss or 0.0:.2%}"),
     ]
     return Table(
-        "Certificates of the planner",
-        ("model", "lower", "upper", "gap", "seconds", "outcome"),
+        "The plan in short",
+        ("plan", "vectors", "earns at least", "loses at most"),
         rows,
-        "In that model the policy earns at least the lower bound per episode, and no policy, with "
-        "whatever memory, earns more than the upper.",
-        words=("outcome",),
+        "Fewer vectors are easier to read and to check; what they lose is proved. "
+        f"plan.compact(loss={_LOSS:g}) makes them, plan.compact(vectors=...) others.",
     )
 
 
@@ -128,22 +201,52 @@ def bounds_picture(plans: Mapping[str, Plan]) -> Picture:
     )
 
 
-def bounds_figure(histories: Mapping[str, Sequence[tuple[float, float, float]]]) -> Figure:
-    """Lower and upper bounds against seconds, from the history of each plan."""
-    figure, (axes,) = canvas()
-    for i, (name, history) in enumerate(histories.items()):
-        if history:
-            seconds, lower, upper = zip(*history)
-            colour = COLOURS[i % len(COLOURS)]
-            axes.step(seconds, lower, where="post", marker=".", color=colour, label=name)
-            axes.step(seconds, upper, where="post", marker=".", color=colour, linestyle="--")
-            axes.fill_between(
-                seconds, lower, upper, color=colour, alpha=0.15, step="post", linewidth=0
-            )
-    axes.set(xlabel="seconds", ylabel="value per episode")
-    if axes.get_legend_handles_labels()[0]:
-        legend(figure)
+def bounds_figure(histories: Mapping[str, History]) -> Figure:
+    """Lower and upper bounds against seconds, from the history of each plan.
+
+    More than two would hide each other: they get a panel each, all to the same scale.
+    """
+    drawn = {name: history for name, history in histories.items() if history}
+    if len(drawn) <= _MOST_TOGETHER:
+        figure, (axes,) = canvas()
+        for i, (name, history) in enumerate(drawn.items()):
+            _draw_bounds(axes, history, COLOURS[i], name)
+        axes.set(xlabel="seconds", ylabel="value per episode")
+        if drawn:
+            legend(figure)
+        return figure
+    rows = -(-len(drawn) // 2)
+    figure, panels = canvas(0.4 + 1.9 * rows, rows, 2)
+    low, high = _common_scale(drawn.values())
+    longest = max(history[-1][0] for history in drawn.values())
+    for i, (axes, (name, history)) in enumerate(zip(panels, drawn.items())):
+        ended = (longest, *history[-1][1:])
+        _draw_bounds(axes, [*history, ended], COLOURS[i % len(COLOURS)], name)
+        axes.set(title=name, ylim=(low, high), xlim=(0.0, longest))
+        axes.locator_params(nbins=4)
+    for axes in panels[len(drawn) :]:
+        axes.set_axis_off()
+    figure.supxlabel("seconds", fontsize=11)
+    figure.supylabel("value per episode", fontsize=11)
     return figure
+
+
+def _draw_bounds(axes: Axes, history: History, colour: str, name: str) -> None:
+    seconds, lower, upper = zip(*history)
+    axes.step(seconds, lower, where="post", marker=".", color=colour, label=name)
+    axes.step(seconds, upper, where="post", marker=".", color=colour, linestyle="--")
+    axes.fill_between(seconds, lower, upper, color=colour, alpha=0.15, step="post", linewidth=0)
+
+
+def _common_scale(histories: Iterable[History]) -> tuple[float, float]:
+    """From the worst last lower bound to the worst last upper, and some room beyond both.
+
+    First bounds may be far away, and would make all others one line.
+    """
+    last = [history[-1] for history in histories]
+    low, high = min(row[1] for row in last), max(row[2] for row in last)
+    room = 0.6 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
 
 
 def plot_bounds(plan: Plan, path: str | os.PathLike[str]) -> None:

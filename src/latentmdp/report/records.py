@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from latentmdp import io
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.words import or_dash
+from latentmdp._util.words import listed, or_dash
 from latentmdp.errors import FormatError
 from latentmdp.experiments.results import Experiment, read_experiment
 from latentmdp.metrics import last_tenth
@@ -141,6 +141,7 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
             str(r.run.n_episodes),
             or_dash(r.seed),
             f"{r.run.trailing_return():.4g}",
+            "-" if r.run.value is None else f"{r.run.value}",
             f"{r.run.returns.mean():.4g}",
             f"{r.run.seconds:.1f}",
         )
@@ -149,13 +150,28 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
     ]
     table = Table(
         "Runs",
-        ("run", grouped_by, "episodes", "seed", "return at the end", "mean return", "seconds"),
+        (
+            *("run", grouped_by, "episodes", "seed", "return at the end"),
+            *("value of the policy", "mean return", "seconds"),
+        ),
         rows,
-        "Returns are per episode; at the end: over the last tenth of the episodes. The seed fixes "
-        "every random choice of a run.",
+        "Returns are per episode; at the end: over the last tenth of the episodes. The value of "
+        "the policy is from episodes of its own that nothing was learned from, with a 95 % "
+        "interval; a dash: the learner does not try its last policy. The seed fixes every random "
+        "choice of a run.",
         words=(grouped_by,),
     )
-    return Section("Runs and seeds", "", [table])
+    return Section("Runs and seeds", "\n\n".join(_warnings(groups)), [table])
+
+
+def _warnings(groups: Groups) -> Iterator[str]:
+    """What the runs themselves advise against, each once with the runs it is about."""
+    told: dict[str, list[str]] = {}
+    for record in (r for records in groups.values() for r in records):
+        for message in record.run.warnings:
+            told.setdefault(message, []).append(record.name)
+    for message, where in told.items():
+        yield f"Warning ({listed(where)}): {message}."
 
 
 def settings_table(name: str, settings: Mapping[str, Any], caption: str = "") -> Table:

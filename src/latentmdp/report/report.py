@@ -11,6 +11,7 @@ from typing import TypeGuard
 from latentmdp._util.storage import require_writable
 from latentmdp._util.words import listed, or_dash, plural
 from latentmdp.experiments.results import Experiment
+from latentmdp.io import load_as
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import QMDP, Plan, evaluate
@@ -20,7 +21,13 @@ from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
 from latentmdp.report.page import Picture, Section, Table, write_page
-from latentmdp.report.plans import bounds_picture, certificate, certify
+from latentmdp.report.plans import (
+    bounds_picture,
+    certificate,
+    certify,
+    compact_table,
+    risk_table,
+)
 from latentmdp.report.records import (
     Record,
     curves_section,
@@ -40,7 +47,7 @@ __all__ = ["assumption_table", "model_section", "write_report"]
 def write_report(
     paths: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
-    truth: LatentMDP | None = None,
+    truth: LatentMDP | str | os.PathLike[str] | None = None,
     title: str = "Report",
 ) -> None:
     """Read runs, outcomes, experiments and models, and write one page about all of them.
@@ -54,12 +61,16 @@ def write_report(
     out
         The HTML file.
     truth
-        The true model: adds what to compare with, and true contexts to beliefs.
+        The true model, or its file: adds what to compare with, and true contexts to beliefs.
     """
     if not paths:
         raise ValueError("paths must name at least one run or model")
     require_writable(out)
     began = time.perf_counter()
+    compared = ""
+    if isinstance(truth, str | os.PathLike):
+        compared = f", compared with the true model of {Path(truth).name}"
+        truth = load_as(LatentMDP, truth, "a model")
     found = {str(path): read(path) for path in paths}
     records = [item for item in found.values() if isinstance(item, Record)]
     models = {Path(p).name: item for p, item in found.items() if isinstance(item, LatentMDP)}
@@ -67,10 +78,10 @@ def write_report(
     experiments = {p: item for p, item in found.items() if isinstance(item, Experiment)}
     groups = group_records(records)
     page = [
-        *_runs(groups, truth),
         *(section for name, item in solved.items() for section in _solved(name, item, truth)),
-        *(experiment_section(name, item) for name, item in experiments.items()),
+        *_runs(groups, truth),
         *(model_section(f"Model {name}", m, None, None) for name, m in models.items()),
+        *(experiment_section(name, item) for name, item in experiments.items()),
     ]
     tables = [
         *settings_tables(groups),
@@ -86,7 +97,9 @@ def write_report(
         (len(models), "model", None),
     )
     lead = listed([plural(n, one, many) for n, one, many in counts if n])
-    write_page(out, title, f"From {lead}.", [*page, Section("Settings and timing", "", tables)])
+    write_page(
+        out, title, f"From {lead}{compared}.", [*page, Section("Settings and timing", "", tables)]
+    )
 
 
 def _runs(groups: dict[str, list[Record]], truth: LatentMDP | None) -> Iterator[Section]:
@@ -127,7 +140,7 @@ def model_section(
     plan: Plan | None,
     truth: LatentMDP | None = None,
 ) -> Section:
-    """A model, given or learned: beliefs, differences, assumptions, bounds."""
+    """A model, given or learned: decisions, risk, bounds, beliefs, differences, assumptions."""
     plan = certify(model) if plan is None else plan
     policy = plan.policy if policy is None else policy
     known = truth is not None and truth.n_contexts == model.n_contexts
@@ -146,7 +159,12 @@ def model_section(
         difference_picture(model, "this model"),
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
-    tables = [*_decisions(model, policy), certificate({"this model": plan})]
+    tables = [
+        *_decisions(model, policy),
+        risk_table(model, {"this policy": policy}),
+        certificate({"this model": plan}),
+        *filter(None, [compact_table(plan)]),
+    ]
     M, S, A, Z = model.dimensions
     if model.horizon is not None and M * S * A * S * Z <= _MOST_MEASURED:
         tables.append(assumption_table(model, "this model"))
@@ -188,6 +206,7 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
         diagnose(model).rows(),
         f"Measured on {what}, with uniformly random actions where a policy matters.",
         words=("number", "verdict"),
+        folded=True,
     )
 
 

@@ -14,6 +14,7 @@ from latentmdp.theory.rank import (
     history_matrices,
     joint_sigma,
     prediction_matrices,
+    prediction_separation,
     sigma_h,
     sigma_tau,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "needed_psr_episodes",
     "prediction_accuracy",
     "prediction_matrices",
+    "prediction_separation",
     "psr_episodes",
     "psr_episodes_for_clustering",
     "reach_probs",

@@ -8,7 +8,8 @@ had from them: fit a model and diagnose that. What logs do show, whatever the co
   context m, what follows, o = (s', r), does not depend on the history h, whoever chose a and why.
   So P(o, h | s, a) = sum_m P_m(o | s, a) P(m, h | s, a) has rank at most M, even if several
   policies made the logs or the logger knew the context. Singular values beyond sampling noise
-  (`spectral.noise`) are contexts that are really there;
+  (`spectral.noise`) bound M from below: so many contexts at least differ here, and there may be
+  more that differ little, or not along one step;
 - connectedness of the states by observed transitions: necessary for Assumption 4, not sufficient.
 
 Each episode counts once for (s, a), at its first visit after `length` steps: these are independent

@@ -18,6 +18,7 @@ M-th singular value of that matrix over P^pi(end state = s), the number that ent
 Theorem D.1; with equal weights it is sigma_h / M.
 """
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
     "history_matrices",
     "joint_sigma",
     "prediction_matrices",
+    "prediction_separation",
     "sigma_h",
     "sigma_tau",
 ]
@@ -56,6 +58,19 @@ def prediction_matrices(model: LatentMDP, length: int = 1) -> Floats:
         # step (a, s', z) from s, then a shorter test from s'
         tests = np.einsum("sanzm,ntm->sanztm", steps, tests).reshape(S, -1, M)
     return tests
+
+
+def prediction_separation(model: LatentMDP, length: int = 1) -> float:
+    """delta_psr of App. D.2: how far apart two contexts predict the tests of a length.
+
+    The smallest, over states and pairs of contexts, of the L1 distance of their predictions,
+    averaged over the A^l sequences of actions. At length 1 it is at least delta of Assumption 1. A
+    terminal state has no tests and does not count; with one context it is infinite.
+    """
+    tests = prediction_matrices(model, length)[~model.terminal]
+    pairs = combinations(range(model.n_contexts), 2)
+    apart = [np.abs(tests[..., m] - tests[..., n]).sum(axis=1).min() for m, n in pairs]
+    return float(min(apart, default=np.inf)) / model.n_actions**length
 
 
 def history_matrices(

@@ -7,8 +7,13 @@ nothing to explore, need not be reached.
 Assumption 4: the undirected graph G_m with an edge (s, s') wherever T_m(s' | s, a) >= alpha_3 for
 some a is connected. The largest such alpha_3 is the smallest edge of a maximum spanning tree.
 
-Remark 1: the diameter D_m = max_{s != s'} min_pi E_m^pi[steps from s to s'], and then alpha_3 is at
-least 1 / D_m.
+Remark 1: the diameter D_m = max_{s != s'} min_pi E_m^pi[steps from s to s']. A finite one makes
+G_m connected for some alpha_3 > 0, but alpha_3 >= 1 / D_m, as the remark says, need not hold: a
+group of states can be left towards many others at once, each with a small probability. Two groups
+of four states, any state of one's own group at will and a uniform jump to the other group, have
+D_m = 7 / 4 and alpha_3 = 1 / 4 < 4 / 7. What does hold is alpha_3 >= 2 / (S D_m): any group and
+its complement are left by some state with probability at least 1 / D_m, and one of the two ways
+leads to at most S / 2 states.
 """
 
 from typing import Any

@@ -27,7 +27,7 @@ def command(
     seed: options.Seed = 0,
     plot: options.Plot = None,
 ) -> None:
-    """Run every planner on a model and show values, bounds, gap, time and guarantee in one table.
+    """Run every planner on a model and show values, risk, bounds, gap and time in one table.
 
     The value of each policy, its worst context and its largest regret, beside knowing the context,
     are exact where they can be computed, else simulated. Ctrl-C ends the planner at work, and once
@@ -52,26 +52,23 @@ def command(
             except KeyboardInterrupt:
                 break
             move()
-    options.draw_bounds({r.name: r.plan.history for r in found if r.plan is not None}, plot)
+    mean = [r for r in found if r.bounds_of in ("", "memoryless")]
+    options.draw_bounds({r.name: r.plan.history for r in mean if r.plan is not None}, plot)
     screen.result(model=model, seed=seed, plans=[_as_dict(r) for r in found])
-    header = (
-        "planner",
-        "value",
-        "worst",
-        "regret",
-        "lower",
-        "upper",
-        "gap",
-        "seconds",
-        "rho1, rho2",
-    )
+    header = ("planner", "value", "worst", "regret", "lower", "upper", "gap", "seconds")
     screen.table(str(model), header, [_row(r) for r in found])
-    screen.say("worst: in the context where the policy earns least; regret: at most, beside V*_m.")
+    screen.say("value: mean per episode; worst: in the context where the policy earns least;")
+    screen.say(
+        "regret: at most, beside knowing the context; lower, upper: proved bounds of the value."
+    )
+    errors = [r.value.stderr_by_context for r in found if r.value is not None]
+    largest = max((float(e.max()) for e in errors if e is not None), default=0.0)
+    if largest:
+        screen.say(f"~ simulated, with standard errors of at most {largest:.1g}.")
     if any(r.bounds_of == "memoryless" for r in found):
         screen.say("* over memoryless policies; the other upper bounds are over all policies.")
     if any(r.bounds_of not in ("", "memoryless") for r in found):
         screen.say("+ bounds of the worst case, not of the mean.")
-    screen.say("the policy is worth at least rho1 V* - rho2.")
     for result in found:
         if result.problem:
             screen.say(result.problem, f"{result.name}:")
@@ -94,21 +91,21 @@ def _as_dict(result: "PlannerResult") -> dict[str, Any]:
     }
 
 
+def _simulated(result: "PlannerResult") -> bool:
+    return result.value is not None and not result.value.exact
+
+
 def _row(result: "PlannerResult") -> tuple[str, ...]:
     facts = _as_dict(result)
-    guarantee, sure = facts["guarantee"], result.value is None or result.value.exact
+    about = "~" if _simulated(result) else ""
     marks = {"": ("", ""), "memoryless": ("", "*")}.get(result.bounds_of, ("+", "+"))
-    worst = "-" if result.worst is None else f"{result.worst[1]:.5g}"
-    if result.worst is not None and not sure:
-        worst += f" ± {result.worst[2]:.1g}"
     return (
         result.name,
-        or_dash(facts["value"], ".5g") + ("" if sure else f" ± {facts['stderr']:.1g}"),
-        worst,
+        about + or_dash(facts["value"], ".4g"),
+        about + or_dash(facts["worst"], ".4g"),
         or_dash(facts["regret"], ".3g"),
-        or_dash(facts["lower"], ".5g") + marks[0],
-        or_dash(facts["upper"], ".5g") + marks[1],
+        or_dash(facts["lower"], ".4g") + marks[0],
+        or_dash(facts["upper"], ".4g") + marks[1],
         or_dash(facts["gap"], ".2%"),
         or_dash(facts["seconds"], ".2f"),
-        "-" if guarantee is None else "{:.3g}, {:.2g}".format(*guarantee),
     )

@@ -31,7 +31,10 @@ def command(
     t: Annotated[int, typer.Option("--t", min=0, help="Time in the episode, from 0.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write the decision table of all states (.md or .csv)."),
+        typer.Option(
+            "--out",
+            help="Write the decision table of all states (.md, .csv, or .html with its risk).",
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -45,14 +48,15 @@ def command(
     """Say why a policy acts as it does: its margin, what would change it, what to wait for.
 
     With `--out`, write what it does in every state as a decision table; then `--state` may be left
-    out.
+    out. An .html file is a page of its own, with what the policy earns in each context and how
+    much any policy can promise in the worst one.
 
     Example: `latentmdp explain m.npz --policy policy.npz --state 0 --belief 0.7,0.3`
     """
     if state is None and out is None and plot is None:
         raise typer.BadParameter("--state says which decision to explain; --out writes all of them")
-    if out is not None and out.suffix.lower() not in (".md", ".csv"):
-        raise typer.BadParameter(f"--out writes .md or .csv, got {str(out)!r}")
+    if out is not None and out.suffix.lower() not in (".md", ".csv", ".html"):
+        raise typer.BadParameter(f"--out writes .md, .csv or .html, got {str(out)!r}")
     options.check_target(out)
     options.check_plot(plot)
     believed = None if belief is None else options.belief_of(belief)
@@ -61,7 +65,10 @@ def command(
     told = None
     if state is not None:
         told = lm.explain(world, acting, options.state_of(state, world), believed, t)
-    if out is not None:
+    if out is not None and out.suffix.lower() == ".html":
+        with screen.progress("weighing the worst case"):
+            lm.report.write_decision_page(world, acting, out, believed, t)
+    elif out is not None:
         lm.report.decision_table(world, acting, believed, t).write(out)
     if plot is not None and told is not None:
         lm.report.plot_explanation(told, plot)

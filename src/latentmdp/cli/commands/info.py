@@ -131,6 +131,8 @@ def _run_facts(run: lm.Run) -> dict[str, Any]:
         "mean_return": float(run.returns.mean()),
         "return_in_the_last_tenth": run.trailing_return(),
         **bounds,
+        **({} if run.value is None else run.value._asdict()),
+        "warnings": list(run.warnings),
         "seconds": run.seconds,
         "model": repr(run.model),
     }

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp._util.words import or_dash
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -64,13 +65,15 @@ def command(
         qmdp_on_truth=reference,
         lower=getattr(learned.plan, "lower", None),
         upper=getattr(learned.plan, "upper", None),
+        value=None if learned.value is None else learned.value._asdict(),
+        warnings=list(learned.warnings),
         seconds=learned.seconds,
     )
     rows = [
         [
             f"{p.first_episode} to {p.first_episode + p.episodes}",
             str(p.n_contexts or "random actions"),
-            f"{p.model_error:.4g}",
+            or_dash(p.model_error, ".4g"),
             f"{p.mean_return:.4g}",
         ]
         for p in learned.phases
@@ -82,3 +85,6 @@ def command(
         f"{reference:.4g}",
         "return",
     )
+    if learned.value is not None:
+        screen.say(f"{learned.value} per episode (95 % interval)", "the policy found earns")
+    screen.warn(learned.warnings)

@@ -86,6 +86,9 @@ def command(
         for name in ("worst_weights", "by_context"):
             shown[name.replace("_", " ")] = " ".join(f"{x:.4g}" for x in facts[name])
             shown.pop(name)
+        shown.pop("given_up")
+        if plan.given_up:
+            shown["given up"] = f"{plan.given_up:.4g}, beside a random mixture"
         shown["bounds"] = "of the objective over the contexts, not of the mean"
     if plan.guarantee is not None:
         shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)

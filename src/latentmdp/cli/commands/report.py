@@ -26,7 +26,8 @@ def command(
     ],
     out: Annotated[Path, typer.Option("--out", help="The page (.html).")] = Path("report.html"),
     truth: Annotated[
-        Path | None, typer.Option("--truth", help="The true model, to compare with.", exists=True)
+        Path | None,
+        typer.Option("--truth", help="File of the true model, to compare with.", exists=True),
     ] = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Report",
 ) -> None:
@@ -40,8 +41,7 @@ def command(
     """
     from latentmdp.report.report import write_report
 
-    world = None if truth is None else options.load_model(truth)
     with screen.progress("reading, planning and drawing"):
-        write_report(runs, out, world, title)
+        write_report(runs, out, truth, title)
     screen.result(report=out, bytes=out.stat().st_size)
     screen.say(f"{out} ({out.stat().st_size / 1024:.0f} KiB)", "report")

@@ -7,6 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
@@ -15,7 +16,16 @@ __all__ = ["command"]
 @options.command(config=True)
 def command(
     screen: Screen,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="See `latentmdp list experiments`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="See `latentmdp list experiments`.",
+            autocompletion=lambda incomplete: options.completed(*KINDS["experiments"]())(
+                incomplete
+            ),
+        ),
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("out"),
     seeds: Annotated[

@@ -1,0 +1,85 @@
+"""A policy on one page: what to do in each state, and what that earns in the worst context.
+
+The page holds the decision table, a map of the beliefs where there are two or three contexts, and
+the values of the policy by context, beside a policy for the worst case with the bounds of `Robust`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from numpy.typing import ArrayLike
+
+from latentmdp._util.storage import require_writable
+from latentmdp._util.words import listed, plural
+from latentmdp.model import LatentMDP
+from latentmdp.planning import Robust
+from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.report.decisions import decision_table, page_table
+from latentmdp.report.explanations import policy_map
+from latentmdp.report.page import Section, write_page
+from latentmdp.report.plans import risk_table
+
+__all__ = ["write_decision_page"]
+
+_GAP, _SECONDS = 0.02, 10.0
+"""How closely the best worst case is bounded, and how long the page waits for it."""
+
+
+def write_decision_page(
+    model: LatentMDP,
+    policy: Policy,
+    out: str | os.PathLike[str],
+    belief: ArrayLike | Mapping[str, float] | None = None,
+    t: int = 0,
+    title: str = "Decision table",
+) -> None:
+    """Write what a policy does, and what it earns in each context, as one HTML page.
+
+    Parameters
+    ----------
+    out
+        The HTML file.
+    belief
+        Where the lines of the table begin; by default the weights of the contexts.
+    t
+        Time in the episode, from 0.
+    """
+    require_writable(out)
+    table = decision_table(model, policy, belief, t)
+    careful = Robust("worst-case", gap=_GAP, time_limit=_SECONDS).plan(model)
+    assert careful.lower is not None
+    assert careful.upper is not None
+    compared = {"this policy": policy, "best for the worst case": careful.policy}
+    risk = risk_table(model, compared, (careful.lower, careful.upper))
+    maps = policy_map(model, policy, t) if isinstance(policy, AlphaVectorPolicy) else None
+    page = [
+        Section(
+            "What to do",
+            "Find the row of the state. The second column is the action at the belief in its "
+            "heading. Later, when what was seen makes one context likelier, the column of that "
+            "context says from which probability on something else is done.",
+            [page_table(table)],
+        ),
+        Section(
+            "What it earns, and in the worst case",
+            "Costs are negative numbers. The last column is a policy that is made for the worst "
+            "case: it shows what caution would earn in each context, and what it costs on average.",
+            [risk],
+            [] if maps is None else [maps],
+        ),
+    ]
+    write_page(out, title, _in_words(model), page)
+
+
+def _in_words(model: LatentMDP) -> str:
+    sizes = listed(
+        [
+            plural(model.n_contexts, "possible model"),
+            plural(model.n_states, "state"),
+            plural(model.n_actions, "action"),
+        ]
+    )
+    ends = "without an end" if model.horizon is None else f"over {plural(model.horizon, 'step')}"
+    return f"{sizes}, {ends}; which of the models holds is not known."

@@ -1,0 +1,226 @@
+"""The page of results in the documents: figures, claims and verdicts, from folders of long runs.
+
+python -m latentmdp.report.results out docs
+
+reads what is there under `out` (folders of `latentmdp reproduce`, the arena, the file of gaps that
+benchmarks/planning_gap.py writes, the file of intervals of benchmarks/interval_coverage.py), draws
+pictures into docs/pictures, and fills the parts of docs/results.md from `<!-- begin NAME -->` to
+`<!-- end NAME -->`. A part whose runs are not there stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from latentmdp._util.storage import atomic_write
+from latentmdp._util.words import plural
+from latentmdp.experiments.arena import Arena, Cell, picture
+from latentmdp.experiments.results import MANIFEST, read_experiment
+from latentmdp.report.experiments import panel_figure
+from latentmdp.report.page import COLOURS, MUTED, canvas, legend, standalone_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PARTS", "write_results"]
+
+EXPERIMENTS = ("fig1a", "fig1b", "fig2", "lower_bound")
+_CONFIDENCE = 0.95
+"""What the intervals of `solve` ask for."""
+
+Part = tuple[str, Mapping[str, "Figure"]]
+"""Markdown, in which a picture stands as `{name}`, and the pictures by name."""
+
+
+def experiment_part(folder: Path) -> Part | None:
+    """Every claim of the paper with its verdict, and the panels of the figure."""
+    if not (folder / MANIFEST).is_file():
+        return None
+    experiment = read_experiment(folder)
+    findings, name = experiment.findings, experiment.name
+    lines = [findings.description, ""]
+    lines += ["| verdict | the paper | measured here |", "|---|---|---|"]
+    lines += [_row(c.verdict, c.paper, c.measured) for c in findings.claims]
+    figures = {}
+    for i, panel in enumerate(findings.panels):
+        key = f"{name}-{i + 1}"
+        figures[key] = panel_figure(panel)
+        lines += ["", f"**{panel.title}.** {panel.caption}", "", f"{{{key}}}"]
+    timed = [run.seconds for run in experiment.runs if run.seconds is not None]
+    took = f", {sum(timed) / 60.0:.0f} minutes of one core" if timed else ""
+    lines += ["", f"{plural(len(experiment.runs), 'run')}{took}."]
+    return "\n".join(lines), figures
+
+
+def planning_part(file: Path) -> Part | None:
+    """The gap of HSVI over time, a curve for each size: the median over instances."""
+    if not file.is_file():
+        return None
+    found: dict[tuple[int, ...], list[list[tuple[float, float]]]] = {}
+    for entry in json.loads(file.read_text()):
+        found.setdefault(tuple(entry["sizes"]), []).append(entry["gaps"])
+    figure, (axes,) = canvas()
+    rows = []
+    for i, (sizes, curves) in enumerate(found.items()):
+        end = min(curve[-1][0] for curve in curves)
+        times = np.geomspace(0.1, end, 80)
+        gaps = np.array([[_gap_at(curve, t) for t in times] for curve in curves])
+        known = np.isfinite(gaps).all(axis=0)
+        middle = np.median(gaps[:, known], axis=0)
+        label = f"(M, S, A, H) = {sizes}".replace("'", "")
+        axes.plot(times[known], 100.0 * middle, color=COLOURS[i], label=label)
+        low, high = gaps[:, known].min(axis=0), gaps[:, known].max(axis=0)
+        axes.fill_between(times[known], 100 * low, 100 * high, color=COLOURS[i], alpha=0.18)
+        last = [curve[-1][1] for curve in curves]
+        rows.append((str(sizes), str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
+    axes.set(
+        xscale="log", yscale="log", xlabel="seconds", ylabel="gap between the bounds, per cent"
+    )
+    legend(figure, columns=1)
+    header = ("(M, S, A, H)", "instances", "after", "median gap")
+    lines = [
+        "How fast `HSVI` closes the gap on dense random instances; the band is the range over "
+        "instances.",
+        "",
+        *_table(header, rows),
+        "",
+        "{planning-gap}",
+    ]
+    return "\n".join(lines), {"planning-gap": figure}
+
+
+def _gap_at(curve: Sequence[Sequence[float]], time: float) -> float:
+    reached = [gap for seconds, gap in curve if seconds <= time]
+    return min(reached) if reached else float("nan")
+
+
+def arena_part(folder: Path) -> Part | None:
+    """Scores of the learners: the picture, and their means over tasks."""
+    file = folder / "arena.parquet"
+    if not file.is_file():
+        return None
+    rows = pq.read_table(file).to_pylist()
+    arena = Arena(folder, tuple(Cell(**row) for row in rows), {})
+    seeds = len({cell.seed for cell in arena.cells})
+    table = []
+    for learner in arena.learners:
+        scores = np.array([arena.mean(task, learner) for task in arena.tasks])
+        scores = scores[np.isfinite(scores)]
+        if scores.size:
+            good = int((scores >= 0.9).sum())
+            table.append((learner, f"{scores.mean():.2f}", f"{scores.min():.2f}", str(good)))
+    lines = [
+        f"Learners on {plural(len(arena.tasks), 'task')}, {plural(seeds, 'variant')} of each. A "
+        "score of 1 is the certified optimum, 0 random actions; the last fifth of the episodes "
+        "counts.",
+        "",
+        *_table(("learner", "mean score", "worst task", "tasks at 0.9 or more"), table),
+        "",
+        "{arena}",
+    ]
+    return "\n".join(lines), {"arena": picture(arena)}
+
+
+def coverage_part(file: Path) -> Part | None:
+    """How often the intervals of `solve` hold what its policy earns, by kind of logs."""
+    if not file.is_file():
+        return None
+    rows = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+    kinds: dict[str, list[bool]] = {}
+    for row in rows:
+        kinds.setdefault(row["kind"], []).append(row["covers"])
+    kinds = {**kinds, "all": [row["covers"] for row in rows]}
+    figure, (axes,) = canvas(2.8)
+    for i, covers in enumerate(kinds.values()):
+        share = float(np.mean(covers))
+        low, high = _wilson(sum(covers), len(covers))
+        axes.errorbar(share, -i, xerr=[[share - low], [high - share]], fmt="o", color=COLOURS[0])
+    axes.axvline(_CONFIDENCE, color=MUTED, linestyle="--", label="what is asked for")
+    axes.set_yticks([-i for i in range(len(kinds))], list(kinds))
+    axes.set(xlabel="share of intervals that hold the true value", ylabel="logs", xlim=(0.0, 1.02))
+    legend(figure)
+    table = [(kind, str(len(c)), f"{np.mean(c):.0%}") for kind, c in kinds.items()]
+    lines = [
+        "`solve` gives an interval of 95 % for what its policy will earn. Each instance was solved "
+        "from logs alone, and the policy then valued in the true model. Bars are 95 % intervals of "
+        "the share itself.",
+        "",
+        *_table(("kind of logs", "instances", "covered"), table),
+        "",
+        "{coverage}",
+    ]
+    return "\n".join(lines), {"coverage": figure}
+
+
+def _wilson(successes: int, number: int, z: float = 1.96) -> tuple[float, float]:
+    """The score interval of a share."""
+    share, spread = successes / number, z * z / number
+    middle = (share + spread / 2.0) / (1.0 + spread)
+    half = z * ((share * (1 - share) / number + spread / (4 * number)) ** 0.5) / (1.0 + spread)
+    return min(middle - half, share), max(middle + half, share)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [_row(*header), "|---" * len(header) + "|", *(_row(*row) for row in rows)]
+
+
+PARTS: dict[str, tuple[str, Callable[[Path], Part | None]]] = {
+    **{name: (name, experiment_part) for name in EXPERIMENTS},
+    "planning": ("planning_gap.json", planning_part),
+    "arena": ("arena", arena_part),
+    "coverage": ("coverage.jsonl", coverage_part),
+}
+"""Name of a part of the page to where its runs are, and what makes the part of them."""
+
+
+def write_results(out: Path, docs: Path) -> list[str]:
+    """Fill every part of docs/results.md whose runs are there; their names."""
+    page, filled = docs / "results.md", []
+    text = page.read_text()
+    for name, (where, make) in PARTS.items():
+        part = make(out / where)
+        if part is None:
+            continue
+        told, figures = part
+        for key, figure in figures.items():
+            with atomic_write(docs / "pictures" / f"{key}.svg") as stream:
+                stream.write(standalone_svg(figure, key).encode())
+            shown = f"![{key.replace('-', ' ').replace('_', ' ')}](pictures/{key}.svg)"
+            told = told.replace(f"{{{key}}}", shown)
+        text = _filled(text, name, told)
+        filled.append(name)
+    with atomic_write(page) as stream:
+        stream.write(text.encode())
+    return filled
+
+
+def _filled(text: str, name: str, part: str) -> str:
+    """The page with what stands between the marks of a part replaced."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"the page needs one {begin} and one {end}")
+    pattern = re.compile(f"({re.escape(begin)}\n).*?({re.escape(end)})", re.DOTALL)
+    return pattern.sub(lambda marks: f"{marks[1]}\n{part}\n\n{marks[2]}", text)
+
+
+def _main(arguments: Sequence[str]) -> None:
+    out, docs = (Path(given) for given in (*arguments, *("out", "docs")[len(arguments) :]))
+    for name in write_results(out, docs):
+        print(name)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
