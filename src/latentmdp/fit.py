@@ -5,19 +5,29 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.fields import float_field, integer_field
+from latentmdp._util.random import RNGLike
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
+from latentmdp.covariates import WeightModel
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["ContextSelection", "Fit", "FitWarning", "shares_of", "without_fit_warnings"]
+__all__ = [
+    "ContextSelection",
+    "Estimator",
+    "Fit",
+    "FitWarning",
+    "logged_behaviour",
+    "shares_of",
+    "without_fit_warnings",
+]
 
 
 _UNSEEN = 1e-12
@@ -46,15 +56,13 @@ class ContextSelection(Result):
         The number chosen.
     candidates
         The numbers tried.
-    log_likelihood, n_parameters, bic, icl
+    log_likelihood, n_parameters
         Of the mixtures fitted to all episodes; constants that all of them share are left out.
-    held_out_gain, held_out_error
-        Held-out log-likelihood gained over one context less, and its standard error (0 for the
-        first candidate).
-    eigenvalues, noise_edge
-        Of the pair moments; empty and 0 where there are too many cells.
-    votes
-        What each criterion says.
+    held_out
+        Mean log-likelihood of an individual under a fit that has not seen it.
+    held_out_loss, held_out_error
+        What a candidate loses against the best one, summed over all individuals, and the standard
+        error of that (0 for the best).
     statement
         In words, how sure the choice is.
     models
@@ -65,13 +73,9 @@ class ContextSelection(Result):
     candidates: tuple[int, ...]
     log_likelihood: Floats
     n_parameters: Integers
-    bic: Floats
-    icl: Floats
-    held_out_gain: Floats
+    held_out: Floats
+    held_out_loss: Floats
     held_out_error: Floats
-    eigenvalues: Floats
-    noise_edge: float
-    votes: dict[str, int]
     statement: str
     models: tuple[LatentMDP, ...] = field(default=(), compare=False)
 
@@ -81,19 +85,23 @@ class ContextSelection(Result):
         return self.models[self.candidates.index(self.n_contexts)]
 
     def table(self) -> str:
-        """The criteria as plain text, one candidate per line."""
-        lines = ["contexts  held-out gain      BIC - best      ICL - best"]
+        """The evidence as plain text, one candidate per line."""
+        lines = ["contexts  held-out, an individual  lost against the best  log-likelihood"]
         for k, M in enumerate(self.candidates):
-            pair = f"{self.held_out_gain[k]:9.1f} ± {self.held_out_error[k]:<6.1f}"
-            gain = pair if k else " " * 18
-            bic, icl = self.bic[k] - self.bic.min(), self.icl[k] - self.icl.min()
-            lines.append(f"{M:8d} {gain} {bic:14.1f}  {icl:14.1f}")
+            loss = f"{self.held_out_loss[k]:.1f} ± {self.held_out_error[k]:.1f}"
+            total = self.log_likelihood[k]
+            mark = " <- chosen" if self.n_contexts == M else ""
+            lines.append(f"{M:8d}  {self.held_out[k]:23.4f}  {loss:>21}  {total:14.1f}{mark}")
         return "\n".join([*lines, self.statement])
 
     def facts(self) -> list[tuple[str, str]]:
-        """The choice, what each criterion says, and how sure it is."""
-        votes = ", ".join(f"{name} {vote}" for name, vote in self.votes.items())
-        return [("contexts", str(self.n_contexts)), ("votes", votes), ("", self.statement)]
+        """The choice, what each candidate loses, and how sure it is."""
+        losses = ", ".join(
+            f"{M}: {loss:.1f} ± {error:.1f}"
+            for M, loss, error in zip(self.candidates, self.held_out_loss, self.held_out_error)
+        )
+        rows = [("contexts", str(self.n_contexts)), ("held-out nats lost", losses)]
+        return [*rows, ("", self.statement)]
 
     def __repr__(self) -> str:
         return f"ContextSelection({self.n_contexts} of {self.candidates}: {self.statement!r})"
@@ -108,17 +116,21 @@ class ContextSelection(Result):
         candidates, chosen = tuple(found["candidates"]), found["n_contexts"]
         if chosen not in candidates:
             raise ValueError(f"n_contexts={chosen} is not among the candidates {candidates}")
-        if not all(isinstance(vote, int) for vote in found["votes"].values()):
-            raise TypeError(f"votes must be numbers of contexts, got {found['votes']}")
-        by_candidate = ("log_likelihood", "bic", "icl", "held_out_gain", "held_out_error")
+        by_candidate = ("log_likelihood", "held_out", "held_out_loss", "held_out_error")
         number = len(candidates)
         changed = {
             "candidates": candidates,
             "n_parameters": integer_field(found, "n_parameters", number),
-            "eigenvalues": float_field(found, "eigenvalues", None),
             **{name: float_field(found, name, number, finite=False) for name in by_candidate},
         }
         return cls(**{**found, **changed})
+
+
+class Estimator(Protocol):
+    """What fits a model to logs from a fit of some of them."""
+
+    def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
+        """The fit of all logs together."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,7 +145,8 @@ class Fit(Result):
         p(m | episode) for the episodes it was fitted to, in their order (for `initialize`, the
         long episodes).
     log_likelihood : float
-        sum over episodes of log p(episode), without the policy's factors and without the prior.
+        sum over episodes of log p(episode), without the prior and, unless the logger's policy
+        depended on the context, without the policy's factors.
     converged : bool
         Whether the last iterations gained less than the tolerance; never true at a cap.
     history : tuple of float
@@ -141,14 +154,27 @@ class Fit(Result):
         that led to this estimate; it never falls.
     n_iter : int
         Number of passes over the data that the returned estimate took from its start.
-    pseudo_counts, reward_pseudo_counts : float
-        Pseudo-counts of the pooled model in every row of transitions and of rewards.
+    pseudo_counts, reward_pseudo_counts, behaviour_pseudo_counts : float
+        Pseudo-counts of the pooled model in every row of transitions, of rewards and of the
+        logger's policy; infinite where all contexts share them.
+    behaviour : None, (S, A) or (M, S, A)
+        The logger's policy, estimated: by context where it depended on the context; None where
+        it was not asked for.
+    weight_model : WeightModel or None
+        The weights of the contexts for an individual with given covariates, where they matter.
+    shared : tuple of str
+        What all contexts share: of "transitions", "rewards", "initial" and "behaviour".
+    decisions : tuple of str
+        What was decided by held-out likelihood about what contexts share, with the evidence.
     n_parameters : int
         Number of free parameters.
     selection : ContextSelection or None
         How the number of contexts was chosen, where it was.
     seconds : float
         Wall-clock time of the whole fit; it does not count for equality.
+    estimator, logs
+        What goes on from this fit, with all that was settled, and what it was fitted to; files
+        leave them out.
     """
 
     model: LatentMDP
@@ -159,9 +185,16 @@ class Fit(Result):
     n_iter: int = 0
     pseudo_counts: float = 0.0
     reward_pseudo_counts: float = 0.0
+    behaviour_pseudo_counts: float = np.inf
+    behaviour: Floats | None = None
+    weight_model: WeightModel | None = None
+    shared: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
     n_parameters: int = 0
     selection: ContextSelection | None = None
     seconds: float = field(default=0.0, compare=False)
+    estimator: Estimator | None = field(default=None, compare=False)
+    logs: tuple[Trajectories, ...] = field(default=(), compare=False)
 
     @property
     def labels(self) -> Integers:
@@ -169,8 +202,32 @@ class Fit(Result):
         return np.asarray(self.responsibilities.argmax(axis=1))
 
     def predict(self, logs: Trajectories) -> Floats:
-        """p(m | episode) for other episodes, (N, M)."""
-        return shares_of(self.model, logs)
+        """p(m | episode) for other episodes of the same logger, (N, M)."""
+        return shares_of(self.model, logs, self.behaviour_by_context, self.weight_model)
+
+    @property
+    def behaviour_by_context(self) -> Floats | None:
+        """The logger's policy (M, S, A) where it depended on the context."""
+        given = self.behaviour
+        return given if given is not None and given.ndim == 3 else None
+
+    def update(self, more_logs: Trajectories, *, rng: RNGLike = None) -> Fit:
+        """Go on from this fit with further logs: EM on all logs so far, from this estimate.
+
+        The number of contexts, what they share and the pseudo-counts stay as they were settled.
+
+        Raises
+        ------
+        ValueError
+            The fit does not hold its logs, because it comes from a file or a spectral method.
+        """
+        if self.estimator is None or not self.logs:
+            raise ValueError(
+                "this fit does not hold the logs that it was fitted to: fit all logs together, "
+                "EM(...).fit([logs, more_logs], start=fit)"
+            )
+        fit = self.estimator.fit([*self.logs, more_logs], start=self, rng=rng)
+        return replace(fit, selection=self.selection, decisions=self.decisions)
 
     def facts(self) -> list[tuple[str, str]]:
         """What a reader wants to know first, by name."""
@@ -181,8 +238,12 @@ class Fit(Result):
             ("episodes", str(len(self.responsibilities))),
             ("log-likelihood", f"{self.log_likelihood:.6g}, {self.n_parameters} parameters"),
             ("pseudo-counts", f"{self.pseudo_counts:g}, rewards {self.reward_pseudo_counts:g}"),
+            ("all contexts share", ", ".join(self.shared) or "nothing"),
             ("iterations", f"{self.n_iter}, {state}"),
         ]
+        if self.weight_model is not None:
+            rows.append(("weights depend on", ", ".join(self.weight_model.encoder.columns)))
+        rows += [("decided", said) for said in self.decisions]
         if self.selection is not None:
             rows.append(("number of contexts", self.selection.statement))
         return rows
@@ -192,9 +253,11 @@ class Fit(Result):
         return "\n".join(["Fit(", *lines, ")"])
 
     def to_fields(self) -> dict[str, Any]:
-        """Every attribute by name."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {**found, "history": np.array(self.history, dtype=np.float64)}
+        """Every attribute by name but the estimator and the logs, which files leave out."""
+        left_out = ("estimator", "logs")
+        found = {o.name: getattr(self, o.name) for o in fields(self) if o.name not in left_out}
+        lists = {"shared": list(self.shared), "decisions": list(self.decisions)}
+        return {**found, **lists, "history": np.array(self.history, dtype=np.float64)}
 
     @classmethod
     def from_fields(cls, found: dict[str, Any]) -> Self:
@@ -203,13 +266,61 @@ class Fit(Result):
         changed = {
             "responsibilities": float_field(found, "responsibilities", None, contexts),
             "history": tuple(float_field(found, "history", None, finite=False).tolist()),
+            "shared": tuple(found["shared"]),
+            "decisions": tuple(found["decisions"]),
         }
         return cls(**{**found, **changed})
 
 
-def shares_of(model: LatentMDP, logs: Trajectories | Sequence[Trajectories]) -> Floats:
-    """Posterior over contexts of every episode; what no context allows counts as uninformative."""
+def shares_of(
+    model: LatentMDP,
+    logs: Trajectories | Sequence[Trajectories],
+    behaviour: Floats | None = None,
+    weight_model: WeightModel | None = None,
+) -> Floats:
+    """Posterior over contexts of every episode; what no context allows counts as uninformative.
+
+    All segments of an individual have its posterior. The logged actions are evidence where a
+    `behaviour` by context (M, S, A) is given, covariates where a `weight_model` is.
+    """
     parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    return np.concatenate(
-        [posterior(model, part.without_contexts(), smoothing=_UNSEEN) for part in parts]
+    return np.concatenate([_shares(model, part, behaviour, weight_model) for part in parts])
+
+
+def _shares(
+    model: LatentMDP,
+    logs: Trajectories,
+    behaviour: Floats | None,
+    weight_model: WeightModel | None,
+) -> Floats:
+    shares = posterior(model, logs.without_contexts(), smoothing=_UNSEEN)
+    individual = logs.individuals()
+    ends = np.searchsorted(individual, np.arange(logs.n_individuals), side="right") - 1
+    if behaviour is None and weight_model is None:
+        return shares if logs.continues is None else np.asarray(shares[ends][individual])
+    with np.errstate(divide="ignore"):
+        scores = np.log(shares[ends])
+        if behaviour is not None:
+            scores += _action_scores(behaviour, logs)
+        if weight_model is not None and logs.covariates is not None:
+            design = weight_model.encoder.design(logs.covariates[logs.beginnings()])
+            scores += np.log(weight_model.weights(design)) - np.log(model.weights)
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(scores / scores.sum(axis=1, keepdims=True))[individual]
+
+
+def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:
+    """Log-probability of each individual's actions in every context, (individuals, M)."""
+    episode, state, action, *_ = logs.steps()
+    individual = logs.individuals()[episode]
+    chances = behaviour[:, state, action]
+    chances = np.where((chances > 0.0).any(axis=0), np.maximum(chances, _UNSEEN), 1.0)
+    return np.column_stack(
+        [np.bincount(individual, np.log(own), minlength=logs.n_individuals) for own in chances]
     )
+
+
+def logged_behaviour(logs: Trajectories | Sequence[Trajectories]) -> Floats:
+    """How often each action was taken in each state, shape (S, A); uniform where never seen."""
+    counts = cell_counts(logs, ("state", "action"))
+    return normalised(counts, np.ones(counts.shape[1]))

@@ -103,7 +103,7 @@ def test_the_estimate_is_a_fixed_point() -> None:
 def test_multiplicities_and_several_logs_change_nothing() -> None:
     model = random_model(6, contexts=2, states=3, horizon=3)
     logs = play(model, 2000).without_contexts()
-    em = lm.EM(2, pseudo_counts=1.0, restarts=1)
+    em = lm.EM(2, pseudo_counts=1.0, restarts=1, initial="own")
     whole = em.fit(logs, start=model)
     for same in (logs.deduplicate(), [logs[:700], logs[700:].deduplicate()]):
         other = em.fit(same, start=model)
@@ -341,7 +341,7 @@ TOP = np.array([1.0, -2.0, 3.0])
 def climb(monkeypatch):
     """EM's loop over a linear map with a known fixed point, in place of E-step and M-step."""
     monkeypatch.setattr(em, "_e_step", lambda _, x: (x[0], -float(np.sum((x[0] - TOP) ** 2))))
-    monkeypatch.setattr(em, "_m_step", lambda _, x: (TOP + RATES * (x - TOP),))
+    monkeypatch.setattr(em, "_m_step", lambda _, x, *before: (TOP + RATES * (x - TOP),))
 
     def climb(tolerance, max_maps, repaired=lambda x, _: x):
         likelihood = SimpleNamespace(repaired=repaired, log_prior=lambda _: 0.0)

@@ -70,7 +70,7 @@ def test_progress_goes_to_the_error_stream(capsys: pytest.CaptureFixture[str]) -
     lm.initialize(short, long, 3, progress=True, rng=0)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "rewards are shared" in captured.err
+    assert "rewards shared: own ones gain" in captured.err
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,8 +8,9 @@ from latentmdp.estimation.episodes import Episodes
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     PseudoCounts,
-    SharedRewards,
+    SharedRows,
     Structure,
+    behaviour_from_parameters,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
@@ -22,7 +23,7 @@ def logs_of(model: lm.LatentMDP, episodes: int, seed: int = 0) -> lm.Trajectorie
 
 
 def likelihood_of(
-    model: lm.LatentMDP, logs: lm.Trajectories, k: tuple[float, float] = (0.0, 0.0), **more: object
+    model: lm.LatentMDP, logs: lm.Trajectories, k: tuple[float, ...] = (0.0, 0.0), **more: object
 ) -> MixtureLikelihood:
     structure = Structure(model.n_contexts, reward_model=model.reward_model, **more)
     return MixtureLikelihood(Episodes([logs]), structure, PseudoCounts(*k))
@@ -37,7 +38,7 @@ def test_a_model_becomes_parameters_and_back(reward_model: str) -> None:
     expected = sum(np.log(trajectory_probability(model, s, a, z)) for s, a, z, _ in logs)
     # a share of 1e-6 of the pooled model is mixed in
     assert likelihood.log_likelihood(parameters) == pytest.approx(expected, abs=0.1)
-    again = model_from_parameters(likelihood, parameters, model.reward_values, None)
+    again = model_from_parameters(likelihood, parameters, model.reward_values, {})
     np.testing.assert_allclose(again.transitions, model.transitions, atol=2e-6)
     np.testing.assert_allclose(again.weights, model.weights)
     np.testing.assert_allclose(again.initial, model.initial, atol=2e-6)
@@ -45,22 +46,22 @@ def test_a_model_becomes_parameters_and_back(reward_model: str) -> None:
 
 
 def test_the_prior_by_hand() -> None:
-    """k_T <pooled T, log T_m> + k_R <pooled R, log R_m>, and k_T of the initial distributions."""
+    """k <pooled row, log row> of every part, and nothing of a part that is shared."""
     model = random_model(1, contexts=2, states=3, horizon=8)
     logs = logs_of(model, 500)
-    likelihood = likelihood_of(model, logs, (2.0, 0.5))
+    likelihood = likelihood_of(model, logs, (2.0, 0.5, np.inf, 3.0))
     pooled = lm.EM(1, pseudo_counts=0.0).fit(logs).model
     parameters = parameters_from_model(likelihood, model)
-    fitted = model_from_parameters(likelihood, parameters, model.reward_values, None)
+    fitted = model_from_parameters(likelihood, parameters, model.reward_values, {})
     expected = sum(
         2.0 * np.sum(pooled.transitions[0] * np.log(fitted.transitions[m]))
         + 0.5 * np.sum(pooled.reward_probs[0] * np.log(fitted.reward_probs[m]))
-        + 2.0 * pooled.initial[0] @ np.log(fitted.initial[m])
+        + 3.0 * pooled.initial[0] @ np.log(fitted.initial[m])
         for m in range(2)
     )
     assert likelihood.log_prior(parameters) == pytest.approx(expected, rel=1e-9)
-    shared = likelihood_of(model, logs, (2.0, 0.5), shared_initial=True)
-    less = expected - sum(2.0 * pooled.initial[0] @ np.log(fitted.initial[m]) for m in range(2))
+    shared = likelihood_of(model, logs, (2.0, 0.5, np.inf, np.inf))
+    less = expected - sum(3.0 * pooled.initial[0] @ np.log(fitted.initial[m]) for m in range(2))
     assert shared.log_prior(parameters) == pytest.approx(less, rel=1e-9)
 
 
@@ -95,7 +96,7 @@ def test_a_cell_that_training_never_shows_counts_as_one() -> None:
 def test_shared_rewards_are_frequencies(reward_model: str) -> None:
     model = random_model(3, contexts=2, states=3, horizon=5)
     logs = logs_of(model, 200)
-    shared = SharedRewards([logs], (3, 2, 2), reward_model)
+    shared = SharedRows([logs], "rewards", (3, 2, 2), reward_model)
     counts: dict[tuple[int, ...], np.ndarray] = {}
     for states, actions, rewards, _ in logs:
         for t, (a, z) in enumerate(zip(actions, rewards)):
@@ -103,12 +104,55 @@ def test_shared_rewards_are_frequencies(reward_model: str) -> None:
                 (states[t], a) if reward_model == "state-action" else (states[t], a, states[t + 1])
             )
             counts.setdefault(given, np.zeros(2))[z] += 1
-    found, total = shared.probabilities(), 0.0
+    found, total = np.zeros(shared.shape), 0.0
+    found.flat[shared.cells] = shared.shares()
     for given, row in counts.items():
         np.testing.assert_allclose(found[given], row / row.sum())
         total += sum(n * np.log(n / row.sum()) for n in row if n)
     assert shared.log_likelihood() == pytest.approx(total)
     assert shared.n_parameters == sum(np.count_nonzero(row) - 1 for row in counts.values())
+
+
+@pytest.mark.parametrize("reward_model", ["state-action", "transition"])
+def test_the_logger_is_part_of_the_likelihood(reward_model: str) -> None:
+    """Against enumeration: sum_m w_m nu_m(s) prod_t pi_m(a|s) T_m(s'|s,a) R_m(z|...)."""
+    model = random_model(4, contexts=2, states=3, horizon=5, reward_model=reward_model)
+    logs = logs_of(model, 2000)
+    pi = np.random.default_rng(0).dirichlet([5.0, 5.0], size=(2, 3))
+    likelihood = likelihood_of(
+        model, logs, (0.0, 0.0, 0.0), parts=("transitions", "rewards", "behaviour")
+    )
+    parameters = parameters_from_model(likelihood, model, pi)
+    expected = 0.0
+    for states, actions, rewards, _ in logs:
+        one = 0.0
+        for m in range(2):
+            chosen = np.prod(pi[m, states[:-1], actions])
+            own = trajectory_probability(model.context(m), states, actions, rewards)
+            one += model.weights[m] * chosen * own
+        expected += np.log(one)
+    assert likelihood.log_likelihood(parameters) == pytest.approx(expected, abs=0.1)
+    np.testing.assert_allclose(behaviour_from_parameters(likelihood, parameters), pi, atol=2e-6)
+
+
+def test_what_is_shared_may_be_left_out_of_the_cells() -> None:
+    """An infinite strength and cells without the part give the same posteriors and estimate."""
+    model = random_model(5, contexts=2, states=3, horizon=6)
+    logs = logs_of(model, 500)
+    whole = likelihood_of(model, logs, (np.inf, 1.0))
+    fewer = MixtureLikelihood(
+        Episodes([logs], use_next_states=False),
+        Structure(2, parts=("rewards",)),
+        PseudoCounts(0.0, 1.0),
+    )
+    shared = SharedRows([logs], "transitions", (3, 2, 2))
+    one, other = (parameters_from_model(x, model) for x in (whole, fewer))
+    gap = whole.log_likelihood(one) - fewer.log_likelihood(other)
+    assert gap == pytest.approx(shared.log_likelihood(), rel=1e-9)
+    values = model.reward_values
+    first = model_from_parameters(whole, one, values, {})
+    second = model_from_parameters(fewer, other, values, {"transitions": shared})
+    np.testing.assert_allclose(first.packed(), second.packed(), atol=1e-12)
 
 
 def test_reward_values_are_those_that_a_log_states() -> None:

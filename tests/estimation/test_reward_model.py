@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.estimation.reward_model import (
-    RewardStructure,
-    preferred_reward_model,
-    settle_rewards,
-)
+from latentmdp.estimation.reward_model import preferred_reward_model, settle_reward_model
 from latentmdp.testing import random_model
 
 
@@ -71,28 +67,24 @@ def test_contexts_that_explain_next_to_nothing_do_no_harm() -> None:
     assert preferred_reward_model(logs, shares) == "transition"
 
 
-@pytest.mark.parametrize("rewards", ["shared", "own"])
-def test_whether_contexts_share_their_rewards_is_settled(rewards: str) -> None:
-    model = lm.make(
-        "separated", contexts=2, states=4, horizon=20, delta=1.0, rewards=rewards, rng=0
-    )
-    logs = [lm.simulate(model, lm.UniformPolicy(), 500, rng=0).without_contexts()]
-    said: list[str] = []
+def test_what_rewards_depend_on_is_settled_by_a_quick_fit() -> None:
     rng = np.random.default_rng(0)
-    found = settle_rewards(logs, 2, "auto", "auto", rng, report=said.append)
-    assert found == RewardStructure("state-action", shared=rewards == "shared")
-    assert said[0] == "rewards depend on the state and action"
-    assert ("rewards are shared" in said[1]) == (rewards == "shared")
+    for form, model in (
+        ("state-action", random_model(2, contexts=2, states=4, horizon=15)),
+        ("transition", with_rewards_of_the_next_state(2)),
+    ):
+        logs = [lm.simulate(model, lm.UniformPolicy(), 1_000, rng=0).without_contexts()]
+        said: list[str] = []
+        assert settle_reward_model(logs, 2, "auto", rng, report=said.append) == form
+        assert said == [f"rewards depend on the {form.replace('-', ' and ')}"]
 
 
 def test_what_is_given_about_rewards_stays() -> None:
     """Nothing is fitted, and no random number is drawn, where nothing is left open."""
     logs = [lm.simulate(random_model(0, horizon=5), lm.UniformPolicy(), 50, rng=0)]
     rng, untouched = np.random.default_rng(0), np.random.default_rng(0)
-    for reward_model in ("state-action", "transition"):
-        for shared in (True, False):
-            found = settle_rewards(logs, 2, reward_model, shared, rng)
-            assert found == RewardStructure(reward_model, shared)
+    assert settle_reward_model(logs, 2, "state-action", rng) == "state-action"
+    assert settle_reward_model(logs, 2, "transition", rng) == "transition"
     one_value = [lm.Trajectories.from_lists([[0, 1]], [[0]], [[0]])]
-    assert settle_rewards(one_value, 2, "auto", False, rng) == RewardStructure("state-action", True)
+    assert settle_reward_model(one_value, 2, "auto", rng) == "state-action"
     assert rng.random() == untouched.random()

@@ -140,8 +140,9 @@ def test_gaps_in_the_numbers_and_rewards_without_end_are_said() -> None:
     with pytest.warns(SolveWarning, match="3 of 7 states never occur, the first is 1"):
         lm.solve(lm.Trajectories.from_table(spread).without_contexts(), 1, rng=0, bootstrap=2)
     noise = {**table, "reward": np.random.default_rng(0).normal(size=table["t"].size)}
+    logs = lm.Trajectories.from_table(noise, reward_levels=None).without_contexts()
     with pytest.warns(SolveWarning, match="307 different rewards in 307 steps"):
-        lm.solve(lm.Trajectories.from_table(noise).without_contexts(), 1, rng=0, bootstrap=2)
+        lm.solve(logs, 1, rng=0, bootstrap=2)
 
 
 def test_logs_must_be_logs() -> None:

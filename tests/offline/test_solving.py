@@ -135,8 +135,13 @@ def test_settings_say_what_was_asked(logs: lm.Trajectories, solved: Solved) -> N
     assert solved.settings == {
         "episodes": 200,
         "n_contexts": 2,
-        "planner": repr(lm.QMDP(smoothing=1e-3)),
-        "behaviour": "estimated",
+        "planner": "ActingPlanner(points=False)",
+        "behaviour": "auto",
+        "shared_rewards": "auto",
+        "shared_transitions": "auto",
+        "shared_initial": "auto",
+        "covariates": "auto",
+        "started": False,
         "confidence": 0.95,
         "bootstrap": 2,
         "max_contexts": 10,
@@ -227,3 +232,26 @@ def test_bad_settings_are_refused(logs: lm.Trajectories, settings: dict, message
 def test_a_planner_is_asked_for_before_the_work_starts(logs: lm.Trajectories) -> None:
     with pytest.raises(TypeError, match="planner must be a Planner, got str"):
         lm.solve(logs, 2, planner="qmdp")  # type: ignore[arg-type]
+
+
+def test_a_logger_that_knew_the_context_is_modelled_and_every_doubt_is_kept() -> None:
+    """The logger takes the context's own action; then the contexts' rewards are told apart."""
+    good = np.array([[[0.9, 0.1]] * 2, [[0.1, 0.9]] * 2])
+    T = np.full((2, 2, 2, 2), 0.5)
+    model = lm.LatentMDP(T, np.stack([1.0 - good, good], axis=-1), horizon=6)
+    parts = [
+        lm.simulate(model.context(m), lm.MarkovPolicy(table), 300, rng=m)
+        for m, table in enumerate(np.array([[[0.8, 0.2]] * 2, [[0.2, 0.8]] * 2]))
+    ]
+    logs = lm.Trajectories.concat(parts).without_contexts()
+    with pytest.warns(lm.offline.SolveWarning, match="the most that were tried"):
+        solved = lm.solve(logs, max_contexts=2, bootstrap=4, rng=0)
+    assert any("the most that were tried" in said for said in solved.warnings)
+    assert "behaviour" not in solved.fit.shared
+    value = lm.evaluate(model, solved.policy, 20_000, rng=0)
+    assert solved.value.low <= value.mean <= solved.value.high
+    assert abs(solved.logged.mean - solved.model_first_steps) < 4.0 * solved.logged.stderr
+    again = lm.solve(logs, bootstrap=2, start=solved, rng=0)
+    assert again.model.n_contexts == 2
+    assert again.fit.shared == solved.fit.shared
+    assert again.settings["started"]

@@ -17,6 +17,7 @@ from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
 
 __all__ = [
+    "Behaviour",
     "Checkpoint",
     "Columns",
     "Contexts",
@@ -36,6 +37,7 @@ __all__ = [
     "RewardModel",
     "RunOut",
     "Seed",
+    "Shared",
     "TimeLimit",
     "belief_of",
     "check_plot",
@@ -51,6 +53,7 @@ __all__ = [
     "outcome_targets",
     "save",
     "save_outcome",
+    "shared_settings",
     "state_of",
 ]
 
@@ -127,6 +130,19 @@ RewardModel = Annotated[
         autocompletion=completed("auto", "state-action", "transition"),
     ),
 ]
+_SHARED = typer.Option(
+    help="Whether all contexts share them: `yes`, `no` or `auto`.",
+    autocompletion=completed("auto", "yes", "no"),
+)
+Shared = Annotated[str, _SHARED]
+Behaviour = Annotated[
+    str,
+    typer.Option(
+        "--behaviour",
+        help="Whether the logger knew the context: `shared` (no), `by-context` or `auto`.",
+        autocompletion=completed("auto", "shared", "by-context"),
+    ),
+]
 PolicyName = Annotated[
     str,
     typer.Option(
@@ -193,6 +209,16 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
         return run
 
     return decorate
+
+
+def shared_settings(rewards: str, transitions: str, initial: str) -> dict[str, Any]:
+    """What the options `--shared-...` say, as arguments."""
+    given = {"rewards": rewards, "transitions": transitions, "initial": initial}
+    known = {"yes": True, "no": False, "auto": "auto"}
+    for name, word in given.items():
+        if word not in known:
+            raise typer.BadParameter(f"--shared-{name} must be yes, no or auto, got {word!r}")
+    return {f"shared_{name}": known[word] for name, word in given.items()}
 
 
 def contexts_of(text: str) -> int | Literal["auto"]:

@@ -3,18 +3,8 @@
 from latentmdp.estimation.clustering import SubspaceClustering, TrajectoryKMeans
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.initialization import initialize
-from latentmdp.estimation.n_contexts import (
-    FEW_CONTEXTS,
-    MAX_CONTEXTS,
-    choose_contexts,
-    may_show_contexts,
-)
-from latentmdp.estimation.reward_model import (
-    RewardStructure,
-    preferred_reward_model,
-    require_reward_model,
-    settle_rewards,
-)
+from latentmdp.estimation.n_contexts import MAX_CONTEXTS, choose_contexts, may_show_contexts
+from latentmdp.estimation.reward_model import preferred_reward_model, require_reward_model
 from latentmdp.estimation.termination import (
     cut_short,
     final_states,
@@ -26,10 +16,8 @@ from latentmdp.fit import ContextSelection
 
 __all__ = [
     "EM",
-    "FEW_CONTEXTS",
     "MAX_CONTEXTS",
     "ContextSelection",
-    "RewardStructure",
     "SubspaceClustering",
     "TrajectoryKMeans",
     "choose_contexts",
@@ -41,6 +29,5 @@ __all__ = [
     "preferred_reward_model",
     "require_reward_model",
     "restricted",
-    "settle_rewards",
     "tried_pairs",
 ]

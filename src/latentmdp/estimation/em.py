@@ -5,6 +5,8 @@ log-likelihood of the mixture plus the log-prior of the pseudo-counts (`likeliho
 
     sum_i log sum_m w_m nu_m(s) prod_t P_m(c_t) + sum over rows and contexts k <pooled row, log row>
 
+(P_m holds the logger's pi_m(a|s) as well where it may have known the context.)
+
 E-step    q_i(m) = p(m | episode i), and the expected counts N_m(x) of cells and N_m(s) of first
           states: every episode counts q_i(m) times in context m.
 M-step    each row becomes (N_m(row) + k pooled row) / (sum N_m(row) + k), nu_m likewise from
@@ -20,9 +22,9 @@ x' is accepted only if its objective is at least that of x1; otherwise the itera
 x1, so the objective never falls. The iteration stops when one map gains less than the tolerance.
 
 The best of several starts is kept (`starts`: pair moments first, random ones around the pooled
-model after them). Then it is settled whether contexts have initial distributions of their own, by
-BIC, and how many pseudo-counts to take, by held-out likelihood (`pseudo_counts`), and EM climbs to
-the end. This is the batch version of the update in [kwon2021, Alg. 3].
+model after them). Then it is settled by held-out likelihood what contexts share and how many
+pseudo-counts to take (`pseudo_counts`), and EM climbs to the end. This is the batch version of the
+update in [kwon2021, Alg. 3].
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, TypeGuard, cast
 
 import numpy as np
@@ -39,34 +41,48 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp.covariates import Covariates, Encoder
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     Parameters,
+    Part,
     PseudoCounts,
-    SharedRewards,
+    Shared,
+    SharedRows,
     Structure,
+    behaviour_from_parameters,
     is_large,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
+    weight_model_from_parameters,
 )
-from latentmdp.estimation.pseudo_counts import choose_pseudo_counts
-from latentmdp.estimation.starts import own_starts
+from latentmdp.estimation.pseudo_counts import cross_validation, distance, views_of
+from latentmdp.estimation.starts import own_starts, split_starts
 from latentmdp.estimation.termination import final_states
-from latentmdp.fit import Fit, FitWarning, shares_of
+from latentmdp.fit import Fit, FitWarning, logged_behaviour, shares_of
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["EM", "Ascent", "climb", "starting_points"]
+__all__ = [
+    "EM",
+    "Ascent",
+    "FitProblem",
+    "climb",
+    "problem_of",
+    "settled_em",
+    "starting_points",
+    "starts_by_split",
+]
 
 Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
 
-_FIRST_PSEUDO_COUNTS = PseudoCounts(1.0, 1.0)
-"""What starts are compared with before "auto" has chosen: one observation of the pooled row, so
-that rows with hardly any data cannot decide which start is best."""
+_INITIAL_STRENGTH = 1.0
+"""Pseudo-counts of the pooled initial distribution, at most: a context has one such row only, with
+as many observations as it has episodes."""
 
 _LOOSE = 20.0
 """Starts are compared at this multiple of the tolerance: they only have to be ranked, and the best
@@ -96,15 +112,27 @@ class EM:
         transitions and one for rewards, that predict held-out episodes best.
     reward_pseudo_counts : None or float
         Pseudo-counts in rows of rewards, if not those of `pseudo_counts`.
-    shared_rewards
-        Whether all contexts have the same rewards. Rewards then say nothing about the context.
+    behaviour : "shared", "by-context" or "auto"
+        Whether the logger's policy pi(a | s) depended on the context. If it did, the actions that
+        it took are evidence about the context, and enter the likelihood.
+    behaviour_pseudo_counts : None or float
+        Pseudo-counts in rows of the logger's policy, if not those of `pseudo_counts`.
+    shared_rewards, shared_transitions : bool or "auto"
+        Whether all contexts have the same rewards, or the same transitions. They then say nothing
+        about the context. "auto" decides by held-out likelihood.
+    covariates : bool or "auto"
+        Whether the weights of the contexts depend on the covariates of an individual, by ridge
+        multinomial regression (`Fit.weight_model`); "auto" decides by held-out likelihood. Logs
+        without covariates have no use for it.
+    ridge : None or float
+        Strength k of the penalty k / 2 |beta|^2 of that regression, if not `pseudo_counts`.
     reward_model : "state-action" or "transition"
         Whether a reward depends on (s, a), or on (s, a, s').
     weights : None or (M,)
         Known weights; learned by default.
     initial : None, "shared", "own", (S,) or (M, S)
         Known initial distributions, or how to learn them: one that all contexts share, one for
-        each context, or (by default) what BIC prefers.
+        each context, or (by default) what predicts held-out episodes better.
     tolerance
         Stop when one EM map gains less than this (in nats, over all episodes).
     max_iter
@@ -118,7 +146,12 @@ class EM:
     restarts: int = 10
     pseudo_counts: float | Literal["auto"] = "auto"
     reward_pseudo_counts: float | None = None
-    shared_rewards: bool = False
+    behaviour: Literal["shared", "by-context", "auto"] = "shared"
+    behaviour_pseudo_counts: float | None = None
+    shared_rewards: bool | Literal["auto"] = False
+    shared_transitions: bool | Literal["auto"] = False
+    covariates: bool | Literal["auto"] = "auto"
+    ridge: float | None = None
     reward_model: RewardModel = "state-action"
     weights: ArrayLike | None = None
     initial: ArrayLike | Literal["shared", "own"] | None = None
@@ -129,15 +162,23 @@ class EM:
     def __post_init__(self) -> None:
         for name in ("n_contexts", "restarts", "max_iter"):
             object.__setattr__(self, name, arrays.positive_integer(name, getattr(self, name)))
-        given, of_rewards = self.pseudo_counts, self.reward_pseudo_counts
+        given = self.pseudo_counts
         word = isinstance(given, str)
         if (word and given != "auto") or not (word or 0.0 <= float(given) < np.inf):
             raise ValueError(f'pseudo_counts must be "auto" or not negative, got {given!r}')
-        if of_rewards is not None and (word or not 0.0 <= float(of_rewards) < np.inf):
-            raise ValueError(
-                "reward_pseudo_counts must not be negative, and goes with a number as "
-                f"pseudo_counts; got {of_rewards!r} with pseudo_counts={given!r}"
-            )
+        for name in ("reward_pseudo_counts", "behaviour_pseudo_counts", "ridge"):
+            own = getattr(self, name)
+            if own is not None and (word or not 0.0 <= float(own) < np.inf):
+                raise ValueError(
+                    f"{name} must not be negative, and goes with a number as "
+                    f"pseudo_counts; got {own!r} with pseudo_counts={given!r}"
+                )
+        validation.require_choice("behaviour", self.behaviour, ("shared", "by-context", "auto"))
+        for name in ("shared_rewards", "shared_transitions", "covariates"):
+            if getattr(self, name) not in (True, False, "auto"):
+                raise ValueError(
+                    f'{name} must be True, False or "auto", got {getattr(self, name)!r}'
+                )
         validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
         if not self.tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}")
@@ -182,66 +223,127 @@ class EM:
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         with Team(self.threads) as team:
-            problem = _problem(self, parts, _models(start), team)
+            problem = problem_of(self, parts, _models(start), team)
             for message in _warnings_before(problem):
                 warnings.warn(message, FitWarning, stacklevel=2)
-            starts = list(self._starts(problem, start, generator))
-            likelihood = problem.likelihood.with_pseudo_counts(self._first_pseudo_counts())
-            loose = _LOOSE * self.tolerance
-            runs = [climb(likelihood, point, loose, self.max_iter) for point in starts]
-            best = max(runs, key=lambda run: run.objective)
-            likelihood, point, history = self._settled(likelihood, best, generator)
+            views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
+            few = self.restarts if len(views) == 1 else max(2, self.restarts // 4)
+            loose, runs = _LOOSE * self.tolerance, {}
+            for view in views:
+                likelihood = problem.likelihood.with_pseudo_counts(view)
+                starts = self._starts(problem, likelihood, start, few, generator)
+                ends = [climb(likelihood, point, loose, self.max_iter) for point in starts]
+                runs[view] = max(ends, key=lambda run: run.objective)
+            settled = self._settled(problem, runs, start, generator)
+            likelihood, point, history, decisions = settled
             last = climb(likelihood, point, self.tolerance, self.max_iter)
             counts, log_likelihood = _e_step(likelihood, last.point)
             for message in self._warnings_after(last, counts):
                 warnings.warn(message, FitWarning, stacklevel=2)
-        shared = problem.shared
-        model = model_from_parameters(likelihood, last.point, problem.reward_values, shared)
-        return Fit(
-            model=model,
-            responsibilities=shares_of(model, parts),
-            log_likelihood=log_likelihood + (0.0 if shared is None else shared.log_likelihood()),
-            converged=last.converged,
-            history=tuple(history + last.history),
-            n_iter=last.n_maps,
-            pseudo_counts=likelihood.pseudo_counts.transitions,
-            reward_pseudo_counts=likelihood.pseudo_counts.rewards,
-            n_parameters=likelihood.n_parameters + (0 if shared is None else shared.n_parameters),
-            seconds=time.perf_counter() - began,
+        return self._result(
+            problem, likelihood, last, history + last.history, log_likelihood, decisions, began
         )
 
-    def _first_pseudo_counts(self) -> PseudoCounts:
-        """The strengths given, or those to begin with."""
+    def _result(
+        self,
+        problem: FitProblem,
+        likelihood: MixtureLikelihood,
+        last: Ascent,
+        history: list[float],
+        log_likelihood: float,
+        decisions: tuple[str, ...],
+        began: float,
+    ) -> Fit:
+        model = model_from_parameters(likelihood, last.point, problem.reward_values, problem.shared)
+        for part in problem.logs:
+            model = part.describe(model)
+        weight_model = weight_model_from_parameters(likelihood, last.point)
+        n_parameters = likelihood.n_parameters
+        for rows in problem.shared.values():
+            log_likelihood += rows.log_likelihood()
+            n_parameters += rows.n_parameters
+        behaviour = None
+        if "behaviour" in likelihood.own_parts:
+            behaviour = behaviour_from_parameters(likelihood, last.point)
+        elif "behaviour" in likelihood.structure.parts:
+            log_likelihood -= likelihood.pooled_log_likelihood("behaviour")
+        strengths = likelihood.pseudo_counts
+        return Fit(
+            model=model,
+            responsibilities=shares_of(model, problem.logs, behaviour, weight_model),
+            log_likelihood=log_likelihood,
+            converged=last.converged,
+            history=tuple(history),
+            n_iter=last.n_maps,
+            pseudo_counts=strengths.transitions,
+            reward_pseudo_counts=strengths.rewards,
+            behaviour_pseudo_counts=strengths.behaviour,
+            n_parameters=n_parameters,
+            behaviour=logged_behaviour(problem.logs) if behaviour is None else behaviour,
+            weight_model=weight_model,
+            shared=self._shared_parts(likelihood),
+            decisions=decisions,
+            seconds=time.perf_counter() - began,
+            estimator=settled_em(self, strengths, self.n_contexts),
+            logs=tuple(problem.logs),
+        )
+
+    def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
+        """What all contexts share."""
+        own: tuple[Part, ...] = likelihood.own_parts
+        if likelihood.settled_initial is None or likelihood.structure.initial is not None:
+            own = (*own, "initial")
+        if self.n_contexts == 1:
+            own = ()
+        parts: tuple[Part, ...] = ("transitions", "rewards", "initial", "behaviour")
+        return tuple(part for part in parts if part not in own)
+
+    def _given_strengths(self) -> PseudoCounts | None:
+        """The strengths given; None where they are to be chosen."""
         if self.pseudo_counts == "auto":
-            return _FIRST_PSEUDO_COUNTS
-        given, of_rewards = float(self.pseudo_counts), self.reward_pseudo_counts
-        return PseudoCounts(given, given if of_rewards is None else float(of_rewards))
+            return None
+        given = float(self.pseudo_counts)
+        ridge = given if self.ridge is None else float(self.ridge)
+        others = (self.reward_pseudo_counts, self.behaviour_pseudo_counts)
+        k_R, k_B = (given if other is None else float(other) for other in others)
+        return PseudoCounts(given, k_R, k_B, min(given, _INITIAL_STRENGTH), ridge)
 
     def _settled(
-        self, likelihood: MixtureLikelihood, best: Ascent, rng: np.random.Generator
-    ) -> tuple[MixtureLikelihood, Parameters, list[float]]:
-        """Settle the initial distributions and the pseudo-counts, from the best start's end.
+        self,
+        problem: FitProblem,
+        runs: dict[PseudoCounts, Ascent],
+        start: Start | Sequence[Start],
+        rng: np.random.Generator,
+    ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...]]:
+        """Settle what contexts share and the pseudo-counts, from the best climb in each view.
 
-        Returns the likelihood to climb, where to climb from, and the history that counts: none
-        where the objective has changed.
+        Returns the likelihood to climb, where to climb from, the history that counts (none where
+        the objective has changed) and what was decided, in words.
         """
-        point, history = best.point, best.history
-        if self.initial is None:
-            counts, _ = _e_step(likelihood, point)
-            if likelihood.prefers_own_initial(counts.by_first):
-                likelihood, history = likelihood.with_own_initial(), []
-                loose = _LOOSE * self.tolerance
-                point = climb(likelihood, point, loose, self.max_iter).point
-        if self.pseudo_counts == "auto" and self.n_contexts > 1:
-            tolerance = _CHOICE_TOLERANCE * self.tolerance
-            chosen = choose_pseudo_counts(
-                likelihood,
-                point,
-                rng,
-                lambda some, start: climb(some, start, tolerance, self.max_iter).point,
-            )
-            likelihood, history = likelihood.with_pseudo_counts(chosen), []
-        return likelihood, point, history
+        given, open_parts = self._given_strengths(), problem.open_parts
+        if self.n_contexts == 1 or (given is not None and not open_parts):
+            ((view, best),) = runs.items()
+            return problem.likelihood.with_pseudo_counts(view), best.point, best.history, ()
+        tolerance = _CHOICE_TOLERANCE * self.tolerance
+        scores = cross_validation(
+            problem.likelihood,
+            {view: run.point for view, run in runs.items()},
+            rng,
+            lambda some, point: climb(some, point, tolerance, self.max_iter).point,
+            open_parts,
+            given,
+        )
+        chosen = scores.best()
+        likelihood = problem.likelihood.with_pseudo_counts(chosen)
+        best = runs[min(runs, key=lambda view: distance(view, chosen))]
+        point, history = likelihood.mixed(best.point), best.history if chosen in runs else []
+        if len(runs) > 1:
+            starts = [point, *self._starts(problem, likelihood, start, self.restarts, rng)]
+            loose = _LOOSE * self.tolerance
+            ends = [climb(likelihood, one, loose, self.max_iter) for one in starts]
+            best = max(ends, key=lambda run: run.objective)
+            point, history = best.point, best.history
+        return likelihood, point, history, tuple(map(str, scores.decisions(chosen)))
 
     def _warnings_after(self, last: Ascent, counts: ExpectedCounts) -> Iterator[str]:
         """What the caller should know about the end of the climb."""
@@ -258,17 +360,21 @@ class EM:
             )
 
     def _starts(
-        self, problem: _Problem, start: Start | Sequence[Start], rng: np.random.Generator
+        self,
+        problem: FitProblem,
+        likelihood: MixtureLikelihood,
+        start: Start | Sequence[Start],
+        restarts: int,
+        rng: np.random.Generator,
     ) -> Iterator[Parameters]:
         """The points to climb from."""
-        likelihood = problem.likelihood
         if start is None or isinstance(start, str):
-            yield from starting_points(likelihood, self.restarts, rng, start)
+            yield from starting_points(likelihood, restarts, rng, start)
         elif self.n_contexts == 1:
             yield from starting_points(likelihood, 1, rng)
         elif _is_list(start):
             for one in start:
-                yield from self._starts(problem, one, rng)
+                yield from self._starts(problem, likelihood, one, restarts, rng)
         elif isinstance(start, LatentMDP | Fit):
             (model,) = _models(start)
             if model.n_contexts != self.n_contexts:
@@ -277,7 +383,9 @@ class EM:
                 )
             for part in problem.logs:
                 part.validate(model)
-            yield parameters_from_model(likelihood, model)
+            behaviour = start.behaviour if isinstance(start, Fit) else None
+            own = behaviour is not None and behaviour.ndim == 3
+            yield parameters_from_model(likelihood, model, behaviour if own else None)
         else:
             shares = self._shares(np.asarray(start), sum(len(part) for part in problem.logs))
             counts = likelihood.episodes.shared_out(problem.logs, shares)
@@ -295,6 +403,30 @@ class EM:
                 f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
             )
         return given.astype(np.float64)
+
+
+def settled_em(em: EM, strengths: PseudoCounts, n_contexts: int) -> EM:
+    """The same EM with nothing left open: these strengths, and shared what they say."""
+    if n_contexts == 1:
+        return replace(em, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
+    k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
+    shared = [bool(np.isinf(k)) for k in strengths]
+    initial = em.initial
+    if initial is None or isinstance(initial, str):
+        initial = "shared" if shared[3] else "own"
+    return replace(
+        em,
+        n_contexts=n_contexts,
+        pseudo_counts=k_T,
+        reward_pseudo_counts=k_R,
+        behaviour_pseudo_counts=k_B,
+        ridge=ridge,
+        shared_transitions=shared[0],
+        shared_rewards=shared[1],
+        behaviour="shared" if shared[2] else "by-context",
+        initial=initial,
+        covariates=not shared[4],
+    )
 
 
 class Ascent(NamedTuple):
@@ -316,11 +448,11 @@ def climb(
     """
     x0 = start
     counts, value = _e_step(likelihood, x0)
-    x1, here = _m_step(likelihood, counts), value + likelihood.log_prior(x0)
+    x1, here = _m_step(likelihood, counts, x0), value + likelihood.log_prior(x0)
     history, n_maps, longest = [here], 1, _FIRST_STEP
     while n_maps < max_maps:
         counts, value = _e_step(likelihood, x1)
-        x2, ahead = _m_step(likelihood, counts), value + likelihood.log_prior(x1)
+        x2, ahead = _m_step(likelihood, counts, x1), value + likelihood.log_prior(x1)
         n_maps += 1
         if not ahead - here >= tolerance:
             if ahead >= here:
@@ -334,7 +466,8 @@ def climb(
             n_maps += 1
             if np.isfinite(value) and value >= ahead:
                 longest *= 4.0 if length == longest else 1.0
-                x0, x1, here = candidate, _m_step(likelihood, counts), value
+                x1 = _m_step(likelihood, counts, candidate)
+                x0, here = candidate, value
                 history.append(here)
                 continue
             longest = max(_FIRST_STEP, longest / 4.0)
@@ -350,24 +483,45 @@ def starting_points(
     return [_m_step(likelihood, counts) for counts in own_starts(likelihood, number, rng, kind)]
 
 
+def starts_by_split(
+    likelihood: MixtureLikelihood, before: Parameters, rng: np.random.Generator
+) -> list[Parameters]:
+    """Points with one context more than `before`: each of its contexts cut in two at random."""
+    fewer = likelihood.with_contexts(before[-1].shape[-1])
+    counts, _ = _e_step(fewer, before)
+    return [_m_step(likelihood, some) for some in split_starts(likelihood, counts, rng)]
+
+
 def _e_step(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[ExpectedCounts, float]:
     """N_m(x) and N_m(s) under p(m | episode), and the log-likelihood, in one compiled pass."""
     table, first = likelihood.tables(parameters)
     return likelihood.episodes.expected_counts(table, first, likelihood.team)
 
 
-def _m_step(likelihood: MixtureLikelihood, counts: ExpectedCounts) -> Parameters:
-    """The parameters that maximise the expected log-likelihood plus the log-prior."""
+def _m_step(
+    likelihood: MixtureLikelihood, counts: ExpectedCounts, before: Parameters | None = None
+) -> Parameters:
+    """The parameters that maximise the expected log-likelihood plus the log-prior.
+
+    Coefficients of covariates only come closer to the maximum than they were `before`.
+    """
+    M = counts.by_first.shape[1]
     blocks = [
-        rows.normalised(rows.incidence @ counts.by_cell + k * rows.pooled[:, None])
+        np.repeat(rows.pooled[:, None], M, axis=1)
+        if np.isinf(k)
+        else rows.normalised(rows.incidence @ counts.by_cell + k * rows.pooled[:, None])
         for rows, k in zip(likelihood.rows, likelihood.strengths)
     ]
     initial = likelihood.settled_initial
     if initial is None:
-        initial = counts.by_first + likelihood.strengths[0] * likelihood.pooled_first[:, None]
+        k = likelihood.initial_strength
+        by_state = likelihood.episodes.by_state(counts.by_first)
+        initial = by_state + k * likelihood.pooled_first[:, None]
         initial = initial / initial.sum(axis=0)
     weights = likelihood.structure.weights
-    if weights is None:
+    if weights is None and likelihood.episodes.design is not None:
+        weights = likelihood.regressed(counts.by_first, None if before is None else before[-1])
+    elif weights is None:
         episodes = counts.by_first.sum(axis=0)
         weights = episodes / episodes.sum()
     return (*blocks, initial, weights)
@@ -387,16 +541,21 @@ def _extrapolated(x0: Parameters, x1: Parameters, x2: Parameters, length: float)
     )
 
 
-class _Problem(NamedTuple):
-    """The logs as a likelihood, and what the model needs beside its parameters."""
+class FitProblem(NamedTuple):
+    """The logs as a likelihood, and what the model needs beside its parameters.
+
+    Contexts have `own_parts` of their own; of `open_parts` it is to be decided.
+    """
 
     logs: list[Trajectories]
     likelihood: MixtureLikelihood
     reward_values: Floats
-    shared: SharedRewards | None
+    shared: Shared
+    own_parts: tuple[Part, ...]
+    open_parts: tuple[Part, ...]
 
 
-def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> _Problem:
+def problem_of(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team) -> FitProblem:
     """The likelihood that the settings ask for, without pseudo-counts.
 
     A start may know of more states than the logs.
@@ -405,27 +564,80 @@ def _problem(em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Te
     reward_values = reward_values_of(known)
     S, A = max(x.n_states for x in known), max(x.n_actions for x in known)
     sizes = (S, A, reward_values.size)
-    shared = em.shared_rewards or reward_values.size == 1
     word = em.initial if isinstance(em.initial, str) else None
     learned = em.initial is None or word in ("shared", "own")
     if word is not None and not learned:
         raise ValueError(f'initial must be "shared", "own" or probabilities, got {word!r}')
+    encoder = _encoder(em, logs)
+    own, open_parts = _asked(em, reward_values.size, encoder is not None)
+    modelled = (*own, *open_parts)
+    parts = tuple(part for part in _BLOCKS if part in modelled)
     structure = Structure(
         em.n_contexts,
         reward_model=em.reward_model,
-        shared_initial=em.initial is None or word == "shared",
         weights=None if em.weights is None else np.asarray(em.weights),
         initial=None
         if learned
         else validation.initial(em.initial, em.n_contexts, np.ones((S, 1), np.bool_), False),
+        parts=parts,
     )
-    episodes = Episodes(logs, use_rewards=not shared, sizes=sizes)
-    return _Problem(
+    by_transition = em.reward_model == "transition" and "rewards" in parts
+    episodes = Episodes(
         logs,
-        MixtureLikelihood(episodes, structure, PseudoCounts(0.0, 0.0), team),
-        reward_values,
-        SharedRewards(logs, sizes, em.reward_model) if shared else None,
+        use_rewards="rewards" in parts,
+        sizes=sizes,
+        use_next_states="transitions" in parts or by_transition,
+        encoder=encoder,
     )
+    left_out: tuple[Literal["transitions", "rewards"], ...] = ("transitions", "rewards")
+    return FitProblem(
+        logs,
+        MixtureLikelihood(episodes, structure, PseudoCounts(), team),
+        reward_values,
+        {p: SharedRows(logs, p, sizes, em.reward_model) for p in left_out if p not in parts},
+        own,
+        open_parts,
+    )
+
+
+_BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
+
+
+def _encoder(em: EM, logs: list[Trajectories]) -> Encoder | None:
+    """What turns the covariates of the logs into design vectors, where they may matter."""
+    known = [part for part in logs if part.covariates is not None]
+    if em.covariates is False or em.n_contexts == 1 or em.weights is not None or not known:
+        return None
+    found = Covariates.concat(
+        part.covariates[part.beginnings()] for part in known if part.covariates is not None
+    )
+    counts = np.concatenate([part.multiplicities()[part.beginnings()] for part in known])
+    return found.encoder(counts)
+
+
+def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """The parts that contexts have of their own, and those of which it is to be decided."""
+    if em.n_contexts == 1:
+        own: tuple[Part, ...] = ("transitions", *(("rewards",) if n_rewards > 1 else ()), "initial")
+        return own, ()
+    initial: dict[str | None, bool | str] = {"shared": True, "own": False, None: "auto"}
+    known = em.initial is not None and not isinstance(em.initial, str)
+    used: bool | str = "auto" if em.covariates == "auto" else not em.covariates
+    asked: dict[Part, bool | str] = {
+        "transitions": em.shared_transitions,
+        "rewards": True if n_rewards == 1 else em.shared_rewards,
+        "behaviour": {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
+        "initial": True if known else initial[cast(str | None, em.initial)],
+        "weights": used if covariates else True,
+    }
+    own = tuple(part for part, shared in asked.items() if shared is False)
+    open_parts = tuple(part for part, shared in asked.items() if shared == "auto")
+    if not set(own + open_parts) - {"initial", "weights"}:
+        raise ValueError(
+            f"n_contexts={em.n_contexts} contexts that share transitions, rewards and behaviour "
+            "cannot be told apart"
+        )
+    return own, open_parts
 
 
 def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
@@ -442,9 +654,9 @@ def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
-def _warnings_before(problem: _Problem) -> Iterator[str]:
+def _warnings_before(problem: FitProblem) -> Iterator[str]:
     """Refuse what cannot be fitted, and name what cannot be trusted."""
-    likelihood, shared = problem.likelihood, problem.shared
+    likelihood = problem.likelihood
     M, episodes = likelihood.structure.n_contexts, likelihood.episodes
     if episodes.n_episodes < M:
         raise TrajectoryError(
@@ -464,13 +676,14 @@ def _warnings_before(problem: _Problem) -> Iterator[str]:
     given = likelihood.structure.initial
     if given is not None and (given.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
         raise TrajectoryError("initial gives probability 0 to a state in which episodes start")
-    S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
+    S, A = episodes.n_states, episodes.n_actions
     lasting = np.ones(S, np.bool_)
     lasting[np.flatnonzero(final_states(problem.logs))] = False
-    missing = np.setdiff1d(np.flatnonzero(np.repeat(lasting, A)), episodes.cells // (S * Z))
+    visited = episodes.parts_of_cells().pair
+    missing = np.setdiff1d(np.flatnonzero(np.repeat(lasting, A)), visited)
     if missing.size:
         some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
-        large = is_large(episodes, likelihood.structure, shared)
+        large = is_large(episodes, likelihood.structure, problem.reward_values.size)
         told = "are left out of the model" if large else "are uniform in every context"
         yield f"no episode visits (state, action) {some}{more}: these rows {told}, not estimated"

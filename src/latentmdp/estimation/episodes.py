@@ -1,7 +1,8 @@
 """Merged episodes, and the pass over them that gives expected counts.
 
-A transition (s, a, s', z) is a *cell*; with rewards left out, (s, a, s'). The likelihood of an
-episode in context m is a product over its cells, so identical episodes are merged, with their
+A transition (s, a, s', z) is a *cell*; what says nothing about the context is left out of it:
+(s, a, s') where rewards are shared, (s, a, z) where transitions are. The likelihood of an episode
+in context m is a product over its cells, so identical episodes are merged, with their
 multiplicities. Only the cells that occur are numbered, in the order of (s, a, s', z): the cost of
 learning does not depend on how many transitions are impossible.
 
@@ -13,11 +14,15 @@ i = (s; c_1, .., c_L), which came n_i times, computes
 
 and sum_i n_i log Z_i. Episodes that are short enough to be packed into one integer each are sorted
 as well, so that the pass visits each common prefix once. The loops are in `_kernels.mixture`.
+
+What is missing in the logs stays missing: a cell may lack its reward or its next state, and the
+segments of an individual are one episode here. Where individuals have covariates x, the weights
+are w_m(x), and W has a row for every pair of a first state and covariates that occurs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,11 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Floats, Indices, Integers, require_instance
+from latentmdp.covariates import Encoder
 from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
-from latentmdp.trajectories import Trajectories, first_state_counts, occurring_cells, sizes_of
+from latentmdp.trajectories import Trajectories, sizes_of
 
-__all__ = ["Episodes", "ExpectedCounts", "Group", "checked_logs"]
+__all__ = ["CellParts", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
 _KEY_BITS = 62.0
 """An episode that needs fewer bits is packed into one int64; one bit is the sign, one is spare."""
@@ -53,15 +59,26 @@ _MANY_STATES, _OCCURRING_SHARE = 100_000, 0.01
 
 
 class ExpectedCounts(NamedTuple):
-    """N_m(x) of every cell, (C, M), and N_m(s) of every first state, (S, M)."""
+    """N_m(x) of every cell, (C, M), and N_m of every beginning, (B, M)."""
 
     by_cell: Floats
     by_first: Floats
 
 
+class CellParts(NamedTuple):
+    """(s, a) as the number s A + a, s' and z of some cells.
+
+    0 stands for what is left out of all cells, -1 for what is missing in one.
+    """
+
+    pair: Integers
+    next_state: Integers
+    reward: Integers
+
+
 @dataclass(frozen=True)
 class Group:
-    """Some episodes: cells[offsets[i]:offsets[i+1]] from state first[i] on, counts[i] times.
+    """Some episodes: cells[offsets[i]:offsets[i+1]] from beginning first[i] on, counts[i] times.
 
     Where they all have one length and are sorted, common[i] is the number of leading steps that
     episode i shares with episode i-1, or -1 if their first states differ.
@@ -91,18 +108,24 @@ class Episodes:
 
     Parameters
     ----------
-    use_rewards : bool
-        Whether rewards are part of a cell.
+    use_rewards, use_next_states : bool
+        Whether rewards, and next states, are part of a cell.
     sizes : None or (S, A, Z)
         By default no larger than the logs say.
 
     Attributes
     ----------
     cells : (C,)
-        The cells that occur, each as the number ((s A + a) S + s') Z + z; `n_rewards` is 1 where
-        rewards are left out.
+        The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z,
+        or 1 where next states, or rewards, are left out. Where some are missing they are one more,
+        and the last number stands for a missing one.
     groups : list of Group
         The episodes, their cells given by position in `cells`.
+    first_state : (B,)
+        The state of each beginning, -1 where it is missing. Without covariates and missing states,
+        beginnings are the states themselves.
+    design : (B, d) or None
+        The covariates of each beginning.
     """
 
     def __init__(
@@ -110,40 +133,77 @@ class Episodes:
         logs: Sequence[Trajectories],
         use_rewards: bool = True,
         sizes: tuple[int, int, int] | None = None,
+        use_next_states: bool = True,
+        encoder: Encoder | None = None,
     ) -> None:
         self.n_states, self.n_actions, Z = sizes or sizes_of(logs)
         self.n_rewards = Z if use_rewards else 1
-        rewards = ("reward",) if use_rewards else ()
-        self._columns = ("state", "action", "next_state", *rewards)
+        self.uses_next_states = use_next_states
+        self._widths = (
+            self.n_states + _lacks(part.last_states for part in logs) if use_next_states else 1,
+            Z + _lacks(part.rewards for part in logs) if use_rewards else 1,
+        )
+        self.encoder = encoder
+        self.first_state, self.design = _beginnings(logs, self.n_states, encoder)
         raw = [group for part in logs for group in self._grouped(part)]
         self.cells, positions = _numbered([group.cells for group in raw])
         self.groups = [replace(group, cells=cells) for group, cells in zip(raw, positions)]
 
-    @property
-    def _sizes(self) -> tuple[int, int, int]:
-        return self.n_states, self.n_actions, self.n_rewards
+    def _codes(self, logs: Trajectories, from_state: bool = True) -> Integers:
+        """The cell of every step as one number, with or without its state."""
+        steps = logs.steps()
+        moves, pays = self._widths
+        code = steps.action.astype(np.int64)
+        if from_state:
+            code += self.n_actions * steps.state.astype(np.int64)
+        if moves > 1 or self.uses_next_states:
+            next_state = steps.next_state
+            code = code * moves + np.where(next_state < 0, self.n_states, next_state)
+        if pays > 1:
+            code = code * pays + np.where(steps.reward < 0, self.n_rewards, steps.reward)
+        return code
+
+    def _first_rows(self, logs: Trajectories) -> Indices:
+        """The beginning of every individual."""
+        first = logs.first_states[logs.beginnings()]
+        if self.design is None:
+            missing = self.first_state.size - 1
+            return np.where(first < 0, missing, first).astype(np.int32)
+        assert self.encoder is not None
+        rows = _design_rows(logs, self.encoder)
+        place = {key.tobytes(): i for i, key in enumerate(self._beginning_keys())}
+        keys = np.column_stack([first.astype(np.float64), rows]) + 0.0
+        return np.array([place[key.tobytes()] for key in keys], dtype=np.int32)
+
+    def _beginning_keys(self) -> Floats:
+        assert self.design is not None
+        return np.ascontiguousarray(
+            np.column_stack([self.first_state.astype(np.float64), self.design]) + 0.0
+        )
 
     def _grouped(self, logs: Trajectories) -> list[Group]:
         """Split by length: what can be packed into integer keys is merged and sorted."""
         lengths = logs.lengths
-        base = self.n_actions * self.n_states * self.n_rewards
+        base = self.n_actions * int(np.prod(self._widths))
         bits = np.log2(self.n_states) + lengths * np.log2(max(base, 2))
-        short = (bits < _KEY_BITS) & (lengths > 0)
+        whole = logs.complete and self.design is None and self.uses_next_states
+        short = (bits < _KEY_BITS) & (lengths > 0) & whole
         groups = []
         for length in np.unique(lengths[short]).tolist():
             chosen = short & (lengths == length)
             groups.append(self._merged(logs if chosen.all() else logs[chosen], length))
         if not short.all():
             rest = logs[~short] if short.any() else logs
-            counts = rest.multiplicities().astype(np.float64)
-            cells = rest.cells(self._columns, self._sizes)
-            groups.append(Group(cells, rest.offsets, rest.first_states, counts, None))
+            counts = rest.multiplicities()[rest.beginnings()].astype(np.float64)
+            first, cells = self._first_rows(rest), self._codes(rest)
+            groups.append(Group(cells, rest.individual_offsets(), first, counts, None))
         return groups
 
     def _merged(self, logs: Trajectories, length: int) -> Group:
         """Episodes of one length: each becomes the integer (s, (a, s', z), (a, s', z), ...)."""
-        base = self.n_actions * self.n_states * self.n_rewards
-        steps = logs.cells(self._columns[1:], self._sizes).reshape(-1, length)
+        base = self.n_actions * int(np.prod(self._widths))
+        moves, pays = self._widths
+        steps = self._codes(logs, from_state=False).reshape(-1, length)
         keys = logs.first_states.astype(np.int64)
         for t in range(length):
             keys = keys * base + steps[:, t]
@@ -156,7 +216,7 @@ class Episodes:
         for t in range(length):
             common += same
             same &= np.diff(steps[:, t], prepend=-1) == 0
-        state = np.column_stack([keys, steps[:, :-1] // self.n_rewards % self.n_states])
+        state = np.column_stack([keys, steps[:, :-1] // pays % moves])
         offsets = np.arange(keys.size + 1, dtype=np.int64) * length
         cells = (state * base + steps).ravel()
         return Group(cells, offsets, keys.astype(np.int32), counts, common)
@@ -171,6 +231,29 @@ class Episodes:
         """Length of the longest episode."""
         return max(int(np.diff(group.offsets).max()) for group in self.groups)
 
+    def parts_of_cells(self) -> CellParts:
+        """The columns of every cell."""
+        moves, pays = self._widths
+        pair, rest = np.divmod(self.cells, moves * pays)
+        next_state, reward = np.divmod(rest, pays)
+        if self.uses_next_states:
+            next_state[next_state == self.n_states] = -1
+        if pays > self.n_rewards:
+            reward[reward == self.n_rewards] = -1
+        return CellParts(pair, next_state, reward)
+
+    def numbered(self, keys: Integers) -> tuple[Episodes, Integers]:
+        """The same episodes with cells of the same key taken for one, and each old cell's new one.
+
+        `keys` (C,) stand for what is kept of every cell.
+        """
+        other = copy(self)
+        other.cells, index = np.unique(keys, return_inverse=True)
+        other.groups = [
+            replace(group, cells=index[group.cells], common=None) for group in self.groups
+        ]
+        return other, index
+
     def cell_counts(self) -> Floats:
         """How often each cell occurs."""
         total = np.zeros(self.cells.size)
@@ -179,12 +262,23 @@ class Episodes:
             total += np.bincount(group.cells, weights, self.cells.size)
         return total
 
+    def beginning_counts(self) -> Floats:
+        """How often each beginning occurs."""
+        total = np.zeros(self.first_state.size)
+        for group in self.groups:
+            total += np.bincount(group.first, group.counts, total.size)
+        return total
+
+    def by_state(self, counts: Floats) -> Floats:
+        """Counts of beginnings (B, ...) added up by state (S, ...), missing ones left out."""
+        known = self.first_state >= 0
+        total = np.zeros((self.n_states, *counts.shape[1:]))
+        np.add.at(total, self.first_state[known], counts[known])
+        return total
+
     def first_counts(self) -> Floats:
         """How often each state comes first."""
-        total = np.zeros(self.n_states)
-        for group in self.groups:
-            total += np.bincount(group.first, group.counts, self.n_states)
-        return total
+        return self.by_state(self.beginning_counts())
 
     def pair_counts(self) -> Floats:
         """(C, C): how often cells x and y occur at two different times of an episode."""
@@ -198,12 +292,14 @@ class Episodes:
     def shared_out(self, logs: Sequence[Trajectories], shares: Floats) -> ExpectedCounts:
         """Expected counts for given p(m | episode), (N, M), of all episodes of the logs."""
         M = shares.shape[1]
-        by_cell, by_first = np.zeros((self.cells.size, M)), np.zeros((self.n_states, M))
+        by_cell = np.zeros((self.cells.size, M))
+        by_first = np.zeros((self.first_state.size, M))
         ends = np.cumsum([len(part) for part in logs])
         for part, own in zip(logs, np.split(shares, ends[:-1])):
-            cells, counts = occurring_cells(part, self._columns, self._sizes, own)
-            by_cell[np.searchsorted(self.cells, cells)] += counts
-            by_first += first_state_counts(part, self.n_states, own).T
+            own = own * part.multiplicities()[:, None]
+            place = np.searchsorted(self.cells, self._codes(part))
+            np.add.at(by_cell, place, np.repeat(own, part.lengths, axis=0))
+            np.add.at(by_first, self._first_rows(part), own[part.beginnings()])
         return ExpectedCounts(by_cell, by_first)
 
     def expected_counts(
@@ -217,8 +313,8 @@ class Episodes:
         ----------
         table : (C, M)
             P_m(x) of every cell.
-        first : (S, M)
-            w_m nu_m(s) of every state.
+        first : (B, M)
+            w_m nu_m(s) of every beginning.
         """
         from latentmdp._kernels.mixture import kernels
 
@@ -337,6 +433,32 @@ def checked_logs(
             f"every episode is too short: the longest has {longest} steps, {minimum} are needed"
         )
     return parts
+
+
+def _lacks(arrays: Iterable[NDArray[Any]]) -> int:
+    """1 if something is missing in one of the arrays."""
+    return int(any(array.min(initial=0) < 0 for array in arrays))
+
+
+def _beginnings(
+    logs: Sequence[Trajectories], n_states: int, encoder: Encoder | None
+) -> tuple[Integers, Floats | None]:
+    """The state and the covariates of every beginning."""
+    firsts = [part.first_states[part.beginnings()] for part in logs]
+    if encoder is None:
+        missing = [-1] if _lacks(firsts) else []
+        return np.append(np.arange(n_states), np.array(missing, np.int64)), None
+    rows = np.concatenate([_design_rows(part, encoder) for part in logs])
+    keys = np.column_stack([np.concatenate(firsts).astype(np.float64), rows]) + 0.0
+    keys = np.unique(keys, axis=0)
+    return keys[:, 0].astype(np.int64), np.ascontiguousarray(keys[:, 1:])
+
+
+def _design_rows(logs: Trajectories, encoder: Encoder) -> Floats:
+    """The design vectors of all individuals, the average one where they have no covariates."""
+    if logs.covariates is None:
+        return np.zeros((logs.n_individuals, encoder.width))
+    return encoder.design(logs.covariates[logs.beginnings()])
 
 
 def _numbered(parts: Sequence[NDArray[Any]]) -> tuple[Integers, list[Indices]]:

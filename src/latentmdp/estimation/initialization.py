@@ -2,9 +2,9 @@
 
 Short episodes, of which there are many, and long ones, of which there are few, enter one
 likelihood: EM over all of them, from pair-moment and random starts, with as many pseudo-counts of
-the pooled model as predict held-out episodes best. What rewards depend on and whether contexts
-share them is decided by BIC (`reward_model`), the number of contexts by held-out likelihood
-(`n_contexts`). States in which episodes end are terminal (`termination`).
+the pooled model as predict held-out episodes best. What rewards depend on is decided by BIC
+(`reward_model`); what contexts share (`pseudo_counts`) and how many there are (`n_contexts`) by the
+likelihood of held-out individuals. States in which episodes end are terminal (`termination`).
 
 `method="psr"` is [kwon2021, Alg. 4 and 6]: a spectral PSR from the short episodes, then clustering
 of the long ones by its predictions.
@@ -14,22 +14,23 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
-from latentmdp.estimation.em import EM
+from latentmdp.estimation.em import EM, settled_em
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
     MAX_CONTEXTS,
-    choose_contexts,
     may_show_contexts,
+    search_contexts,
 )
-from latentmdp.estimation.reward_model import require_reward_model, settle_rewards
+from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.estimation.termination import final_states, restricted
-from latentmdp.fit import Fit, shares_of
+from latentmdp.fit import Estimator, Fit
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories
 
@@ -45,7 +46,12 @@ def initialize(
     n_contexts: int | Literal["auto"] = "auto",
     *,
     method: Literal["likelihood", "psr"] = "likelihood",
+    behaviour: Literal["shared", "by-context", "auto"] = "auto",
     shared_rewards: bool | Literal["auto"] = "auto",
+    shared_transitions: bool | Literal["auto"] = "auto",
+    shared_initial: bool | Literal["auto"] = "auto",
+    covariates: bool | Literal["auto"] = "auto",
+    start: Fit | None = None,
     reward_model: RewardModel | Literal["auto"] = "auto",
     max_contexts: int = MAX_CONTEXTS,
     rng: RNGLike = None,
@@ -65,8 +71,18 @@ def initialize(
         M; "auto" chooses it and reports the evidence in `Fit.selection`.
     method
         "likelihood", or "psr" for the paper's spectral way.
-    shared_rewards
-        Whether all contexts have the same rewards; "auto" decides by BIC.
+    behaviour
+        Whether the logger acted by a policy of its own for each context: its actions are then
+        evidence about the context. "auto" decides by held-out likelihood.
+    shared_rewards, shared_transitions, shared_initial
+        Whether all contexts have the same rewards, transitions, initial states; "auto" decides by
+        held-out likelihood.
+    covariates
+        Whether the weights of the contexts depend on the covariates of an individual, if the logs
+        have any; "auto" decides by held-out likelihood.
+    start
+        A fit of earlier logs of the same world: its number of contexts, and what they share, are
+        kept where `n_contexts` is "auto", and EM goes on from it.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     max_contexts
@@ -89,47 +105,84 @@ def initialize(
     logs = checked_logs([long] if short is None else [short, long])
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
+    if start is not None and start.estimator is not None and n_contexts == "auto":
+        return _went_on(start, logs, rng, began)
     if n_contexts == "auto" and not may_show_contexts(logs):
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    rewards = settle_rewards(
-        logs, few, reward_model, shared_rewards, generator, threads=threads, report=report
-    )
-    selection = None
-    if n_contexts == "auto":
-        selection = choose_contexts(
-            logs,
-            max_contexts=max_contexts,
-            reward_model=rewards.reward_model,
-            shared_rewards=rewards.shared,
-            assigned=logs[-1],
-            rng=generator,
-            threads=threads,
-            report=report,
-        )
-        n_contexts = selection.n_contexts
-    em = EM(
-        n_contexts,
-        restarts=max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts),
-        shared_rewards=rewards.shared,
-        reward_model=rewards.reward_model,
+    form = settle_reward_model(logs, few, reward_model, generator, threads=threads, report=report)
+    settings = EM(
+        few,
+        restarts=_restarts(few),
+        behaviour=behaviour,
+        shared_rewards=shared_rewards,
+        shared_transitions=shared_transitions,
+        covariates=covariates,
+        initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
+        reward_model=form,
         threads=threads,
     )
-    report(f"EM with {n_contexts} contexts from {em.restarts} starts")
-    fit = em.fit(logs, rng=generator)
+    selection, begin = None, cast(Any, start)
+    if n_contexts == "auto":
+        chosen = search_contexts(logs, settings, max_contexts, generator, report=report)
+        selection, begin = chosen.selection, chosen.shares
+        settings = settled_em(settings, chosen.strengths, selection.n_contexts)
+        settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
+    report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
+    fit = settings.fit(logs, start=None if begin is None else [begin, None], rng=generator)
+    if selection is None:
+        for decision in fit.decisions:
+            report(decision)
+    else:
+        fit = dataclasses.replace(fit, decisions=chosen.decisions)
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
-    lasting = ~final_states(logs)[:, None]
+    fit = _ending(fit, logs)
     if selection is not None:
+        lasting = ~final_states(logs)[:, None]
         models = tuple(restricted(model, lasting) for model in selection.models)
         selection = dataclasses.replace(selection, models=models)
     return dataclasses.replace(
         fit,
-        model=restricted(fit.model, lasting),
-        responsibilities=shares_of(fit.model, logs[-1]),
+        responsibilities=fit.predict(logs[-1]),
         selection=selection,
+        estimator=None if fit.estimator is None else _Settled(fit.estimator),
         seconds=time.perf_counter() - began,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settled:
+    """The estimator of a fit that was updated: EM, and states in which episodes end."""
+
+    em: Estimator
+
+    def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
+        fit = self.em.fit(logs, start=start, rng=rng)
+        return dataclasses.replace(_ending(fit, logs), estimator=self)
+
+
+def _ending(fit: Fit, logs: Sequence[Trajectories]) -> Fit:
+    """The fit with states terminal in which episodes end."""
+    lasting = ~final_states(list(logs))[:, None]
+    return dataclasses.replace(fit, model=restricted(fit.model, lasting))
+
+
+def _went_on(start: Fit, logs: list[Trajectories], rng: RNGLike, began: float) -> Fit:
+    """EM on some logs from a fit of earlier ones, with what that one settled."""
+    assert start.estimator is not None
+    fit = start.estimator.fit(logs, start=start, rng=rng)
+    return dataclasses.replace(
+        fit,
+        responsibilities=fit.predict(logs[-1]),
+        selection=start.selection,
+        decisions=start.decisions,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _restarts(n_contexts: int) -> int:
+    return max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
 
 
 def _spectral(

@@ -2,19 +2,23 @@
 
 With cells x = (s, a, s', z), an episode c_1..c_L that begins in s has
 
-    p(episode) = sum_m w_m nu_m(s) prod_t P_m(c_t),     P_m(x) = T_m(s'|s,a) R_m(z|s,a)
+    p(episode) = sum_m w_m nu_m(s) prod_t P_m(c_t),
+    P_m(x) = T_m(s'|s,a) R_m(z|s,a), or T_m(s'|s,a) R_m(z|s,a,s').
 
-(the policy's factors cancel: they do not depend on m). The parameters are blocks of rows that sum
-to one: T and R, or the joint P(s', z | s, a) where a reward depends on the next state; T alone
-where rewards are shared by all contexts and therefore say nothing about m; then nu and w.
+Where the logger may have known the context, the actions it took are evidence too, and P_m(x) has
+the further factor pi_m(a|s). Where its policy does not depend on m, that factor cancels.
 
-The **pooled** model is the one MDP that fits all episodes best: its rows are plain frequencies.
-Every row of T has k_T pseudo-counts of the pooled row, and every row of R has k_R: the log-prior
+The parameters are blocks of rows that sum to one, T, R and pi, then nu and w. A block that all
+contexts share says nothing about m; it may be left out of the cells (`SharedRows`).
+
+The **pooled** model is the one MDP, and the one logger, that fits all episodes best: its rows are
+plain frequencies. Every row of a block has k pseudo-counts of the pooled row: the log-prior
 
     sum over rows and contexts of k <pooled row, log row>
 
-is added to the log-likelihood. There are two strengths, since contexts may share their dynamics
-and not their rewards, or the reverse.
+is added to the log-likelihood. Each block has a strength k of its own, since contexts may share
+their dynamics and not their rewards, or the reverse. An infinite strength means that all contexts
+share the pooled rows: shared and own are the two ends of one scale.
 
 Rows that no episode visits cannot be estimated. In a model of dense arrays they become uniform over
 next states, with the rewards of all transitions together. Large models are outcome tables of what
@@ -28,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +40,7 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.memory import few_entries
+from latentmdp.covariates import WeightModel
 from latentmdp.engines.threads import Team
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.model import LatentMDP, RewardModel
@@ -45,18 +50,23 @@ from latentmdp.trajectories import Trajectories, occurring_cells
 __all__ = [
     "MixtureLikelihood",
     "Parameters",
+    "Part",
     "PseudoCounts",
     "Rows",
-    "SharedRewards",
+    "Shared",
+    "SharedRows",
     "Structure",
+    "behaviour_from_parameters",
     "is_large",
     "model_from_parameters",
     "parameters_from_model",
     "reward_values_of",
+    "weight_model_from_parameters",
 ]
 
 Parameters = tuple[Floats, ...]
-"""One (entries, M) table for each block of rows, then nu (S, M) and w (M,)."""
+"""One (entries, M) table for each block of rows, then nu (S, M), and w (M,) or, where individuals
+have covariates, the coefficients (1 + d, M) of w_m(x) = softmax(c_m + <beta_m, x>), c first."""
 
 _FLOOR = 1e-9
 """Pseudo-counts of the pooled row that a fit without any adds all the same: too few to change a row
@@ -68,32 +78,57 @@ _MIXED = 1e-6
 has probability zero, which EM could not leave, and too little to move the start."""
 
 
-class PseudoCounts(NamedTuple):
-    """Pseudo-counts of the pooled row: k_T of transitions (or the joint rows), k_R of rewards."""
+Part = Literal["transitions", "rewards", "behaviour", "initial", "weights"]
+"""What contexts may share, or have of their own; individuals with different covariates share the
+weights of the contexts, or have their own."""
 
-    transitions: float
-    rewards: float
+
+_ROUNDS = 5
+"""Rounds of the regression of the weights in one M-step: EM goes on with it from there, so it need
+not be exact."""
+
+
+class PseudoCounts(NamedTuple):
+    """Pseudo-counts of the pooled row in the rows of each part; infinite where it is shared.
+
+    That of the weights is the ridge: the log-prior has the term - k / 2 |beta|^2.
+    """
+
+    transitions: float = 0.0
+    rewards: float = 0.0
+    behaviour: float = np.inf
+    initial: float = 0.0
+    weights: float = np.inf
+
+    def of(self, part: Part) -> float:
+        """The strength of one part."""
+        return float(getattr(self, part))
+
+    def but(self, part: Part, strength: float) -> PseudoCounts:
+        """The same with another strength of one part."""
+        return self._replace(**{part: strength})
 
 
 @dataclass(frozen=True)
 class Structure:
     """Which parameters there are, and which are given.
 
-    `weights` (M,) and `initial` (M, S) are learned where None; with `shared_initial` all contexts
-    have the pooled initial distribution.
+    `parts` are the blocks that the cells show. `weights` (M,) and `initial` (M, S) are learned
+    where None.
     """
 
     n_contexts: int
     reward_model: RewardModel = "state-action"
-    shared_initial: bool = False
     weights: Floats | None = None
     initial: Floats | None = None
+    parts: tuple[Part, ...] = ("transitions", "rewards")
 
 
 class Rows(NamedTuple):
     """A block of distributions: its entries, and how cells map to them.
 
-    `position` is each entry's place in a dense array whose last axis is the distribution.
+    `position` is each entry's place in a dense array whose last axis is the distribution. A cell in
+    which the entry is missing has the number of entries for `of_cell`.
     """
 
     position: Integers
@@ -102,6 +137,12 @@ class Rows(NamedTuple):
     of_cell: Integers
     incidence: Any
     pooled: Floats
+
+    def factors(self, values: Floats) -> Floats:
+        """The values (entries, M) of every cell, (C, M); 1 where the entry is missing."""
+        if self.of_cell.max(initial=0) == self.position.size:
+            values = np.vstack([values, np.ones(values.shape[1])])
+        return np.asarray(values[self.of_cell])
 
     def normalised(self, table: Floats) -> Floats:
         """`table` (entries, M) with every row of every context summing to one."""
@@ -115,9 +156,11 @@ class MixtureLikelihood:
     Attributes
     ----------
     rows : list of Rows
-        The blocks of rows: T and R, or the joint rows, or T alone.
+        The blocks of rows, in the order of `structure.parts`.
     cell_counts : (C,)
         How often each cell occurs.
+    beginning_counts : (B,)
+        How often each beginning occurs.
     pooled_first : (S,)
         The initial distribution of the pooled model.
     """
@@ -132,20 +175,30 @@ class MixtureLikelihood:
         self.episodes, self.structure, self.team = episodes, structure, team
         self.pseudo_counts = pseudo_counts
         self.cell_counts = episodes.cell_counts()
-        first = episodes.first_counts()
-        self.pooled_first = first / first.sum()
-        self.rows = self._blocks()
+        self.beginning_counts = episodes.beginning_counts()
+        first = episodes.by_state(self.beginning_counts)
+        self.pooled_first = first / max(first.sum(), 1e-300)
+        self.rows = [self._block(part) for part in structure.parts]
 
-    def _blocks(self) -> list[Rows]:
-        Z, S = self.episodes.n_rewards, self.episodes.n_states
-        cells = self.episodes.cells
-        pair, next_state, z = cells // (S * Z), cells // Z % S, cells % Z
-        if self.structure.reward_model == "transition" or Z == 1:
-            return [_rows(pair, cells, self.cell_counts)]
-        return [
-            _rows(pair, pair * S + next_state, self.cell_counts),
-            _rows(pair, pair * Z + z, self.cell_counts),
-        ]
+    def _block(self, part: Part) -> Rows:
+        S, A, Z = self.episodes.n_states, self.episodes.n_actions, self.episodes.n_rewards
+        pair, next_state, z = self.episodes.parts_of_cells()
+        counts = self.cell_counts
+        if part == "behaviour":
+            return _rows(pair, A, counts)
+        if part == "transitions":
+            return _rows(np.where(next_state < 0, -1, pair * S + next_state), S, counts)
+        known = z >= 0
+        if self.structure.reward_model == "transition":
+            known &= next_state >= 0
+            pair = pair * S + next_state
+        return _rows(np.where(known, pair * Z + z, -1), Z, counts)
+
+    def with_contexts(self, n_contexts: int) -> MixtureLikelihood:
+        """The same likelihood for another number of contexts."""
+        other = copy(self)
+        other.structure = replace(self.structure, n_contexts=n_contexts)
+        return other
 
     def with_pseudo_counts(self, pseudo_counts: PseudoCounts) -> MixtureLikelihood:
         """The same likelihood with another prior."""
@@ -153,23 +206,27 @@ class MixtureLikelihood:
         other.pseudo_counts = pseudo_counts
         return other
 
-    def with_own_initial(self) -> MixtureLikelihood:
-        """The same likelihood with an initial distribution for each context."""
-        other = self.with_pseudo_counts(self.pseudo_counts)
-        other.structure = replace(self.structure, shared_initial=False)
-        return other
-
     @property
     def strengths(self) -> tuple[float, ...]:
         """The pseudo-counts of the pooled row in every row of each block."""
-        return tuple(max(k, _FLOOR) for k in self.pseudo_counts)[: len(self.rows)]
+        return tuple(max(self.pseudo_counts.of(part), _FLOOR) for part in self.structure.parts)
+
+    @property
+    def own_parts(self) -> tuple[Part, ...]:
+        """The blocks that contexts have of their own."""
+        return tuple(p for p, k in zip(self.structure.parts, self.strengths) if np.isfinite(k))
+
+    @property
+    def initial_strength(self) -> float:
+        """Pseudo-counts of the pooled initial distribution."""
+        return max(self.pseudo_counts.initial, _FLOOR)
 
     @property
     def settled_initial(self) -> Floats | None:
         """Nu (S, M) where it is given or shared by all contexts; None where it is learned."""
         if self.structure.initial is not None:
             return np.ascontiguousarray(self.structure.initial.T)
-        if self.structure.shared_initial:
+        if np.isinf(self.pseudo_counts.initial):
             return np.repeat(self.pooled_first[:, None], self.structure.n_contexts, axis=1)
         return None
 
@@ -177,64 +234,138 @@ class MixtureLikelihood:
     def n_parameters(self) -> int:
         """Number of free parameters of the contexts, the weights and the initial distributions."""
         M, given = self.structure.n_contexts, self.structure
-        free: int = M * sum(block.position.size - block.starts.size for block in self.rows)
+        free = sum(
+            (M if np.isfinite(k) else 1) * (block.position.size - block.starts.size)
+            for k, block in zip(self.strengths, self.rows)
+        )
         if given.initial is None:
-            free += (1 if given.shared_initial else M) * int(
+            free += (M if np.isfinite(self.pseudo_counts.initial) else 1) * int(
                 np.count_nonzero(self.pooled_first) - 1
             )
-        return int(free + (M - 1 if given.weights is None else 0))
+        columns = 1
+        if self.episodes.design is not None and np.isfinite(self.pseudo_counts.weights):
+            columns += self.episodes.design.shape[1]
+        return int(free + ((M - 1) * columns if given.weights is None else 0))
 
     def tables(self, parameters: Parameters) -> tuple[Floats, Floats]:
-        """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every state, (S, M)."""
+        """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every beginning, (B, M)."""
         *blocks, initial, weights = parameters
-        table = blocks[0][self.rows[0].of_cell]
-        for block, values in zip(self.rows[1:], blocks[1:]):
-            table = table * values[block.of_cell]
-        return table, initial * weights
+        table: Floats | None = None
+        for block, values in zip(self.rows, blocks):
+            factor = block.factors(values)
+            table = factor if table is None else table * factor
+        assert table is not None
+        return table, self._initial_factors(initial) * self.weight_rows(weights)
+
+    def _initial_factors(self, initial: Floats) -> Floats:
+        """nu_m(s) of every beginning; 1 where the state is missing."""
+        states = self.episodes.first_state
+        if self.episodes.design is None and states.size == initial.shape[0]:
+            return initial
+        return np.where(states[:, None] < 0, 1.0, initial[np.maximum(states, 0)])
+
+    def weight_rows(self, weights: Floats) -> Floats:
+        """w_m of every beginning: (M,), or (B, M) where individuals have covariates."""
+        if weights.ndim == 1:
+            return weights
+        design = self.episodes.design
+        assert design is not None
+        scores = weights[0] + design @ weights[1:]
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+
+    def mean_weights(self, weights: Floats) -> Floats:
+        """The weights of the contexts among all individuals, (M,)."""
+        if weights.ndim == 1:
+            return np.asarray(weights / weights.sum())
+        shares = self.beginning_counts @ self.weight_rows(weights)
+        return np.asarray(shares / shares.sum())
+
+    def regressed(self, counts: Floats, before: Floats | None) -> Floats:
+        """Coefficients of w_m(x), a step closer to the maximum for shares (B, M) of beginnings.
+
+        Each round maximises a quadratic bound of the ridge regression's objective, whose curvature
+        is at most half that of least squares [bohning1992]: the objective never falls.
+        """
+        design, k = self.episodes.design, self.pseudo_counts.weights
+        assert design is not None
+        totals = np.maximum(counts.sum(axis=0), 1e-12)
+        found = np.zeros((1 + design.shape[1], counts.shape[1]))
+        found[0] = np.log(totals / totals.sum())
+        if np.isinf(k):
+            return found - found.mean(axis=1, keepdims=True)
+        if before is not None and before.ndim == 2 and before.shape == found.shape:
+            found = before.copy()
+        X = np.column_stack([np.ones(len(design)), design])
+        ridge = np.full(X.shape[1], max(k, _FLOOR))
+        ridge[0] = 0.0
+        each = counts.sum(axis=1)
+        bound = 0.5 * X.T @ (each[:, None] * X) + np.diag(ridge + 1e-9)
+        for _ in range(_ROUNDS):
+            shares = each[:, None] * self.weight_rows(found)
+            found = found + np.linalg.solve(bound, X.T @ (counts - shares) - ridge[:, None] * found)
+        return np.asarray(found - found.mean(axis=1, keepdims=True))
 
     def log_likelihood(self, parameters: Parameters) -> float:
         """The sum over episodes of log p(episode)."""
         return self.episodes.expected_counts(*self.tables(parameters), self.team)[1]
 
+    def pooled_log_likelihood(self, part: Part) -> float:
+        """What a part adds to the log-likelihood where contexts share it."""
+        block = self.rows[self.structure.parts.index(part)]
+        totals, seen = block.incidence @ self.cell_counts, block.pooled > 0.0
+        return float(totals[seen] @ np.log(block.pooled[seen]))
+
     def log_prior(self, parameters: Parameters) -> float:
-        """The sum over rows and contexts of k <pooled row, log row>."""
-        strengths = self.strengths
+        """The sum over rows and contexts of k <pooled row, log row>, over what is not shared."""
         total = sum(
             strength * _cross(block.pooled, values)
-            for strength, block, values in zip(strengths, self.rows, parameters)
+            for strength, block, values in zip(self.strengths, self.rows, parameters)
+            if np.isfinite(strength)
         )
-        if self.structure.initial is None and not self.structure.shared_initial:
-            total += strengths[0] * _cross(self.pooled_first, parameters[-2])
+        if self.settled_initial is None:
+            total += self.initial_strength * _cross(self.pooled_first, parameters[-2])
+        if parameters[-1].ndim == 2 and np.isfinite(self.pseudo_counts.weights):
+            ridge = max(self.pseudo_counts.weights, _FLOOR)
+            total -= 0.5 * ridge * float(np.sum(parameters[-1][1:] ** 2))
         return total
-
-    def prefers_own_initial(self, by_first: Floats) -> bool:
-        """Whether BIC prefers an initial distribution for each context, given N_m(s)."""
-        totals = by_first.sum(axis=0)
-        seen = by_first > 0.0
-        expected = totals * self.pooled_first[:, None]
-        gain = float(by_first[seen] @ np.log(by_first[seen] / expected[seen]))
-        free = (self.structure.n_contexts - 1) * (np.count_nonzero(self.pooled_first) - 1)
-        return gain > 0.5 * free * np.log(self.episodes.n_episodes)
 
     def repaired(self, candidate: Parameters, valid: Parameters) -> Parameters:
         """Pull entries that left the simplex back towards a valid point, and renormalise."""
         inside = [np.where(x > 0.0, x, 0.1 * y) for x, y in zip(candidate, valid)]
         blocks = [b.normalised(x) for b, x in zip(self.rows, inside)]
         initial, weights = inside[-2:]
-        return (*blocks, initial / initial.sum(axis=0), weights / weights.sum())
+        initial = initial / np.maximum(initial.sum(axis=0), 1e-300)
+        if candidate[-1].ndim == 2:
+            return (*blocks, initial, candidate[-1])
+        return (*blocks, initial, weights / weights.sum())
 
     def mixed(self, parameters: Parameters) -> Parameters:
-        """A little of the pooled model mixed in, so that no observed episode is impossible."""
+        """A little of the pooled model mixed in, so that no observed episode is impossible.
+
+        What contexts share becomes the pooled model itself.
+        """
+        shares = [1.0 if np.isinf(k) else _MIXED for k in self.strengths]
         blocks = [
-            block.normalised((1.0 - _MIXED) * values + _MIXED * block.pooled[:, None])
-            for block, values in zip(self.rows, parameters)
+            block.normalised((1.0 - share) * values + share * block.pooled[:, None])
+            for share, block, values in zip(shares, self.rows, parameters)
         ]
         initial = self.settled_initial
         if initial is None:
             initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
-            initial = initial / initial.sum(axis=0)
-        weights = self.structure.weights
-        return (*blocks, initial, parameters[-1] if weights is None else weights)
+            initial = initial / np.maximum(initial.sum(axis=0), 1e-300)
+        given, weights = self.structure.weights, parameters[-1]
+        if given is not None:
+            return (*blocks, initial, given)
+        if self.episodes.design is not None:
+            if weights.ndim == 1:
+                flat = np.zeros((1 + self.episodes.design.shape[1], weights.size))
+                flat[0] = np.log(np.maximum(weights, 1e-12))
+                weights = flat
+            elif np.isinf(self.pseudo_counts.weights):
+                average = np.log(np.maximum(self.mean_weights(weights), 1e-12))
+                weights = np.vstack([average, np.zeros_like(weights[1:])])
+        return (*blocks, initial, weights)
 
     def held_out(self, parameters: Parameters, test: Episodes) -> float:
         """Log-likelihood of other episodes; cells that these episodes never show count as one."""
@@ -244,25 +375,59 @@ class MixtureLikelihood:
         """The same for each merged episode, group by group."""
         return test.log_evidence(*self._tables_for_others(parameters))
 
+    def held_out_actions(self, parameters: Parameters, test: Episodes) -> list[Floats]:
+        """Of the same scores, what predicting each action from the history before it adds.
+
+        sum_t log sum_m p(m | h_t) pi_m(a_t | s_t); the rest of a score is what outcomes add.
+        """
+        table, first = self._tables_for_others(parameters)
+        place = self.structure.parts.index("behaviour")
+        block, values = self.rows[place], parameters[place]
+        values = np.where(block.pooled[:, None] == 0.0, 1.0, values)
+        with np.errstate(divide="ignore"):
+            steps, begin = np.log(table), np.log(first)
+            chosen = np.log(block.factors(values))
+        found = []
+        for group in test.groups:
+            lengths = np.diff(group.offsets)
+            episode = np.repeat(np.arange(lengths.size), lengths)
+            shown = steps[group.cells]
+            before = np.cumsum(shown, axis=0) - shown
+            starts = np.minimum(group.offsets[:-1], max(len(before) - 1, 0))
+            before = before - (before[starts] - begin[group.first])[episode]
+            given = np.logaddexp.reduce(before, axis=1)
+            both = np.logaddexp.reduce(before + chosen[group.cells], axis=1)
+            sums = np.bincount(episode, both - given, lengths.size)
+            found.append(np.asarray(sums, np.float64))
+        return found
+
     def _tables_for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
         *blocks, initial, weights = parameters
         initial = initial.copy()
         initial[self.pooled_first == 0.0] = 1.0
-        table, first = self.tables((*blocks, initial, weights))
-        table[self.cell_counts == 0.0] = 1.0
-        return table, first
+        blocks = list(blocks)
+        for k, block in enumerate(self.rows):
+            unseen = block.pooled == 0.0
+            if unseen.any():
+                blocks[k] = np.where(unseen[:, None], 1.0, blocks[k])
+        return self.tables((*blocks, initial, weights))
 
 
-def _rows(pair: Integers, entry: Integers, counts: Floats) -> Rows:
-    """The block whose entries are the distinct values of `entry`, in rows by (s, a)."""
-    position, first, of_cell = np.unique(entry, return_index=True, return_inverse=True)
-    cells = np.arange(entry.size)
+def _rows(entry: Integers, width: int, counts: Floats) -> Rows:
+    """The block whose entries are the distinct values of `entry`, `width` to a row at most.
+
+    Cells with entry -1 are not in the block.
+    """
+    known = np.flatnonzero(entry >= 0)
+    position, place = np.unique(entry[known], return_inverse=True)
+    of_cell = np.full(entry.size, position.size)
+    of_cell[known] = place
     incidence = sp.csr_matrix(
-        (np.ones(entry.size), (of_cell, cells)), shape=(position.size, entry.size)
+        (np.ones(known.size), (place, known)), shape=(position.size, entry.size)
     )
-    pairs = pair[first]
-    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
-    row = np.cumsum(np.diff(pairs, prepend=pairs[0]) != 0)
+    rows = position // width
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    row = np.cumsum(np.diff(rows, prepend=rows[0]) != 0)
     block = Rows(position, row, starts, of_cell, incidence, np.zeros(position.size))
     totals = np.asarray(incidence @ counts)
     return block._replace(pooled=block.normalised(totals[:, None])[:, 0])
@@ -274,41 +439,40 @@ def _cross(pooled: Floats, values: Floats) -> float:
     return float(np.sum(pooled[support] @ np.log(values[support])))
 
 
-class SharedRewards:
-    """Rewards that all contexts share: how often each came, by (s, a) or by (s, a, s').
+class SharedRows:
+    """A block that all contexts share and the cells leave out: plain frequencies.
 
     Attributes
     ----------
     cells, counts : (C,)
-        The rewards that occur, numbered with what they depend on, and how often they do.
+        The entries that occur, each as its place in an array of the block's shape, and how often
+        they do.
     """
 
     def __init__(
-        self, logs: Sequence[Trajectories], sizes: tuple[int, int, int], reward_model: RewardModel
+        self,
+        logs: Sequence[Trajectories],
+        part: Literal["transitions", "rewards"],
+        sizes: tuple[int, int, int],
+        reward_model: RewardModel = "state-action",
     ) -> None:
-        S, A, self.n_rewards = sizes
-        given = ("next_state",) if reward_model == "transition" else ()
-        self.shape = (S, A, S, self.n_rewards) if given else sizes
-        by = ("state", "action", *given, "reward")
+        S, A, Z = sizes
+        given = ("next_state",) if part == "rewards" and reward_model == "transition" else ()
+        by = ("state", "action", *given, "reward" if part == "rewards" else "next_state")
+        self.width = Z if part == "rewards" else S
+        self.shape = (S, A, *((S,) if given else ()), self.width)
         self.cells, self.counts = occurring_cells(logs, by, sizes)
-        _, row = np.unique(self.cells // self.n_rewards, return_inverse=True)
+        _, row = np.unique(self.cells // self.width, return_inverse=True)
         self._totals = np.bincount(row, self.counts)[row]
         self.n_parameters = int(self.cells.size - np.unique(row).size)
 
     def log_likelihood(self) -> float:
-        """Sum over transitions of log R(z | ...) at the maximum."""
+        """Sum over transitions of the logarithm of their frequencies."""
         return float(self.counts @ np.log(self.counts / self._totals))
 
     def shares(self) -> Floats:
-        """R(z | ...) of every cell."""
+        """The probability of every entry that occurs."""
         return self.counts / self._totals
-
-    def probabilities(self) -> Floats:
-        """R in its dense shape."""
-        dense = np.zeros(int(np.prod(self.shape)))
-        dense[self.cells] = self.counts
-        rows = dense.reshape(-1, self.n_rewards)
-        return normalised(rows, rows.sum(axis=0)).reshape(self.shape)
 
 
 def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
@@ -319,86 +483,125 @@ def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
     return np.arange(max(part.n_rewards for part in logs), dtype=np.float64)
 
 
+Shared = dict[Literal["transitions", "rewards"], SharedRows]
+"""The blocks that the cells leave out."""
+
+
 def model_from_parameters(
     likelihood: MixtureLikelihood,
     parameters: Parameters,
     reward_values: ArrayLike,
-    shared: SharedRewards | None,
+    shared: Shared,
 ) -> LatentMDP:
-    """The latent MDP with these parameters; `shared` rewards where all contexts share them."""
+    """The latent MDP with these parameters, and the `shared` blocks that cells leave out."""
     episodes, structure = likelihood.episodes, likelihood.structure
-    M, S, A, Z = structure.n_contexts, episodes.n_states, episodes.n_actions, episodes.n_rewards
-    by_transition = structure.reward_model == "transition"
-    if is_large(episodes, structure, shared):
-        return _table_model(likelihood, parameters, reward_values, shared)
-    blocks: list[Floats] = []
-    for block, values in zip(likelihood.rows, parameters):
-        width = S * Z if by_transition else (S, Z)[len(blocks)]
-        dense = np.zeros((S * A * width, M))
-        dense[block.position] = values
-        blocks.append(np.moveaxis(dense.reshape(S * A, width, M), -1, 0))
-    if shared is not None:
-        T = normalised(blocks[0], np.ones(S))
-        rewards = np.repeat(shared.probabilities()[None], M, axis=0)
-    elif by_transition:
-        T, rewards = _split(blocks[0].reshape(M, S * A, S, Z))
-        rewards = rewards.reshape(M, S, A, S, Z)
+    M, S, A = structure.n_contexts, episodes.n_states, episodes.n_actions
+    values = np.asarray(reward_values, np.float64)
+    if is_large(episodes, structure, values.size):
+        return _table_model(likelihood, parameters, values, shared)
+    T = normalised(_dense(likelihood, parameters, shared, "transitions", S), np.ones(S))
+    rewards = _dense(likelihood, parameters, shared, "rewards", values.size)
+    if structure.reward_model == "transition":
+        rewards = _completed(
+            rewards.reshape(M, S * A, S, values.size),
+            T.reshape(M, S * A, S),
+            "rewards" not in likelihood.own_parts,
+        )
+        rewards = rewards.reshape(M, S, A, S, values.size)
     else:
-        T = normalised(blocks[0], np.ones(S))
-        overall = np.bincount(episodes.cells % Z, weights=likelihood.cell_counts, minlength=Z)
-        rewards = normalised(blocks[1], overall.astype(np.float64)).reshape(M, S, A, Z)
-    initial, weights = parameters[-2:]
+        if "rewards" in shared:
+            z, counts = shared["rewards"].cells % values.size, shared["rewards"].counts
+        else:
+            z, counts = episodes.parts_of_cells().reward, likelihood.cell_counts
+            z, counts = z[z >= 0], counts[z >= 0]
+        overall = np.bincount(z, counts, values.size).astype(np.float64)
+        rewards = normalised(rewards, overall).reshape(M, S, A, values.size)
+    initial, weights = parameters[-2], likelihood.mean_weights(parameters[-1])
     return LatentMDP(
         T.reshape(M, S, A, S),
         rewards,
         initial=initial.T,
-        weights=weights / weights.sum(),
+        weights=weights,
         horizon=episodes.longest,
-        reward_values=reward_values,
+        reward_values=values,
     )
 
 
-def is_large(episodes: Episodes, structure: Structure, shared: SharedRewards | None) -> bool:
+def behaviour_from_parameters(
+    likelihood: MixtureLikelihood, parameters: Parameters
+) -> Floats | None:
+    """pi_m(a | s), (M, S, A), uniform in states that do not occur; None if it is not modelled."""
+    if "behaviour" not in likelihood.structure.parts:
+        return None
+    rows = _dense(likelihood, parameters, {}, "behaviour", likelihood.episodes.n_actions)
+    return normalised(rows, np.ones(likelihood.episodes.n_actions))
+
+
+def weight_model_from_parameters(
+    likelihood: MixtureLikelihood, parameters: Parameters
+) -> WeightModel | None:
+    """w_m(x) of individuals; None where their covariates do not matter."""
+    encoder = likelihood.episodes.encoder
+    if encoder is None or np.isinf(likelihood.pseudo_counts.weights):
+        return None
+    return WeightModel(encoder, parameters[-1][0], parameters[-1][1:].T)
+
+
+def _entries(
+    likelihood: MixtureLikelihood, parameters: Parameters, shared: Shared, part: Part
+) -> tuple[Integers, Floats]:
+    """The entries of a block by place, (n,), and their values in every context, (n, M)."""
+    M = likelihood.structure.n_contexts
+    for name, block, values in zip(likelihood.structure.parts, likelihood.rows, parameters):
+        if name == part:
+            return block.position, values
+    found = shared[cast(Literal["transitions", "rewards"], part)]
+    return found.cells, np.repeat(found.shares()[:, None], M, axis=1)
+
+
+def _dense(
+    likelihood: MixtureLikelihood, parameters: Parameters, shared: Shared, part: Part, width: int
+) -> Floats:
+    """A block as an array (M, rows, width); rows that do not occur are zero."""
+    episodes, M = likelihood.episodes, likelihood.structure.n_contexts
+    places, values = _entries(likelihood, parameters, shared, part)
+    rows = episodes.n_states * (1 if part == "behaviour" else episodes.n_actions)
+    if part == "rewards" and likelihood.structure.reward_model == "transition":
+        rows *= episodes.n_states
+    dense = np.zeros((rows * width, M))
+    dense[places] = values
+    return np.moveaxis(dense.reshape(rows, width, M), -1, 0)
+
+
+def is_large(episodes: Episodes, structure: Structure, n_rewards: int) -> bool:
     """Whether a fitted model is an outcome table, rather than dense arrays."""
     S, A = episodes.n_states, episodes.n_actions
-    Z = episodes.n_rewards if shared is None else shared.n_rewards
     joint = structure.reward_model == "transition"
-    return not few_entries(float(S) * A * S * (Z if joint else 1))
+    return not few_entries(float(S) * A * S * (n_rewards if joint else 1))
 
 
 def _table_model(
-    likelihood: MixtureLikelihood,
-    parameters: Parameters,
-    reward_values: ArrayLike,
-    shared: SharedRewards | None,
+    likelihood: MixtureLikelihood, parameters: Parameters, values: Floats, shared: Shared
 ) -> LatentMDP:
     """`model_from_parameters` as an outcome table of what the episodes show."""
     episodes, structure = likelihood.episodes, likelihood.structure
-    S, A = episodes.n_states, episodes.n_actions
-    by_transition = structure.reward_model == "transition"
-    values = np.asarray(reward_values, np.float64)
-    Z, places, first = values.size, likelihood.rows[0].position, parameters[0]
-    if not by_transition:
-        moves = _table(places * Z, first, (S, A, Z))
-        if shared is None:
-            pay, shares = likelihood.rows[1].position, parameters[1]
-        else:
-            pay, shares = shared.cells, np.repeat(shared.shares()[:, None], first.shape[1], axis=1)
-        table = product(moves, _table(pay // Z * S * Z + pay % Z, shares, (S, A, Z)))
-    elif shared is None:
-        table = _table(places, first, (S, A, Z))
+    S, A, Z = episodes.n_states, episodes.n_actions, values.size
+    places, moved = _entries(likelihood, parameters, shared, "transitions")
+    pay, shares = _entries(likelihood, parameters, shared, "rewards")
+    if structure.reward_model == "transition":
+        table = _table(pay, moved[np.searchsorted(places, pay // Z)] * shares, (S, A, Z))
     else:
-        moved = first[np.searchsorted(places, shared.cells // Z)]
-        table = _table(shared.cells, moved * shared.shares()[:, None], (S, A, Z))
+        moves = _table(places * Z, moved, (S, A, Z))
+        table = product(moves, _table(pay // Z * S * Z + pay % Z, shares, (S, A, Z)))
     tried = (np.diff(table.starts) > 0).reshape(S, A)
     unknown = np.flatnonzero(~tried.any(axis=1))
     if unknown.size:
         stays = (unknown[:, None] * A + np.arange(A)) * S + unknown[:, None]
         keys = np.concatenate([table.keys(S, Z), stays.ravel() * Z + int(values.argmin())])
-        probs = np.concatenate([table.probs, np.ones((stays.size, first.shape[1]))])
+        probs = np.concatenate([table.probs, np.ones((stays.size, moved.shape[1]))])
         order = np.argsort(keys)
         table = _table(keys[order], probs[order], (S, A, Z))
-    initial, weights = parameters[-2:]
+    initial, weights = parameters[-2], likelihood.mean_weights(parameters[-1])
     return LatentMDP.from_outcomes(
         *table,
         n_states=S,
@@ -406,7 +609,7 @@ def _table_model(
         reward_values=values,
         reward_model=structure.reward_model,
         initial=initial.T,
-        weights=weights / weights.sum(),
+        weights=weights,
     )
 
 
@@ -419,37 +622,68 @@ def _table(keys: Integers, probs: Floats, sizes: tuple[int, int, int]) -> Outcom
     return Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), probs)
 
 
-def _split(joint: Floats) -> tuple[Floats, Floats]:
-    """T(s'|s,a) and R(z|s,a,s') from P(s',z|s,a); unseen next states take R(z|s,a)."""
-    T = normalised(joint.sum(axis=3), np.ones(joint.shape[2]))
-    by_row = normalised(joint.sum(axis=2), np.ones(joint.shape[3]))
-    totals = joint.sum(axis=3, keepdims=True)
-    fallback = np.broadcast_to(by_row[:, :, None, :], joint.shape)
-    return T, np.where(totals > 0.0, joint / np.where(totals > 0.0, totals, 1.0), fallback)
+def _completed(rewards: Floats, T: Floats, shared: bool) -> Floats:
+    """R(z|s,a,s') with R(z|s,a) for next states that never came, shapes (M, pairs, S, Z).
+
+    Where contexts share R, that is R(z|s,a) of all of them together.
+    """
+    by_row = np.einsum("mps,mpsz->mpz", T, rewards)
+    if shared:
+        by_row = np.repeat(by_row.mean(axis=0, keepdims=True), by_row.shape[0], axis=0)
+    by_row = normalised(by_row, np.ones(rewards.shape[3]))
+    return np.where(rewards.sum(axis=3, keepdims=True) > 0.0, rewards, by_row[:, :, None, :])
 
 
-def parameters_from_model(likelihood: MixtureLikelihood, model: LatentMDP) -> Parameters:
-    """The blocks of a model, on the cells that the episodes show."""
-    Z = likelihood.episodes.n_rewards
-    whole = likelihood.structure.reward_model == "transition" and Z > 1
-    initial, weights = np.ascontiguousarray(model.initial.T), model.weights
+def parameters_from_model(
+    likelihood: MixtureLikelihood, model: LatentMDP, behaviour: Floats | None = None
+) -> Parameters:
+    """The blocks of a model and of a logger (M, S, A), on the cells that the episodes show.
+
+    The logger is the pooled one where none is given.
+    """
+    joint = likelihood.structure.reward_model == "transition"
+    blocks = []
+    for part, block in zip(likelihood.structure.parts, likelihood.rows):
+        if part == "behaviour" and behaviour is None:
+            values = np.repeat(block.pooled[:, None], model.n_contexts, axis=1)
+        elif part == "behaviour":
+            assert behaviour is not None
+            values = behaviour.reshape(model.n_contexts, -1)[:, block.position].T
+        else:
+            values = _block_of(model, part, joint, block.position)
+        blocks.append(np.ascontiguousarray(values))
+    initial = np.ascontiguousarray(model.initial.T)
+    return likelihood.mixed((*blocks, initial, model.weights))
+
+
+def _block_of(model: LatentMDP, part: Part, joint: bool, position: Integers) -> Floats:
+    """Entries of T, R(z|s,a) or R(z|s,a,s') of a model, (n, M), at their places."""
+    S, Z = model.n_states, model.n_rewards
+    by_transition = part == "rewards" and joint
     if model.is_table:
-        S, own = model.n_states, model.outcomes
-        keys = own.keys(S, model.n_rewards)
-        rows, z = own.rows(), own.reward
-        numbers = [keys] if whole else [keys // model.n_rewards, rows * model.n_rewards + z]
-        blocks = [
-            _marginal(number, own.probs, block.position)
-            for block, number in zip(likelihood.rows, numbers)
-        ]
-        return likelihood.mixed((*blocks, initial, weights))
-    joint = model.observation_probs()
-    parts = [joint] if whole else [joint.sum(axis=4), joint.sum(axis=3)]
-    blocks = [
-        np.ascontiguousarray(values.reshape(model.n_contexts, -1)[:, block.position].T)
-        for block, values in zip(likelihood.rows, parts)
-    ]
-    return likelihood.mixed((*blocks, initial, weights))
+        own = model.outcomes
+        keys = own.keys(S, Z)
+        if part == "transitions":
+            return _marginal(keys // Z, own.probs, position)
+        if not by_transition:
+            return _marginal(own.rows() * Z + own.reward, own.probs, position)
+        moves, place = np.unique(position // Z, return_inverse=True)
+        given = _marginal(keys // Z, own.probs, moves)[place]
+        return _conditional(_marginal(keys, own.probs, position), given)
+    whole = model.observation_probs()
+    if part == "transitions":
+        whole = whole.sum(axis=4)
+    elif not by_transition:
+        whole = whole.sum(axis=3)
+    values = whole.reshape(model.n_contexts, -1)[:, position].T
+    if not by_transition:
+        return values
+    moved = model.observation_probs().sum(axis=4).reshape(model.n_contexts, -1)
+    return _conditional(values, moved[:, position // Z].T)
+
+
+def _conditional(joint: Floats, given: Floats) -> Floats:
+    return np.divide(joint, given, out=np.zeros_like(joint), where=given > 0.0)
 
 
 def _marginal(numbers: Integers, probs: Floats, wanted: Integers) -> Floats:

@@ -1,16 +1,21 @@
-"""The number of contexts in logs: four criteria side by side, and how far they agree.
+"""The number of contexts in logs: as many as predict unseen individuals best.
 
-held-out   the mixture with M contexts is fitted to four fifths of the episodes; M grows as long as
-           the log-likelihood of the last fifth grows by more than three standard errors of the
-           gain (and five nats);
-BIC        -2 log L + (number of parameters) log N is smallest;
-ICL        BIC + 2 (entropy of the responsibilities) is smallest: contexts that episodes can be
-           assigned to;
-spectrum   one more than the number of pair-moment eigenvalues that stand out of the noise.
+The mixture with M contexts is fitted to four fifths of the individuals and scored by the
+log-likelihood of the others, five times, so that every individual is predicted once by a fit that
+has not seen it. M grows until two candidates in a row bring nothing. Let d_i be what the best
+candidate gains over another on individual i. The smallest M is taken whose total loss sum_i d_i is
+within half a standard error, sqrt(sum_i (d_i - mean d)^2) / 2, of nothing: a group must predict,
+and one that brings no more than noise is not worth having.
 
-The held-out answer is taken. The others say how sure it is: BIC asks for more evidence, ICL for
-contexts that do not overlap, the spectrum sees only the differences' span (M - 1 directions unless
-the contexts are affinely dependent).
+Every candidate is fitted as well as the final fit: from each context of the candidate before it cut
+in two, from pair moments and at random (`starts`), with what contexts share and the pseudo-counts
+chosen by the same held-out individuals (`pseudo_counts`).
+
+Whether the logger knew the context is decided between two such searches, one in which its policy is
+shared and one in which each context has its own. The second is taken if it predicts everything that
+unseen individuals show clearly better, if its contexts differ in the world and not only in how they
+were treated, and if outcomes are predicted no worse: groups that explain what was done, at the cost
+of what followed, are no use to whoever acts next.
 """
 
 from __future__ import annotations
@@ -24,58 +29,77 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.words import plural
 from latentmdp.engines.threads import Team
-from latentmdp.estimation.em import climb, starting_points
-from latentmdp.estimation.episodes import Episodes
+from latentmdp.estimation.em import (
+    EM,
+    FitProblem,
+    climb,
+    problem_of,
+    starting_points,
+    starts_by_split,
+)
+from latentmdp.estimation.episodes import Episodes, checked_logs
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     Parameters,
     PseudoCounts,
-    SharedRewards,
-    Structure,
+    behaviour_from_parameters,
     model_from_parameters,
-    reward_values_of,
+    weight_model_from_parameters,
 )
-from latentmdp.estimation.pseudo_counts import Fold, HeldOut
-from latentmdp.estimation.reward_model import RewardStructure, require_reward_model, settle_rewards
-from latentmdp.estimation.starts import MAX_CELLS, PairMoments
+from latentmdp.estimation.pseudo_counts import Decision, Fold, HeldOut, paired, views_of
+from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.fit import ContextSelection, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.trajectories import Trajectories, sizes_of
+from latentmdp.trajectories import Trajectories
 
-__all__ = ["FEW_CONTEXTS", "MAX_CONTEXTS", "choose_contexts", "may_show_contexts"]
+__all__ = [
+    "FEW_CONTEXTS",
+    "MAX_CONTEXTS",
+    "ChosenContexts",
+    "choose_contexts",
+    "may_show_contexts",
+    "search_contexts",
+]
 
 MAX_CONTEXTS = 10
 """The largest number tried by default. The search ends by itself after two numbers that gain
 nothing, so the limit only bounds the time where every further context helps a little."""
 
 FEW_CONTEXTS = 2
-"""What rewards depend on is settled before the number of contexts is known, by fits with so many:
-enough to see whether rewards differ between contexts."""
+"""What contexts share is settled before their number is known, by fits with so many: enough to see
+what differs between contexts."""
 
-_FOLDS = 5
-"""One of so many folds is held out: less would be scored by too few episodes, more would leave too
-few to fit."""
+_FOLDS, _FEW_FOLDS, _MANY_EPISODES = 5, 3, 20_000
+"""Folds, and fewer from so many episodes on: there the noise of a score is small, and each fold
+costs all fits again."""
 
-_STARTS, _TOLERANCE, _MAPS = 3, 0.05, 150
-"""Starts, tolerance in nats and cap on the maps of each fit. Numbers of contexts are told apart by
-`_LEAST_GAIN` nats or more, so fits need not be exact; every candidate costs one such fit for each
-strength of the pseudo-counts."""
+_TOLERANCE, _MAPS = 0.02, 300
+"""Tolerance in nats and cap on the maps of each fit. Numbers of contexts are told apart by
+`_LEAST_GAIN` nats or more, so fits need not be more exact."""
 
-_STANDARD_ERRORS = 3.0
-"""A gain of one more context must exceed so many of its standard errors: chance alone does that
-once in about 700 candidates."""
+_SHORT_TOLERANCE, _SHORT_MAPS, _FINALISTS = 0.5, 25, 2
+"""Starts climb so far before the best of them go on to the end: a start that will win is seldom
+third by then, and a full climb costs ten times as much."""
 
-_LEAST_GAIN = 5.0
-"""And so many nats, because the pseudo-counts were chosen by the same held-out episodes."""
+_STANDARD_ERRORS = 0.5
+"""A smaller number of contexts is taken if it loses no more than this many standard errors. Where
+contexts are equal the best candidate leads by less; more would throw away groups that predict."""
+
+_LEAST_GAIN = 2.0
+"""And no more than so many nats, because the pseudo-counts were chosen by the same individuals."""
+
+_KNOWING_ERRORS, _KNOWING_GAIN = 2.0, 3.0
+"""Standard errors, and nats, by which everything must be predicted better if the logger is to have
+known the context: where it did not, chance gains that once in forty logs."""
 
 _PATIENCE = 2
-"""The search ends after so many candidates in a row without a clear gain: two contexts may only
+"""The search ends after so many candidates in a row that predict no better: two contexts may only
 show together."""
 
-_STANDS_OUT = 1.5
-"""An eigenvalue counts if it exceeds the edge of the noise this many times; without contexts the
-largest of a few dozen does so with probability below 1e-6."""
+_SURE_ERRORS = 2.0
+"""A choice is sure if one context less loses more than so many standard errors."""
 
 
 def may_show_contexts(logs: Sequence[Trajectories]) -> bool:
@@ -89,20 +113,29 @@ def choose_contexts(
     *,
     max_contexts: int = MAX_CONTEXTS,
     reward_model: RewardModel | Literal["auto"] = "auto",
+    behaviour: Literal["shared", "by-context", "auto"] = "auto",
     shared_rewards: bool | Literal["auto"] = "auto",
-    assigned: Trajectories | None = None,
+    shared_transitions: bool | Literal["auto"] = "auto",
+    shared_initial: bool | Literal["auto"] = "auto",
+    folds: int | None = None,
+    restarts: int = 4,
     rng: RNGLike = None,
     threads: int | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> ContextSelection:
-    """Try 1, 2, ... contexts until two in a row gain nothing, and choose.
+    """Try 1, 2, ... contexts until two in a row predict no better, and choose.
 
     Parameters
     ----------
-    reward_model, shared_rewards
-        What rewards depend on, and whether all contexts share them; "auto" decides by BIC.
-    assigned
-        The episodes whose assignment to contexts ICL judges; all of them by default.
+    reward_model
+        What rewards depend on; "auto" decides by BIC.
+    behaviour, shared_rewards, shared_transitions, shared_initial
+        What contexts share; "auto" decides by held-out likelihood.
+    folds
+        Parts into which individuals are divided; each is predicted by a fit to the others. By
+        default five, or three where there are more than 20,000 individuals.
+    restarts
+        Fresh starts of every fit, beside those from the candidate before it.
     report
         Called with a line for every decision.
 
@@ -114,41 +147,132 @@ def choose_contexts(
     Warns
     -----
     FitWarning
-        The criteria do not agree, or more contexts than were tried may be there.
+        The evidence does not settle the number, or more contexts than were tried may be there.
     """
-    most = arrays.positive_integer("max_contexts", max_contexts)
-    require_reward_model(reward_model)
-    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
     generator = as_generator(rng)
-    asked = (FEW_CONTEXTS, reward_model, shared_rewards)
-    rewards = settle_rewards(parts, *asked, generator, threads=threads, report=report)
-    with Team(threads) as team:
-        judged = parts if assigned is None else [assigned]
-        search = _ContextSearch(parts, judged, rewards, generator, team)
-        gains, errors, idle = [0.0], [0.0], 0
-        while len(search.found) < most and idle < _PATIENCE:
-            search.try_next()
-            if len(search.found) > 1:
-                gain, error = search.gain(-2, -1)
-                gains.append(gain)
-                errors.append(error)
-                idle = 0 if _clear(gain, error) else idle + 1
-                report(f"{len(search.found)} contexts: held-out gain {gain:.1f} ± {error:.1f}")
-        selection = _selection(search, np.array(gains), np.array(errors))
-    report(selection.statement)
-    if selection.statement.startswith("Not sure"):
-        warnings.warn(selection.statement, FitWarning, stacklevel=2)
-    return selection
+    parts = checked_logs(logs)
+    require_reward_model(reward_model)
+    form = settle_reward_model(
+        parts, FEW_CONTEXTS, reward_model, generator, threads=threads, report=report
+    )
+    settings = EM(
+        FEW_CONTEXTS,
+        behaviour=behaviour,
+        shared_rewards=shared_rewards,
+        shared_transitions=shared_transitions,
+        initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
+        reward_model=form,
+        threads=threads,
+    )
+    found = search_contexts(
+        parts, settings, max_contexts, generator, folds=folds, restarts=restarts, report=report
+    )
+    return found.selection
+
+
+class ChosenContexts(NamedTuple):
+    """The evidence, the strengths and decisions that go with the choice, and where EM may start.
+
+    `shares` (N, M) are p(m | episode) of all episodes.
+    """
+
+    selection: ContextSelection
+    strengths: PseudoCounts
+    decisions: tuple[str, ...]
+    shares: Floats
+
+
+def search_contexts(
+    logs: list[Trajectories],
+    settings: EM,
+    max_contexts: int,
+    rng: np.random.Generator,
+    *,
+    folds: int | None = None,
+    restarts: int = 4,
+    report: Callable[[str], None] = lambda _: None,
+) -> ChosenContexts:
+    """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
+    most = arrays.positive_integer("max_contexts", max_contexts)
+    if folds is None:
+        folds = _FOLDS if sum(part.n_episodes for part in logs) < _MANY_EPISODES else _FEW_FOLDS
+    for name, value in (("folds", folds), ("restarts", restarts)):
+        arrays.positive_integer(name, value)
+    if folds < 2:
+        raise ValueError("folds must be at least 2: one part is left out, the others are fitted")
+    with Team(settings.threads) as team:
+        problem = problem_of(settings, logs, [], team)
+        parts = problem.likelihood.episodes.folds(folds, rng)
+        auto = "behaviour" in problem.open_parts
+        plain = tuple(part for part in problem.open_parts if part != "behaviour")
+        first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng)
+        first.run(most, report)
+        if not auto:
+            return first.outcome(report)
+        known = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=plain)
+        second = _ContextSearch(known, parts, restarts, rng)
+        second.found.append(first.found[0])
+        second.run(min(most, FEW_CONTEXTS), lambda _: None)
+        if _gain(second, first).clear:
+            report("contexts with loggers of their own:")
+            second.run(most, report)
+        decision = _gain(second, first)
+        chosen = second if not decision.shared else first
+        report(str(decision))
+        return chosen.outcome(report, decision)
+
+
+class _LoggerDecision(NamedTuple):
+    """Whether loggers of contexts' own predict better, and are of use."""
+
+    gain: float
+    error: float
+    differ: bool
+    loss: float
+    loss_error: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether everything that individuals show is predicted clearly better."""
+        return self.gain > max(_KNOWING_ERRORS * self.error, _KNOWING_GAIN)
+
+    @property
+    def shared(self) -> bool:
+        """Whether one logger is assumed for all contexts."""
+        worse = self.loss > max(_STANDARD_ERRORS * self.loss_error, _LEAST_GAIN)
+        return not self.clear or not self.differ or worse
+
+    def __str__(self) -> str:
+        text = str(Decision("behaviour", self.shared, self.gain, self.error))
+        if not self.clear or not self.shared:
+            return text
+        if not self.differ:
+            return f"{text}, but individuals who were treated differently respond alike"
+        return f"{text}, but outcomes lose {self.loss:.1f} ± {self.loss_error:.1f} nats"
+
+
+def _gain(knowing: _ContextSearch, plain: _ContextSearch) -> _LoggerDecision:
+    """What loggers by context gain, in everything and in outcomes alone."""
+    one, other = knowing.choice(), plain.choice()
+    if one == 0:
+        return _LoggerDecision(0.0, 0.0, False, 0.0, 0.0)
+    scores = knowing.found[one].scores - plain.found[other].scores
+    outcomes = scores - knowing.action_scores(one) + plain.action_scores(other)
+    strengths = knowing.found[one].strengths
+    of_world = (strengths.transitions, strengths.rewards, strengths.initial)
+    return _LoggerDecision(
+        *paired(scores, knowing.weights),
+        bool(np.isfinite(of_world).any()),
+        *paired(-outcomes, knowing.weights),
+    )
 
 
 class _Candidate(NamedTuple):
-    """A number of contexts: scores of the test episodes, and its estimate on all of them."""
+    """A number of contexts: its strengths, the folds' estimates, and scores by individual."""
 
+    strengths: PseudoCounts
+    points: list[Parameters]
     scores: Floats
-    log_likelihood: float
-    n_parameters: int
-    entropy: float
-    model: LatentMDP
 
 
 class _ContextSearch:
@@ -156,121 +280,205 @@ class _ContextSearch:
 
     def __init__(
         self,
-        logs: list[Trajectories],
-        judged: list[Trajectories],
-        rewards: RewardStructure,
+        problem: FitProblem,
+        folds: list[tuple[Episodes, Episodes]],
+        restarts: int,
         rng: np.random.Generator,
-        team: Team,
     ) -> None:
-        self.logs, self.judged, self.rewards = logs, judged, rewards
-        self.rng, self.team = rng, team
-        self.shared = None
-        if rewards.shared:
-            self.shared = SharedRewards(logs, sizes_of(logs), rewards.reward_model)
-        self.episodes = Episodes(logs, use_rewards=not rewards.shared)
-        self.train, self.test = self.episodes.folds(_FOLDS, rng)[0]
+        self.problem, self.restarts, self.rng = problem, restarts, rng
+        whole = problem.likelihood
+        self.folds: list[tuple[MixtureLikelihood, Episodes]] = [
+            (MixtureLikelihood(train, whole.structure, whole.pseudo_counts, whole.team), test)
+            for train, test in folds
+        ]
+        counts = [group.counts for _, test in self.folds for group in test.groups]
+        weights = np.concatenate(counts)
+        self.weights = weights[weights > 0.0]
         self.found: list[_Candidate] = []
+        self.decisions: tuple[Decision, ...] = ()
+
+    def run(self, most: int, report: Callable[[str], None]) -> None:
+        """Try further candidates until two in a row predict no better."""
+        idle = 0
+        while len(self.found) < most and idle < _PATIENCE:
+            before = self.best
+            self.try_next()
+            last = len(self.found) - 1
+            gained = last == 0 or self.loss(last, before)[0] > _LEAST_GAIN
+            idle = 0 if gained else idle + 1
+            if last == 1:
+                for decision in self.decisions:
+                    report(str(decision))
+            score = self.found[last].scores @ self.weights / self.weights.sum()
+            report(f"{plural(last + 1, 'context')}: {score:.4f} nats an unseen individual")
+
+    def action_scores(self, k: int) -> Floats:
+        """Of the scores of a candidate, what its predictions of the logger's actions add."""
+        candidate, scores, counts = self.found[k], [], []
+        for (train, test), point in zip(self.folds, candidate.points):
+            likelihood = train.with_contexts(k + 1).with_pseudo_counts(candidate.strengths)
+            scores += likelihood.held_out_actions(point, test)
+            counts += [group.counts for group in test.groups]
+        return np.concatenate(scores)[np.concatenate(counts) > 0.0]
 
     def try_next(self) -> None:
         """Fit one context more than the last candidate has."""
-        structure = Structure(
-            len(self.found) + 1, reward_model=self.rewards.reward_model, shared_initial=True
-        )
-        likelihood = MixtureLikelihood(self.train, structure, PseudoCounts(1.0, 1.0), self.team)
-        pseudo_counts, point = self._predictive(likelihood)
-        likelihood = likelihood.with_pseudo_counts(pseudo_counts)
-        scores = np.concatenate(likelihood.held_out_by_episode(point, self.test))
-        full = MixtureLikelihood(self.episodes, structure, pseudo_counts, self.team)
-        point = _fitted(full, full.mixed(point))
-        model = model_from_parameters(full, point, reward_values_of(self.logs), self.shared)
-        shares = shares_of(model, self.judged)
-        shares = shares[shares > 0.0]
-        entropy = -float(shares @ np.log(shares))
-        log_likelihood = full.log_likelihood(point)
-        self.found.append(_Candidate(scores, log_likelihood, full.n_parameters, entropy, model))
+        M = len(self.found) + 1
+        if M == 1:
+            self.found.append(self._one_context())
+            return
+        if M == 2:
+            views = views_of(self.problem.own_parts, self.problem.open_parts)
+            few = max(2, self.restarts // 2)
+            starts = [
+                {view: self._fitted(train.with_pseudo_counts(view), few) for view in views}
+                for train in self._trains(M)
+            ]
+            scores = self._held_out(M, starts)
+            strengths = scores.best()
+            self.decisions = tuple(scores.decisions(strengths))
+            scores = self._held_out(M, self._starts(M, strengths, scores.fits[strengths]))
+            strengths = scores.near(strengths)
+        else:
+            last = self.found[-1]
+            scores = self._held_out(M, self._starts(M, last.strengths, last.points))
+            strengths = scores.near(last.strengths)
+        by_individual, _ = scores.by_individual(strengths)
+        self.found.append(_Candidate(strengths, scores.fits[strengths], by_individual))
 
-    def _predictive(self, likelihood: MixtureLikelihood) -> tuple[PseudoCounts, Parameters]:
-        """Fit the training episodes, with the pseudo-counts that predict the others best."""
-        starts = starting_points(likelihood, _STARTS, self.rng)
-        if likelihood.structure.n_contexts == 1:
-            return PseudoCounts(0.0, 0.0), starts[0]
-        climbs = [climb(likelihood, start, _TOLERANCE, _MAPS) for start in starts]
-        start = max(climbs, key=lambda run: run.objective).point
-        chosen, points = HeldOut([Fold(likelihood, self.test, start)], _fitted).best()
-        return chosen, points[0]
+    def _one_context(self) -> _Candidate:
+        """The pooled model of every fold."""
+        shared, points, scores = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields)), [], []
+        for train, (_, test) in zip(self._trains(1), self.folds):
+            pooled = train.with_pseudo_counts(shared)
+            points.append(pooled.mixed(starting_points(pooled, 1, self.rng)[0]))
+            scores += pooled.held_out_by_episode(points[-1], test)
+        counts = [group.counts for _, test in self.folds for group in test.groups]
+        kept = np.concatenate(counts) > 0.0
+        return _Candidate(shared, points, np.concatenate(scores)[kept])
 
-    def gain(self, less: int, more: int) -> tuple[float, float]:
-        """What one candidate gains over another on the test episodes, and its standard error.
+    def _trains(self, n_contexts: int) -> list[MixtureLikelihood]:
+        return [train.with_contexts(n_contexts) for train, _ in self.folds]
 
-        None without test episodes.
-        """
-        counts = np.concatenate([group.counts for group in self.test.groups])
-        kept = counts > 0.0
-        if not kept.any():
-            return 0.0, 0.0
-        weights = counts[kept]
-        difference = (self.found[more].scores - self.found[less].scores)[kept]
-        mean = float(weights @ difference / weights.sum())
-        return mean * float(weights.sum()), float(np.sqrt(weights @ (difference - mean) ** 2))
+    def _held_out(self, n_contexts: int, starts: list[dict[PseudoCounts, Parameters]]) -> HeldOut:
+        tests = (test for _, test in self.folds)
+        folds = [Fold(*each) for each in zip(self._trains(n_contexts), tests, starts)]
+        return HeldOut(folds, _climbed, self.problem.open_parts)
+
+    def _starts(
+        self, n_contexts: int, strengths: PseudoCounts, points: list[Parameters]
+    ) -> list[dict[PseudoCounts, Parameters]]:
+        """The folds' best estimates at some strengths, from those of this or the last candidate."""
+        trains = [train.with_pseudo_counts(strengths) for train in self._trains(n_contexts)]
+        return [
+            {strengths: self._fitted(train, self.restarts, point)}
+            for train, point in zip(trains, points)
+        ]
+
+    def _fitted(
+        self, likelihood: MixtureLikelihood, restarts: int, before: Parameters | None = None
+    ) -> Parameters:
+        """The best estimate from fresh starts and, if there is one, from an estimate before."""
+        points = starting_points(likelihood, restarts, self.rng)
+        M = likelihood.structure.n_contexts
+        if before is not None and before[-1].shape[-1] == M:
+            points.append(before)
+        elif before is not None:
+            points += starts_by_split(likelihood, before, self.rng)
+        runs = [climb(likelihood, point, _SHORT_TOLERANCE, _SHORT_MAPS) for point in points]
+        runs.sort(key=lambda run: -run.objective)
+        ends = [climb(likelihood, run.point, _TOLERANCE, _MAPS) for run in runs[:_FINALISTS]]
+        return max(ends, key=lambda run: run.objective).point
+
+    def loss(self, best: int, other: int) -> tuple[float, float]:
+        """What one candidate loses against another, in nats, and its standard error."""
+        return paired(self.found[best].scores - self.found[other].scores, self.weights)
+
+    @property
+    def best(self) -> int:
+        """The candidate that predicts best; 0 where there is none yet."""
+        scores = [float(c.scores @ self.weights) for c in self.found]
+        return int(np.argmax(scores)) if scores else 0
 
     def choice(self) -> int:
-        """The last candidate that clearly beats the best one before it, as a number of contexts."""
-        best = 0
-        for k in range(1, len(self.found)):
-            if _clear(*self.gain(best, k)):
-                best = k
-        return best + 1
+        """The smallest candidate that loses next to nothing against the best."""
+        for k in range(self.best):
+            total, error = self.loss(self.best, k)
+            if total <= max(_STANDARD_ERRORS * error, _LEAST_GAIN):
+                return k
+        return self.best
+
+    def outcome(
+        self, report: Callable[[str], None], logger: _LoggerDecision | None = None
+    ) -> ChosenContexts:
+        """The evidence of all candidates, and what goes with the choice."""
+        chosen, best = self.choice(), self.best
+        losses = np.array([self.loss(best, k) for k in range(len(self.found))])
+        total = float(self.weights.sum())
+        models, log_likelihood, n_parameters = [], [], []
+        shares = np.ones((sum(map(len, self.problem.logs)), 1))
+        for k, candidate in enumerate(self.found):
+            likelihood = self.problem.likelihood.with_contexts(k + 1)
+            likelihood = likelihood.with_pseudo_counts(candidate.strengths)
+            points = sorted(candidate.points, key=lambda p: -likelihood.log_likelihood(p))
+            point = _climbed(likelihood, likelihood.mixed(points[0]))
+            model = self._model(likelihood, point)
+            models.append(model)
+            log_likelihood.append(likelihood.log_likelihood(point))
+            n_parameters.append(likelihood.n_parameters)
+            if k == chosen and k > 0:
+                own = "behaviour" in likelihood.own_parts
+                acted = behaviour_from_parameters(likelihood, point) if own else None
+                shares = shares_of(
+                    model,
+                    self.problem.logs,
+                    acted,
+                    weight_model_from_parameters(likelihood, point),
+                )
+        statement = _statement(self, chosen, best, losses)
+        report(statement)
+        if statement.startswith("Not sure"):
+            warnings.warn(statement, FitWarning, stacklevel=3)
+        selection = ContextSelection(
+            n_contexts=chosen + 1,
+            candidates=tuple(range(1, len(self.found) + 1)),
+            log_likelihood=np.array(log_likelihood),
+            n_parameters=np.array(n_parameters),
+            held_out=np.array([c.scores @ self.weights for c in self.found]) / total,
+            held_out_loss=losses[:, 0],
+            held_out_error=losses[:, 1],
+            statement=statement,
+            models=tuple(models),
+        )
+        said = [str(decision) for decision in (self.decisions if chosen else ())]
+        said += [] if logger is None else [str(logger)]
+        return ChosenContexts(selection, self.found[chosen].strengths, tuple(said), shares)
+
+    def _model(self, likelihood: MixtureLikelihood, point: Parameters) -> LatentMDP:
+        return model_from_parameters(
+            likelihood, point, self.problem.reward_values, self.problem.shared
+        )
 
 
-def _fitted(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
+def _climbed(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
     return climb(likelihood, start, _TOLERANCE, _MAPS).point
 
 
-def _clear(gain: float, error: float) -> bool:
-    """A gain that neither chance nor the choice of the pseudo-counts explains."""
-    return gain > max(_STANDARD_ERRORS * error, _LEAST_GAIN)
-
-
-def _selection(search: _ContextSearch, gains: Floats, errors: Floats) -> ContextSelection:
-    """The evidence of all candidates, the choice, and how sure it is."""
-    found, episodes = search.found, search.episodes
-    log_likelihood = np.array([c.log_likelihood for c in found])
-    n_parameters = np.array([c.n_parameters for c in found])
-    bic = -2.0 * log_likelihood + n_parameters * np.log(episodes.n_episodes)
-    icl = bic + 2.0 * np.array([c.entropy for c in found])
-    chosen = search.choice()
-    votes = {"held-out": chosen, "BIC": int(bic.argmin()) + 1, "ICL": int(icl.argmin()) + 1}
-    eigenvalues, edge = np.zeros(0), 0.0
-    if episodes.cells.size <= MAX_CELLS:
-        eigenvalues, edge = PairMoments(episodes).spectrum()
-        votes["spectrum"] = int(np.count_nonzero(eigenvalues > _STANDS_OUT * edge)) + 1
-    return ContextSelection(
-        n_contexts=chosen,
-        candidates=tuple(range(1, len(found) + 1)),
-        log_likelihood=log_likelihood,
-        n_parameters=n_parameters,
-        bic=bic,
-        icl=icl,
-        held_out_gain=gains,
-        held_out_error=errors,
-        eigenvalues=eigenvalues,
-        noise_edge=edge,
-        votes=votes,
-        statement=_statement(chosen, votes, len(found)),
-        models=tuple(c.model for c in found),
-    )
-
-
-def _statement(chosen: int, votes: dict[str, int], tried: int) -> str:
-    agree = [name for name, vote in votes.items() if vote == chosen]
-    other = [f"{name} says {vote}" for name, vote in votes.items() if vote != chosen]
-    what = f"{chosen} context{'s' if chosen > 1 else ''}"
-    if chosen == tried > 1:
+def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -> str:
+    """How sure the choice is, in words."""
+    what, tried = plural(chosen + 1, "context"), len(search.found)
+    if chosen == tried - 1 and tried > 1:
         return (
             f"Not sure: {what}, the most that were tried, still predict better; there may be more."
         )
-    if not other:
-        return f"Sure: every criterion says {what}."
-    if len(agree) > len(other):
-        return f"Fairly sure: {', '.join(agree)} say {what}; {', '.join(other)}."
-    return f"Not sure: held-out likelihood says {what}, but {', '.join(other)}."
+    others = [k for k in (chosen - 1, chosen + 1) if 0 <= k < tried]
+    said = ", ".join(f"{k + 1} lose {losses[k, 0]:.1f} ± {losses[k, 1]:.1f} nats" for k in others)
+    if chosen != best and losses[chosen, 0] > _LEAST_GAIN:
+        few = f"{losses[chosen, 0]:.1f} ± {losses[chosen, 1]:.1f} nats"
+        return f"Not sure: {what}, within half a standard error of {best + 1}; they lose {few}."
+    below = [k for k in range(chosen) if losses[k, 0] <= _SURE_ERRORS * losses[k, 1]]
+    above = [k for k in range(chosen + 1, tried) if losses[k, 0] <= losses[k, 1]]
+    word = "Fairly sure" if below or above else "Sure"
+    how = "best" if chosen == best else f"as well as {best + 1}"
+    predict = f"{'predict' if chosen else 'predicts'} unseen individuals {how}"
+    return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."

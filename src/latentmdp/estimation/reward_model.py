@@ -1,4 +1,4 @@
-"""What rewards depend on: R_m(z | s, a) or R_m(z | s, a, s'), and whether all contexts share them.
+"""What rewards depend on: R_m(z | s, a) or R_m(z | s, a, s').
 
 Given p(m | episode), with N_m the counts it shares out, letting rewards depend on the next state
 gains
@@ -7,17 +7,11 @@ gains
 
 nats. BIC asks half the logarithm of the number of steps for each further parameter, counted on
 what the logs show: where a reward is a function of the next state there is none to pay for.
-
-Whether contexts have rewards of their own is BIC's choice between two fits by EM, with half the
-logarithm of the number of episodes for each further parameter. If they do not, rewards are
-estimated once and carry no information on the context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -29,19 +23,11 @@ from latentmdp.fit import without_fit_warnings
 from latentmdp.model import RewardModel
 from latentmdp.trajectories import Trajectories, occurring_cells, sizes_of
 
-__all__ = ["RewardStructure", "preferred_reward_model", "require_reward_model", "settle_rewards"]
+__all__ = ["preferred_reward_model", "require_reward_model", "settle_reward_model"]
 
 _QUICK_STARTS, _QUICK_PSEUDO_COUNTS, _QUICK_TOLERANCE = 2, 1.0, 0.1
-"""Settings of the fits that only decide between structures. Their gains are compared with a price
+"""Settings of the fit that only shares episodes out. Gains are compared with a price
 of several nats for each parameter, so a tenth of a nat is exact enough."""
-
-
-@dataclass(frozen=True)
-class RewardStructure:
-    """What rewards depend on, and whether all contexts share them."""
-
-    reward_model: RewardModel
-    shared: bool
 
 
 def require_reward_model(given: str) -> None:
@@ -76,47 +62,33 @@ def _totals(keys: Integers, counts: Floats) -> Floats:
     return np.asarray(totals[index])
 
 
-def settle_rewards(
+def settle_reward_model(
     logs: Sequence[Trajectories],
     n_contexts: int,
     reward_model: RewardModel | Literal["auto"],
-    shared: bool | Literal["auto"],
     rng: np.random.Generator,
     *,
     threads: int | None = None,
     report: Callable[[str], None] = lambda _: None,
-) -> RewardStructure:
-    """Settle what was left open about the rewards; what is given stays.
+) -> RewardModel:
+    """Settle what rewards depend on, by a quick fit with `n_contexts`; what is given stays.
 
-    `n_contexts` is M of the fits that decide; `report` is called with a line for every decision.
+    `report` is called with a line for the decision.
     """
-    quick = partial(
-        EM,
+    if reward_model != "auto":
+        return reward_model
+    if max(part.n_rewards for part in logs) == 1:
+        return "state-action"
+    quick = EM(
         n_contexts,
         restarts=_QUICK_STARTS,
         pseudo_counts=_QUICK_PSEUDO_COUNTS,
+        initial="shared",
         tolerance=_QUICK_TOLERANCE,
         threads=threads,
     )
-    chosen: RewardModel = "state-action" if reward_model == "auto" else reward_model
-    if max(part.n_rewards for part in logs) == 1:
-        return RewardStructure(chosen, True)
-    own = None
-    if reward_model == "auto":
-        with without_fit_warnings():
-            own = quick().fit(logs, rng=rng)
-        chosen = preferred_reward_model(logs, own.responsibilities)
-        report(f"rewards depend on the {chosen.replace('-', ' and ')}")
-    if shared != "auto":
-        return RewardStructure(chosen, shared)
-    if n_contexts == 1:
-        return RewardStructure(chosen, True)
     with without_fit_warnings():
-        if own is None or chosen == "transition":
-            own = quick(reward_model=chosen).fit(logs, rng=rng, start=own)
-        one = quick(reward_model=chosen, shared_rewards=True).fit(logs, rng=rng, start=own)
-    price = 0.5 * np.log(sum(part.n_episodes for part in logs))
-    gain = own.log_likelihood - one.log_likelihood
-    same = bool(gain <= price * (own.n_parameters - one.n_parameters))
-    report(f"rewards {'are shared' if same else 'differ'}: own ones gain {gain:.1f} nats")
-    return RewardStructure(chosen, same)
+        shares = quick.fit(logs, rng=rng).responsibilities
+    chosen = preferred_reward_model(logs, shares)
+    report(f"rewards depend on the {chosen.replace('-', ' and ')}")
+    return chosen

@@ -17,6 +17,11 @@ i of x and j of y. `PairMoments` fits K = F F^T by weighted alternating least sq
 A context is then a point c_m of R^(M-1), f_m = F c_m. To second order an episode's log-likelihood
 is c.b - c.A c / 2 with b = sum_t F(c_t) and A = sum_t F(c_t) F(c_t)^T, so a mixture in R^(M-1),
 whose EM costs next to nothing, finds the points and the weights from many random beginnings.
+
+Cells are told apart only by what contexts do not share. With very many of them the pair matrix is
+never written down: an eigensolver, and least squares, need its products with a few vectors only,
+
+    U v = E^T diag(n) E v - (same times),    E (episodes, cells) the summed innovations.
 """
 
 from __future__ import annotations
@@ -25,16 +30,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-from latentmdp._util.arrays import Floats
-from latentmdp.estimation.episodes import Episodes, ExpectedCounts
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.estimation.episodes import Episodes, ExpectedCounts, Group
 from latentmdp.estimation.likelihood import MixtureLikelihood
 
-__all__ = ["MAX_CELLS", "PairMoments", "context_points", "leading_eigenvectors", "own_starts"]
+__all__ = [
+    "PairMoments",
+    "View",
+    "context_points",
+    "leading_eigenvectors",
+    "own_starts",
+    "split_starts",
+]
 
-MAX_CELLS = 4000
-"""The pair matrix is dense, 128 MB at this size, and its eigenvectors take time cubic in the number
-of cells: with more cells there is no pair-moment start."""
+_DENSE_CELLS = 2000
+"""Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
+products are taken through the episodes themselves."""
+
+_MOST_ROWS = 4000
+"""The matrix of visits of pairs of rows is dense, 128 MB at this size: with more rows there is no
+pair-moment start."""
 
 _SWEEPS = 40
 """Sweeps of the alternating least squares, each taken half-way so that they do not oscillate. A
@@ -47,13 +64,13 @@ _RIDGE = 1.0
 """Added to the normal equations, where one pair of visits counts one: cells with fewer pairs than
 that keep a factor near zero."""
 
-_EPISODES = 5_000
+_EPISODES = 2_000
 _ENOUGH = 1_000
 """The mixture in R^(M-1) reads about so many episodes of each length, the longest first, until it
 has enough: more would cost time, and the start need not be exact."""
 
-_BEGINNINGS = 24
-_ROUNDS = 40
+_BEGINNINGS = 16
+_ROUNDS = 30
 """Random beginnings of that mixture, and its EM steps. All are done at once in one product of
 matrices; more of them find a better maximum, at a cost in proportion."""
 
@@ -76,13 +93,13 @@ def own_starts(
     if kind not in (None, "pairs", "random"):
         raise ValueError(f'start must be "pairs", "random", a model or labels, got {kind!r}')
     if likelihood.structure.n_contexts == 1:
-        pooled = likelihood.pooled_first[:, None]
-        return [ExpectedCounts(likelihood.cell_counts[:, None], pooled)]
+        beginnings = likelihood.beginning_counts[:, None]
+        return [ExpectedCounts(likelihood.cell_counts[:, None], beginnings)]
     wanted = {"pairs": number, "random": 0, None: (number + 1) // 2}[kind]
     found = _pair_starts(likelihood, wanted, rng) if wanted else []
     if kind == "pairs":
         if not found:
-            raise ValueError(f'start="pairs" needs at most {MAX_CELLS} distinct transitions')
+            raise ValueError(f'start="pairs" needs at most {_MOST_ROWS} distinct (state, action)')
         return found
     return found + [_random_start(likelihood, rng) for _ in range(number - len(found))]
 
@@ -92,17 +109,17 @@ def _pair_starts(
 ) -> list[ExpectedCounts]:
     """The distinct solutions of the mixture in R^(M-1), best first.
 
-    There are none with too many cells, nor with fewer cells than directions.
+    There are none with too many rows, nor with fewer cells than directions.
     """
-    episodes, M = likelihood.episodes, likelihood.structure.n_contexts
-    if not M - 1 <= episodes.cells.size <= MAX_CELLS:
+    view, M = View(likelihood), likelihood.structure.n_contexts
+    if view.n_rows > _MOST_ROWS or view.episodes.cells.size < M - 1:
         return []
-    moments = PairMoments(episodes)
+    moments = PairMoments(view.episodes, view.row)
     F = moments.factor(M - 1)
-    found = context_points(episodes, F, rng)
+    found = context_points(view.episodes, F, rng)
     _, distinct = np.unique(np.round(-found.log_likelihood, 1), return_index=True)
     return [
-        _tilted(likelihood, moments.factors(F, found.points[k]), found.weights[k])
+        _tilted(likelihood, moments.factors(F, found.points[k])[view.of_cell], found.weights[k])
         for k in distinct[:most]
     ]
 
@@ -110,15 +127,70 @@ def _pair_starts(
 def _random_start(likelihood: MixtureLikelihood, rng: np.random.Generator) -> ExpectedCounts:
     """Every cell's count multiplied by a random share in each context."""
     M = likelihood.structure.n_contexts
-    factors = M * rng.dirichlet(np.ones(M), size=likelihood.episodes.cells.size)
-    return _tilted(likelihood, factors, np.full(M, 1.0 / M))
+    view = View(likelihood)
+    factors = M * rng.dirichlet(np.ones(M), size=view.episodes.cells.size)
+    return _tilted(likelihood, factors[view.of_cell], np.full(M, 1.0 / M))
+
+
+def split_starts(
+    likelihood: MixtureLikelihood, counts: ExpectedCounts, rng: np.random.Generator
+) -> list[ExpectedCounts]:
+    """Starts with one context more than some expected counts have: each context cut in two.
+
+    Every cell's count in the context is divided at random.
+    """
+    view, found = View(likelihood), []
+    for m in range(counts.by_first.shape[1]):
+        share = rng.uniform(size=view.episodes.cells.size)[view.of_cell]
+        cells, first = counts.by_cell[:, m], counts.by_first[:, m]
+        by_cell = np.column_stack([counts.by_cell, cells * (1.0 - share)])
+        by_cell[:, m] = cells * share
+        by_first = np.column_stack([counts.by_first, 0.5 * first])
+        by_first[:, m] = 0.5 * first
+        found.append(ExpectedCounts(by_cell, by_first))
+    return found
+
+
+class View:
+    """What tells contexts apart in some episodes: the parts that contexts do not share.
+
+    Attributes
+    ----------
+    episodes : Episodes
+        With cells that differ in those parts only.
+    row : (C,)
+        The row of each such cell: what its probability is conditional on.
+    of_cell
+        For each cell of the likelihood the one here.
+    """
+
+    def __init__(self, likelihood: MixtureLikelihood) -> None:
+        pair, next_state, z = likelihood.episodes.parts_of_cells()
+        S, A = likelihood.episodes.n_states, likelihood.episodes.n_actions
+        parts, Z = likelihood.own_parts, likelihood.episodes.n_rewards
+        by_transition = likelihood.structure.reward_model == "transition"
+        moves = "transitions" in parts or ("rewards" in parts and by_transition)
+        shown = next_state if moves else np.zeros_like(next_state)
+        paid = z if "rewards" in parts else np.zeros_like(z)
+        # what is missing has a place of its own, the last
+        wide, high = S + 1, Z + 1
+        shown, paid = np.where(shown < 0, S, shown), np.where(paid < 0, Z, paid)
+        keys = (pair * wide + shown) * high + paid
+        self.episodes, self.of_cell = likelihood.episodes.numbered(keys)
+        row = self.episodes.cells // (wide * high)
+        if "behaviour" in parts:
+            row = row // A
+        elif "transitions" not in parts and moves:
+            row = self.episodes.cells // high
+        _, self.row = np.unique(row, return_inverse=True)
+        self.n_rows = int(self.row.max(initial=0)) + 1
 
 
 def _tilted(likelihood: MixtureLikelihood, factors: Floats, weights: Floats) -> ExpectedCounts:
     """The counts shared out by the weights, with P_m(x) multiplied by factors[x, m]."""
     return ExpectedCounts(
         likelihood.cell_counts[:, None] * factors * weights,
-        likelihood.pooled_first[:, None] * weights * likelihood.episodes.n_episodes,
+        likelihood.beginning_counts[:, None] * weights,
     )
 
 
@@ -131,22 +203,34 @@ class ContextPoints(NamedTuple):
 
 
 class PairMoments:
-    """Paired innovations of some episodes, their spectrum and their factorisation."""
+    """Paired innovations of some episodes, their spectrum and their factorisation.
 
-    def __init__(self, episodes: Episodes) -> None:
+    `row` (C,) is the row of each cell, what its probability is conditional on; the state and the
+    action by default.
+    """
+
+    def __init__(self, episodes: Episodes, row: Integers | None = None) -> None:
         self.episodes = episodes
         counts = episodes.cell_counts()
-        pair = episodes.cells // (episodes.n_states * episodes.n_rewards)
-        _, self.row = np.unique(pair, return_inverse=True)
-        self.n_rows = int(self.row[-1]) + 1
-        totals = np.bincount(self.row, weights=counts)
+        if row is None:
+            _, row = np.unique(episodes.parts_of_cells().pair, return_inverse=True)
+        self.row, self.n_rows = row, int(row.max()) + 1
+        totals = np.asarray(np.bincount(self.row, weights=counts), np.float64)
         # A fold may hold no visit of a row that other episodes visit.
         self.root = np.sqrt(counts / np.maximum(totals, 1e-300)[self.row])
-        moments = episodes.pair_counts()
-        member: Any = sp.csr_matrix(
+        self._member: Any = sp.csr_matrix(
             (np.ones(counts.size), (self.row, np.arange(counts.size))),
             shape=(self.n_rows, counts.size),
         )
+        self.dense = counts.size <= _DENSE_CELLS
+        if self.dense:
+            self._write_down()
+        else:
+            self._sum_up(counts, totals)
+
+    def _write_down(self) -> None:
+        """The whitened pair matrix, and the visits of pairs of rows."""
+        moments, member = self.episodes.pair_counts(), self._member
         self.visits = np.asarray(member @ (member @ moments).T)
         P = (self.root**2)[:, None]
         moments -= P * (member @ moments)[self.row]
@@ -154,8 +238,36 @@ class PairMoments:
         root = np.maximum(self.root, 1e-150)
         self.whitened = moments / np.outer(root, root)
 
+    def _sum_up(self, counts: Floats, totals: Floats) -> None:
+        """The episodes' sums of innovations, as sparse counts and visits of rows."""
+        tables, times = [], []
+        for group in self.episodes.groups:
+            tables.append(_table_of(group, counts.size))
+            times.append(group.counts)
+        self._visited = sp.vstack(tables).tocsr()
+        self._times, self._counts, self._totals = np.concatenate(times), counts, totals
+        rows: Any = self._visited @ self._member.T
+        visits = np.asarray((rows.T @ sp.diags(self._times) @ rows).todense())
+        visits[np.diag_indices(self.n_rows)] -= totals
+        self.visits = visits
+
+    def product(self, vectors: Floats) -> Floats:
+        """The whitened pair matrix times vectors (C, r)."""
+        if self.dense:
+            return np.asarray(self.whitened @ vectors)
+        v = vectors / np.maximum(self.root, 1e-150)[:, None]
+        P = (self.root**2)[:, None]
+        centred = v - (self._member @ (P * v))[self.row]
+        found = self._visited.T @ (self._times[:, None] * (self._visited @ centred))
+        found -= P * (self._member @ found)[self.row]
+        found -= self._counts[:, None] * centred
+        return np.asarray(found / np.maximum(self.root, 1e-150)[:, None])
+
     def spectrum(self) -> tuple[Floats, float]:
-        """Eigenvalues, largest first, in units in which noise has unit variance, and its edge."""
+        """Eigenvalues, largest first, in units in which noise has unit variance, and its edge.
+
+        The pair matrix must be small enough to be written down.
+        """
         scale = self._scale()[self.row]
         values = np.linalg.eigvalsh(self.whitened / np.outer(scale, scale))[::-1]
         dimensions = self.row.size - self.n_rows
@@ -169,7 +281,15 @@ class PairMoments:
     def factor(self, rank: int) -> Floats:
         """F (C, rank), with F F^T the best weighted fit to the pair moments."""
         scale = self._scale()[self.row]
-        values, vectors = leading_eigenvectors(self.whitened / np.outer(scale, scale), rank)
+        if self.dense:
+            matrix: Any = self.whitened / np.outer(scale, scale)
+        else:
+            matrix = LinearOperator(
+                (scale.size, scale.size),
+                matvec=lambda v: self.product(v.reshape(-1, 1) / scale[:, None])[:, 0] / scale,
+                dtype=np.float64,
+            )
+        values, vectors = leading_eigenvectors(matrix, rank)
         G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale[:, None]
         for _ in range(_SWEEPS):
             G = 0.5 * (G + self._regressed(G))
@@ -181,21 +301,23 @@ class PairMoments:
         outer = np.zeros((self.n_rows, rank, rank))
         np.add.at(outer, self.row, G[:, :, None] * G[:, None, :])
         normal = np.einsum("ij,jrs->irs", self.visits, outer) + _RIDGE * np.eye(rank)
-        return np.linalg.solve(normal[self.row], (self.whitened @ G)[:, :, None])[:, :, 0]
+        return np.linalg.solve(normal[self.row], self.product(G)[:, :, None])[:, :, 0]
 
     def factors(self, F: Floats, points: Floats) -> Floats:
         """1 + F c_m for every cell and context, (C, M), kept positive."""
         return np.maximum(1.0 + F @ points.T, _SMALLEST_FACTOR)
 
 
-def leading_eigenvectors(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
+def leading_eigenvectors(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     """The largest eigenvalues of a symmetric matrix and their vectors, best first."""
     if matrix.shape[0] <= _SMALL or rank >= matrix.shape[0] - 1:
         values, vectors = np.linalg.eigh(matrix)
         return values[::-1][:rank], vectors[:, ::-1][:, :rank]
-    from scipy.sparse.linalg import eigsh
-
-    values, vectors = eigsh(matrix, k=rank, which="LA", v0=np.ones(matrix.shape[0]))
+    # not ones: innovations sum to zero in every row
+    begin = np.random.default_rng(0).normal(size=matrix.shape[0])
+    if not (matrix @ begin).any():
+        return np.zeros(rank), np.eye(matrix.shape[0], rank)
+    values, vectors = eigsh(matrix, k=rank, which="LA", v0=begin)
     return values[::-1], vectors[:, ::-1]
 
 
@@ -245,14 +367,19 @@ def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, 
     lengths = [float(np.diff(group.offsets).mean()) for group in episodes.groups]
     for k in np.argsort(lengths)[::-1]:
         group = episodes.groups[k]
-        stride = max(1, group.first.size // _EPISODES)
-        X = sp.csr_matrix(
-            (np.ones(group.cells.size), group.cells, group.offsets),
-            shape=(group.first.size, F.shape[0]),
-        )[::stride]
+        stride = -(-group.first.size // _EPISODES)
+        X = _table_of(group, F.shape[0])[::stride]
         parts.append((X @ F, X @ products, group.counts[::stride]))
         found += X.shape[0]
         if found >= _ENOUGH:
             break
     b, A, counts = (np.concatenate(column) for column in zip(*parts))
     return b, A, counts
+
+
+def _table_of(group: Group, n_cells: int) -> Any:
+    """How often each episode shows each cell, sparse (episodes, cells)."""
+    return sp.csr_matrix(
+        (np.ones(group.cells.size), group.cells, group.offsets),
+        shape=(group.first.size, n_cells),
+    )

@@ -49,36 +49,94 @@ def bootstrap_differences(
 ) -> Floats:
     """The differences d_b, shape (repeats,).
 
-    The strengths of the pseudo-counts were themselves chosen from the logs, so each repetition
-    draws its own: those of the fit, or one step of their grid up or down. Simulated episodes are
-    cut where the logged ones were, except where those reached a `final` state (S,): the fitted
-    model then ends by itself.
+    The logged `behaviour` is (S, A), or (M, S, A) where the logger knew the context. The strengths
+    of the pseudo-counts were themselves chosen from the logs, so each repetition draws its own:
+    those of the fit, or one step of their grid up or down. Simulated episodes are cut where the
+    logged ones were, except where those reached a `final` state (S,): the fitted model then ends by
+    itself.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    possible, everything = fit.model.allowed, np.ones(behaviour.shape[1])
-    policy = MarkovPolicy(normalised(np.where(possible, behaviour, 0.0), everything))
-    horizon = require_horizon(fit.model, "an estimate of the optimism bias")
-    lengths = np.where(final[logs.last_states], horizon, logs.lengths)
-    lengths = np.repeat(lengths, logs.multiplicities())
+    possible = fit.model.allowed
+    logger = _LogSimulator(logs, fit, behaviour, final)
 
     def difference(b: int, _: int) -> float:
         own = np.random.default_rng(int(seeds[b]))
-        drawn = simulate(fit.model, policy, logs.n_episodes, own, threads=1)
-        drawn = cut_short(drawn.without_contexts(), lengths)
-        step = _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=2)
-        em = EM(
-            fit.model.n_contexts,
-            pseudo_counts=fit.pseudo_counts * step[0],
-            reward_pseudo_counts=fit.reward_pseudo_counts * step[1],
-            reward_model=fit.model.reward_model,
-            threads=1,
-        )
-        refitted = restricted(em.fit(drawn, start=fit.model, rng=own).model, possible)
+        drawn = logger.simulate(own)
+        em = _like(fit, _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=3))
+        refitted = restricted(em.fit(drawn, start=fit, rng=own).model, possible)
         planned = planner.plan(only_tried(refitted, drawn)).policy
         return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
 
     with without_fit_warnings():
         return np.array(run_blocks(difference, [(b, b + 1) for b in range(repeats)], None))
+
+
+def _like(fit: Fit, steps: Floats) -> EM:
+    """An EM with what a fit settled, its strengths multiplied by `steps` (3,)."""
+    finite = (fit.pseudo_counts, fit.reward_pseudo_counts, fit.behaviour_pseudo_counts)
+    k_T, k_R, k_B = (k * step if np.isfinite(k) else 1.0 for k, step in zip(finite, steps))
+    shared = fit.shared if fit.model.n_contexts > 1 else ()
+    several = fit.model.n_contexts > 1
+    return EM(
+        fit.model.n_contexts,
+        pseudo_counts=k_T,
+        reward_pseudo_counts=k_R,
+        behaviour_pseudo_counts=k_B,
+        behaviour="shared" if fit.behaviour_by_context is None else "by-context",
+        shared_rewards="rewards" in shared,
+        shared_transitions="transitions" in shared,
+        initial="shared" if several and "initial" in shared else "own",
+        covariates=fit.weight_model is not None,
+        reward_model=fit.model.reward_model,
+        threads=1,
+    )
+
+
+class _LogSimulator:
+    """Simulates logs like the given ones in the fitted model."""
+
+    def __init__(self, logs: Trajectories, fit: Fit, behaviour: Floats, final: Flags) -> None:
+        self.fit = fit
+        counts = logs.multiplicities()[logs.beginnings()]
+        horizon = require_horizon(fit.model, "an estimate of the optimism bias")
+        ends = np.append(logs.beginnings()[1:], len(logs)) - 1
+        last = logs.last_states[ends]
+        ended = (last >= 0) & final[last]
+        lengths = np.where(ended, horizon, np.diff(logs.individual_offsets()))
+        self.lengths = np.repeat(np.minimum(lengths, horizon), counts)
+        rows = behaviour if behaviour.ndim == 3 else behaviour[None]
+        everything = np.ones(rows.shape[-1])
+        rows = normalised(np.where(fit.model.allowed, rows, 0.0), everything)
+        self.policies = [MarkovPolicy(own) for own in rows]
+        self.weights, self.covariates = fit.model.weights, None
+        if fit.weight_model is not None and logs.covariates is not None:
+            self.covariates = logs.covariates[np.repeat(logs.beginnings(), counts)]
+            design = fit.weight_model.encoder.design(self.covariates)
+            self.weights = fit.weight_model.weights(design)
+
+    def simulate(self, rng: np.random.Generator) -> Trajectories:
+        """As many individuals as the logs have, cut where those were."""
+        model, number = self.fit.model, self.lengths.size
+        if len(self.policies) == 1 and self.covariates is None:
+            drawn = simulate(model, self.policies[0], number, rng, threads=1).without_contexts()
+            return cut_short(drawn, self.lengths)
+        shares = np.cumsum(np.broadcast_to(self.weights, (number, model.n_contexts)), axis=1)
+        chance = rng.uniform(size=(number, 1)) * shares[:, -1:]
+        labels = np.minimum((chance > shares).sum(axis=1), model.n_contexts - 1)
+        parts = [
+            simulate(model.context(m), own, int(np.sum(labels == m)), rng, threads=1)
+            for m, own in zip(range(model.n_contexts), self._by_context())
+        ]
+        joined = Trajectories.concat([part.without_contexts() for part in parts])
+        place = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+        drawn = cut_short(joined[place], self.lengths)
+        if self.covariates is None:
+            return drawn
+        return Trajectories.from_fields({**drawn.to_fields(), "covariates": self.covariates})
+
+    def _by_context(self) -> list[MarkovPolicy]:
+        M = self.fit.model.n_contexts
+        return self.policies if len(self.policies) == M else self.policies * M
 
 
 def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:

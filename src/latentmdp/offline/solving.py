@@ -12,12 +12,13 @@ may not be what they were taken for (`offline.warnings`).
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self, TypedDict
+from typing import Any, Literal, NamedTuple, Self, TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,26 +28,27 @@ from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import float_field
 from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
 from latentmdp._util.results import Result
+from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
     MAX_CONTEXTS,
+    cut_short,
     final_states,
     initialize,
     only_tried,
     tried_pairs,
 )
-from latentmdp.fit import Fit
+from latentmdp.fit import Fit, FitWarning, logged_behaviour
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
     Interval,
     LoggedEstimate,
-    behaviour_policy,
     logged_estimate,
 )
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
-from latentmdp.offline.warnings import hardly_seen, logs_warnings, value_warnings
-from latentmdp.planning import QMDP, Plan, Planner, acting_smoothing
+from latentmdp.offline.warnings import fit_warnings, hardly_seen, logs_warnings, value_warnings
+from latentmdp.planning import ActingPlanner, Plan, Planner
 from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
@@ -67,15 +69,19 @@ class SolveWarning(UserWarning):
 class SolveSettings(TypedDict, total=False):
     """What `solve` was asked, as plain values.
 
-    `episodes` is the number of logged episodes, `planner` its `repr`, `behaviour` "given", or
-    "estimated" from the logs, and `seed` None if `rng` was a generator, or nothing; the others are
-    as given.
+    `episodes` is the number of logged episodes, `planner` its `repr`, `behaviour` "given" where it
+    was an array, and `seed` None if `rng` was a generator, or nothing; the others are as given.
     """
 
     episodes: int
     n_contexts: int | Literal["auto"]
     planner: str
-    behaviour: Literal["estimated", "given"]
+    behaviour: Literal["shared", "by-context", "auto", "given"]
+    shared_rewards: bool | Literal["auto"]
+    shared_transitions: bool | Literal["auto"]
+    shared_initial: bool | Literal["auto"]
+    covariates: bool | Literal["auto"]
+    started: bool
     confidence: float
     bootstrap: int
     max_contexts: int
@@ -176,6 +182,10 @@ class Solved(Result):
         """What a reader wants to know first, by name."""
         first = f"first {self.logged.steps} steps"
         yield "contexts", str(self.model.n_contexts)
+        if self.fit.selection is not None:
+            yield "number of contexts", self.fit.selection.statement
+        for decision in self.fit.decisions:
+            yield "decided", decision
         yield "value per episode", str(self.value)
         yield "optimism bias taken off", f"{self.optimism_bias:.3g}"
         if self.logged.steps:
@@ -194,7 +204,12 @@ def solve(
     rng: RNGLike = None,
     *,
     planner: Planner | None = None,
-    behaviour: ArrayLike | None = None,
+    behaviour: ArrayLike | Literal["shared", "by-context", "auto"] | None = "auto",
+    shared_rewards: bool | Literal["auto"] = "auto",
+    shared_transitions: bool | Literal["auto"] = "auto",
+    shared_initial: bool | Literal["auto"] = "auto",
+    covariates: bool | Literal["auto"] = "auto",
+    start: Solved | Fit | None = None,
     confidence: float = 0.95,
     bootstrap: int = 30,
     max_contexts: int = MAX_CONTEXTS,
@@ -213,9 +228,19 @@ def solve(
     n_contexts
         M; "auto" chooses it (`fit.selection` tells how).
     planner
-        Q-MDP by default.
-    behaviour : (S, A) or None
-        Probabilities with which the logged actions were chosen; estimated by default.
+        By default Q-MDP, or PBVI where information about the context must be bought.
+    behaviour : "auto", "shared", "by-context" or (S, A)
+        Whether the logger chose its actions knowing the context; "auto" decides by held-out
+        likelihood. Or the probabilities with which it chose them, where they are known and do not
+        depend on the context.
+    shared_rewards, shared_transitions, shared_initial
+        Whether all contexts have the same rewards, transitions, initial states; "auto" decides by
+        held-out likelihood, and `fit.decisions` tells how.
+    covariates
+        Whether the weights of the contexts depend on the covariates of an individual; "auto"
+        decides by held-out likelihood. A session of the policy then begins at w(x).
+    start
+        An earlier result of logs of the same world: its contexts are kept, and EM goes on from it.
     confidence
         Of the interval in `value`.
     bootstrap
@@ -245,28 +270,47 @@ def solve(
         arrays.require_instance("planner", planner, Planner)
     began = time.perf_counter()
     generator = as_generator(rng)
-    known = behaviour_policy(logs) if behaviour is None else _checked(behaviour, logs)
+    given = None if behaviour is None or isinstance(behaviour, str) else _checked(behaviour, logs)
+    asked = "auto" if behaviour is None else "shared" if given is not None else behaviour
+    require_choice("behaviour", asked, ("shared", "by-context", "auto"))
     final = final_states(logs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = initialize(
+            None,
+            logs,
+            n_contexts,
+            behaviour=cast(Literal["shared", "by-context", "auto"], asked),
+            shared_rewards=shared_rewards,
+            shared_transitions=shared_transitions,
+            shared_initial=shared_initial,
+            covariates=covariates,
+            start=start.fit if isinstance(start, Solved) else start,
+            max_contexts=max_contexts,
+            reward_model=reward_model,
+            rng=generator,
+            progress=progress,
+        )
+    tried = only_tried(fit.model, logs)
     if planner is None:
-        planner = QMDP(acting_smoothing(logs.n_states, logs.n_rewards))
-    fit = initialize(
-        None,
-        logs,
-        n_contexts,
-        max_contexts=max_contexts,
-        reward_model=reward_model,
-        rng=generator,
-        progress=progress,
-    )
-    plan = planner.plan(only_tried(fit.model, logs))
+        planner = ActingPlanner.suited(tried)
+    plan = planner.plan(tried)
     in_model = _value_in_model(fit.model, plan.policy, hardly_seen(logs, fit, final), generator)
+    known = logged_behaviour(logs) if given is None else given
+    if fit.behaviour_by_context is not None:
+        known = fit.behaviour_by_context
     differences = bootstrap_differences(logs, fit, planner, known, final, bootstrap, generator)
-    logged = logged_estimate(logs, plan.policy, fit.model, known, generator, final)
+    logged = _logged(logs, plan.policy, fit, known, generator, final)
     first_steps = in_model.first_steps(logged.steps)
+    if fit.weight_model is not None and fit.model.n_contexts > 1:
+        plan = dataclasses.replace(plan, policy=_beginning_at(plan.policy, fit))
     found = (
+        *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
         *logs_warnings(logs, final),
     )
+    for other in (w for w in caught if w.category is not FitWarning):
+        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     for message in found:
         warnings.warn(message, SolveWarning, stacklevel=2)
     return Solved(
@@ -286,13 +330,77 @@ def solve(
             "episodes": logs.n_episodes,
             "n_contexts": n_contexts,
             "planner": repr(planner),
-            "behaviour": "estimated" if behaviour is None else "given",
+            "behaviour": cast(Any, asked) if given is None else "given",
+            "shared_rewards": shared_rewards,
+            "shared_transitions": shared_transitions,
+            "shared_initial": shared_initial,
+            "covariates": covariates,
+            "started": start is not None,
             "confidence": float(confidence),
             "bootstrap": bootstrap,
             "max_contexts": max_contexts,
             "reward_model": reward_model,
             "seed": given_seed(rng),
         },
+    )
+
+
+def _beginning_at(policy: Policy, fit: Fit) -> Policy:
+    """The policy whose sessions begin with the weights of an individual, if it has a belief."""
+    if getattr(policy, "model", None) is None:
+        return policy
+    return policy.with_weight_model(fit.weight_model)
+
+
+def _logged(
+    logs: Trajectories,
+    policy: Policy,
+    fit: Fit,
+    behaviour: Floats,
+    rng: np.random.Generator,
+    final: Flags,
+) -> LoggedEstimate:
+    """Importance sampling of the first steps, within contexts where the logger knew them.
+
+    The actions of a logger that knew the context tell which context rewards come from, so that
+    ratios to the average of its policies would be biased. Every episode counts in the context
+    drawn from its posterior, contexts are evaluated one by one, and weighed [kausik2024].
+    """
+    if not logs.complete:
+        return LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
+    if behaviour.ndim == 2:
+        return logged_estimate(logs, policy, fit.model, behaviour, rng, final)
+    shares = np.cumsum(fit.responsibilities, axis=1)
+    labels = (rng.uniform(size=(len(logs), 1)) * shares[:, -1:] > shares).sum(axis=1)
+    labels = np.minimum(labels, fit.model.n_contexts - 1)
+    counts = logs.multiplicities().astype(np.float64)
+    found, weights = [], []
+    for m in np.unique(labels):
+        own = labels == m
+        found.append(logged_estimate(logs[own], policy, fit.model, behaviour[m], rng, final))
+        weights.append(counts[own].sum() / counts.sum())
+    steps = min(one.steps for one in found)
+    if steps == 0:
+        return LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
+    parts = [
+        one
+        if one.steps == steps
+        else logged_estimate(
+            cut_short(logs[labels == m], np.full(int(np.sum(labels == m)), steps)),
+            policy,
+            fit.model,
+            behaviour[m],
+            rng,
+            final,
+        )
+        for m, one in zip(np.unique(labels), found)
+    ]
+    shared = np.array(weights)
+    return LoggedEstimate(
+        float(shared @ [one.mean for one in parts]),
+        float(np.sqrt(shared**2 @ [one.stderr**2 for one in parts])),
+        steps,
+        np.sum([one.effective_size[:steps] for one in parts], axis=0),
     )
 
 

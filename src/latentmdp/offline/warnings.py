@@ -14,7 +14,7 @@ from latentmdp.fit import Fit
 from latentmdp.offline.off_policy import LoggedEstimate
 from latentmdp.trajectories import Trajectories, cell_counts
 
-__all__ = ["hardly_seen", "logs_warnings", "value_warnings"]
+__all__ = ["fit_warnings", "hardly_seen", "logs_warnings", "value_warnings"]
 
 
 _FEW_VISITS = 5.0
@@ -40,6 +40,17 @@ def hardly_seen(logs: Trajectories, fit: Fit, final: Flags) -> Flags:
     """
     visits = cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
     return (visits < _FEW_VISITS) & ~final[:, None]
+
+
+def fit_warnings(fit: Fit, messages: list[str]) -> tuple[str, ...]:
+    """The doubts of the fit itself, and what its contexts cannot tell a planner."""
+    found = list(dict.fromkeys(messages))
+    differ = set(fit.shared) ^ {"transitions", "rewards", "initial", "behaviour"}
+    if fit.model.n_contexts > 1 and differ == {"behaviour"}:
+        found.append(
+            "the contexts differ only in what the logger did: in this world they are alike"
+        )
+    return tuple(found)
 
 
 def value_warnings(

@@ -32,14 +32,12 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.estimation import (
     EM,
-    FEW_CONTEXTS,
     MAX_CONTEXTS,
     choose_contexts,
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
     restricted,
-    settle_rewards,
 )
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.model import LatentMDP, RewardModel
@@ -67,6 +65,10 @@ _PRIOR = 0.3
 
 _DRAWS = 1
 """Keeps the draws of models apart from those of the fits."""
+
+_FOLDS, _STARTS = 2, 2
+"""Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
+that are read once, since it is chosen again each time the data have doubled."""
 
 
 def learn(
@@ -297,13 +299,14 @@ class _Refitting(Learning[Trajectories]):
         for last in (False, True):
             M = least if learner.n_contexts == "auto" else learner.n_contexts
             if learner.n_contexts == "auto" and may_show_contexts([self.logs]):
-                rewards = settle_rewards([self.logs], FEW_CONTEXTS, reward_model, "auto", rng)
                 with without_fit_warnings():
                     chosen = choose_contexts(
                         self.logs,
                         max_contexts=learner.max_contexts,
                         reward_model=reward_model,
-                        shared_rewards=rewards.shared,
+                        behaviour="shared",
+                        folds=_FOLDS,
+                        restarts=_STARTS,
                         rng=rng,
                     )
                 M = max(least, chosen.n_contexts)

@@ -1,7 +1,7 @@
 """Planning oracles [kwon2021, Sec. 2.1]: `planner.plan(model)` gives a `Plan`."""
 
 from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
-from latentmdp.planning.choice import acting_policy, acting_smoothing, certified_plan
+from latentmdp.planning.choice import ActingPlanner, acting_policy, acting_smoothing, certified_plan
 from latentmdp.planning.evaluation import (
     TooManyHistoriesError,
     Value,
@@ -20,6 +20,7 @@ __all__ = [
     "HSVI",
     "PBVI",
     "QMDP",
+    "ActingPlanner",
     "CrossedBoundsError",
     "Exact",
     "Explanation",

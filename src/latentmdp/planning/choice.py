@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 
 from latentmdp.model import LatentMDP
-from latentmdp.planning.base import Plan
+from latentmdp.planning.base import Plan, Planner
 from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
 from latentmdp.policies import AlphaVectorPolicy, Policy
 
-__all__ = ["acting_policy", "acting_smoothing", "certified_plan"]
+__all__ = ["ActingPlanner", "acting_policy", "acting_smoothing", "certified_plan"]
 
 _POINTS = PBVI(beliefs=100)
 """Half of PBVI's default number of points, since it plans anew after every fit."""
@@ -43,14 +43,38 @@ def acting_smoothing(n_states: int, n_rewards: int) -> float:
     return min(1e-3, 0.1 / (n_states * n_rewards))
 
 
+@dataclasses.dataclass(frozen=True)
+class ActingPlanner(Planner):
+    """The planner for a fitted model: Q-MDP, or PBVI where information must be bought.
+
+    Its filter survives what the model thinks impossible (`acting_smoothing`).
+
+    Parameters
+    ----------
+    points
+        Whether to plan with PBVI; None decides for each model.
+    """
+
+    points: bool | None = None
+
+    def plan(self, model: LatentMDP) -> Plan:
+        """See `Planner`."""
+        if not (_falls_short(model) if self.points is None else self.points):
+            return _q_mdp_plan(model)
+        plan = _POINTS.plan(model)
+        assert isinstance(plan.policy, AlphaVectorPolicy)
+        smoothing = acting_smoothing(model.n_states, model.n_rewards)
+        return dataclasses.replace(plan, policy=plan.policy.filtering(plan.policy.model, smoothing))
+
+    @classmethod
+    def suited(cls, fitted: LatentMDP) -> ActingPlanner:
+        """The planner with its decision made for one model, and kept for others like it."""
+        return cls(_falls_short(fitted))
+
+
 def acting_policy(fitted: LatentMDP, optimistic: LatentMDP) -> Policy:
     """Plan optimistically: with Q-MDP, or with PBVI where Q-MDP falls short in the fitted model."""
-    if not _falls_short(fitted):
-        return _q_mdp_plan(optimistic).policy
-    policy = _POINTS.plan(optimistic).policy
-    assert isinstance(policy, AlphaVectorPolicy)
-    smoothing = acting_smoothing(optimistic.n_states, optimistic.n_rewards)
-    return policy.filtering(policy.model, smoothing)
+    return ActingPlanner.suited(fitted).plan(optimistic).policy
 
 
 def certified_plan(model: LatentMDP) -> Plan:

@@ -21,6 +21,10 @@ def command(
     logs: options.LogsFile,
     contexts: options.Contexts = "auto",
     reward_model: options.RewardModel = "auto",
+    behaviour: options.Behaviour = "auto",
+    shared_rewards: options.Shared = "auto",
+    shared_transitions: options.Shared = "auto",
+    shared_initial: options.Shared = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", help="Save the model here (.npz or .json).")
     ] = None,
@@ -44,6 +48,7 @@ def command(
 
     options.check_target(out, lm.LatentMDP)
     number = options.contexts_of(contexts)
+    shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
     data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
     doing = f"fitting {plural(len(data), 'episode')}"
     with warnings.catch_warnings(record=True) as caught, screen.progress(doing):
@@ -54,6 +59,8 @@ def command(
             number,
             max_contexts=max_contexts,
             reward_model=reward_model,  # type: ignore[arg-type]
+            behaviour=behaviour,  # type: ignore[arg-type]
+            **shared,
             rng=seed,
         )
     options.save(fit.model, out)
@@ -66,6 +73,8 @@ def command(
         seed=seed,
         out=out,
         contexts=fit.model.n_contexts,
+        shared=list(fit.shared),
+        decisions=list(fit.decisions),
         weights=fit.model.weights.tolist(),
         log_likelihood=fit.log_likelihood,
         converged=fit.converged,
@@ -100,6 +109,9 @@ def command(
     )
     if data.missing is not None:
         screen.say(str(data.missing), "missing in the logs")
+    screen.say(", ".join(fit.shared) or "nothing", "all contexts share")
+    for decision in fit.decisions:
+        screen.say(decision, "decided")
     if fit.selection is not None:
         screen.say(fit.selection.statement, "number of contexts")
     screen.warn(messages)

@@ -19,6 +19,10 @@ def command(
     logs: options.LogsFile,
     contexts: options.Contexts = "auto",
     reward_model: options.RewardModel = "auto",
+    behaviour: options.Behaviour = "auto",
+    shared_rewards: options.Shared = "auto",
+    shared_transitions: options.Shared = "auto",
+    shared_initial: options.Shared = "auto",
     out: options.PolicyOut = None,
     model_out: options.ModelOut = None,
     run_out: options.RunOut = None,
@@ -40,6 +44,7 @@ def command(
     """
     options.outcome_targets(lm.offline.Solved, out, model_out, run_out)
     number = options.contexts_of(contexts)
+    shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
     data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
     doing = f"solving from {plural(len(data), 'episode')}"
     with warnings.catch_warnings(), screen.progress(doing):
@@ -50,6 +55,8 @@ def command(
             rng=seed,
             bootstrap=bootstrap,
             reward_model=reward_model,  # type: ignore[arg-type]
+            behaviour=behaviour,
+            **shared,
         )
     options.save_outcome(solved, out, model_out, run_out)
     logged_return = options.mean_return(data)
@@ -57,6 +64,8 @@ def command(
         logs=logs,
         seed=seed,
         contexts=solved.model.n_contexts,
+        shared=list(solved.fit.shared),
+        decisions=list(solved.fit.decisions),
         value=solved.value._asdict(),
         logged_return=logged_return,
         first_steps={
@@ -77,6 +86,7 @@ def command(
         f"policy from {logs}",
         {
             "contexts found": str(solved.model.n_contexts),
+            "all contexts share": ", ".join(solved.fit.shared) or "nothing",
             "logged policy earned": f"{logged_return:.4g} per episode",
             "this policy will earn": f"{solved.value} per episode (95 % interval)",
             f"{first}, from the logs alone": (
