@@ -1,6 +1,7 @@
 """Exceptions: every public error is a `ValueError`, a `TypeError` or one of these."""
 
 __all__ = [
+    "EngineError",
     "FormatError",
     "ImpossibleObservationError",
     "LatentMDPError",
@@ -33,6 +34,10 @@ class ImpossibleObservationError(LatentMDPError, ValueError):
 
 class TooLargeError(LatentMDPError, MemoryError):
     """What was asked for does not fit into memory; the message says the size and what is free."""
+
+
+class EngineError(LatentMDPError):
+    """Work could not run where it was sent; the message says where and why."""
 
 
 class RecoveryError(LatentMDPError):
