@@ -8,6 +8,7 @@ compiled or not.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,14 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import require_memory
 from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.storage import require_writable
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp.logs_on_disk import write_shard, written
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized
-from latentmdp.trajectories import Episode, History, Trajectories
+from latentmdp.trajectories import BATCH_STEPS, Episode, History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
@@ -44,7 +48,9 @@ def simulate(
     threads: int | None = None,
     *,
     horizon: int | None = None,
-) -> Trajectories:
+    out: str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
+) -> Any:
     """Play `episodes` episodes of the model's horizon, or until they reach a terminal state.
 
     Parameters
@@ -61,10 +67,15 @@ def simulate(
     horizon
         Cut episodes off after so many steps. By default they last the model's horizon; where it
         has none, the first T steps with discount^T below 1e-4.
+    out
+        A new or empty folder: episodes are written there as Parquet files of about two million
+        steps each, and memory does not grow with their number.
+    engine
+        Where to play instead of in `threads`; the result does not depend on it.
 
     Returns
     -------
-    Trajectories
+    Trajectories, or LogFiles where they are written to `out`
         With the true contexts.
     """
     require_model(model)
@@ -75,15 +86,48 @@ def simulate(
         horizon = arrays.positive_integer("horizon", horizon)
         if model.horizon is not None and horizon > model.horizon:
             raise ValueError(f"horizon is {horizon}, but the model ends after {model.horizon}")
-    return play(
-        ModelWorld(model),
-        policy,
-        episodes,
-        philox_key(rng),
-        first_episode,
-        horizon=horizon,
-        threads=threads,
-    )
+    key, world = philox_key(rng), ModelWorld(model)
+    if out is None and engine is None:
+        return play(world, policy, episodes, key, first_episode, horizon=horizon, threads=threads)
+    space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    each = max(1, BATCH_STEPS // space.longest_episode)
+    parts = [(first_episode + a, b - a) for a, b in blocks(episodes, each)]
+    common = (model, policy, key, horizon)
+    work = as_engine(engine, threads)
+    if out is None:
+        return Trajectories.concat(work.map(_played_part, parts, *common))
+    folder = _empty_folder(out)
+    named = [(*part, os.path.join(folder, f"part-{k:06d}.parquet")) for k, part in enumerate(parts)]
+    return written(work.map(_written_part, named, *common))
+
+
+def _played_part(
+    part: tuple[int, int],
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    key: int,
+    horizon: int | None,
+) -> Trajectories:
+    """Some episodes, in one thread."""
+    first, number = part
+    return play(ModelWorld(model), policy, number, key, first, horizon=horizon, threads=1)
+
+
+def _written_part(part: tuple[int, int, str], *common: Any) -> Any:
+    """Some episodes, written to a file."""
+    *episodes, path = part
+    return write_shard(_played_part((episodes[0], episodes[1]), *common), path)
+
+
+def _empty_folder(out: str | os.PathLike[str]) -> str:
+    folder = os.path.abspath(out)
+    os.makedirs(folder, exist_ok=True)
+    if any(name.endswith(".parquet") for name in os.listdir(folder)):
+        raise FileExistsError(
+            f"{folder} holds .parquet files already: give a new or empty folder as out"
+        )
+    require_writable(os.path.join(folder, "part-000000.parquet"))
+    return folder
 
 
 def play(
