@@ -22,10 +22,12 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.storage import rows_on_disk
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Batch, Logs, Trajectories, require_logs
 
 if TYPE_CHECKING:
     from latentmdp._kernels.belief import Filter
@@ -38,11 +40,12 @@ _BLOCK = 1 << 14
 
 def posterior(
     model: LatentMDP,
-    logs: Trajectories,
+    logs: Logs,
     smoothing: float = 0.0,
     *,
     along: bool = False,
     threads: int | None = None,
+    engine: Engine | None = None,
 ) -> Floats:
     """Posterior over contexts after each episode; after all so far where one continues another.
 
@@ -53,10 +56,13 @@ def posterior(
     along
         Give the belief at every state of every episode instead: row offsets[i] + i + t is the
         belief at time t of episode i, in the layout of `logs.states`.
+    engine
+        Where batches of logs are filtered, instead of in `threads`.
 
     Returns
     -------
-    (N, M) array, or (number of states, M) with `along`.
+    (N, M) array, or (number of states, M) with `along`; in a temporary file where logs on disk are
+    very long.
 
     Raises
     ------
@@ -66,8 +72,14 @@ def posterior(
     from latentmdp._kernels.belief import posteriors
 
     require_model(model)
-    arrays.require_instance("logs", logs, Trajectories)
+    require_logs("logs", logs)
     logs.validate(model)
+    if engine is not None or not isinstance(logs, Trajectories):
+        check_smoothing(model, smoothing)
+        work = as_engine(engine, threads)
+        found = work.map(_of_batch, logs.batches(), model, smoothing, along)
+        rows = logs.n_steps + len(logs) if along else len(logs)
+        return rows_on_disk(found, rows, model.n_contexts)
     table = filter_tables(model, smoothing)
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
 
@@ -83,6 +95,14 @@ def posterior(
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out
+
+
+def _of_batch(batch: Batch, model: LatentMDP, smoothing: float, along: bool) -> Floats:
+    try:
+        return posterior(model, batch.read(), smoothing, along=along, threads=1)
+    except ImpossibleObservationError as error:
+        told = f"of the episodes from {batch.start} on, {error}"
+        raise ImpossibleObservationError(told) from None
 
 
 def filter_tables(model: LatentMDP, smoothing: float) -> Filter:

@@ -42,7 +42,15 @@ from latentmdp.covariates import Covariates
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import BATCH_STEPS, Logs, MissingCells, Trajectories
+from latentmdp.trajectories import (
+    BATCH_STEPS,
+    NEVER,
+    Endings,
+    Lacks,
+    Logs,
+    MissingCells,
+    Trajectories,
+)
 
 __all__ = ["KEY", "LogFiles", "open_logs", "spread", "table_arguments", "write_shard", "written"]
 
@@ -231,8 +239,6 @@ class LogFiles(Logs):
         of actions in the longest episode.
     complete
         Whether nothing is missing.
-    missing_ends, missing_beginnings
-        Whether the last state of some episode, or the first of some individual, is missing.
     """
 
     paths: tuple[str, ...]
@@ -283,6 +289,11 @@ class LogFiles(Logs):
         return self.summary.longest
 
     @property
+    def lacks(self) -> Lacks:
+        """What is missing somewhere."""
+        return self.summary.lacks
+
+    @property
     def complete(self) -> bool:
         """Whether nothing is missing: no reward, no last state, no lost steps."""
         return not any(self.summary.lacks)
@@ -291,6 +302,12 @@ class LogFiles(Logs):
     def pays_amounts(self) -> bool:
         """Whether rewards are amounts that say nothing about the context."""
         return self.amounts_paid
+
+    def endings(self) -> Endings:
+        """Where episodes end, and where actions were taken."""
+        found, size = self.summary.endings, self.n_states
+        none = Endings(np.full(size, NEVER), np.zeros(size, np.bool_))
+        return none.joined(found)
 
     def without_contexts(self) -> LogFiles:
         """The same episodes with their contexts hidden."""
@@ -337,15 +354,6 @@ def spread(batches: int, steps: int, most: int) -> list[int]:
     return [(2 * k + 1) * batches // (2 * number) for k in range(number)]
 
 
-class _Lacks(NamedTuple):
-    """What is missing somewhere: rewards, last states, first states, steps in between."""
-
-    rewards: bool = False
-    ends: bool = False
-    beginnings: bool = False
-    steps: bool = False
-
-
 class _Summary(NamedTuple):
     """What is known of some episodes as a whole; sizes are one more than the largest index."""
 
@@ -358,18 +366,13 @@ class _Summary(NamedTuple):
     actions: int
     rewards: int
     contexts: int
-    lacks: _Lacks
+    lacks: Lacks
     missing: MissingCells
+    endings: Endings
 
     @classmethod
     def of(cls, logs: Trajectories) -> _Summary:
         contexts = 0 if logs.contexts is None else int(logs.contexts.max(initial=-1)) + 1
-        lacks = _Lacks(
-            bool(logs.rewards.min(initial=0) < 0),
-            bool(logs.last_states.min(initial=0) < 0),
-            bool(logs.first_states[logs.beginnings()].min(initial=0) < 0),
-            logs.continues is not None,
-        )
         return cls(
             len(logs),
             logs.n_individuals,
@@ -380,16 +383,18 @@ class _Summary(NamedTuple):
             int(logs.actions.max(initial=-1)) + 1,
             int(logs.rewards.max(initial=-1)) + 1,
             contexts,
-            lacks,
+            logs.lacks,
             logs.missing or MissingCells(),
+            logs.endings(),
         )
 
     def __add__(self, other: Any) -> _Summary:  # type: ignore[override]
         added = [a + b for a, b in zip(self[:4], other[:4])]
         largest = [max(a, b) for a, b in zip(self[4:9], other[4:9])]
-        lacks = _Lacks(*(a or b for a, b in zip(self.lacks, other.lacks)))
+        lacks = Lacks(*(a or b for a, b in zip(self.lacks, other.lacks)))
         missing = MissingCells(*(a + b for a, b in zip(self.missing, other.missing)))
-        return _Summary(*added, *largest, lacks, missing)
+        endings = self.endings.joined(other.endings)
+        return _Summary(*added, *largest, lacks, missing, endings)
 
 
 class _Unit(NamedTuple):

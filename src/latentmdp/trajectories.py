@@ -50,9 +50,12 @@ from latentmdp.model import LatentMDP
 
 __all__ = [
     "BATCH_STEPS",
+    "NEVER",
     "Batch",
+    "Endings",
     "Episode",
     "History",
+    "Lacks",
     "Logs",
     "MissingCells",
     "Sizes",
@@ -169,6 +172,45 @@ class Steps(NamedTuple):
     next_state: Indices
 
 
+class Lacks(NamedTuple):
+    """What is missing somewhere in logs: rewards, last states, first states, steps in between."""
+
+    rewards: bool = False
+    ends: bool = False
+    beginnings: bool = False
+    steps: bool = False
+
+
+class Endings(NamedTuple):
+    """Where episodes end: by state, (S,).
+
+    `shortest` is the number of steps of the shortest episode that ends there, a large number where
+    none does; one that is continued does not end. `acted_in` says where actions were taken.
+    """
+
+    shortest: Integers
+    acted_in: Flags
+
+    def joined(self, other: Endings) -> Endings:
+        """Those of both together; states that only one of them knows included."""
+        size = max(self.shortest.size, other.shortest.size)
+        found = [
+            Endings(
+                np.pad(one.shortest, (0, size - one.shortest.size), constant_values=NEVER),
+                np.pad(one.acted_in, (0, size - one.acted_in.size)),
+            )
+            for one in (self, other)
+        ]
+        return Endings(
+            np.minimum(found[0].shortest, found[1].shortest),
+            found[0].acted_in | found[1].acted_in,
+        )
+
+
+NEVER = 1 << 62
+"""Steps after which no episode ends."""
+
+
 class Batch(Protocol):
     """Some neighbouring individuals of logs: episodes start .. stop - 1."""
 
@@ -234,8 +276,17 @@ class Logs:
         """Whether rewards are amounts that say nothing about the context."""
         raise NotImplementedError
 
+    @property
+    def lacks(self) -> Lacks:
+        """What is missing somewhere."""
+        raise NotImplementedError
+
     def without_contexts(self) -> Logs:
         """The same episodes with their contexts hidden."""
+        raise NotImplementedError
+
+    def endings(self) -> Endings:
+        """Where episodes end, and where actions were taken."""
         raise NotImplementedError
 
     def validate(self, model: LatentMDP) -> None:
@@ -813,6 +864,27 @@ class Trajectories(Logs, Fielded):
     def mean_amounts(self, n_states: int | None = None, n_actions: int | None = None) -> Floats:
         """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
         return mean_amounts(self, n_states, n_actions)
+
+    @property
+    def lacks(self) -> Lacks:
+        """What is missing somewhere."""
+        return Lacks(
+            bool(self.rewards.min(initial=0) < 0),
+            bool(self.last_states.min(initial=0) < 0),
+            bool(self.first_states[self.beginnings()].min(initial=0) < 0),
+            self.continues is not None,
+        )
+
+    def endings(self) -> Endings:
+        """Where episodes end, and where actions were taken."""
+        shortest = np.full(self.n_states, NEVER)
+        ends = self.last_states >= 0
+        if self.continues is not None:
+            ends[:-1] &= ~self.continues[1:]  # that one goes on
+        np.minimum.at(shortest, self.last_states[ends], self.lengths[ends])
+        acted_in = np.zeros(self.n_states, np.bool_)
+        acted_in[self.steps().state] = True
+        return Endings(shortest, acted_in)
 
     def batches(self) -> list[_HeldBatch]:
         """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
