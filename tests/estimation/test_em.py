@@ -93,7 +93,7 @@ def test_separated_contexts_are_counted_apart() -> None:
 def test_the_estimate_is_a_fixed_point() -> None:
     model = random_model(5, contexts=2, states=3, horizon=10)
     logs = play(model, 500)
-    em = lm.EM(2, pseudo_counts=1.0, tolerance=1e-9)
+    em = lm.EM(2, pseudo_counts=1.0, initial="own", tolerance=1e-9)
     fit = em.fit(logs, rng=0)
     again = em.fit(logs, start=fit)
     assert lm.model_error(fit.model, again.model) < 1e-3
