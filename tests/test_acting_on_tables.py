@@ -495,7 +495,9 @@ def test_episodes_of_a_function_end_where_its_space_says():
     logs = play(world, lm.UniformPolicy(), 20, key=0)
     assert (logs.lengths == 2).all()
     assert (logs.actions[::2] == 0).all()
-    assert (play(from_callable(walk, **sizes), lm.UniformPolicy(), 5, key=0).lengths == 6).all()
+    untold = play(from_callable(walk, **sizes), lm.UniformPolicy(), 5, key=0)
+    assert (untold.lengths == 2).all()
+    assert (untold.last_states == 3).all()  # the end, one state more than those shown
 
 
 def test_an_episode_that_begins_in_a_terminal_state_has_no_steps():

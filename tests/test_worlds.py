@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from small_worlds import small
+from small_worlds import Opaque, small
 
 import latentmdp as lm
 from latentmdp._util.random import philox_key
@@ -15,7 +15,7 @@ from latentmdp.envs import LatentMDPEnv, MixtureEnv, adapt, tabular_model
 from latentmdp.online import PosteriorSampling
 from latentmdp.online.baselines import uniform
 from latentmdp.simulation import play
-from latentmdp.worlds import ModelWorld, World, from_callable
+from latentmdp.worlds import from_callable
 
 
 class Corridor(gymnasium.Env):
@@ -45,24 +45,64 @@ def options(**changes):
     return {"n_contexts": 2, "horizon": 6, "reward_values": (0.0, 1.0)} | changes
 
 
-def test_terminal_states_are_absorbing():
-    run = lm.LUCRL().run(adapt(Corridor(first=5), **options()), 300, rng=0)
-    T, R = run.model.transitions, run.model.mean_rewards()
-    visited = run.counts.visits > 0
-    np.testing.assert_array_equal(T[:, 2, :, 2][visited[:, 2]], 1.0)
-    np.testing.assert_array_equal(R[:, 2][visited[:, 2]], 0.0)
-    assert visited[:, 2].all()
-    assert run.counts.visits.sum() == 300 * 6
-    assert run.returns.max() == 1.0
+def test_what_terminates_leads_to_the_end():
+    """The end is one state more, terminal from the outset; nothing is counted beyond it."""
+    world = adapt(Corridor(first=5), **options())
+    assert world.space.n_states == 4
+    np.testing.assert_array_equal(world.space.terminal, [False, False, False, True])
+    run = lm.LUCRL().run(world, 300, rng=0)
+    assert run.model.terminal.tolist() == [False, False, False, True]
+    assert (run.counts.visits[:, 2:] == 0.0).all()
+    ended = run.counts.transitions[..., 3].sum()
+    assert ended == (run.returns == 1.0).sum() > 250
+    assert run.counts.visits.sum() < 300 * 6
     assert run.trailing_return(100) > 0.95
 
 
 def test_truncated_episodes_end_where_they_end():
     world = adapt(Corridor(cut=2), **options())
     run = lm.LUCRL().run(world, 50, rng=0)
-    # Two steps at most: an episode that terminated in them goes on in the absorbing state.
-    ended = run.returns == 1.0
-    assert run.counts.visits.sum() == 6 * ended.sum() + 2 * (~ended).sum()
+    assert run.counts.visits.sum() == 2 * 50
+    cut = 50 - (run.returns == 1.0).sum()
+    assert run.counts.transitions[..., 3].sum() == 50 - cut
+
+
+class Coin(gymnasium.Env):
+    """One state; action 0 pays 1 and goes on, action 1 pays 2 and ends the episode."""
+
+    observation_space, action_space = spaces.Discrete(1), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, float(action + 1), bool(action), False, {"context": 0}
+
+
+def test_an_action_may_end_an_episode_in_a_state_that_goes_on():
+    run = lm.LUCRL().run(adapt(Coin(), n_contexts=1, horizon=5, reward_values=(1, 2)), 60, rng=0)
+    assert run.returns[-20:].tolist() == [6.0] * 20
+    assert run.model.transitions[0, 0].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_tables_tell_where_episodes_end_unless_a_wrapper_may_have_changed_it():
+    lakes = [gymnasium.make("FrozenLake-v1", is_slippery=slip) for slip in (False, True)]
+    world = adapt(MixtureEnv(lakes, horizon=9))
+    model = tabular_model(lakes, 9)
+    assert world.space == lm.worlds.Space.of(model)
+    wrapped = gymnasium.wrappers.TransformAction(lakes[0], lambda a: a, lakes[0].action_space)
+    assert adapt(MixtureEnv([wrapped, lakes[1]], horizon=9)).space.n_states == 17
+    ending = adapt(LatentMDPEnv(small(8)))
+    assert ending.space.n_states == small(8).n_states
+
+
+def test_an_end_where_none_was_said_to_be_is_named():
+    told = np.ones((4, 2), bool)
+    told[3] = False
+    sizes = {"n_states": 4, "n_actions": 2, "horizon": 8, "reward_values": (0.0, 1.0)}
+    world = from_callable(shop, **sizes, allowed=told)
+    with pytest.raises(ValueError, match="ended an episode in state 2, which is not among"):
+        play(world, lm.UniformPolicy(), 20, key=0)
 
 
 def test_an_adapted_latent_mdp_is_the_latent_mdp():
@@ -110,7 +150,7 @@ def test_a_learner_may_be_told_the_number_of_contexts_in_place_of_the_adapter(co
     if start:
         model = start["start"].uniform_model()
         T = model.transitions.copy()
-        T[1] = T[1] * 0.5 + 0.5 * np.eye(3)[:, None]
+        T[1] = T[1] * 0.5 + 0.5 * np.eye(4)[:, None]
         start["start"] = model.replace(transitions=T)
     told = lm.LUCRL(contexts=contexts, **start).run(adapt(Corridor(), **options()), 40, rng=0)
     world = adapt(Corridor(), **options(n_contexts=None))
@@ -151,26 +191,6 @@ def test_what_an_environment_does_not_tell_must_be_given():
     lake = adapt(gymnasium.make("FrozenLake-v1"), n_contexts=2)
     assert lake.space.horizon == 100
     assert lake.space.reward_values == (0.0, 1.0)
-
-
-class Opaque(World):
-    """A model that nobody recognises as one, so that it is played step by step."""
-
-    def __init__(self, model):
-        self._inner = ModelWorld(model)
-        self.space = self._inner.space
-
-    def begin(self, key, episode):
-        return self._inner.begin(key, episode)
-
-    def step(self, action):
-        return self._inner.step(action)
-
-    def context(self):
-        return self._inner.context()
-
-    def fingerprint(self):
-        return "opaque"
 
 
 @pytest.mark.parametrize(
@@ -224,10 +244,11 @@ def test_a_function_is_a_world():
     logs = play(world, lm.UniformPolicy(), 200, key=1)
     assert logs == play(world, lm.UniformPolicy(), 200, key=1)
     steps = logs.steps()
-    assert logs.lengths.tolist() == [8] * 200
-    final = steps.state == 2
-    assert (steps.next_state[final] == 2).all()
-    assert (logs.values()[final] == 0.0).all()
+    assert logs.n_states == 4
+    assert not np.isin(steps.state, (2, 3)).any()
+    early = logs.lengths < 8
+    assert early.any()
+    assert (logs.last_states[early] == 3).all()
 
 
 def test_learners_learn_in_a_function():

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import off_policy_value, solve
-    from latentmdp.online import LUCRL, Bonus, Run, learn
+    from latentmdp.online import LUCRL, Bonus, Run, VarianceBonus, learn
     from latentmdp.planning import (
         HSVI,
         PBVI,
@@ -60,11 +60,19 @@ if TYPE_CHECKING:
         Explanation,
         Memoryless,
         Plan,
+        Robust,
+        RobustPlan,
         Value,
         evaluate,
         explain,
     )
-    from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+    from latentmdp.policies import (
+        AlphaVectorPolicy,
+        MarkovPolicy,
+        MixturePolicy,
+        PolicyGraph,
+        UniformPolicy,
+    )
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
     from latentmdp.theory import diagnose, separation
@@ -85,16 +93,21 @@ _HOMES = {
     "LogFiles": "logs_on_disk",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
+    "MixturePolicy": "policies",
     "PBVI": "planning",
     "PSR": "spectral",
     "Plan": "planning",
+    "PolicyGraph": "policies",
     "QMDP": "planning",
     "RecoveryError": "errors",
+    "Robust": "planning",
+    "RobustPlan": "planning",
     "Run": "online",
     "SpectralPSR": "spectral",
     "Trajectories": "trajectories",
     "UniformPolicy": "policies",
     "Value": "planning",
+    "VarianceBonus": "online",
     "World": "worlds",
     "clustering_accuracy": "metrics",
     "diagnose": "theory",
@@ -164,13 +177,18 @@ __all__ = [
     "LogFiles",
     "MarkovPolicy",
     "Memoryless",
+    "MixturePolicy",
     "Plan",
+    "PolicyGraph",
     "RecoveryError",
+    "Robust",
+    "RobustPlan",
     "Run",
     "SpectralPSR",
     "Trajectories",
     "UniformPolicy",
     "Value",
+    "VarianceBonus",
     "World",
     "__version__",
     "belief",

@@ -4,15 +4,25 @@ Context labels carry no meaning, so every comparison is up to the best relabelli
 linear assignment.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
+from scipy.special import stdtrit
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
-__all__ = ["clustering_accuracy", "last_tenth", "model_error", "regret"]
+__all__ = [
+    "Interval",
+    "clustering_accuracy",
+    "last_tenth",
+    "mean_return",
+    "model_error",
+    "regret",
+]
 
 
 def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False) -> float:
@@ -77,3 +87,47 @@ def regret(
 def last_tenth(episodes: int) -> int:
     """How many episodes "the return at the end" averages: the last tenth, and one at least."""
     return max(1, episodes // 10)
+
+
+class Interval(NamedTuple):
+    """An estimate with the ends of its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+_ADDED = 2
+"""Made-up returns at each end of the range: with them a 95 % interval for a share holds its
+promise from a handful of episodes on [agresti1998]."""
+
+
+def mean_return(
+    own: ArrayLike, every: ArrayLike | None = None, confidence: float = 0.95
+) -> Interval | None:
+    """What a policy earns, from the returns of its own episodes; None without any.
+
+    Returns that do not vary, or have not shown a rare loss yet, must not pass for certain. So the
+    interval is Student's, over the returns and two more at each end of their range; for returns
+    that are 0 or 1 that is the interval of [agresti1998].
+
+    Parameters
+    ----------
+    own
+        The returns of the policy.
+    every
+        Returns of other policies in the same world, whose range counts too.
+    """
+    returns = np.asarray(own, dtype=np.float64)
+    if returns.size == 0:
+        return None
+    seen = np.append(returns, np.asarray([] if every is None else every, dtype=np.float64))
+    ends = np.repeat([seen.min(), seen.max()], _ADDED)
+    added = np.concatenate([returns, ends])
+    width = float(stdtrit(returns.size, 0.5 + confidence / 2.0) * added.std() / added.size**0.5)
+    centre = float(added.mean())
+    mean = float(returns.mean())
+    return Interval(mean, min(mean, centre - width), max(mean, centre + width))

@@ -118,6 +118,10 @@ class Outcomes(NamedTuple):
         proportional to each other. A planner needs to tell only these tables' outcomes apart.
         `run` is as for `outcomes_from_arrays`.
         """
+        return self.merged(run)[0]
+
+    def merged(self, run: RunInBlocks | None = None) -> tuple[Outcomes, Integers]:
+        """The `informative` table, and where in it each outcome of this one is found, (n,)."""
         from latentmdp._kernels import tables
 
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
@@ -127,17 +131,18 @@ class Outcomes(NamedTuple):
             return int(tables.leaders(*arguments, first, last, leader))
 
         if sum((run or _at_once)(lead, rows)) == 0:
-            return self
+            return self, np.arange(self.size)
         first = leader == np.arange(self.size)
         kept, place = np.flatnonzero(first), np.cumsum(first) - 1
         merged = np.zeros((kept.size, self.probs.shape[1]))
         tables.merge(self.probs, leader, place, merged)
-        return Outcomes(
+        table = Outcomes(
             np.concatenate([[0], np.cumsum(first)])[self.starts],
             self.next_state[kept],
             self.reward[kept],
             merged,
         )
+        return table, place[leader]
 
 
 _SAME = 1e-12

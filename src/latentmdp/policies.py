@@ -3,7 +3,9 @@
 The common form is **alpha vectors with action labels**, grouped by (t, s): the action is the label
 of the vector with the largest product with the belief [kwon2021, App. B.1]. Q-MDP has one vector
 per action, point-based planners have sets of them, and a deterministic Markov policy has one
-vector per (t, s). Stochastic Markov policies are tables of probabilities. Any Python callable
+vector per (t, s). A policy graph has such vectors as nodes and says which node follows each
+outcome, so that what it earns in every context is known; a mixture draws one of several graphs at
+the start of an episode. Stochastic Markov policies are tables of probabilities. Any Python callable
 `f(history)` that returns an action, or a probability for each action, is a policy too, on a slow
 path.
 """
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays, names
-from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp.belief import check_smoothing, filter_tables
@@ -37,7 +39,9 @@ __all__ = [
     "History",
     "HistoryPolicy",
     "MarkovPolicy",
+    "MixturePolicy",
     "Policy",
+    "PolicyGraph",
     "Sized",
     "UniformPolicy",
     "action_table",
@@ -396,11 +400,18 @@ class AlphaVectorPolicy(Fielded, Policy):
 
     def action(self, t: int, state: int, belief: ArrayLike) -> int:
         """The action taken at (t, state) under a belief; the first of equally good ones."""
-        return int(self.actions[self.followed(t, state, belief)])
+        return int(self.actions[self.best(t, state, belief)])
 
-    def followed(self, t: int, state: int, belief: ArrayLike) -> int:
-        """The vector, by its index, that is followed at (t, state) under a belief."""
+    def best(self, t: int, state: int, belief: ArrayLike) -> int:
+        """Which vector of (t, state) has the largest product with the belief; -1 if none is there.
+
+        The first of equally good ones; a terminal state and the time after the last have none.
+        """
+        if t >= self.n_layers > 1:
+            return -1
         begin, end = self.group(t, state)
+        if begin == end:
+            return -1
         return begin + int(np.argmax(self.vectors[begin:end] @ np.asarray(belief)))
 
     def group(self, t: int, state: int) -> tuple[int, int]:
@@ -440,6 +451,141 @@ def _require_weights(weight_model: WeightModel, model: LatentMDP) -> None:
         )
 
 
+class PolicyGraph(Fielded, Policy):
+    """A policy graph (finite-state controller): every node is an action and what follows it.
+
+    Acting by alpha vectors chooses the best one at every belief anew; a graph goes on with the node
+    that follows what was seen. So entry m of a node's vector is exactly what the graph earns from
+    there in context m, where the vectors solve
+
+        alpha_i(m) = R_m(s, a_i) + discount sum_k P_m(k | s, a_i) alpha_{f(i, k)}(m).
+
+    Parameters
+    ----------
+    nodes : AlphaVectorPolicy
+        The nodes as alpha vectors with actions, grouped by (t, s), or by s.
+    followers : integers
+        f(i, k): for every node, one after the other, the node that follows each outcome of its
+        action in the model's outcome table; -1 where the episode is over.
+    first : (S,)
+        The node at each first state, -1 in terminal states.
+
+    Notes
+    -----
+    After an outcome that its model thinks impossible, or an action that was not its own, the graph
+    goes on from the node that is best at the belief.
+    """
+
+    def __init__(self, nodes: AlphaVectorPolicy, followers: ArrayLike, first: ArrayLike) -> None:
+        arrays.require_instance("nodes", nodes, AlphaVectorPolicy)
+        self.nodes, self.model = nodes, nodes.model
+        self.followers = _links("followers", followers)
+        self.first = _links("first", first)
+        n, S = nodes.actions.size, self.model.n_states
+        groups = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
+        rows = groups % S * self.model.n_actions + nodes.actions
+        table = self.model.outcomes
+        counts = table.starts[rows + 1] - table.starts[rows]
+        self.node_starts = arrays.frozen(np.concatenate([[0], np.cumsum(counts)]))
+        if self.followers.shape != (self.node_starts[-1],):
+            raise ValueError(
+                f"followers must have {self.node_starts[-1]} entries, one for each outcome of each "
+                f"node's action, got shape {self.followers.shape}"
+            )
+        within = np.arange(self.followers.size) - np.repeat(self.node_starts[:-1], counts)
+        reached = table.next_state[np.repeat(table.starts[rows], counts) + within]
+        ends = nodes.n_layers > 1 or self.model.horizon == 1
+        layer = np.repeat(groups // S, counts) + ends
+        over = (layer >= nodes.n_layers) | self.model.terminal[reached]
+        _require_links("followers", self.followers, np.where(over, -1, layer * S + reached), groups)
+        start = np.where(self.model.terminal, -1, np.arange(S))
+        if self.first.shape[-1:] != (S,):
+            raise ValueError(f"first must have {S} entries, got shape {self.first.shape}")
+        for own in np.atleast_2d(self.first):
+            _require_links("first", own, start, groups)
+        self.n_nodes = n
+
+    def acting(self, world: Sized) -> Acting:
+        """See `Policy.acting`."""
+        return self._graph_acting(world, np.ones(1))
+
+    def _graph_acting(self, world: Sized, weights: Floats) -> Acting:
+        links: dict[str, Any] = {
+            "reached": np.cumsum(weights),
+            "first": np.atleast_2d(self.first),
+            "node_starts": self.node_starts,
+            "followers": self.followers,
+        }
+        links = {name: arrays.read_only(array) for name, array in links.items()}
+        return self.nodes.acting(world)._replace(filters=True, follows=True, **links)
+
+    def __repr__(self) -> str:
+        when = "stationary" if self.nodes.n_layers == 1 else f"{self.nodes.n_layers} steps"
+        return f"PolicyGraph({self.n_nodes} nodes, {when}, {self.model!r})"
+
+
+class MixturePolicy(PolicyGraph):
+    """One of several policy graphs, drawn at the start of every episode.
+
+    Parameters
+    ----------
+    nodes, followers
+        See `PolicyGraph`; the graphs may share nodes.
+    first : (K, S)
+        The first nodes of each graph.
+    weights : (K,)
+        Probability of each graph.
+    """
+
+    def __init__(
+        self,
+        nodes: AlphaVectorPolicy,
+        followers: ArrayLike,
+        first: ArrayLike,
+        weights: ArrayLike,
+    ) -> None:
+        super().__init__(nodes, followers, np.atleast_2d(np.asarray(first)))
+        given = arrays.as_floats("weights", weights)
+        if given.shape != self.first.shape[:1]:
+            raise ValueError(
+                f"weights must have {len(self.first)} entries, one for each row of first, got "
+                f"shape {given.shape}"
+            )
+        self.weights = arrays.frozen(arrays.distributions("weights", given[None], ("row",))[0])
+
+    @property
+    def parts(self) -> tuple[PolicyGraph, ...]:
+        """The policy graphs, all with the same nodes."""
+        return tuple(PolicyGraph(self.nodes, self.followers, first) for first in self.first)
+
+    def acting(self, world: Sized) -> Acting:
+        """See `Policy.acting`."""
+        return self._graph_acting(world, self.weights)
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{weight:.3g}" for weight in self.weights[:6])
+        more = ", ..." if self.weights.size > 6 else ""
+        return f"MixturePolicy([{shares}{more}], {self.n_nodes} nodes, {self.model!r})"
+
+
+def _links(name: str, values: ArrayLike) -> Integers:
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    return arrays.frozen(np.array(array, np.int64))
+
+
+def _require_links(name: str, links: Integers, wanted: Integers, groups: Integers) -> None:
+    """Raise unless every link is a node of the wanted group, or -1 where there is none."""
+    inside = (links >= -1) & (links < groups.size)
+    found = np.where(links < 0, -1, groups[np.where(inside, links, 0)])
+    wrong = ~inside | (found != wanted)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        told = "-1, the episode is over" if wanted[i] < 0 else f"a node of group {wanted[i]}"
+        raise ValueError(f"{name}[{i}] is {links[i]}: must be {told}")
+
+
 def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
     """pi_t(a | s) of a Markov policy, shape (H or 1, S, A); None for other policies."""
     if isinstance(policy, UniformPolicy | MarkovPolicy):
@@ -467,8 +613,13 @@ def _acting(n_layers: int, **given: Any) -> Acting:
         "vectors": np.zeros((1, 1)),
         "labels": np.zeros(1, np.int32),
         "offsets": np.arange(2),
+        "reached": np.ones(1),
+        "first": np.zeros((1, 1), np.int64),
+        "node_starts": np.arange(2),
+        "followers": np.zeros(1, np.int64),
     }
-    content: dict[str, Any] = {"stochastic": False, "filters": False, "filter": _no_filter()}
+    flags = dict.fromkeys(("stochastic", "filters", "follows"), False)
+    content: dict[str, Any] = {**flags, "filter": _no_filter()}
     content |= {**blank, **given}
     content |= {name: arrays.read_only(content[name]) for name in blank}
     return Acting(n_layers=n_layers, **content)

@@ -90,6 +90,7 @@ class BatchSession:
         prior = np.ones(1) if self._acting is None else self._acting.filter.prior
         self._beliefs = np.zeros((self.individuals, 3, prior.size))
         self._beliefs[:, 0] = prior if covariates is None else self._priors(covariates)
+        self._nodes = np.full(self.individuals, -1, np.int64)  # of a policy graph
         self._states: Indices | None = None
         self._actions: Indices | None = None
         self._order = np.argsort(model.reward_values)
@@ -148,7 +149,7 @@ class BatchSession:
             if self._acting is None:
                 self._histories = [History((s,), (), ()) for s in seen.tolist()]
             else:
-                observe_first(self._acting, self._beliefs, seen)
+                observe_first(self._acting, self._key, self._beliefs, self._nodes, seen)
         else:
             self._require_time_left()
             taken = self._taken(actions, running)
@@ -157,8 +158,9 @@ class BatchSession:
                 steps = zip(self._histories, seen.tolist(), taken.tolist(), indices.tolist())
                 self._histories = [history.then(a, n, z) for history, n, a, z in steps]
             else:
-                before = self._states
-                observe_next(self._acting, self._beliefs, running, before, taken, seen, indices)
+                memory = (self.t + 1, self._beliefs, self._nodes)
+                step = (running, self._states, taken, seen, indices)
+                observe_next(self._acting, *memory, *step)
             self._actions = None
             self.t += 1
             seen = np.where(running, seen, self._states)
@@ -185,7 +187,7 @@ class BatchSession:
                 self._decide(actions, running)
             else:
                 where = (self._acting, self.model.n_states, self.t, self._key, running)
-                decide(*where, self._beliefs, self._states, actions)
+                decide(*where, self._beliefs, self._nodes, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
 

@@ -298,35 +298,36 @@ def _run_episodes(
 
     sized = world.model if space is world.space else space  # a model has names for messages
     acting, H = policy.acting(sized), space.longest_episode
-    likelihood = _likelihood_in(acting, world)
+    likelihood, places = _aligned(acting, world)
 
     def work(start: int, stop: int) -> tuple[Any, ...]:
         noted = note(start, stop)
         where = (np.uint64(key), first_episode + start, H, given_contexts)
-        rollout(world.chances, acting, likelihood, *where, *noted)
+        rollout(world.chances, acting, likelihood, places, *where, *noted)
         return noted
 
     return run_blocks(work, blocks(episodes, max(1, _BLOCK_STEPS // H)), threads)
 
 
-def _likelihood_in(acting: Acting, world: ModelWorld) -> Floats:
-    """The likelihoods of a policy's filter for the outcomes of a world, (n, M).
+def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
+    """Likelihoods (n, M) of a policy's filter for the outcomes of a world, and their places in it.
 
-    They are the filter's own where both have the same outcomes, and copied otherwise.
+    The likelihoods are the filter's own where both have the same outcomes, and copied otherwise.
+    Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
     """
     from latentmdp._kernels.rollout import align_likelihoods
 
     own = acting.filter
     if not acting.filters:
-        return own.likelihood
+        return own.likelihood, np.zeros(1, np.int64)
     table = world.model.outcomes
     listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood)
     same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
     if all(same):
-        return own.likelihood
+        return own.likelihood, np.arange(table.size if acting.follows else 1)
     S, _, Z = own.sizes
     places = listed.find(table.keys(S, Z), S, Z)
-    return arrays.read_only(align_likelihoods(own.likelihood, places))
+    return arrays.read_only(align_likelihoods(own.likelihood, places)), places
 
 
 class PolicyAgent:
@@ -349,18 +350,21 @@ class PolicyAgent:
         self._key, self._episode = np.uint64(key), np.uint64(0)
         self._acting = policy.acting(world) if isinstance(policy, Policy) else None
         self._belief = np.ones((3, 1 if self._acting is None else self._acting.filter.prior.size))
-        self._history = History((), (), ())
+        self._history, self._node, self._t = History((), (), ()), -1, 0
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
         from latentmdp._kernels.belief import reset_belief
+        from latentmdp._kernels.rollout import first_node
 
-        self._episode, self._state = np.uint64(episode), state
+        self._episode, self._state, self._t = np.uint64(episode), state, 0
         if self._acting is None:
             self._history = History((state,), (), ())
         elif self._acting.filters:
             table = self._acting.filter
             reset_belief(self._belief, table.prior, table.initial, state)
+            if self._acting.follows:
+                self._node = first_node(self._acting, self._key, self._episode, state)
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
@@ -377,18 +381,27 @@ class PolicyAgent:
         if acting.stochastic:
             chance = self._uniform(t)
             return int(alias_draw(chance, acting.action_threshold, acting.action_alias, group))
+        if acting.follows:
+            return int(acting.labels[self._node])
         begin, end = acting.offsets[group], acting.offsets[group + 1]
         return int(best_action(acting.vectors, acting.labels, begin, end, self._belief))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp._kernels.belief import observe_step
+        from latentmdp._kernels.belief import find_outcome, observe_step
+        from latentmdp._kernels.rollout import next_node
 
         n, z = transition.next_state, transition.reward
+        self._t += 1
         if self._acting is None:
             self._history = self._history.then(action, n, z)
         elif self._acting.filters:
-            observe_step(self._belief, self._acting.filter, self._state, action, n, z)
+            s = self._state
+            observe_step(self._belief, self._acting.filter, s, action, n, z)
+            if self._acting.follows:
+                k = find_outcome(self._acting.filter, s, action, n, z)
+                memory = (self._acting, self._node)
+                self._node = next_node(*memory, s, action, k, self._t, n, self._belief)
         self._state = n
 
     def belief(self) -> Floats:

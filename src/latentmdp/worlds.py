@@ -8,10 +8,13 @@ episode and go on later. There are three:
 - `GymnasiumWorld`, an environment with finitely many observations and actions (`adapt`);
 - `CallableWorld`, any simulator given as a function (`from_callable`).
 
-Endings mean the same in all of them. Where an episode is *terminated*, the state reached is final:
-the episode ends if the space says that the state is terminal, and otherwise stays there, with
-reward 0, until the horizon. Where it is *truncated*, it was cut
-short: what was seen counts, and nothing is assumed of the rest.
+Endings mean the same in all of them, and they are known as such: nothing is earned, explored or
+counted after one. An episode that is *terminated* ends in a terminal state of the space. A model
+has its own; so has an environment or a function that says beforehand where episodes end. Any other
+gets one state more than it shows, the last one, the **end**: whatever terminates leads there, so
+that a state, or an action, may end one episode and not another, and nobody has to find out which
+states are final. Where an episode is *truncated*, it was cut short: what was seen counts, and
+nothing is assumed of the rest.
 
 `play_episode` is the loop over the steps of an episode, for any world and anybody who acts.
 """
@@ -28,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, names, validation
-from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.memory import require_memory
 from latentmdp._util.spaces import FiniteSpace
 from latentmdp.errors import ModelError
@@ -45,13 +48,16 @@ __all__ = [
     "GymnasiumWorld",
     "ModelWorld",
     "Space",
+    "TableEntries",
     "Transition",
     "World",
     "adapt",
     "as_world",
     "chances_of",
+    "ending_states",
     "from_callable",
     "play_episode",
+    "table_entries",
     "table_of",
     "table_rewards",
 ]
@@ -139,6 +145,21 @@ class Space:
     def largest_return(self) -> float:
         """`steps` times the span: H for rewards in {0, 1}."""
         return self.discounted_steps * self.reward_span
+
+    @property
+    def highest_returns(self) -> Floats:
+        """The most that an episode can earn from each step on, (H,).
+
+        That is the largest reward in every step that is left; where it is a cost and some state is
+        terminal, an episode may end after one more step.
+        """
+        best, may_end = max(self.reward_values), bool(self.terminal.any())
+        found = np.empty(self.required_horizon())
+        later = 0.0
+        for t in range(found.size - 1, -1, -1):
+            later = best + self.discount * (max(later, 0.0) if may_end else later)
+            found[t] = later
+        return found
 
     def required_horizon(self) -> int:
         """H; `ModelError` where episodes have no end, since learners count episodes."""
@@ -324,36 +345,49 @@ def chances_of(model: LatentMDP) -> Chances:
 
 
 class _SteppedWorld(World):
-    """What worlds share that only tell a reward by its value, and may end an episode."""
+    """What worlds share that only tell a reward by its value, and may end an episode.
 
-    def __init__(self, space: Space, knows_contexts: bool, open_rewards: bool = False) -> None:
+    Parameters
+    ----------
+    space
+        What is shown.
+    adds_end
+        Whether one terminal state is added to it; by default unless it has one.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        knows_contexts: bool,
+        open_rewards: bool = False,
+        adds_end: bool | None = None,
+    ) -> None:
+        self._shown = space.n_states
+        self._end: int | None = None
+        if not space.terminal.any() if adds_end is None else adds_end:
+            self._end = space.n_states
+            allowed = np.concatenate([space.allowed_actions(), [[False] * space.n_actions]])
+            space = replace(space, n_states=space.n_states + 1, allowed=allowed)
         self.space, self.knows_contexts, self._open = space, knows_contexts, open_rewards
         self._index = {value: z for z, value in enumerate(space.reward_values)}
-        self._state, self._over = 0, False
 
-    def _started(self, state: int) -> int:
-        self._enter(state)
-        self._over = False
+    def _checked(self, state: int) -> int:
+        if not 0 <= state < self._shown:
+            raise ValueError(f"the world gave state {state}: must lie in [0, {self._shown})")
         return state
 
-    def _enter(self, state: int) -> None:
-        if not 0 <= state < self.space.n_states:
-            raise ValueError(
-                f"the world gave state {state}: must lie in [0, {self.space.n_states})"
-            )
-        self._state = state
-
-    def _stayed(self) -> Transition:
-        """A step after the end: the final state, and nothing earned."""
-        return Transition(self._state, self._index[0.0], terminated=True)
-
     def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
-        self._enter(state)
+        self._checked(state)
         if reward not in self._index:
             self._meet(reward)
-        self._over = terminated
-        cut = truncated and not terminated
-        return Transition(state, self._index[reward], terminated, cut)
+        if terminated and not self.space.terminal[state]:
+            if self._end is None:
+                raise ValueError(
+                    f"the world ended an episode in state {state}, which is not among the terminal "
+                    "states that it was said to have: name all of them in allowed=, or none"
+                )
+            state = self._end
+        return Transition(state, self._index[reward], terminated, truncated and not terminated)
 
     def _meet(self, reward: float) -> None:
         if not self._open:
@@ -380,8 +414,9 @@ class GymnasiumWorld(_SteppedWorld):
         model: LatentMDP | None,
         knows_contexts: bool,
         open_rewards: bool,
+        adds_end: bool | None,
     ) -> None:
-        super().__init__(space, knows_contexts, open_rewards)
+        super().__init__(space, knows_contexts, open_rewards, adds_end)
         self.env, self.model = env, model
         self._states = FiniteSpace("observation_space", env.observation_space)
         self._actions = FiniteSpace("action_space", env.action_space)
@@ -393,12 +428,10 @@ class GymnasiumWorld(_SteppedWorld):
         seed = int(np.random.SeedSequence((key, episode)).generate_state(1)[0]) >> 1
         observation, info = self.env.reset(seed=seed)
         self._context = info.get("context")
-        return self._started(self._states.index(observation))
+        return self._checked(self._states.index(observation))
 
     def step(self, action: int) -> Transition:
         """See `World`."""
-        if self._over:
-            return self._stayed()
         observation, reward, terminated, truncated, info = self.env.step(
             self._actions.element(action)
         )
@@ -432,12 +465,10 @@ class CallableWorld(_SteppedWorld):
         if not isinstance(answer, tuple) or len(answer) != 2 or not callable(answer[1]):
             raise TypeError(f"simulator(rng) must return (first state, step), got {answer!r}")
         state, self._step = answer
-        return self._started(int(state))
+        return self._checked(int(state))
 
     def step(self, action: int) -> Transition:
         """See `World`."""
-        if self._over:
-            return self._stayed()
         answer = self._step(action)
         if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
             raise TypeError(
@@ -473,12 +504,13 @@ def from_callable(
     ----------
     simulator
         `simulator(rng)` draws what is hidden and returns the first state and a function `step`;
-        `step(action)` returns the next state, the reward and, if it likes, whether the state
-        reached is final. Whatever it draws, it draws from `rng`.
+        `step(action)` returns the next state, the reward and, if it likes, whether the episode
+        is over. Whatever it draws, it draws from `rng`.
     n_contexts
         M, where it is known.
     allowed : None or (S, A) of flags
-        Which actions a state has; all by default. A state that has none is terminal.
+        Which actions a state has; all by default. A state that has none is terminal. If there is
+        none, the world has one terminal state more than `n_states`, to which every end leads.
     """
     S, A = (
         arrays.positive_integer(name, value)
@@ -488,7 +520,7 @@ def from_callable(
         1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts),
         S,
         A,
-        _with_zero(reward_values),
+        _values(reward_values),
         arrays.positive_integer("horizon", horizon),
         validation.discount(discount),
         None if allowed is None else validation.allowed(allowed, S, A),
@@ -519,15 +551,17 @@ def adapt(
     horizon
         H; by default the environment's attribute `horizon`, or its time limit.
     reward_values
-        Every reward that may occur; 0 is added for final states. By default those of the
-        environment's attribute `reward_values` or of its table `P`.
+        Every reward that may occur. By default those of the environment's attribute
+        `reward_values` or of its table `P`.
     discount
         In (0, 1].
     open_rewards
         Let rewards that are not named join when they are met; learners need to know all of them.
     allowed : None or (S, A) of flags
         Which actions a state has; by default those of the environment's attribute `allowed`, or
-        all. A state that has none is terminal.
+        all. A state that has none is terminal; by default those where a table `P` ends every
+        episode. If there is none, the world has one terminal state more than the environment, to
+        which every end leads.
     """
     S, A = (
         FiniteSpace(name, getattr(env, name, None)).n
@@ -547,19 +581,23 @@ def adapt(
             "adapt(env, reward_values=(...))"
         )
     flags = getattr(base, "allowed", None) if allowed is None else allowed
+    truth, adds_end = getattr(base, "model", None), None
+    if isinstance(truth, LatentMDP):
+        adds_end = False
+    elif flags is None and (told := _told_by_tables(env)) is not None:
+        flags, adds_end = told
     space = Space(
         1 if M is None else arrays.positive_integer("n_contexts", M),
         S,
         A,
-        _with_zero(() if values is None else values),
+        (0.0,) if values is None else _values(values),
         arrays.positive_integer("horizon", H),
         validation.discount(discount),
         None if flags is None else validation.allowed(flags, S, A),
     )
-    truth = getattr(base, "model", None)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
         truth = None
-    return GymnasiumWorld(env, space, truth, M is not None, open_rewards)
+    return GymnasiumWorld(env, space, truth, M is not None, open_rewards, adds_end)
 
 
 def _time_limit(env: Any) -> int | None:
@@ -573,9 +611,11 @@ def _time_limit(env: Any) -> int | None:
     return limit
 
 
-def _with_zero(given: ArrayLike) -> tuple[float, ...]:
+def _values(given: ArrayLike) -> tuple[float, ...]:
     values = arrays.as_floats("reward_values", given).ravel().tolist()
-    return tuple(values) if 0.0 in values else tuple(sorted([*values, 0.0]))
+    if not values:
+        raise ValueError("reward_values must not be empty")
+    return tuple(values)
 
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
@@ -586,12 +626,82 @@ def table_of(env: Any) -> Table | None:
     return getattr(env.unwrapped, "P", None)
 
 
+class TableEntries(NamedTuple):
+    """All tables of several environments, one entry for each thing that can happen."""
+
+    context: Integers
+    state: Integers
+    action: Integers
+    next_state: Integers
+    reward: Floats
+    probability: Floats
+    terminated: Flags
+
+
+def table_entries(envs: Sequence[Any]) -> TableEntries:
+    """What can happen in the tables of environments, in order."""
+    found = [
+        (m, s, a, n, float(reward), p, bool(terminated))
+        for m, env in enumerate(envs)
+        for s, actions in (table_of(env) or {}).items()
+        for a, outcomes in actions.items()
+        for p, n, reward, terminated in outcomes
+        if p > 0.0
+    ]
+    m, s, a, n, reward, p, terminated = (np.array(column) for column in zip(*found))
+    return TableEntries(m, s, a, n, reward, p, terminated)
+
+
+def ending_states(entries: TableEntries, first: Flags) -> Flags:
+    """The states in which every episode ends that comes there from a `first` state, (S,)."""
+    goes_on = first.copy()
+    while True:
+        leaves = goes_on[entries.state]
+        new = goes_on.copy()
+        new[entries.next_state[leaves & ~entries.terminated]] = True
+        if (new == goes_on).all():
+            break
+        goes_on = new
+    ends = np.zeros(first.size, np.bool_)
+    ends[entries.next_state[entries.terminated]] = True
+    return ends & ~goes_on
+
+
+def _told_by_tables(env: Any) -> tuple[Flags, bool] | None:
+    """Which actions states have, none where tables end every episode, and whether others may end.
+
+    States are those of `envs.tabular_model`. None where there are no tables or where a wrapper may
+    have changed what they say.
+    """
+    envs = getattr(env.unwrapped, "envs", [env])
+    first: list[Any] = [getattr(one.unwrapped, "initial_state_distrib", None) for one in envs]
+    plain = all(_only_watched(one) for one in (env, *envs))
+    if not plain or any(table_of(one) is None for one in envs) or any(f is None for f in first):
+        return None
+    entries = table_entries(envs)
+    ends = ending_states(entries, np.sum(first, axis=0) > 0.0)
+    others_end = bool((entries.terminated & ~ends[entries.next_state]).any())
+    return np.repeat(~ends[:, None], env.action_space.n, axis=1), others_end
+
+
+def _only_watched(env: Any) -> bool:
+    """Whether no wrapper changes what an environment does, except for its time limit."""
+    from gymnasium import wrappers
+
+    watching = (wrappers.TimeLimit, wrappers.OrderEnforcing, wrappers.PassiveEnvChecker)
+    while env is not env.unwrapped:
+        if type(env) not in watching:
+            return False
+        env = env.env
+    return True
+
+
 def table_rewards(envs: Sequence[Any]) -> tuple[float, ...] | None:
-    """The rewards that occur in the tables of all environments, and 0; None without tables."""
+    """The rewards that occur in the tables of all environments; None without tables."""
     tables = [table_of(env) for env in envs]
     if any(table is None for table in tables):
         return None
-    found = {0.0}
+    found = set[float]()
     for table in tables:
         for actions in (table or {}).values():
             for outcomes in actions.values():

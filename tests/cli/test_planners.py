@@ -130,3 +130,32 @@ def test_the_display_shows_bounds_at_a_terminal(monkeypatch, capsys) -> None:
     assert "1.000%" in shown
     with Screen(as_json=False, quiet=True).closing_bounds("planning") as show:
         assert show is None
+
+
+def test_plan_for_the_bad_case(model) -> None:
+    out = model.with_name("robust.npz")
+    found = run_json("plan", model, "--objective", "cvar", "--level", 0.5, "--out", out)
+    plan = lm.Robust("cvar", 0.5).plan(random_model())
+    assert (found["lower"], found["upper"]) == (plan.lower, plan.upper)
+    assert found["by_context"] == plan.by_context.tolist()
+    assert lm.load(out) == plan.policy
+    shown = run("plan", model, "--objective", "regret").stdout
+    assert "worst weights" in shown
+    assert "by context" in shown
+    failed = run("plan", model, "--objective", "cvar", "--method", "hsvi", code=2)
+    assert "--objective is for --method robust" in failed.stderr
+    assert "needs level" in run("plan", model, "--objective", "ball", code=2).stderr
+
+
+def test_compare_shows_the_worst_context(model) -> None:
+    rows = run_json("compare", model, "--methods", "exact,robust,cadp", "--episodes", 2000)["plans"]
+    exact, robust, memoryless = rows
+    assert robust["worst"] == pytest.approx(robust["lower"])
+    assert robust["worst"] == min(robust["by_context"])
+    assert exact["worst"] <= robust["upper"] + 5.0 * exact["stderr"] + 0.05
+    marks = [row["bounds_of"] for row in rows]
+    assert marks == ["all policies", "worst-case", "memoryless"]
+    assert memoryless["regret"] >= -1e-9
+    found = run_json("evaluate", model, "--policy", "robust")
+    assert found["by_context"] == pytest.approx(robust["by_context"])
+    assert found["stderr_by_context"] == [0.0] * len(found["by_context"])

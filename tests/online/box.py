@@ -43,6 +43,14 @@ class Box:
     def R(self, m, s, a, z):
         return self.paid[m, s, a, z] / max(1.0, self.visits(m, s, a))
 
+    def P(self, m, s, a, x, z):
+        """What a row with less than one visit lacks is filled by that of all contexts."""
+        contexts, lacking = range(self.model.n_contexts), max(0.0, 1.0 - self.visits(m, s, a))
+        total = sum(self.visits(n, s, a) for n in contexts) or 1.0
+        moved = sum(self.next[n, s, a, x] for n in contexts) / total
+        paid = sum(self.paid[n, s, a, z] for n in contexts) / total
+        return self.T(m, s, a, x) * self.R(m, s, a, z) + lacking * moved * paid
+
     def bonus(self, m, s, a):
         n = self.visits(m, s, a)
         return self.reach * min(1.0, max(0.0, 1.0 - n) + np.sqrt(self.width / max(1.0, n)))
@@ -75,8 +83,7 @@ class Box:
             a = int(np.argmax([sum(b[n] * Q[t, n, s, a] for n in range(M)) for a in range(A)]))
             x, z = world_step(self.chances, self.key, np.uint64(k), t, m, s, a)
             likelihood = [
-                self.alpha + (1 - self.alpha * S * Z) * self.T(n, s, a, x) * self.R(n, s, a, z)
-                for n in range(M)
+                self.alpha + (1 - self.alpha * S * Z) * self.P(n, s, a, x, z) for n in range(M)
             ]
             b = b * likelihood / np.dot(b, likelihood)
             steps.append((s, a, x, z))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import latentmdp as lm
+from latentmdp.worlds import ModelWorld, World
 
 
 @dataclass(frozen=True)
@@ -11,6 +12,26 @@ class PlainQMDP:
 
     def plan(self, model):
         return lm.QMDP().plan(model)
+
+
+class Opaque(World):
+    """A model that nobody recognises as one, so that it is played step by step."""
+
+    def __init__(self, model):
+        self._inner = ModelWorld(model)
+        self.space = self._inner.space
+
+    def begin(self, key, episode):
+        return self._inner.begin(key, episode)
+
+    def step(self, action):
+        return self._inner.step(action)
+
+    def context(self):
+        return self._inner.context()
+
+    def fingerprint(self):
+        return "opaque"
 
 
 def small(seed=0, **changes):

@@ -6,7 +6,6 @@ from models import random_alpha_policy
 
 import latentmdp as lm
 from latentmdp.online import Counts
-from latentmdp.online.bonus import optimistic_fit
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.testing import policy_value, random_model
 from latentmdp.theory import (
@@ -172,49 +171,3 @@ def test_bad_bonuses_are_refused():
         lm.Bonus(failure_probability=0.0)
     with pytest.raises(TypeError, match="bonus must be"):
         lm.LUCRL(bonus=0.1)
-
-
-VISITS = np.zeros((2, 3, 2))
-VISITS[0, 0, 0] = 4.0
-
-
-def believed(pseudo_counts: float, reward_pseudo_counts: float) -> lm.LatentMDP:
-    world = random_model(0, contexts=2, states=3, actions=2, horizon=5)
-    fit = lm.Fit(
-        world,
-        np.ones((1, 2)) / 2,
-        0.0,
-        True,
-        pseudo_counts=pseudo_counts,
-        reward_pseudo_counts=reward_pseudo_counts,
-    )
-    return optimistic_fit(world, fit, VISITS, 0.3, largest_return=5.0)
-
-
-def test_without_pseudo_counts_each_context_stands_alone() -> None:
-    model = believed(0.0, 0.0)
-    assert model.bonus[0, 0, 0] == pytest.approx(0.3 * (0.5 + 0.5))
-    assert (model.bonus[0, 1:] == 5.0).all()
-    assert (model.bonus[1] == 5.0).all()
-    assert (model.transitions[1] == 0.0).all()
-    assert model.transitions[0, 0, 0].sum() == pytest.approx(1.0)
-
-
-def test_what_one_context_shows_serves_the_others_as_far_as_it_carries_over() -> None:
-    """Pseudo-counts count as observations, but not more of them than there are."""
-    model = believed(12.0, 1.0)
-    assert model.bonus[0, 0, 0] == pytest.approx(0.3 * (1 / np.sqrt(8) + 1 / np.sqrt(5)))
-    assert model.bonus[1, 0, 0] == pytest.approx(0.3 * (1 / np.sqrt(4) + 1 / np.sqrt(1)))
-    assert model.transitions[1, 0, 0].sum() == pytest.approx(1.0)
-    assert (model.bonus[:, 1:] == 5.0).all()
-
-
-def test_the_bonus_is_measured_in_ranges_of_the_rewards() -> None:
-    world = random_model(0, contexts=2, states=3, actions=2, horizon=5)
-    fit = lm.Fit(world, np.ones((1, 2)) / 2, 0.0, True)
-    dear = world.replace(reward_values=1000.0 * world.reward_values)
-    plain, scaled = (
-        optimistic_fit(model, fit, np.ones((2, 3, 2)), 0.3, largest_return=1e9).bonus
-        for model in (world, dear)
-    )
-    np.testing.assert_allclose(scaled, 1000.0 * plain)

@@ -57,6 +57,7 @@ def test_a_table_and_arrays_learn_the_same(options, tables):
 def test_any_planner_takes_the_same_steps_on_a_table(options, tables):
     tables()
     model = small()
+    options = {"bonus": lm.Bonus()} | options
     fast = learner(model, options).run(model, 60, rng=1)
     slow = learner(model, options, planner=PlainQMDP()).run(model, 60, rng=1)
     np.testing.assert_array_equal(fast.returns, slow.returns)
@@ -187,8 +188,11 @@ def test_lucrl_never_tries_what_is_forbidden_and_becomes_good(form, contexts, ta
     value = lm.evaluate(model, run.policy, 20_000, rng=1).mean
     assert value > 0.95 * lm.QMDP().plan(model).upper
     assert run.model.terminal[-1]
-    plain = lm.LUCRL(contexts=contexts, start=start, planner=PlainQMDP())
-    fast, slow = (one.run(model, 60, rng=0) for one in (learner, plain))
+    planners = (lm.QMDP(), PlainQMDP())
+    fast, slow = (
+        lm.LUCRL(planner, contexts, start, bonus=lm.Bonus()).run(model, 60, rng=0)
+        for planner in planners
+    )
     np.testing.assert_array_equal(fast.returns, slow.returns)
     np.testing.assert_allclose(fast.policy.vectors, slow.policy.vectors, rtol=1e-12)
 

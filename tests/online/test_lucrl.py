@@ -55,6 +55,7 @@ def test_a_run_is_the_box(seed, contexts):
 def test_any_planner_takes_the_same_steps(options):
     model = small()
     options = {k: unrelated_model(model, 7) if v == "other" else v for k, v in options.items()}
+    options = {"bonus": lm.Bonus()} | options  # hidden rewards, the same in every path
     fast = lm.LUCRL(**options).run(model, 120, rng=1)
     slow = lm.LUCRL(planner=PlainQMDP(), **options).run(model, 120, rng=1)
     np.testing.assert_array_equal(fast.returns, slow.returns)
@@ -207,8 +208,8 @@ def test_it_learns():
 
 def test_other_reward_values_and_discount():
     model = random_model(3, reward_values=(-1.0, 0.5, 2.0), discount=0.9, horizon=4)
-    fast = lm.LUCRL().run(model, 50, rng=0)
-    slow = lm.LUCRL(planner=PlainQMDP()).run(model, 50, rng=0)
+    fast = lm.LUCRL(bonus=lm.Bonus()).run(model, 50, rng=0)
+    slow = lm.LUCRL(planner=PlainQMDP(), bonus=lm.Bonus()).run(model, 50, rng=0)
     np.testing.assert_array_equal(fast.returns, slow.returns)
     logs_bound = 2.0 * (1 + 0.9 + 0.81 + 0.729)
     assert np.abs(fast.returns).max() <= logs_bound + 1e-12

@@ -1,10 +1,16 @@
 """Learning from nothing: it learns, it is reproducible, and it survives being killed."""
 
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
 
 import latentmdp as lm
+from latentmdp._util.random import philox_key
+from latentmdp.envs import tabular_model
 from latentmdp.online import CheckpointError, Refit, Run, base, refit
+from latentmdp.simulation import play
 from latentmdp.worlds import ModelWorld
 
 
@@ -32,6 +38,34 @@ def test_it_learns_the_model_and_earns_what_q_mdp_earns() -> None:
     assert learned.logs.contexts is None
 
 
+class Turned:
+    """A lake whose actions are permuted."""
+
+    def __init__(self, env: Any, turn: Any) -> None:
+        self.unwrapped, lake = self, env.unwrapped
+        self.P = {s: {a: lake.P[s][turn[a]] for a in lake.P[s]} for s in lake.P}
+        self.initial_state_distrib = lake.initial_state_distrib
+
+
+def make_lake() -> Any:
+    return gymnasium.make("FrozenLake-v1", map_name="4x4", is_slippery=False)
+
+
+def corridor() -> lm.LatentMDP:
+    """Six places in a row, out at one end; which way an action goes depends on the context."""
+    S = 7
+    T = np.zeros((2, S, 2, S))
+    for m in range(2):
+        for s in range(S - 1):
+            T[m, s, m, s + 1] = T[m, s, 1 - m, max(s - 1, 0)] = 1.0
+    T[:, S - 1, :, S - 1] = 1.0
+    allowed = np.ones((S, 2), bool)
+    allowed[-1] = False
+    start = np.eye(S)[[2, 2]]
+    costs = np.full((S, 2), -1.0)
+    return lm.LatentMDP.from_amounts(T, costs, initial=start, horizon=20, allowed=allowed)
+
+
 def test_what_was_found_is_diagnosed_and_its_regret_counted() -> None:
     world = small_world()
     learned = quick(world)
@@ -55,21 +89,25 @@ def test_an_interrupted_run_ends_like_one_never_stopped(tmp_path, monkeypatch) -
     monkeypatch.setattr(base, "CHECKPOINT_SECONDS", -1.0)
     played = []
 
-    def dies_in_the_third_phase(*arguments: object) -> lm.Trajectories:
+    def dies_in_the_third_phase(learning: Any, most: int) -> lm.Trajectories:
         played.append(1)
         if len(played) == 3:
             raise KeyboardInterrupt
-        return play(*arguments)
+        return played_by(learning, most)
 
-    play = refit.play
-    monkeypatch.setattr(refit, "play", dies_in_the_third_phase)
+    played_by = refit._Refitting.play
+    monkeypatch.setattr(refit._Refitting, "play", dies_in_the_third_phase)
     file = tmp_path / "progress.npz"
     with pytest.raises(KeyboardInterrupt):
         quick(small_world(), checkpoint=file)
     resumed = quick(small_world(), checkpoint=file)
     assert len(played) == 1 + len(whole.phases)
-    assert resumed.logs == whole.logs
-    assert resumed.model == whole.model
+    finished = quick(small_world(), checkpoint=file)  # nothing is left to play
+    assert len(played) == 1 + len(whole.phases)
+    for run in (resumed, finished):
+        assert run.logs == whole.logs
+        assert run.model == whole.model
+        assert run.value == whole.value
     with pytest.raises(CheckpointError, match="another run: its episodes is 300, here 400"):
         quick(small_world(), checkpoint=file, episodes=400)
 
@@ -116,13 +154,47 @@ def test_it_learns_in_a_gymnasium_environment() -> None:
         ({"n_contexts": 0}, "n_contexts must be at least 1"),
         ({"reward_model": "joint"}, "reward_model must be"),
         ({"growth": 1.0}, "growth must be above 1"),
-        ({"bonus_scale": -1.0}, "bonus_scale must be finite and not negative"),
         ({"episodes": 0}, "episodes must be at least 1"),
     ],
 )
 def test_bad_settings_are_refused_before_any_episode(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quick(small_world(), **settings)
+
+
+def test_a_bonus_is_a_bonus() -> None:
+    with pytest.raises(TypeError, match="bonus must be a Bonus, VarianceBonus or None"):
+        quick(small_world(), bonus=0.3)
+
+
+def test_the_last_tenth_is_the_final_policys_own() -> None:
+    """It is the same as following the policy in the world, and its mean is the value."""
+    world = small_world()
+    run = quick(world)
+    own = play(ModelWorld(world), run.policy, 30, philox_key(run.settings["key"]), 270)
+    np.testing.assert_array_equal(run.returns[270:], own.returns())
+    assert run.value.mean == pytest.approx(own.returns().mean())
+    assert run.value.low < run.value.mean < run.value.high
+    assert run.fit.responsibilities.shape == (270, 2)
+
+
+@pytest.mark.parametrize("permuted", [0, 1])
+def test_deterministic_mazes_are_solved(permuted: int) -> None:
+    """Rewards are rare and far away, and an action means another thing in each context."""
+    turned = [np.roll(np.arange(4), k) for k in (0, 1 + permuted)]
+    world = tabular_model([Turned(make_lake(), turn) for turn in turned], 40)
+    run = lm.learn(world, 2, 800, rng=permuted)
+    assert run.returns[400:].mean() > 0.95
+    assert run.warnings == ()
+
+
+def test_costs_are_costs() -> None:
+    """Every step costs 1 until an episode ends: an ending is the best that there is."""
+    world = corridor()
+    run = lm.learn(world, 2, 300, rng=0)
+    best = lm.HSVI(gap=1e-3).plan(world)
+    assert run.returns[-100:].mean() > 1.1 * best.lower
+    assert run.value.high > best.lower
 
 
 def test_the_smallest_worlds_are_learned() -> None:

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.planning import acting_policy, acting_smoothing, certified_plan, choice
+from latentmdp.planning import ActingPlanner, acting_smoothing, certified_plan, choice
 
 
 def test_information_is_bought_where_q_mdp_would_wait() -> None:
     model = lm.make("wait-hub")
     waiting = lm.evaluate(model, lm.QMDP().plan(model).policy, 20_000, rng=0)
-    acting = lm.evaluate(model, acting_policy(model, model), 20_000, rng=0)
+    acting = lm.evaluate(model, ActingPlanner().plan(model).policy, 20_000, rng=0)
     assert acting.mean - 4 * acting.stderr > 5.0 * waiting.mean
 
 
@@ -19,7 +19,7 @@ def test_q_mdp_acts_where_it_is_good_enough() -> None:
     quick = lm.QMDP(smoothing=1e-3).plan(model)
     episodes = [
         lm.simulate(model, policy, 200, rng=0)
-        for policy in (quick.policy, acting_policy(model, model))
+        for policy in (quick.policy, ActingPlanner().plan(model).policy)
     ]
     assert episodes[0] == episodes[1]
 
@@ -51,7 +51,7 @@ def test_large_models_can_be_acted_in_and_certified(monkeypatch) -> None:
     T = np.zeros((2, S, 2, S))
     T[:, np.arange(S), :, (np.arange(S) + 1) % S] = 1.0
     model = lm.LatentMDP(T, rng.random((2, S, 2)), horizon=2)
-    policy = acting_policy(model, model)
+    policy = ActingPlanner().plan(model).policy
     assert policy.smoothing == pytest.approx(0.1 / (2 * S))
     monkeypatch.setattr(choice, "_SECONDS", 1e-9)
     plan = certified_plan(model)

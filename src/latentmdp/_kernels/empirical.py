@@ -10,8 +10,9 @@ contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in th
 they were first seen. Whoever counts an episode must have made room for its cells before. Which form
 it is the type of the `Estimate` says, so that each is compiled for itself.
 
-Steps are inlined: a call that passes a tuple of arrays counts references to every one of them,
-which costs more than most steps.
+Steps are inlined by LLVM (`forceinline`): a call that passes a tuple of arrays copies all of it.
+Inlined by numba (`inline="always"`), steps lose writes to arrays that nothing reads afterwards,
+because it does not see that they belong to an argument.
 """
 
 from typing import NamedTuple
@@ -39,8 +40,9 @@ __all__ = [
     "locate",
     "observe",
     "refresh",
-    "refresh_row",
+    "refresh_rows",
     "refresh_start",
+    "support",
     "write_cells",
 ]
 
@@ -50,6 +52,10 @@ learned weights, and the learned nu-hat."""
 
 ROW, NEXT, REWARD, LINK = 0, 1, 2, 3
 """Columns of `Estimate.cells`; the last one is the next cell of the same row, -1 at the end."""
+
+
+TINY = 1e-300
+"""Divides nothing by nothing."""
 
 
 class Cells(NamedTuple):
@@ -83,6 +89,7 @@ class Estimate(NamedTuple):
     initial: NDArray[np.float64]  # (S, M)
     transitions: NDArray[np.float64]  # (M, S', A W): T-hat, in lanes
     means: NDArray[np.float64]  # (M, A W): mean of R-hat
+    variances: NDArray[np.float64]  # (M, A W): variance of R-hat
 
 
 def in_table(estimate):
@@ -93,61 +100,110 @@ def in_table(estimate):
 @njit(cache=True, nogil=True)
 def refresh(estimate):
     """Derive every table from the counts."""
-    S, A, _ = estimate.sizes
+    for row in range(estimate.rows.shape[0]):
+        estimate.rows[row] = row
     for m in range(estimate.visits.shape[1]):
-        for row in range(S * A):
-            refresh_row(estimate, row, m)
+        refresh_rows(estimate, estimate.rows.shape[0], m)
         refresh_start(estimate, m)
 
 
-def refresh_row(estimate, row, m):
-    """T-hat and the mean of R-hat of one (m, s, a)."""
+def refresh_rows(estimate, n_rows, m):
+    """T-hat, and mean and variance of R-hat, of the first `n_rows` of `estimate.rows`."""
     raise NotImplementedError
 
 
-@overload(refresh_row, inline="always")
-def _refresh_row(estimate, row, m):
-    return _refresh_row_of_table if in_table(estimate) else _refresh_row_of_arrays
+@overload(refresh_rows, jit_options={"forceinline": True})
+def _refresh_rows(estimate, n_rows, m):
+    return _refresh_rows_of_table if in_table(estimate) else _refresh_rows_of_arrays
 
 
-def _refresh_row_of_arrays(estimate, row, m):
+def _refresh_rows_of_arrays(estimate, n_rows, m):
     S, A, Z = estimate.sizes
-    counts, T = estimate.transition_counts[row], estimate.transitions[m]
-    column = row % A * (estimate.means.shape[1] // A) + row // A
-    total = 0.0
-    for n in range(S):
-        total += counts[n, m]
-    scale = 1.0 / max(1.0, total)
-    for n in range(S):
-        T[n, column] = counts[n, m] * scale
-    sources = S if estimate.transition_rewards else 1
-    mean = 0.0
-    for source in range(row * sources, (row + 1) * sources):
-        for z in range(Z):
-            mean += estimate.reward_counts[source, z, m] * estimate.reward_values[z]
-    estimate.means[m, column] = mean * scale
-    estimate.visits[row, m] = total
-    estimate.scale[row, m] = scale
+    counts, T, paid = estimate.transition_counts, estimate.transitions, estimate.reward_counts
+    rows, values, means = estimate.rows, estimate.reward_values, estimate.means
+    variances, visits, scales = estimate.variances, estimate.visits, estimate.scale
+    width, sources = means.shape[1] // A, S if estimate.transition_rewards else 1
+    for i in range(n_rows):
+        row = rows[i]
+        s = row // A
+        column = (row - s * A) * width + s
+        total = 0.0
+        for n in range(S):
+            total += counts[row, n, m]
+        scale = 1.0 / max(1.0, total)
+        for n in range(S):
+            T[m, n, column] = counts[row, n, m] * scale
+        mean, second = 0.0, 0.0
+        for source in range(row * sources, (row + 1) * sources):
+            for z in range(Z):
+                earned = paid[source, z, m] * values[z]
+                mean += earned
+                second += earned * values[z]
+        mean *= scale
+        means[m, column] = mean
+        variances[m, column] = max(0.0, second * scale - mean * mean)
+        visits[row, m] = total
+        scales[row, m] = scale
 
 
-def _refresh_row_of_table(estimate, row, m):
-    """Visits and the mean of R-hat of one (m, s, a), from the cells of its row."""
-    A = estimate.sizes[1]
-    total, mean = 0.0, 0.0
+def _refresh_rows_of_table(estimate, n_rows, m):
+    """Visits, and mean and variance of R-hat, from the cells of each row."""
+    A, width = estimate.sizes[1], estimate.means.shape[1] // estimate.sizes[1]
+    heads, cells, counts = estimate.table.heads, estimate.table.cells, estimate.table.counts
+    rows, values, means = estimate.rows, estimate.reward_values, estimate.means
+    variances, visits, scales = estimate.variances, estimate.visits, estimate.scale
+    for i in range(n_rows):
+        row = rows[i]
+        total, mean, second = 0.0, 0.0, 0.0
+        k = heads[row]
+        while k >= 0:
+            weight, reward = counts[k, m], values[cells[k, REWARD]]
+            total += weight
+            mean += weight * reward
+            second += weight * reward * reward
+            k = cells[k, LINK]
+        scale = 1.0 / max(1.0, total)
+        column = row % A * width + row // A
+        mean *= scale
+        means[m, column] = mean
+        variances[m, column] = max(0.0, second * scale - mean * mean)
+        visits[row, m] = total
+        scales[row, m] = scale
+
+
+def support(estimate, row, m):
+    """How many next states of a row s A + a context m has counts of."""
+    raise NotImplementedError
+
+
+@overload(support, jit_options={"forceinline": True})
+def _support(estimate, row, m):
+    return _support_in_table if in_table(estimate) else _support_in_arrays
+
+
+def _support_in_arrays(estimate, row, m):
+    found = 0
+    for n in range(estimate.sizes[0]):
+        found += estimate.transition_counts[row, n, m] > 0.0
+    return found
+
+
+def _support_in_table(estimate, row, m):
+    cells, counts = estimate.table.cells, estimate.table.counts
+    found = 0
     k = estimate.table.heads[row]
     while k >= 0:
-        weight = estimate.table.counts[k, m]
-        total += weight
-        mean += weight * estimate.reward_values[estimate.table.cells[k, REWARD]]
-        k = estimate.table.cells[k, LINK]
-    scale = 1.0 / max(1.0, total)
-    column = row % A * (estimate.means.shape[1] // A) + row // A
-    estimate.means[m, column] = mean * scale
-    estimate.visits[row, m] = total
-    estimate.scale[row, m] = scale
+        is_new = counts[k, m] > 0.0
+        j = estimate.table.heads[row]
+        while j != k:  # the same state may have come with another reward before
+            is_new &= not (counts[j, m] > 0.0 and cells[j, NEXT] == cells[k, NEXT])
+            j = cells[j, LINK]
+        found += is_new
+        k = cells[k, LINK]
+    return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def refresh_start(estimate, m):
     """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen.
 
@@ -166,19 +222,19 @@ def refresh_start(estimate, m):
         estimate.prior[m] = episodes + 1.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def distinct_rows(estimate, states, actions, length):
     """Put the rows (s, a) of an episode into `estimate.rows`, each once; how many there are."""
-    A = estimate.sizes[1]
+    A, seen, rows = estimate.sizes[1], estimate.seen, estimate.rows
     visited = 0
     for t in range(length):
         row = states[t] * A + actions[t]
-        if not estimate.seen[row]:
-            estimate.seen[row] = True
-            estimate.rows[visited] = row
+        if not seen[row]:
+            seen[row] = True
+            rows[visited] = row
             visited += 1
     for i in range(visited):
-        estimate.seen[estimate.rows[i]] = False
+        seen[rows[i]] = False
     return visited
 
 
@@ -187,7 +243,7 @@ def has_room(estimate, steps):
     raise NotImplementedError
 
 
-@overload(has_room, inline="always")
+@overload(has_room, jit_options={"forceinline": True})
 def _has_room(estimate, steps):
     if in_table(estimate):
         return lambda estimate, steps: (
@@ -201,7 +257,7 @@ def locate(estimate, states, actions, rewards, length):
     raise NotImplementedError
 
 
-@overload(locate, inline="always")
+@overload(locate, jit_options={"forceinline": True})
 def _locate(estimate, states, actions, rewards, length):
     return _locate_in_table if in_table(estimate) else _locate_nothing
 
@@ -248,11 +304,12 @@ def write_cells(table, rows, next_states, rewards, counts):
 
 def _count_in_table(estimate, m, weight, states, actions, rewards, length):
     """Add `weight` at the places of an episode's steps; False if all were below rounding."""
+    places, counts = estimate.table.places, estimate.table.counts
     changed = False
     for t in range(length):
-        k = estimate.table.places[t]
-        count = estimate.table.counts[k, m]
-        estimate.table.counts[k, m] = count + weight
+        k = places[t]
+        count = counts[k, m]
+        counts[k, m] = count + weight
         changed |= count + weight != count
     return changed
 
@@ -265,35 +322,42 @@ def count(estimate, m, weight, states, actions, rewards, length):
     raise NotImplementedError
 
 
-@overload(count, inline="always")
+@overload(count, jit_options={"forceinline": True})
 def _count(estimate, m, weight, states, actions, rewards, length):
     return _count_in_table if in_table(estimate) else _count_in_arrays
 
 
 def _count_in_arrays(estimate, m, weight, states, actions, rewards, length):
     S, A, _ = estimate.sizes
+    moves, payments, joint = (
+        estimate.transition_counts, estimate.reward_counts, estimate.transition_rewards
+    )  # fmt: skip
     changed = False
     for t in range(length):
         row, n, z = states[t] * A + actions[t], states[t + 1], rewards[t]
-        source = row * S + n if estimate.transition_rewards else row
-        count, paid = estimate.transition_counts[row, n, m], estimate.reward_counts[source, z, m]
-        estimate.transition_counts[row, n, m] = count + weight
-        estimate.reward_counts[source, z, m] = paid + weight
+        source = row * S + n if joint else row
+        count, paid = moves[row, n, m], payments[source, z, m]
+        moves[row, n, m] = count + weight
+        payments[source, z, m] = paid + weight
         changed |= count + weight != count or paid + weight != paid
     return changed
 
 
 def likelihoods(estimate, n_contexts, s, a, n, z):
-    """Put the smoothed likelihoods of (s', z) in every context into scratch[0]."""
+    """Put the smoothed likelihoods of (s', z) in every context into scratch[0].
+
+    Where a context has less than one visit of the row, what its row lacks is filled by that of all
+    contexts together: a row that nobody has seen in a context speaks neither for nor against it.
+    """
     raise NotImplementedError
 
 
-@overload(likelihoods, inline="always")
+@overload(likelihoods, jit_options={"forceinline": True})
 def _likelihoods(estimate, n_contexts, s, a, n, z):
     return _likelihoods_in_table if in_table(estimate) else _likelihoods_in_arrays
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
     likelihoods(estimate, belief.shape[1], s, a, n, z)
@@ -304,12 +368,26 @@ def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     S, A, Z = estimate.sizes
     row = s * A + a
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    source = row * S + n if estimate.transition_rewards else row
+    moves, paid, scale = estimate.transition_counts, estimate.reward_counts, estimate.scale
+    visits, joint, out = estimate.visits, estimate.transition_rewards, estimate.scratch
+    source = row * S + n if joint else row
+    lacking = False
     for m in range(n_contexts):  # entry by entry: a view of a row would count references
-        share = estimate.reward_counts[source, z, m] * estimate.scale[row, m]
-        if not estimate.transition_rewards:
-            share *= estimate.transition_counts[row, n, m] * estimate.scale[row, m]
-        estimate.scratch[0, m] = floor + slope * share
+        share = paid[source, z, m] * scale[row, m]
+        if not joint:
+            share *= moves[row, n, m] * scale[row, m]
+        lacking |= visits[row, m] < 1.0
+        out[0, m] = floor + slope * share
+    if lacking:
+        total, arrived, earned = TINY, 0.0, 0.0
+        for m in range(n_contexts):
+            total += visits[row, m]
+            earned += paid[source, z, m]
+            if not joint:
+                arrived += moves[row, n, m]
+        common = earned / total if joint else (earned / total) * (arrived / total)
+        for m in range(n_contexts):
+            out[0, m] += slope * max(0.0, 1.0 - visits[row, m]) * common
 
 
 def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
@@ -329,12 +407,21 @@ def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
                 paid[m] += estimate.table.counts[k, m]
         k = estimate.table.cells[k, LINK]
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    total, arrived, earned = TINY, 0.0, 0.0
+    for m in range(moved.shape[0]):
+        total += estimate.visits[row, m]
+        arrived += moved[m]
+        earned += paid[m]
+    common = earned / total
+    if not estimate.transition_rewards:
+        common *= arrived / total
     for m in range(moved.shape[0]):
         scale = estimate.scale[row, m]
         share = paid[m] * scale
         if not estimate.transition_rewards:
             share *= moved[m] * scale
-        estimate.scratch[0, m] = floor + slope * share
+        missing = max(0.0, 1.0 - estimate.visits[row, m])
+        estimate.scratch[0, m] = floor + slope * (share + missing * common)
 
 
 @njit(cache=True, nogil=True)

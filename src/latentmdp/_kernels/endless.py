@@ -15,17 +15,22 @@ __all__ = ["evaluate_plans", "follow", "gains_over_next", "visit"]
 
 @njit(cache=True, nogil=True)
 def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, first, last, out):
-    """Write the items that items first..last-1 go on with, at out[offsets[i]] and beyond."""
+    """Write the plans of `step` that first..last-1 go on with, at out[offsets[i]] and beyond.
+
+    Plans are numbered as by `search`.
+    """
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     next_state, probs, standing = table.next_state, table.probs, step.standing
+    n_standing = step.standing_labels.shape[1]
     mass = np.empty(probs.shape[1])
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
     for i in range(first, last):
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):
             condition(beliefs[i], probs, k, mass)
+            n = next_state[k]
             j, _, _ = search(
-                starts, groups, leaders, columns, standing, 0, next_state[k], mass, scores, cells
+                starts, groups, leaders, columns, standing, n_standing, n, mass, scores, cells
             )
             out[offsets[i] + k - table.starts[row]] = j
 

@@ -3,35 +3,67 @@
 Its steps are inlined, as those of `_kernels.empirical`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import draw_entry
 from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief_at_once
+from latentmdp._kernels.borrowed import borrowed
 from latentmdp._kernels.empirical import (
     count,
     distinct_rows,
     has_room,
     likelihoods,
     locate,
-    refresh_row,
+    refresh_rows,
     refresh_start,
 )
-from latentmdp._kernels.optimism import greedy_action, replan
+from latentmdp._kernels.optimism import LEAST_CHANGE, greedy_action, is_due, replan, weigh_rows
 from latentmdp._kernels.rollout import begin_episode, draw_uniforms
 
-__all__ = ["absorb_episode", "discounted_return", "play_lucrl"]
+__all__ = ["Played", "absorb_episode", "discounted_return", "play_lucrl"]
+
+
+class Played(NamedTuple):
+    """Episodes as they were played, one row each; there may be none, which nobody wants to see."""
+
+    lengths: NDArray[np.int64]  # (n,)
+    states: NDArray[np.int32]  # (n, H + 1)
+    actions: NDArray[np.int32]  # (n, H)
+    rewards: NDArray[np.int32]  # (n, H)
+
+    @classmethod
+    def of(cls, n: int, H: int) -> "Played":
+        """Room for n episodes of at most H steps."""
+        steps = (np.zeros((n, length), np.int32) for length in (H + 1, H, H))
+        return cls(np.zeros(n, np.int64), *steps)
 
 
 @njit(cache=True, nogil=True)
 def play_lucrl(
-    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts
-):
+    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts,
+    played,
+):  # fmt: skip
     """Play as many episodes of Algorithm 1 as `returns` has entries; how many were played.
 
     They are fewer where a table of counts has no room for another episode. Fills the returns, the
-    final belief in the true context and the true contexts.
+    final belief in the true context and the true contexts, and, unless `played` has no rows, what
+    was played.
     """
+    return _play(
+        borrowed(chances), key, first_episode, revealed, borrowed(estimate), borrowed(optimistic),
+        returns, true_belief, contexts, borrowed(played),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _play(
+    chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts,
+    played,
+):  # fmt: skip
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
     first, second = np.empty(H), np.empty(H)
@@ -68,11 +100,16 @@ def play_lucrl(
         absorb_episode(estimate, optimistic, weight, states, actions, rewards, length)
         returns[i] = discounted_return(rewards, length, estimate.reward_values, optimistic.discount)
         contexts[i] = context
+        if played.lengths.shape[0] > 0:
+            played.lengths[i], played.states[i, length] = length, states[length]
+            for t in range(length):
+                played.states[i, t], played.actions[i, t] = states[t], actions[t]
+                played.rewards[i, t] = rewards[t]
         true_belief[i] = belief[AWAKE, context] if context < M else np.nan
     return returns.shape[0]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def absorb_episode(estimate, optimistic, belief, states, actions, rewards, length):
     """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
     visited = distinct_rows(estimate, states, actions, length)
@@ -85,12 +122,14 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
         refresh_start(estimate, m)
         if not count(estimate, m, weight, states, actions, rewards, length):
             continue
-        optimistic.stale[m] = True
-        for i in range(visited):
-            row = estimate.rows[i]
-            refresh_row(estimate, row, m)
-            planned = max(1.0, optimistic.planned_visits[row, m])
-            optimistic.due[0] |= estimate.visits[row, m] > optimistic.growth * planned
+        optimistic.changes[m] += weight
+        optimistic.stale[m] |= optimistic.changes[m] > LEAST_CHANGE
+        refresh_rows(estimate, visited, m)
+        weigh_rows(estimate, optimistic, visited, m)
+        if optimistic.growth == 0.0:
+            optimistic.due[0] = True
+        else:
+            optimistic.due[0] |= is_due(estimate, optimistic, visited, m)
 
 
 @njit(cache=True, nogil=True)

@@ -13,7 +13,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import alias_draw, draw_entry
-from latentmdp._kernels.belief import AWAKE, Filter, observe_seen, reset_belief, update_belief
+from latentmdp._kernels.belief import (
+    AWAKE,
+    Filter,
+    find_outcome,
+    observe_seen,
+    reset_belief,
+    update_belief,
+)
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import row_product
 
@@ -28,6 +35,8 @@ __all__ = [
     "decision_uniform",
     "draw_outcome",
     "draw_uniforms",
+    "first_node",
+    "next_node",
     "observe_first",
     "observe_next",
     "rollout",
@@ -36,7 +45,7 @@ __all__ = [
 
 _BUFFER = 64
 _LANES = 16
-_WORLD_STREAM, _DECISION_STREAM = np.uint64(0), np.uint64(1)
+_WORLD_STREAM, _DECISION_STREAM, _PART_STREAM = np.uint64(0), np.uint64(1), np.uint64(2)
 _NOT_LISTED = -1.0
 
 
@@ -61,7 +70,9 @@ class Acting(NamedTuple):
 
     A stochastic policy is an alias table over actions by (layer, s). Any other is alpha vectors
     with action labels, those of (layer, s) at group offsets[layer S + s]; `filters` says whether a
-    belief is needed to choose among them.
+    belief is needed to choose among them. A policy graph `follows`: its vectors are nodes, one of K
+    parts is drawn at the start, and a node says which one is next; the belief chooses it where
+    something happened that the graph does not know.
     """
 
     stochastic: bool
@@ -73,6 +84,11 @@ class Acting(NamedTuple):
     labels: NDArray[np.int32]  # (n,)
     offsets: NDArray[np.int64]  # (layers S + 1,)
     filter: Filter
+    follows: bool
+    reached: NDArray[np.float64]  # (K,): cumulative probabilities of the parts
+    first: NDArray[np.int64]  # (K, S): the first node of each part, -1 in terminal states
+    node_starts: NDArray[np.int64]  # (n + 1,)
+    followers: NDArray[np.int64]  # of node i after each outcome of its action: from node_starts[i]
 
 
 class Earning(NamedTuple):
@@ -96,6 +112,44 @@ def best_action(vectors, labels, begin, end, belief, at=0):
         if value > best:
             best, winner = value, k
     return np.int64(labels[winner])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def best_vector(vectors, begin, end, belief, at=0):
+    """The vector in begin..end-1 with the largest product with a belief; -1 if there is none."""
+    best, winner = -np.inf, np.int64(-1)
+    for k in range(begin, end):
+        value: float = row_product(vectors, k, belief, at + AWAKE)
+        if value > best:
+            best, winner = value, np.int64(k)
+    return winner
+
+
+@njit(cache=True, nogil=True)
+def first_node(acting, key, episode, s):
+    """The node of a policy graph at the first state of an episode; its part is drawn."""
+    part = 0
+    if acting.reached.shape[0] > 1:
+        uniform, _ = uniform_pair(key, _PART_STREAM, episode, np.uint64(0))
+        while part < acting.reached.shape[0] - 1 and uniform >= acting.reached[part]:
+            part += 1
+    return acting.first[part, s]
+
+
+@njit(cache=True, nogil=True)
+def next_node(acting, node, s, a, k, t, n, belief, at=0):
+    """The node after outcome k of the policy's table, with which state n is reached at time t.
+
+    k is -1 for an outcome that the table does not list. Then, and after an action that is not the
+    node's own, it is the node that is best at the belief.
+    """
+    S, A, _ = acting.filter.sizes
+    if k >= 0 and node >= 0 and acting.labels[node] == a:
+        return acting.followers[acting.node_starts[node] + k - acting.filter.starts[s * A + a]]
+    if t >= acting.n_layers > 1:
+        return np.int64(-1)
+    group = t * S + n if acting.n_layers > 1 else n
+    return best_vector(acting.vectors, acting.offsets[group], acting.offsets[group + 1], belief, at)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -146,6 +200,7 @@ def rollout(
     chances,
     acting,
     likelihood,
+    places,
     key,
     first_episode,
     horizon,
@@ -163,7 +218,7 @@ def rollout(
     Fills lengths (N,), contexts unless they are given, states (N, H+1), actions (N, H) and rewards
     (N, H) unless they are None, and the returns (N,) by `earning` unless they are None. Row k of
     `likelihood` is that of the policy's filter for outcome k of the world, see
-    `align_likelihoods`.
+    `align_likelihoods`; `places` are these outcomes in its table, -1 for none, if it `follows`.
     """
     S, A = chances.sizes[0], chances.sizes[1]
     # Fields are read once: a field read in the loop counts a reference.
@@ -176,6 +231,7 @@ def rollout(
     first, second = np.empty((_LANES, _BUFFER)), np.empty((_LANES, _BUFFER))
     state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     action, outcome = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    node = np.empty(_LANES, np.int64)
     for start in range(0, contexts.shape[0], _LANES):
         count = min(_LANES, contexts.shape[0] - start)
         running = 0
@@ -188,6 +244,8 @@ def rollout(
             running += not terminal[s]
             if acting.filters:
                 reset_belief(beliefs, prior, initial, s, 3 * e)
+            if acting.follows:
+                node[e] = first_node(acting, key, np.uint64(first_episode + i), s)
             if states is not None:
                 states[i, 0] = s
             if returns is not None:
@@ -210,6 +268,8 @@ def rollout(
                     group = t * S + state[e] if acting.n_layers > 1 else state[e]
                     if acting.stochastic:
                         a = alias_draw(first[e, j], action_threshold, action_alias, group)
+                    elif acting.follows:
+                        a = np.int64(labels[node[e]])
                     else:
                         begin, end = offsets[group], offsets[group + 1]
                         a = best_action(vectors, labels, begin, end, beliefs, 3 * e)
@@ -228,6 +288,10 @@ def rollout(
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
                 if acting.filters and likelihood[k, 0] != _NOT_LISTED:
                     update_belief(beliefs, likelihood, k, 3 * e)
+                if acting.follows:
+                    node[e] = next_node(
+                        acting, node[e], state[e], action[e], places[k], t + 1, n, beliefs, 3 * e
+                    )
                 if states is not None:
                     actions[i, t], rewards[i, t], states[i, t + 1] = action[e], z, n
                 if returns is not None:
@@ -244,25 +308,28 @@ def rollout(
 
 
 @njit(cache=True, nogil=True)
-def observe_first(acting, beliefs, states):
-    """Condition the prior of every individual, its belief so far, on its first state."""
-    if acting.filters:
-        for i in range(states.shape[0]):
+def observe_first(acting, key, beliefs, nodes, states):
+    """Begin an episode for every individual: its prior, the belief so far, on its first state."""
+    for i in range(states.shape[0]):
+        if acting.filters:
             update_belief(beliefs[i], acting.filter.initial, states[i])
+        if acting.follows:
+            nodes[i] = first_node(acting, key, np.uint64(i), states[i])
 
 
 @njit(cache=True, nogil=True)
-def observe_next(acting, beliefs, running, before, actions, states, rewards):
-    """Condition each belief on (s', z); an impossible observation leaves it as it was.
+def observe_next(acting, t, beliefs, nodes, running, before, actions, states, rewards):
+    """Condition each belief on (s', z), reached at time t, and go on to the next nodes.
 
-    A reward of -1 is missing.
+    An impossible observation leaves a belief as it was. A reward of -1 is missing.
     """
-    if acting.filters:
-        for i in range(states.shape[0]):
-            if running[i]:
-                observe_seen(
-                    beliefs[i], acting.filter, before[i], actions[i], states[i], rewards[i]
-                )
+    for i in range(states.shape[0]):
+        if running[i] and acting.filters:
+            s, a, n, z = before[i], actions[i], states[i], rewards[i]
+            observe_seen(beliefs[i], acting.filter, s, a, n, z)
+            if acting.follows:
+                k = find_outcome(acting.filter, s, a, n, z)
+                nodes[i] = next_node(acting, nodes[i], s, a, k, t, n, beliefs[i])
 
 
 @njit(cache=True, nogil=True)
@@ -272,7 +339,7 @@ def decision_uniform(key, individual, t):
 
 
 @njit(cache=True, nogil=True)
-def decide(acting, n_states, t, key, running, beliefs, states, actions):
+def decide(acting, n_states, t, key, running, beliefs, nodes, states, actions):
     """The action of every individual at time t, -1 for those whose episode is over."""
     layer = t if acting.n_layers > 1 else 0
     for i in range(states.shape[0]):
@@ -282,6 +349,8 @@ def decide(acting, n_states, t, key, running, beliefs, states, actions):
         elif acting.stochastic:
             uniform = decision_uniform(key, i, t)
             actions[i] = alias_draw(uniform, acting.action_threshold, acting.action_alias, group)
+        elif acting.follows:
+            actions[i] = acting.labels[nodes[i]]
         else:
             begin, end = acting.offsets[group], acting.offsets[group + 1]
             actions[i] = best_action(acting.vectors, acting.labels, begin, end, beliefs[i])

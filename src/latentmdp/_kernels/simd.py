@@ -21,7 +21,9 @@ __all__ = [
     "discounted_maxima",
     "expected_row",
     "expected_values",
+    "extent",
     "keep_larger",
+    "raised_values",
 ]
 
 LANES = 8
@@ -106,6 +108,136 @@ def expected_values(typingctx, T, R, value, q, m, t):
         return context.get_dummy_value()
 
     return types.void(T, R, value, q, types.intp, types.intp), emit
+
+
+def _emit_raised_panel(builder, pointers, scalars, S, n, column, width):
+    """One panel of `raised_values`: mean and second moment accumulate side by side."""
+    T, value, q, *rows = pointers
+    origin, span, room, cap = scalars
+    fused = _fused_multiply_add(builder)
+    root = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(_VECTOR, [_VECTOR]), f"llvm.sqrt.v{LANES}f64"
+    )
+    columns = [builder.add(column, _integer(n, LANES * k)) for k in range(width)]
+    zero = ir.Constant(_VECTOR, [0.0] * LANES)
+    means, seconds = (
+        [cgutils.alloca_once(builder, _VECTOR) for _ in range(width)] for _ in range(2)
+    )
+    for total in (*means, *seconds):
+        builder.store(zero, total)
+    with cgutils.for_range(builder, S) as loop:
+        factor = _broadcast(builder, builder.load(builder.gep(value, [loop.index])))
+        factor = builder.fsub(factor, origin)
+        square = builder.fmul(factor, factor)
+        row = builder.mul(loop.index, n)
+        for place, mean, second in zip(columns, means, seconds):
+            entry = builder.load(_vector_at(builder, T, builder.add(row, place)), align=8)
+            builder.store(builder.call(fused, [factor, entry, builder.load(mean)]), mean)
+            builder.store(builder.call(fused, [square, entry, builder.load(second)]), second)
+    for place, mean, second in zip(columns, means, seconds):
+        reward, slope, share, unseen, inverse = (
+            builder.load(_vector_at(builder, base, place), align=8) for base in rows
+        )
+        expected = builder.load(mean)
+        squared = builder.fmul(builder.fmul(expected, expected), inverse)
+        variance = builder.fsub(builder.load(second), squared)
+        variance = builder.select(builder.fcmp_ordered(">", variance, zero), variance, zero)
+        deviation = builder.call(root, [variance])
+        total = builder.fadd(builder.fadd(expected, origin), reward)
+        for left, right in ((unseen, room), (share, span), (slope, deviation)):
+            total = builder.call(fused, [left, right, total])
+        total = builder.select(builder.fcmp_ordered("<", total, cap), total, cap)
+        builder.store(total, _vector_at(builder, q, place), align=8)
+
+
+@intrinsic
+def raised_values(
+    typingctx, T, value, q, R, slopes, shares, unseen, inverse, m, t, origin, span, cap
+):
+    """Set q[m, t, i], for all i of a padded row, to the optimistic value
+
+        min(cap, R + E + origin + slopes sqrt(second - E^2 inverse) + shares span
+                 + unseen (cap - origin))
+
+    with E = sum_x (value[x] - origin) T[m, x, i] and `second` the same of squares. T is (M, S, n);
+    value is at least (S,), q is (M, H, n); R, slopes, shares, unseen and inverse are (M, n).
+    """
+
+    def emit(context, builder, signature, arguments):
+        T_data, (_, S, n) = _array(context, builder, signature.args[0], arguments[0])
+        value_data, _ = _array(context, builder, signature.args[1], arguments[1])
+        q_data, (_, H, _) = _array(context, builder, signature.args[2], arguments[2])
+        m_index, t_index = arguments[8:10]
+        by_row = (
+            builder.gep(_array(context, builder, kind, array)[0], [builder.mul(m_index, n)])
+            for kind, array in zip(signature.args[3:8], arguments[3:8])
+        )
+        row = builder.add(builder.mul(m_index, H), t_index)
+        pointers = (
+            builder.gep(T_data, [builder.mul(m_index, builder.mul(S, n))]),
+            value_data,
+            builder.gep(q_data, [builder.mul(row, n)]),
+            *by_row,
+        )
+        origin, span, cap = arguments[10:]
+        numbers = (origin, span, builder.fsub(cap, origin), cap)
+        scalars = [_broadcast(builder, number) for number in numbers]
+        done = _integer(n, 0)
+        for width in _PANELS:
+            lanes = _integer(n, width * LANES)
+            panels = builder.udiv(builder.sub(n, done), lanes)
+            with cgutils.for_range(builder, panels) as loop:
+                column = builder.add(done, builder.mul(loop.index, lanes))
+                _emit_raised_panel(builder, pointers, scalars, S, n, column, width)
+            done = builder.add(done, builder.mul(panels, lanes))
+        return context.get_dummy_value()
+
+    i, f = types.intp, types.float64
+    return types.void(T, value, q, R, slopes, shares, unseen, inverse, i, i, f, f, f), emit
+
+
+@intrinsic
+def extent(typingctx, value, outside, m):
+    """The least and the largest value[s] of a padded row, of those s where outside[m, s] is 0.
+
+    `outside` (M, W) is infinite elsewhere; (inf, -inf) if it is infinite everywhere.
+    """
+
+    def emit(context, builder, signature, arguments):
+        value_data, (W,) = _array(context, builder, signature.args[0], arguments[0])
+        outside_data, _ = _array(context, builder, signature.args[1], arguments[1])
+        start = builder.mul(arguments[2], W)
+        ends = [ir.Constant(_VECTOR, [sign * float("inf")] * LANES) for sign in (1.0, -1.0)]
+        low, high = (cgutils.alloca_once(builder, _VECTOR) for _ in ends)
+        for place, end in zip((low, high), ends):
+            builder.store(end, place)
+        with cgutils.for_range(builder, builder.udiv(W, _integer(W, LANES))) as block:
+            column = builder.mul(block.index, _integer(W, LANES))
+            entry = builder.load(_vector_at(builder, value_data, column), align=8)
+            place = _vector_at(builder, outside_data, builder.add(start, column))
+            far = builder.load(place, align=8)
+            _keep(builder, "<", builder.fadd(entry, far), low)
+            _keep(builder, ">", builder.fsub(entry, far), high)
+        first = ir.Constant(ir.IntType(32), 0)
+        found = []
+        for order, place in (("<", low), (">", high)):
+            vector, half = builder.load(place), LANES // 2
+            while half:  # the better of both halves, until one is left
+                turned = [(k + half) % LANES for k in range(LANES)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), turned)
+                other = builder.shuffle_vector(vector, _UNDEFINED, mask)
+                larger = builder.fcmp_ordered(order, other, vector)
+                vector, half = builder.select(larger, other, vector), half // 2
+            found.append(builder.extract_element(vector, first))
+        return context.make_tuple(builder, signature.return_type, found)
+
+    pair = types.UniTuple(types.float64, 2)
+    return pair(value, outside, types.intp), emit
+
+
+def _keep(builder, order, new, place):
+    old = builder.load(place)
+    builder.store(builder.select(builder.fcmp_ordered(order, new, old), new, old), place)
 
 
 @intrinsic

@@ -15,7 +15,7 @@ from numba import njit
 from latentmdp._kernels.alpha import condition, next_action
 from latentmdp._kernels.simd import best_product
 
-__all__ = ["back_up_contexts", "back_up_standing", "mark_standing"]
+__all__ = ["back_up_contexts", "back_up_standing", "follow_standing", "mark_standing"]
 
 
 @njit(cache=True, nogil=True)
@@ -109,3 +109,22 @@ def mark_standing(table, n_actions, lattice, later, labels, wanted, first, last,
                 condition(lattice[f], probs, k, mass)
                 _, j = best_product(later[next_state[k]], mass, 0, F)
                 out[next_state[k], j] = True
+
+
+@njit(cache=True, nogil=True)
+def follow_standing(table, n_actions, lattice, later, states, plans, labels, offsets, out):
+    """Write what standing plans of given states go on with, as -1 - j, at out[offsets[i]] on.
+
+    The policies of the contexts go on with their own kind.
+    """
+    F, M = lattice.shape
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    mass = np.empty(M)
+    for i in range(states.shape[0]):
+        f, begin = plans[i], starts[states[i] * n_actions + labels[i]]
+        for o in range(offsets[i], offsets[i + 1]):
+            k, j = begin + o - offsets[i], f
+            if f >= M:
+                condition(lattice[f], probs, k, mass)
+                _, j = best_product(later[next_state[k]], mass, 0, F)
+            out[o] = -1 - j

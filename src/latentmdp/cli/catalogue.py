@@ -20,6 +20,7 @@ PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "pbvi": ("PBVI", {}),
     "hsvi": ("HSVI", {}),
     "exact": ("Exact", {}),
+    "robust": ("Robust", {}),
     "branch-and-bound": ("Memoryless", {"method": "branch-and-bound"}),
     "mip": ("Memoryless", {"method": "mip"}),
     "cadp": ("Memoryless", {"method": "cadp"}),

@@ -9,29 +9,16 @@ arrivals that end an episode lead to one further state, the last one, which is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries
-from latentmdp.worlds import table_of, table_rewards
+from latentmdp.worlds import ending_states, table_entries, table_of, table_rewards
 
 __all__ = ["tabular_model"]
-
-
-class _Entries(NamedTuple):
-    """All tables, one entry for each thing that can happen."""
-
-    context: Integers
-    state: Integers
-    action: Integers
-    next_state: Integers
-    reward: Floats
-    probability: Floats
-    terminated: Flags
 
 
 def tabular_model(
@@ -63,8 +50,8 @@ def tabular_model(
         raise ValueError(f"the environments must have the same states and actions, got {sizes}")
     (S, A), M = sizes.pop(), len(envs)
     initial = np.stack(first)
-    entries = _entries(envs)
-    ends = _final_states(entries, initial.sum(axis=0) > 0.0)
+    entries = table_entries(envs)
+    ends = ending_states(entries, initial.sum(axis=0) > 0.0)
     # What ends an episode in a state that goes on leads to the further state S.
     aside = entries.terminated & ~ends[entries.next_state]
     target = np.where(aside, S, entries.next_state)
@@ -87,31 +74,3 @@ def tabular_model(
         discount=discount,
         reward_values=values,
     )
-
-
-def _entries(envs: Sequence[Any]) -> _Entries:
-    found = [
-        (m, s, a, n, float(reward), p, bool(terminated))
-        for m, env in enumerate(envs)
-        for s, actions in (table_of(env) or {}).items()
-        for a, outcomes in actions.items()
-        for p, n, reward, terminated in outcomes
-        if p > 0.0
-    ]
-    m, s, a, n, reward, p, terminated = (np.array(column) for column in zip(*found))
-    return _Entries(m, s, a, n, reward, p, terminated)
-
-
-def _final_states(entries: _Entries, first: Flags) -> Flags:
-    """The states in which every episode ends that comes there from a first state."""
-    goes_on = first.copy()
-    while True:
-        leaves = goes_on[entries.state]
-        new = goes_on.copy()
-        new[entries.next_state[leaves & ~entries.terminated]] = True
-        if (new == goes_on).all():
-            break
-        goes_on = new
-    ends = np.zeros(first.size, np.bool_)
-    ends[entries.next_state[entries.terminated]] = True
-    return ends & ~goes_on

@@ -35,7 +35,13 @@ from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
 from latentmdp.model import LatentMDP
-from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, UniformPolicy
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    MarkovPolicy,
+    MixturePolicy,
+    PolicyGraph,
+    UniformPolicy,
+)
 from latentmdp.sessions import SavedSession
 from latentmdp.trajectories import Trajectories
 
@@ -338,7 +344,26 @@ def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
 
 _FLOATS, _INTEGERS, _FLAGS = "array of floats", "array of integers", "array of flags"
 _MODEL = ("model",)
-_POLICY = ("alpha-vector-policy", "markov-policy", "uniform-policy")
+_POLICY = (
+    "alpha-vector-policy",
+    "markov-policy",
+    "uniform-policy",
+    "policy-graph",
+    "mixture-policy",
+)
+
+_PLAN: dict[str, FieldType] = {
+    "policy": _POLICY,
+    **_each("number or NaN", "lower", "upper"),
+    "converged": "flag",
+    "n_iter": "integer",
+    "seconds": "seconds",
+    "history": _FLOATS,
+    "guarantee": "list of numbers",
+    "message": "text",
+    "loss": "number",
+}
+_PLAN_OPTIONAL = frozenset({"lower", "upper", "guarantee", "loss"})
 
 _LABELS = ("context_names", "state_names", "action_names")
 _HIDDEN = ("bonus", "initial_bonus")
@@ -449,21 +474,34 @@ for _kind in (
         suffixes=(".json",),
     ),
     Kind(
-        "plan",
-        "Plan",
-        lambda: _planning().Plan,
+        "mixture-policy",
+        "MixturePolicy",
+        lambda: MixturePolicy,
         {
-            "policy": _POLICY,
-            **_each("number or NaN", "lower", "upper"),
-            "converged": "flag",
-            "n_iter": "integer",
-            "seconds": "seconds",
-            "history": _FLOATS,
-            "guarantee": "list of numbers",
-            "message": "text",
+            "nodes": ("alpha-vector-policy",),
+            **_each(_INTEGERS, "followers", "first"),
+            "weights": _FLOATS,
         },
-        optional=frozenset({"lower", "upper", "guarantee"}),
     ),
+    Kind(
+        "policy-graph",
+        "PolicyGraph",
+        lambda: PolicyGraph,
+        {"nodes": ("alpha-vector-policy",), **_each(_INTEGERS, "followers", "first")},
+    ),
+    Kind(
+        "robust-plan",
+        "RobustPlan",
+        lambda: _planning().RobustPlan,
+        {
+            **_PLAN,
+            "objective": "text",
+            **_each("number", "level", "given_up"),
+            **_each(_FLOATS, "worst_weights", "by_context", "upper_by_context", "reference"),
+        },
+        optional=frozenset({*_PLAN_OPTIONAL, "level"}),
+    ),
+    Kind("plan", "Plan", lambda: _planning().Plan, _PLAN, optional=_PLAN_OPTIONAL),
     Kind(
         "fit",
         "Fit",
@@ -573,9 +611,13 @@ for _kind in (
             "plan": ("plan",),
             "fit": ("fit",),
             "logs": ("trajectories",),
+            "value": "list of numbers",
+            "warnings": "list of texts",
             "seconds": "seconds",
         },
-        optional=frozenset({*_COUNTS, *_COUNTED, "policy", "plan", "fit", "logs"}),
+        optional=frozenset(
+            {*_COUNTS, *_COUNTED, "policy", "plan", "fit", "logs", "value", "warnings"}
+        ),
         suffixes=(".parquet", ".npz"),
         columns={"returns": "return", "beliefs": "belief", "contexts": "context"},
     ),

@@ -1,7 +1,7 @@
 """Offline learning: from logged episodes to a policy, with an interval for what it will earn."""
 
+from latentmdp.metrics import Interval
 from latentmdp.offline.off_policy import (
-    Interval,
     LoggedEstimate,
     OffPolicyValue,
     OffPolicyWarning,

@@ -56,6 +56,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
 from latentmdp.fit import without_fit_warnings
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
     AnyPolicy,
@@ -102,17 +103,6 @@ Errors of these shares cost variance, not bias."""
 
 _TIME_POOLING = 5.0
 """Visits that the choice of actions at all times is worth at each time."""
-
-
-class Interval(NamedTuple):
-    """An estimate with the ends of its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
 class OffPolicyWarning(UserWarning):
@@ -282,16 +272,16 @@ def logged_estimate(
     logs: Trajectories,
     policy: Policy,
     model: LatentMDP,
-    behaviour: Floats,
+    behaviour: Floats | None,
     rng: np.random.Generator,
     final: Flags | None = None,
 ) -> LoggedEstimate:
     """Weighted per-decision importance sampling of the first steps of a policy.
 
     It covers the steps at which the effective number of episodes is large enough. The logs come
-    from a behaviour (S, A), or (M, S, A) of a logger that knew the context. In states that are
-    `final` (S,) nothing is chosen and nothing earned: an episode that reached one keeps its weight.
-    One that is cut short elsewhere loses it.
+    from a behaviour (S, A), or (M, S, A) of a logger that knew the context; None takes the
+    propensities of the logs. In states that are `final` (S,) nothing is chosen and nothing earned:
+    an episode that reached one keeps its weight. One that is cut short elsewhere loses it.
     """
     require_horizon(model, "an estimate from logs")
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final

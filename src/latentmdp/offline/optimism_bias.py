@@ -20,8 +20,8 @@ from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp.engines.threads import run_blocks
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
-from latentmdp.offline.off_policy import Interval
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
@@ -64,6 +64,8 @@ def bootstrap_differences(
         drawn = logger.simulate(own)
         em = _like(fit, _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=3))
         refitted = restricted(em.fit(drawn, start=fit, rng=own).model, possible)
+        if fit.model.bonus is not None:  # amounts that are not part of simulated logs
+            refitted = refitted.replace(bonus=fit.model.bonus)
         planned = planner.plan(only_tried(refitted, drawn)).policy
         return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
 

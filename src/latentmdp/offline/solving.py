@@ -33,16 +33,15 @@ from latentmdp._util.words import plural
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
     MAX_CONTEXTS,
-    cut_short,
     final_states,
     initialize,
     only_tried,
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
-    Interval,
     LoggedEstimate,
     logged_estimate,
 )
@@ -360,48 +359,11 @@ def _logged(
     rng: np.random.Generator,
     final: Flags,
 ) -> LoggedEstimate:
-    """Importance sampling of the first steps, within contexts where the logger knew them.
-
-    The actions of a logger that knew the context tell which context rewards come from, so that
-    ratios to the average of its policies would be biased. Every episode counts in the context
-    drawn from its posterior, contexts are evaluated one by one, and weighed [kausik2024].
-    """
+    """Importance sampling of the first steps, by the logged propensities where there are any."""
     if not logs.complete:
         return LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
-    if behaviour.ndim == 2:
-        return logged_estimate(logs, policy, fit.model, behaviour, rng, final)
-    shares = np.cumsum(fit.responsibilities, axis=1)
-    labels = (rng.uniform(size=(len(logs), 1)) * shares[:, -1:] > shares).sum(axis=1)
-    labels = np.minimum(labels, fit.model.n_contexts - 1)
-    counts = logs.multiplicities().astype(np.float64)
-    found, weights = [], []
-    for m in np.unique(labels):
-        own = labels == m
-        found.append(logged_estimate(logs[own], policy, fit.model, behaviour[m], rng, final))
-        weights.append(counts[own].sum() / counts.sum())
-    steps = min(one.steps for one in found)
-    if steps == 0:
-        return LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
-    parts = [
-        one
-        if one.steps == steps
-        else logged_estimate(
-            cut_short(logs[labels == m], np.full(int(np.sum(labels == m)), steps)),
-            policy,
-            fit.model,
-            behaviour[m],
-            rng,
-            final,
-        )
-        for m, one in zip(np.unique(labels), found)
-    ]
-    shared = np.array(weights)
-    return LoggedEstimate(
-        float(shared @ [one.mean for one in parts]),
-        float(np.sqrt(shared**2 @ [one.stderr**2 for one in parts])),
-        steps,
-        np.sum([one.effective_size[:steps] for one in parts], axis=0),
-    )
+    by = None if logs.propensities is not None else behaviour
+    return logged_estimate(logs, policy, fit.model, by, rng, final)
 
 
 class _ModelValue(NamedTuple):

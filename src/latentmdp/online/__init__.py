@@ -3,7 +3,8 @@
 from latentmdp._util.checkpoint import CheckpointError
 from latentmdp.online import baselines
 from latentmdp.online.base import Learner
-from latentmdp.online.bonus import Bonus
+from latentmdp.online.bonus import Bonus, VarianceBonus
+from latentmdp.online.doubts import LearnWarning
 from latentmdp.online.empirical_model import Counts, OutcomeCounts
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.posterior_sampling import PosteriorSampling
@@ -18,6 +19,7 @@ __all__ = [
     "CheckpointError",
     "Counts",
     "Curve",
+    "LearnWarning",
     "Learner",
     "OutcomeCounts",
     "PSRStart",
@@ -27,6 +29,7 @@ __all__ = [
     "Refit",
     "Regret",
     "Run",
+    "VarianceBonus",
     "baselines",
     "learn",
 ]

@@ -321,7 +321,7 @@ class CountingLearning(Learning[Batch]):
 
 
 _COUNTS = ("transition_counts", "reward_counts", "initial_counts")
-_VALUES = ("values", "bonus", "spread", "planned_visits", "stale", "due")
+_VALUES = ("values", "bonus", "spread", "planned_visits", "changes", "stale", "due")
 
 
 class EstimateAgent(PolicyAgent):

@@ -1,6 +1,34 @@
-"""Exploration bonuses: of L-UCRL [kwon2021, Prop. 3.2], and for a fitted model.
+"""Exploration bonuses: by variance [zhou2023], of the paper [kwon2021, Prop. 3.2].
 
-L-UCRL.
+By variance (`VarianceBonus`, the default of L-UCRL). With V = discount V_{t+1} the optimistic value
+of the next step in context m, n = n_m(s, a) the (belief-weighted) number of visits, N = max(1, n):
+
+    b_t(m, s, a) = c1 (sqrt(Var_That(V) / N) + sqrt(Var(rhat) / N))
+                   + c2 (max V - min V + max r - min r) / N,
+    Q_t(m, s, a) = min(U_t, E rhat + E_That V + b_t + (1 - n)^+ U_t).
+
+U_t is the most that can be earned from step t on: the largest reward in every step that is left,
+or, where rewards are costs and an episode may end, in one step. A row of That sums to min(1, n),
+and its variance is weighted likewise: a row that was never visited has the value U_t, and as
+belief-weighted visits grow from 0 to 1 its own estimate takes over without a jump. The extent of V
+is over the states that context m has been seen in, and terminal ones.
+
+What is certain needs no bonus: the leading term vanishes where nothing varies, and the other falls
+with 1 / N. A bonus of the form (range of the rewards) / sqrt(N) keeps a learner busy for ever where
+one reward is rare and large (the cliff of CliffWalking). The constants, c1 = 0.15 and c2 = 0.3,
+hardly matter over a factor of three, except that c2 = 0.1 now and then gives up on RiverSwim.
+
+With a `failure_probability` eta it is the bonus of L-MVP [zhou2023, Alg. 2], as printed for
+c1 = 4 and c2 = 16 (`VarianceBonus.printed`): returns span B, iota = 2 ln(2 M S A H K / eta),
+
+    b_t(m, s, a) = max(c1 sqrt(|supp That| Var_That(V) iota / N), c2 S iota B / N),
+
+and U_t = U_1 throughout. There rewards are known; here they are counted as well, and their mean is
+raised by 2 sqrt(Var(rhat) iota / N) + 5 (max r - min r) iota / N, the radius which [zhou2023] gives
+to a probability. Optimistic values are then at least the true ones with probability 1 - eta; the
+bonus is saturated until pairs have been visited hundreds of times S.
+
+The paper's (`Bonus`).
 
     R^hid_m(s, a) = min(V, V (1 - n)^+ + U_m min(1, sqrt(scale 5 (c_R + c_T) / N))),   N = max(1, n)
     R^hid_init(m) = V min(1, (1 - n)^+ + sqrt(scale c_nu / N)),              n = n_m(s, a) or n(m)
@@ -22,47 +50,47 @@ practical:
   episode can lose): optimistic values bound true ones.
 
 The default was chosen on random instances (M=7, S=15, A=3, H=30), latent RiverSwim and FrozenLake.
-
-A fitted model. EM fills the rows of a context with k_T pseudo-counts of the pooled transitions and
-k_R of the pooled rewards, as many as the likeness of the contexts supports. A row then rests on
-
-    N_T = N_m(s, a) + min(k_T, sum_m N_m(s, a)),    N_R likewise with k_R and at least 0.01,
-
-observations: what other contexts showed of it counts as far as it carries over. The bonus is
-
-    range of the rewards * scale * (1 / sqrt(max(1, N_T)) + 1 / sqrt(N_R)),
-
-and where N_T < 1 the row has no future but the most that an episode can earn.
 """
+
+from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util.arrays import Flags, Floats
-from latentmdp.fit import Fit
-from latentmdp.model import LatentMDP
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
-__all__ = ["Bonus", "Widths", "optimistic_fit"]
+__all__ = ["Bonus", "VarianceBonus", "VarianceWidths", "Widths"]
 
 DEFAULT_SCALE = 3e-6
 
-_FEWEST = 0.01
-"""Observations that a row of rewards rests on at least, so that its bonus stays finite."""
+
+class VarianceWidths(NamedTuple):
+    """Factors of sd(V) / sqrt(N) and extent / N, the same of rewards, and whether as printed."""
+
+    deviation: float
+    remainder: float
+    reward_deviation: float
+    reward_remainder: float
+    printed: bool
 
 
 @dataclass(frozen=True)
 class Widths:
-    """V, scale 5 (c_R + c_T), scale c_nu, the least an episode can earn, whether U_m adapts."""
+    """V, scale 5 (c_R + c_T), scale c_nu, the least an episode can earn, whether U_m adapts.
+
+    `variance` are the numbers of a bonus by variance, in place of the second and the last.
+    """
 
     reach: float
     row: float
     initial: float
     lowest: float
     adaptive: bool
+    variance: VarianceWidths | None = None
 
 
 @dataclass(frozen=True)
@@ -113,52 +141,55 @@ class Bonus:
         )
 
 
-def optimistic_fit(
-    model: LatentMDP,
-    fit: Fit,
-    visits: Floats,
-    scale: float,
-    largest_return: float,
-    allowed: Flags | None = None,
-) -> LatentMDP:
-    """A fitted model with bonuses for rows that few observations support.
+@dataclass(frozen=True)
+class VarianceBonus:
+    """A bonus that follows the variance of what comes next, and is small where that is certain.
 
     Parameters
     ----------
-    model
-        The fitted model, sized for the world.
-    fit
-        The fit behind it, with its pseudo-counts.
-    visits : (M, S, A)
-        N_m(s, a), each episode shared among the contexts.
-    allowed : None or (S, A)
-        The actions that the world allows, the model's own by default: a row that no episode
-        visits is unknown, and worth trying.
+    deviation
+        c1: factor of the standard deviations, over the square root of the visits.
+    remainder
+        c2: factor of the extent of values and rewards, over the visits.
+    failure_probability
+        eta: where it is given, the bonus has the form of [zhou2023], with its logarithms.
     """
-    allowed = model.allowed if allowed is None else allowed
-    pooled = visits.sum(axis=0)
-    of_moves = visits + np.minimum(fit.pseudo_counts, pooled)
-    of_rewards = visits + np.minimum(fit.reward_pseudo_counts, pooled)
-    unseen = of_moves < 1.0
-    unit = scale * float(np.ptp(model.reward_values))
-    moves, rewards = np.maximum(of_moves, 1.0), np.maximum(of_rewards, _FEWEST)
-    widths = 1.0 / np.sqrt(moves) + 1.0 / np.sqrt(rewards)
-    bonus = np.where(unseen, largest_return, np.minimum(largest_return, unit * widths))
-    bonus[:, ~allowed] = 0.0
-    if model.is_table:
-        table = model.outcomes
-        known = ~unseen.reshape(len(unseen), -1).T[table.rows()]
-        return model.replace(
-            outcomes=table._replace(probs=np.where(known, table.probs, 0.0)),
-            allowed=allowed,
-            bonus=bonus,
-            allow_unvisited=True,
+
+    deviation: float = 0.15
+    remainder: float = 0.3
+    failure_probability: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("deviation", "remainder"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name} must be finite and not negative, got {value}")
+        eta = self.failure_probability
+        if eta is not None and not 0.0 < eta < 1.0:
+            raise ValueError(f"failure_probability must lie in (0, 1), got {eta}")
+
+    @classmethod
+    def printed(cls, failure_probability: float = 0.05) -> VarianceBonus:
+        """The bonus of L-MVP with the constants of its proof [zhou2023, Alg. 2]."""
+        return cls(4.0, 16.0, failure_probability)
+
+    def widths(self, space: Space, episodes: int) -> Widths:
+        """The numbers the learner uses for a run of K episodes in a space."""
+        reach, lowest = space.largest_return, space.discounted_steps * min(*space.reward_values, 0)
+        extent = float(np.ptp(space.reward_array))
+        c1, c2, eta = self.deviation, self.remainder, self.failure_probability
+        if eta is None:
+            variance = VarianceWidths(c1, c2, c1, c2 * extent, False)
+            return Widths(reach, 0.0, 0.0, lowest, False, variance)
+        M, S, A, Z = space.dimensions
+        H = space.required_horizon()
+        iota = 2.0 * math.log(2.0 * M * S * A * H * episodes / eta)
+        variance = VarianceWidths(
+            c1 * math.sqrt(iota),
+            c2 * S * iota * reach,
+            2 * math.sqrt(iota),
+            5 * iota * extent,
+            True,
         )
-    rewards_axes = unseen.shape + (1,) * (model.reward_probs.ndim - 3)
-    return model.replace(
-        transitions=np.where(unseen[..., None], 0.0, model.transitions),
-        rewards=np.where(unseen.reshape(rewards_axes), 0.0, model.reward_probs),
-        bonus=bonus,
-        allowed=allowed,
-        allow_unvisited=True,
-    )
+        first = confidence_constants(M, S, A, H, episodes, eta, Z).initial
+        return Widths(reach, 0.0, first, lowest, False, variance)

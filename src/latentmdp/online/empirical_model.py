@@ -157,15 +157,31 @@ class Counts(Result):
                 f"{type(start).__name__}"
             )
         space.require_fit("start", model)
+        M, S, A, _ = space.dimensions
+        rows, episodes = np.full((M, S, A), prior_count), np.full(M, prior_count)
+        return cls.of_model(model, rows, episodes, space, reward_model)
+
+    @classmethod
+    def of_model(
+        cls,
+        model: LatentMDP,
+        rows: Floats,
+        episodes: Floats,
+        space: Space,
+        reward_model: RewardModel,
+    ) -> AnyCounts:
+        """A model whose rows count as `rows` (M, S, A) visits, its starts as `episodes` (M,)."""
+        initial = episodes[:, None] * model.initial
         if not _keeps_arrays(space, reward_model):
-            keys = model.outcomes.keys(space.n_states, space.n_rewards)
-            counts = prior_count * model.outcomes.probs
-            return OutcomeCounts.of(keys, counts, prior_count * model.initial, space, reward_model)
+            table, by_row = model.outcomes, rows.reshape(len(rows), -1).T
+            keys = table.keys(space.n_states, space.n_rewards)
+            counts = by_row[table.rows()] * table.probs
+            return OutcomeCounts.of(keys, counts, initial, space, reward_model)
         joint = model.observation_probs()
-        rewards = joint if reward_model == "transition" else joint.sum(axis=3)
-        return cls(
-            prior_count * model.transitions, prior_count * rewards, prior_count * model.initial
-        )
+        by_pair = reward_model == "state-action"
+        rewards = joint.sum(axis=3) if by_pair else joint
+        weights = rows[..., None] if by_pair else rows[..., None, None]
+        return cls(rows[..., None] * model.transitions, weights * rewards, initial)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,7 +431,13 @@ class EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
         from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Cells, Estimate
         from latentmdp._kernels.induction import padded_states
-        from latentmdp._kernels.optimism import FORBIDDEN, OptimisticValues
+        from latentmdp._kernels.optimism import (
+            AS_PRINTED,
+            BY_VARIANCE,
+            FORBIDDEN,
+            HIDDEN_REWARDS,
+            OptimisticValues,
+        )
 
         widths = Widths(0.0, 0.0, 0.0, 0.0, False) if widths is None else widths
         M, S, A, Z = space.dimensions
@@ -452,25 +474,45 @@ class EmpiricalModel:
             initial=np.full((S, M), 1.0 / S),
             transitions=np.zeros((M, 0 if table else S, n)),
             means=np.zeros((M, n)),
+            variances=np.zeros((M, n)),
         )
         allowed = space.allowed_actions()
         terminal: Flags = np.logical_not(allowed.any(axis=1))
         missing = np.flatnonzero(~allowed)
+        kind, variance, caps = HIDDEN_REWARDS, [0.0] * 4, space.highest_returns
+        if widths.variance is not None:
+            *variance, printed = widths.variance
+            kind = AS_PRINTED if printed else BY_VARIANCE
+            if printed:
+                caps = np.full_like(caps, widths.reach + widths.lowest)
         optimistic = OptimisticValues(
+            kind=kind,
             reach=float(widths.reach),
             width=float(widths.row),
             lowest=float(widths.lowest),
             adaptive=widths.adaptive,
+            deviation=float(variance[0]),
+            remainder=float(variance[1]),
+            reward_deviation=float(variance[2]),
+            reward_remainder=float(variance[3]),
             growth=float(growth),
             discount=float(space.discount),
             values=np.zeros((M, space.required_horizon(), n)),
+            caps=caps,
             bonus=np.zeros((M, n)),
             rewards=np.zeros((M, n)),
+            slopes=np.zeros((M, n)),
+            shares=np.zeros((M, n)),
+            unseen=np.zeros((M, n)),
+            inverse=np.ones((M, n)),
+            outside=np.full((M, n // A), np.inf),
             missing=missing,
             penalty=np.where(terminal[missing // A], 0.0, FORBIDDEN),
             terminal=terminal,
+            ends=np.flatnonzero(terminal),
             spread=np.full(M, float(widths.reach)),
             planned_visits=np.zeros((S * A, M)),
+            changes=np.zeros(M),
             stale=np.ones(M, np.bool_),
             due=np.ones(1, np.bool_),
         )
@@ -533,8 +575,11 @@ class EmpiricalModel:
     def refresh(self) -> None:
         """Derive everything from the counts again."""
         from latentmdp._kernels.empirical import refresh
+        from latentmdp._kernels.optimism import weigh
 
         refresh(self.estimate)
+        if self.widths.variance is not None:
+            weigh(self.estimate, self.optimistic)
 
     def make_room(self) -> None:
         """Let a table have room for the cells of one more episode; it grows by doubling."""
@@ -599,14 +644,28 @@ class EmpiricalModel:
         )
 
     def raise_bonus(self) -> None:
-        """Set the bonus for the counts as they are now, and the values U_m of the next one.
+        """Plan by Q-MDP if that is due, and set the bonus of that plan, the same at all times.
 
-        U_m of the adaptive bonus is the largest informed value in the optimistic model, so setting
-        it takes a backward induction in every context whose counts changed.
+        Both kinds of bonus need the values: U_m of the adaptive one is the largest informed value
+        in the optimistic model; one by variance changes with t, and the largest over all t is set,
+        with which any planner's values are at least those of Q-MDP here.
         """
-        from latentmdp._kernels.optimism import replan
+        from latentmdp._kernels.optimism import largest_bonus
 
-        replan(self.estimate, self.optimistic)
+        self.replan()
+        if self.widths.variance is not None:
+            largest_bonus(self.estimate, self.optimistic)
+
+    def replan(self) -> None:
+        """Plan by Q-MDP in every context whose counts changed, if that is due."""
+        from latentmdp._kernels.optimism import replan_values
+
+        replan_values(self.estimate, self.optimistic)
+
+    def require_plan(self) -> None:
+        """Make a plan due that knows all that was counted, however little it is."""
+        self.optimistic.stale[self.optimistic.changes > 0.0] = True
+        self.optimistic.due[0] = True
 
     def informed_value(self) -> float:
         """The informed bound of the last Q-MDP plan in the optimistic model."""

@@ -24,13 +24,16 @@ full step of online EM [cappe2009].
 The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when contexts are revealed
 [kwon2021, Thm. 3.3]. What replanning costs:
 
-- "every": a plan for each episode, as in the paper. With Q-MDP in a latent MDP only contexts whose
-  counts changed are computed, which gives the same numbers.
+- "every": a plan for each episode, as in the paper. With Q-MDP only contexts whose counts changed
+  are computed, which gives the same numbers; where contexts are inferred, an episode changes
+  those that it most likely did not have by next to nothing, and they wait until such changes
+  amount to a millionth of an episode.
 - "changed": no call of the planner where no count has changed. The same policies again.
 - a factor such as 1.2 ("lazy" is 1.2): a plan only when some N_m(s, a) has grown by the factor
   since the last one. Between plans the bonus of a pair is off by at most the square root of the
   factor, so the leading term of the regret grows by at most that much [jaksch2010]; it takes a
   fraction of the plans.
+- "doubling": a plan only when some N_m(s, a) has reached a power of two [zhou2023, Alg. 2].
 """
 
 from __future__ import annotations
@@ -43,12 +46,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Arrays, Floats
+from latentmdp._util.arrays import Arrays, Floats, Indices
 from latentmdp._util.validation import require_choice
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner, Learning
-from latentmdp.online.bonus import Bonus
+from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import (
     AnyCounts,
     Counts,
@@ -59,10 +62,11 @@ from latentmdp.online.empirical_model import (
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
+from latentmdp.simulation import gathered
 from latentmdp.trajectories import Episode, Trajectories
-from latentmdp.worlds import ModelWorld, Space, World, play_episode
+from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
-__all__ = ["LUCRL", "revealed_context"]
+__all__ = ["LUCRL", "play_rounds", "revealed_context"]
 
 CONTEXTS = ("revealed", "inferred")
 
@@ -93,12 +97,12 @@ class LUCRL(Learner):
     prior_count
         Weight of a row of a start model.
     bonus
-        `Bonus`; None explores not at all.
+        `VarianceBonus`, or `Bonus` as in the paper; None explores not at all.
     smoothing
         alpha of the filter that acts and infers; min(0.01, 0.3 / (S Z)) by default. Near
         1 / (S Z) nothing can be inferred.
     replan
-        "every", "changed", "lazy" or a factor above 1; see the module's docstring.
+        "every", "changed", "lazy", "doubling" or a factor above 1; see the module's docstring.
     weights
         The weights w of the contexts where they are known, or "learned". By default they are
         learned if contexts are revealed, and left out if they are inferred, as in Algorithm 3; see
@@ -113,7 +117,7 @@ class LUCRL(Learner):
     contexts: str = "revealed"
     start: LatentMDP | Trajectories | Fit | None = None
     prior_count: float = 10.0
-    bonus: Bonus | None = Bonus()  # noqa: RUF009
+    bonus: Bonus | VarianceBonus | None = VarianceBonus()  # noqa: RUF009
     smoothing: float | None = None
     replan: str | float = "every"
     weights: str | ArrayLike | None = None
@@ -129,18 +133,21 @@ class LUCRL(Learner):
             raise ValueError(f"prior_count must not be negative, got {self.prior_count}")
         if isinstance(self.weights, str):
             require_choice("weights", self.weights, ("learned",))
-        if self.bonus is not None and not isinstance(self.bonus, Bonus):
-            raise TypeError(f"bonus must be a Bonus or None, got {type(self.bonus).__name__}")
+        if self.bonus is not None and not isinstance(self.bonus, Bonus | VarianceBonus):
+            raise TypeError(
+                f"bonus must be a VarianceBonus, a Bonus or None, got {type(self.bonus).__name__}"
+            )
         if self.n_contexts is not None:
             arrays.positive_integer("n_contexts", self.n_contexts)
-        self._growth()
+        self.growth()
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""
         empirical = self.empirical_model(world, episodes)
-        if isinstance(self.planner, QMDP) and isinstance(world, ModelWorld):
-            return _CompiledLUCRL(self, world, empirical, episodes, key)
-        return _LUCRL(self, world, empirical, episodes, key)
+        kind: type[_LUCRL] = _PlannerLUCRL
+        if isinstance(self.planner, QMDP):
+            kind = _CompiledLUCRL if isinstance(world, ModelWorld) else _QMDPLUCRL
+        return kind(self, world, empirical, episodes, key)
 
     def empirical_model(self, world: World, episodes: int) -> EmpiricalModel:
         """What is known before the first episode."""
@@ -160,7 +167,7 @@ class LUCRL(Learner):
             counts,
             None if self.bonus is None else self.bonus.widths(space, episodes),
             self._smoothing(space),
-            self._growth(),
+            self.growth(),
             known,
             learn_weights=isinstance(self.weights, str) or self.contexts == "revealed",
         )
@@ -181,10 +188,14 @@ class LUCRL(Learner):
             space = replace(space, n_contexts=assumed)
         return space
 
-    def _growth(self) -> float:
-        """The factor by which a count must grow before a new plan; 0 for every episode."""
+    def growth(self) -> float:
+        """The factor by which a count must grow before a new plan; see `OptimisticValues`."""
         if isinstance(self.replan, str):
-            require_choice("replan", self.replan, ("every", "changed", "lazy"))
+            require_choice("replan", self.replan, ("every", "changed", "lazy", "doubling"))
+            if self.replan == "doubling":
+                from latentmdp._kernels.optimism import DOUBLING
+
+                return DOUBLING
             return LAZY if self.replan == "lazy" else 0.0
         if not 1.0 < self.replan < np.inf:
             raise ValueError(f"replan must be a factor above 1, got {self.replan}")
@@ -223,9 +234,28 @@ class _LUCRL(CountingLearning[Episode | None]):
     """Algorithm 1, one episode at a time, in the order of the paper."""
 
     learner: LUCRL
+    _agent: EstimateAgent | _GreedyAgent
+
+    def play(self, most: int) -> Episode | None:
+        """Play the policy until the end of the episode."""
+        return play_episode(self.world, self._agent, self.key, self.done)
+
+    def absorb(self, batch: Episode | None) -> None:
+        """Get the belief b-hat over contexts, and add the episode to the counts with it."""
+        assert batch is not None
+        inferred = self._agent.inferred()
+        if self.learner.contexts == "revealed":
+            belief = revealed_context(batch.context, self.space.n_contexts)  # Algorithm 2
+        else:
+            belief = inferred  # Algorithm 3
+        self.count(batch, belief, inferred)
+
+
+class _PlannerLUCRL(_LUCRL):
+    """With any planner, in the optimistic model as a `LatentMDP`."""
+
     _planned: AnyCounts | None = None  # the counts of the last plan
     _plan: Plan | None = None
-    _agent: EstimateAgent
 
     def plan(self) -> None:
         """Build the optimistic model (Prop. 3.2) and plan in it, if that is due."""
@@ -243,20 +273,6 @@ class _LUCRL(CountingLearning[Episode | None]):
         self._plan = self.learner.planner.plan(model)
         self._agent = EstimateAgent(self._plan.policy, self.space, self.key, self.empirical)
 
-    def play(self, most: int) -> Episode | None:
-        """Play the policy until the end of the episode."""
-        return play_episode(self.world, self._agent, self.key, self.done)
-
-    def absorb(self, batch: Episode | None) -> None:
-        """Get the belief b-hat over contexts, and add the episode to the counts with it."""
-        assert batch is not None
-        inferred = self._agent.inferred()
-        if self.learner.contexts == "revealed":
-            belief = revealed_context(batch.context, self.space.n_contexts)  # Algorithm 2
-        else:
-            belief = inferred  # Algorithm 3
-        self.count(batch, belief, inferred)
-
     def arrays(self) -> Arrays:
         """See `Learning`; the counts of the last plan find it again."""
         planned = self._planned or self.empirical.counts()
@@ -269,7 +285,7 @@ class _LUCRL(CountingLearning[Episode | None]):
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
-        self.empirical.optimistic.due[0] = True
+        self.empirical.require_plan()
         self.plan()
         assert self._plan is not None
         value = self._plan.upper if self._plan.upper is not None else self._plan.lower
@@ -280,7 +296,63 @@ class _LUCRL(CountingLearning[Episode | None]):
         return self.counted(policy, value, settings)
 
 
-class _CompiledLUCRL(_LUCRL):
+class _QMDPLUCRL(_LUCRL):
+    """With Q-MDP, whose values are planned and acted on where they are."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._agent = _GreedyAgent(self.empirical)
+
+    def plan(self) -> None:
+        """Plan in the contexts whose counts changed, if that is due."""
+        self.empirical.replan()
+
+    def result(self, settings: dict[str, Any]) -> Run:
+        """See `Learning`: the outcome is a plan for the final counts."""
+        self.empirical.require_plan()
+        self.empirical.raise_bonus()
+        return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
+
+
+class _GreedyAgent:
+    """Acts on the optimistic values by the learner's filter, as the compiled loop does."""
+
+    def __init__(self, empirical: EmpiricalModel) -> None:
+        self._empirical = empirical
+        self._belief = np.empty((3, empirical.space.n_contexts))
+        self._state = 0
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state."""
+        from latentmdp._kernels.belief import reset_belief
+
+        estimate = self._empirical.estimate
+        reset_belief(self._belief, estimate.prior, estimate.initial, state)
+        self._state = state
+
+    def act(self, t: int) -> int:
+        """The best action for the belief."""
+        from latentmdp._kernels.optimism import greedy_action
+
+        values, A = self._empirical.optimistic.values, self._empirical.space.n_actions
+        return int(greedy_action(values, A, t, self._state, self._belief))
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """See what followed."""
+        from latentmdp._kernels.empirical import observe
+
+        n, z = transition.next_state, transition.reward
+        observe(self._empirical.estimate, self._belief, self._state, action, n, z)
+        self._state = n
+
+    def inferred(self) -> Floats:
+        """What the learner's filter believes, (M,)."""
+        from latentmdp._kernels.belief import AWAKE
+
+        return self._belief[AWAKE].copy()
+
+
+class _CompiledLUCRL(_QMDPLUCRL):
     """The same rounds in one compiled loop, for Q-MDP in a latent MDP; the same numbers."""
 
     world: ModelWorld
@@ -290,32 +362,98 @@ class _CompiledLUCRL(_LUCRL):
 
     def play(self, most: int) -> None:
         """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
-        from latentmdp._kernels.lucrl import play_lucrl
-
-        stop = self.done + most
-        while self.done < stop:
-            self.empirical.make_room()
-            now = slice(self.done, stop)
-            self.done += play_lucrl(
-                self.world.chances,
-                np.uint64(self.key),
-                self.done,
-                self.learner.contexts == "revealed",
-                self.empirical.estimate,
-                self.empirical.optimistic,
-                self.returns[now],
-                self.beliefs[now],
-                self.contexts[now],
-            )
+        now = slice(self.done, self.done + most)
+        record = (self.returns[now], self.beliefs[now], self.contexts[now])
+        revealed = self.learner.contexts == "revealed"
+        _compiled_rounds(self.world, self.empirical, self.key, self.done, revealed, record)
+        self.done += most
         self.note_error()
 
     def absorb(self, batch: Episode | None) -> None:
         """The compiled loop has absorbed its episodes."""
 
-    def result(self, settings: dict[str, Any]) -> Run:
-        self.empirical.optimistic.due[0] = True
-        self.empirical.raise_bonus()
-        return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
+
+def play_rounds(
+    learner: LUCRL, world: World, empirical: EmpiricalModel, key: int, first: int, episodes: int
+) -> Trajectories:
+    """Episodes first, first + 1, ... of Algorithm 1, from what `empirical` holds: as they went.
+
+    The counts of `empirical` go on with them.
+    """
+    if isinstance(learner.planner, QMDP) and isinstance(world, ModelWorld):
+        return _recorded_rounds(learner, world, empirical, key, first, episodes)
+    kind = _QMDPLUCRL if isinstance(learner.planner, QMDP) else _PlannerLUCRL
+    learning = kind(learner, world, empirical, first + episodes, key)
+    learning.done = first
+    played: list[Episode] = []
+    while learning.done < learning.episodes:
+        learning.plan()
+        episode = learning.play(1)
+        learning.absorb(episode)
+        assert episode is not None
+        played.append(episode)
+    return gathered(played, world.space)
+
+
+def _recorded_rounds(
+    learner: LUCRL,
+    world: ModelWorld,
+    empirical: EmpiricalModel,
+    key: int,
+    first: int,
+    episodes: int,
+) -> Trajectories:
+    from latentmdp._kernels.lucrl import Played
+
+    played = Played.of(episodes, world.space.required_horizon())
+    contexts = np.full(episodes, -1, np.int32)
+    record = (np.empty(episodes), np.empty(episodes), contexts)
+    revealed = learner.contexts == "revealed"
+    _compiled_rounds(world, empirical, key, first, revealed, record, played)
+    H, space = played.actions.shape[1], world.space
+    inside = np.arange(H + 1) <= played.lengths[:, None]
+    steps = inside[:, 1:]
+    return Trajectories(
+        played.states[inside],
+        played.actions[steps],
+        played.rewards[steps],
+        np.concatenate([[0], np.cumsum(played.lengths)]),
+        contexts,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.reward_array,
+    )
+
+
+def _compiled_rounds(
+    world: ModelWorld,
+    empirical: EmpiricalModel,
+    key: int,
+    first: int,
+    revealed: bool,
+    record: tuple[Floats, Floats, Indices],
+    played: Any = None,
+) -> None:
+    """As many episodes of Algorithm 1 as the record has entries, in a compiled loop."""
+    from latentmdp._kernels.lucrl import Played, play_lucrl
+
+    episodes, done = len(record[0]), 0
+    nothing = Played.of(0, 0)
+    while done < episodes:
+        empirical.make_room()
+        returns, beliefs, contexts = (array[done:] for array in record)
+        done += play_lucrl(
+            world.chances,
+            np.uint64(key),
+            first + done,
+            revealed,
+            empirical.estimate,
+            empirical.optimistic,
+            returns,
+            beliefs,
+            contexts,
+            nothing if played is None else Played(*(array[done:] for array in played)),
+        )
 
 
 def revealed_context(context: int | None, n_contexts: int) -> Floats:

@@ -2,15 +2,23 @@
 
     explore a little with uniformly random actions
     repeat, at growing intervals:
-        fit a latent MDP to all episodes so far by maximum likelihood, from several starts
-        plan in the fitted model, optimistic where few observations support it
-        play that policy, whose filter infers the context within each episode
+        fit a latent MDP to all episodes so far by maximum likelihood
+        from the counts of that fit, play L-UCRL with inferred contexts
+    fit once more, plan with a certificate, and play that plan in the last tenth of the episodes
 
 Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
 never takes a wrong label back; it needs a good start. Refitting on the whole history relabels
-every episode, so early mistakes do not stay. And since every fit is smoothed towards the pooled
+every episode, so early mistakes do not stay; and between two fits L-UCRL goes on exploring, each
+episode by what the one before it showed. Since every fit is smoothed towards the pooled
 model as strongly as predicts held-out episodes best, what one context shows of the world serves
-the others, which counts kept apart by true labels cannot do.
+the others, which counts kept apart by true labels cannot do: a row of a fit counts as
+
+    N_m(s, a) + min(k, sum_m N_m(s, a))
+
+visits, N_m(s, a) the expected ones in context m and k the pseudo-counts of the pooled row.
+
+The last tenth of the episodes is the final policy's own: nothing is tried in it and nothing is
+learned from it, so it tells what the policy earns in the world, whatever the model promises.
 
 What EM does not estimate by itself is settled whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
@@ -22,11 +30,13 @@ what was once clear still holds.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
@@ -40,15 +50,26 @@ from latentmdp.estimation import (
     restricted,
 )
 from latentmdp.fit import Fit, without_fit_warnings
+from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
-from latentmdp.online.bonus import optimistic_fit
+from latentmdp.online.bonus import Bonus, VarianceBonus
+from latentmdp.online.doubts import LearnWarning, doubts, told_apart
+from latentmdp.online.empirical_model import Counts, EmpiricalModel
+from latentmdp.online.lucrl import LUCRL, play_rounds
 from latentmdp.online.posterior_sampling import drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning import Planner, acting_policy, certified_plan
-from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.planning import (
+    QMDP,
+    ActingPlanner,
+    Plan,
+    Planner,
+    acting_smoothing,
+    certified_plan,
+)
+from latentmdp.policies import AlphaVectorPolicy, Policy, UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.trajectories import Trajectories, cell_counts
 from latentmdp.worlds import World
@@ -60,12 +81,26 @@ _FEWEST = 10
 
 _DOUBLED = 2
 
+_REPLAN = "lazy"
+"""Between two fits a plan is due when a count has grown by a fifth: as good a curve as a plan for
+every episode, at a fraction of the time."""
+
+
+_TOLD_APART = 0.4
+"""How well contexts must be told apart for no random actions: `visitor` has 0.25, `treatment` 0.45,
+the other instances more than 0.7."""
+
+_MOST_BLIND = 0.5
+"""The largest share of random episodes."""
+
+_BLIND = 1_000
+"""Episodes from which on some may be random, a share that falls with the square root: before, fits
+are too uncertain to tell whether contexts are hidden, and optimism explores anyway."""
 _PRIOR = 0.3
 """Pseudo-counts of one random outcome in every row of a drawn model, as in `PosteriorSampling`."""
 
 _DRAWS = 1
 """Keeps the draws of models apart from those of the fits."""
-
 _FOLDS, _STARTS = 2, 2
 """Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
 that are read once, since it is chosen again each time the data have doubled."""
@@ -79,9 +114,9 @@ def learn(
     *,
     method: Literal["likelihood", "sampling", "psr"] = "likelihood",
     explore: int = 20,
-    growth: float = 1.15,
+    growth: float = 1.3,
     restarts: int = 3,
-    bonus_scale: float = 0.15,
+    bonus: Bonus | VarianceBonus | None = VarianceBonus(),  # noqa: B008
     max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     planner: Planner | None = None,
@@ -110,9 +145,9 @@ def learn(
     growth
         The data grow by this factor between two fits.
     restarts
-        Fresh starts of each fit, beside the one from the fit before.
-    bonus_scale
-        Optimism about rows that few observations support, in ranges of the rewards.
+        Fresh starts of a fit whenever the data have doubled, beside the one from the fit before.
+    bonus
+        Optimism about rows that few observations support, as of `LUCRL`.
     max_contexts
         The largest number that "auto" tries.
     reward_model
@@ -136,7 +171,7 @@ def learn(
             explore=explore,
             growth=growth,
             restarts=restarts,
-            bonus_scale=bonus_scale,
+            bonus=bonus,
             max_contexts=max_contexts,
             reward_model=reward_model,
             planner=planner,
@@ -162,9 +197,9 @@ class Refit(Learner):
 
     n_contexts: int | Literal["auto"] = "auto"
     explore: int = 20
-    growth: float = 1.15
+    growth: float = 1.3
     restarts: int = 3
-    bonus_scale: float = 0.15
+    bonus: Bonus | VarianceBonus | None = VarianceBonus()  # noqa: RUF009
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
     planner: Planner | None = None
@@ -176,8 +211,10 @@ class Refit(Learner):
         require_reward_model(self.reward_model)
         if not 1.0 < self.growth < np.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
-        if not (np.isfinite(self.bonus_scale) and self.bonus_scale >= 0.0):
-            raise ValueError(f"bonus_scale must be finite and not negative, got {self.bonus_scale}")
+        if not isinstance(self.bonus, Bonus | VarianceBonus | None):
+            raise TypeError(
+                f"bonus must be a Bonus, VarianceBonus or None, got {type(self.bonus).__name__}"
+            )
         for name in ("explore", "restarts", "max_contexts"):
             arrays.positive_integer(name, getattr(self, name))
 
@@ -193,9 +230,9 @@ class Refit(Learner):
 
     def settings(self) -> dict[str, Any]:
         """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
-        names = ("n_contexts", "explore", "growth", "restarts", "bonus_scale")
-        more = ("max_contexts", "reward_model", "sampling")
-        return {name: getattr(self, name) for name in (*names, *more)}
+        names = ("n_contexts", "explore", "growth", "restarts", "max_contexts", "reward_model")
+        named = {name: getattr(self, name) for name in (*names, "sampling")}
+        return {**named, "bonus": repr(self.bonus)}
 
 
 class Settled(NamedTuple):
@@ -228,40 +265,105 @@ class _Refitting(Learning[Trajectories]):
         self.fit: Fit | None = None
         self._model: LatentMDP | None = None  # of the last fit, which a resumed run does not have
         self._settled: Settled | None = None
-        self._policy: Policy = UniformPolicy()
+        self._rounds: LUCRL | None = None  # how to act until the next fit
+        self._drawn: Policy | None = None  # the same, where a model is drawn
+        self._empirical: EmpiricalModel | None = None
+        self._plan: Plan | None = None  # of the last fit, whose episodes are the last ones
+        self._shown: Trajectories | None = None  # those episodes
+        self._before: tuple[Settled | None, LatentMDP | None] = (None, None)  # the last fit
 
     def plan(self) -> None:
-        """Fit all episodes so far, and plan optimistically in the fitted model."""
+        """Fit all episodes so far; what it showed is what L-UCRL goes on from."""
         if self.done == 0:
+            return
+        if self.done >= self._own:
+            self._finish()
             return
         fit = self.settle() if self.unsettled else self.refit()
         model = self._sized(fit.model)
         if self.learner.sampling:
             chance = np.random.default_rng([self.key, len(self.phases), _DRAWS])
             drawn = drawn_fit(chance, fit, self.logs, self.space, _PRIOR)
-            self._policy = acting_policy(model, drawn)
+            self._drawn = ActingPlanner.suited(model).plan(drawn).policy
             return
-        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
-        optimistic = optimistic_fit(
-            model,
-            fit,
-            visits,
-            self.learner.bonus_scale,
-            self.space.largest_return,
-            self.space.allowed_actions(),
+        suited = ActingPlanner.suited(model)
+        self._rounds = LUCRL(
+            suited if suited.points else QMDP(),
+            contexts="inferred",
+            bonus=self.learner.bonus,
+            replan=_REPLAN,
+            reward_model=model.reward_model,
         )
-        self._policy = acting_policy(model, optimistic)
+        space = replace(self.space, n_contexts=model.n_contexts)
+        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
+        rows = visits + np.minimum(fit.pseudo_counts, visits.sum(axis=0))
+        episodes = fit.responsibilities.sum(axis=0)
+        bonus = self.learner.bonus
+        self._empirical = EmpiricalModel.begin(
+            space,
+            Counts.of_model(model, rows, episodes, space, model.reward_model),
+            None if bonus is None else bonus.widths(space, self.episodes),
+            acting_smoothing(space.n_states, space.n_rewards),
+            self._rounds.growth(),
+            None,
+            learn_weights=True,
+        )
+
+    def _finish(self) -> None:
+        """Make the final policy."""
+        self._before = self._settled, self._model
+        fit = self.settle() if self.unsettled else self.refit()
+        model, planner = self._sized(fit.model), self.learner.planner
+        plan = certified_plan(model) if planner is None else planner.plan(model)
+        if isinstance(plan.policy, AlphaVectorPolicy):
+            # What the model thinks impossible may happen.
+            smoothing = acting_smoothing(model.n_states, model.n_rewards)
+            plan = replace(plan, policy=plan.policy.filtering(plan.policy.model, smoothing))
+        self._plan = plan
+
+    @property
+    def _own(self) -> int:
+        """The first of the final policy's own episodes."""
+        return self.episodes - metrics.last_tenth(self.episodes)
 
     def play(self, most: int) -> Trajectories:
         """Play a phase: the longer, the more is known."""
-        if self.done == 0:
+        # The fits draw from the key itself, so the world's chance has a key of its own.
+        key = philox_key(self.key)
+        if self._plan is not None:
+            left = self.episodes - self.done
+            return play(self.world, self._plan.policy, left, key, self.done)
+        if self.fit is None:
             number = self.learner.n_contexts
             length = max(self.learner.explore, 1 if number == "auto" else number)
-        else:
-            length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
-        length = min(length, self.episodes - self.done)
-        # The fits draw from the key itself, so the world's chance has a key of its own.
-        return play(self.world, self._policy, length, philox_key(self.key), self.done)
+            length = min(length, max(self._own, 1))
+            return play(self.world, UniformPolicy(), length, key, 0)
+        length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
+        length = min(length, self._own - self.done)
+        if self._drawn is not None:
+            return play(self.world, self._drawn, length, key, self.done)
+        blind = int(length * self._blind_share())
+        assert self._rounds is not None
+        assert self._empirical is not None
+        rounds = play_rounds(
+            self._rounds, self.world, self._empirical, key, self.done, length - blind
+        )
+        if not blind:
+            return rounds
+        random = play(self.world, UniformPolicy(), blind, key, self.done + length - blind)
+        return Trajectories.concat([rounds, random])
+
+    def _blind_share(self) -> float:
+        """The share of a phase that is played at random: 0 where contexts are told apart.
+
+        A good policy of a wrong model can go on confirming it where single episodes say little of
+        their context: then only actions that it would not take show what the contexts differ in.
+        """
+        assert self.fit is not None
+        if self.done < _BLIND:
+            return 0.0
+        hidden = max(0.0, 1.0 - told_apart(self.fit) / _TOLD_APART)
+        return min(_MOST_BLIND, hidden) * (_BLIND / self.done) ** 0.5
 
     def absorb(self, batch: Trajectories) -> None:
         """Add the phase to the history; the contexts go to the record, where nobody looks."""
@@ -274,19 +376,22 @@ class _Refitting(Learning[Trajectories]):
             model_error=self.model_error(None if fit is None else fit.model),
             mean_return=float(self.returns[now].mean()),
         )
-        self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
+        if self._plan is None:
+            self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
+        else:
+            self._shown = batch.without_contexts()
         self.phases = (*self.phases, phase)
 
     @property
     def unsettled(self) -> bool:
         """Whether the data have doubled since the last time, or there was none."""
-        return self._settled is None or self.done >= _DOUBLED * self._settled.episodes
+        return self._settled is None or len(self.logs) >= _DOUBLED * self._settled.episodes
 
     def refit(self) -> Fit:
         """EM over the whole history with what is settled."""
         assert self._settled is not None
-        _, M, reward_model, *strengths = self._settled
-        return self._em(M, reward_model, self._chance(), *strengths)
+        _, M, reward_model, moves, rewards = self._settled
+        return self._em(M, reward_model, self._chance(), moves, rewards, fresh=False)
 
     def settle(self) -> Fit:
         """EM over the whole history with nothing taken for granted but what the user said."""
@@ -311,6 +416,11 @@ class _Refitting(Learning[Trajectories]):
                     )
                 M = max(least, chosen.n_contexts)
             fit = self._em(M, reward_model, rng)
+            if (most := self._most_pseudo_counts(M, reward_model)) is not None:
+                moves, rewards = fit.pseudo_counts, fit.reward_pseudo_counts
+                if moves > most[0] or rewards > most[1]:
+                    found = (min(moves, most[0]), min(rewards, most[1]))
+                    fit = self._em(M, reward_model, rng, *found)
             if last or asked != "auto":
                 break
             better = preferred_reward_model(self.logs, fit.responsibilities)
@@ -318,13 +428,23 @@ class _Refitting(Learning[Trajectories]):
                 break
             least, reward_model = 1, better
         self._settled = Settled(
-            self.done, M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
+            len(self.logs), M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
         )
         return fit
 
+    def _most_pseudo_counts(
+        self, n_contexts: int, reward_model: RewardModel
+    ) -> tuple[float, float] | None:
+        """Twice those of the last time, as the data are: contexts once seen are not given up."""
+        settled = self._settled
+        if settled is None or settled[1:3] != (n_contexts, reward_model):
+            return None
+        return _DOUBLED * settled.pseudo_counts, _DOUBLED * settled.reward_pseudo_counts
+
     def _chance(self) -> np.random.Generator:
         """Of the next fit."""
-        return np.random.default_rng([self.key, len(self.phases)])
+        fitted = sum(phase.first_episode < len(self.logs) for phase in self.phases)
+        return np.random.default_rng([self.key, fitted])
 
     def _em(
         self,
@@ -333,18 +453,22 @@ class _Refitting(Learning[Trajectories]):
         rng: np.random.Generator,
         pseudo_counts: float | Literal["auto"] = "auto",
         reward_pseudo_counts: float | None = None,
+        fresh: bool = True,
     ) -> Fit:
         """A fit from the last estimate, where it has as many contexts, and from fresh starts."""
+        shared = reward_pseudo_counts == np.inf  # rewards that say nothing of the context
         em = EM(
             n_contexts,
             restarts=self.learner.restarts,
             pseudo_counts=pseudo_counts,
-            reward_pseudo_counts=reward_pseudo_counts,
+            reward_pseudo_counts=None if shared else reward_pseudo_counts,
+            shared_rewards=shared,
             reward_model=reward_model,
         )
         known = self._model is not None and self._model.n_contexts == n_contexts
         with without_fit_warnings():
-            self.fit = em.fit(self.logs, start=[self._model, None] if known else None, rng=rng)
+            starts = [self._model, None] if fresh else [self._model]
+            self.fit = em.fit(self.logs, start=starts if known else None, rng=rng)
         self._model = self.fit.model
         return self.fit
 
@@ -364,12 +488,16 @@ class _Refitting(Learning[Trajectories]):
             **{f"log_{name}": getattr(self.logs, name) for name in _LOGS},
             "phases": phase_rows(self.phases),
         }
-        if self._settled is not None:
-            episodes, M, reward_model, *strengths = self._settled
+        # A finished run makes its last fit again, from what it began with.
+        settled, model = (self._settled, self._model) if self._plan is None else self._before
+        if self._shown is not None:
+            saved |= {f"shown_{name}": getattr(self._shown, name) for name in _LOGS}
+        if settled is not None:
+            episodes, M, reward_model, *strengths = settled
             joint = float(reward_model == "transition")
             saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
-        if self._model is not None:
-            held = self._model.to_fields()
+        if model is not None:
+            held = model.to_fields()
             saved |= {f"model_{name}": held[name] for name in _MODEL if held[name] is not None}
         return saved
 
@@ -377,12 +505,16 @@ class _Refitting(Learning[Trajectories]):
         super().restore(saved)
         steps = {name: saved[f"log_{name}"] for name in _LOGS}
         self.logs = Trajectories(**{**self.logs.to_fields(), **steps})
-        if len(self.logs) != self.done:
-            raise ValueError(f"there are {len(self.logs)} episodes, and {self.done} are done")
+        if "shown_offsets" in saved:
+            steps = {name: saved[f"shown_{name}"] for name in _LOGS}
+            self._shown = Trajectories(**{**self.logs.to_fields(), **steps})
+        kept = len(self.logs) + (0 if self._shown is None else len(self._shown))
+        if kept != self.done:
+            raise ValueError(f"there are {kept} episodes, and {self.done} are done")
         self.phases = phases_of(saved)
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
-            if not (episodes >= 1 and M >= 1 and all(0 <= k < np.inf for k in strengths)):
+            if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
                 raise ValueError("what was settled is out of range")
             reward_model: RewardModel = "transition" if by_transition else "state-action"
             self._settled = Settled(int(episodes), int(M), reward_model, *strengths)
@@ -395,28 +527,38 @@ class _Refitting(Learning[Trajectories]):
                 raise ValueError("the model has other sizes than the world")
 
     def result(self, settings: dict[str, Any]) -> Run:
-        """See `Learning`: a last fit, and a plan with a certificate."""
-        fit = self.settle() if self.unsettled else self.refit()
-        model = self._sized(fit.model)
-        planner = self.learner.planner
-        plan = certified_plan(model) if planner is None else planner.plan(model)
+        """See `Learning`: the last fit, its plan, and what that earned in its own episodes."""
+        if self._plan is None:  # resumed after the last episode, or there were too few
+            self._finish()
+        plan, fit = self._plan, self.fit
+        assert plan is not None
+        assert fit is not None
         fitted = [phase for phase in self.phases if phase.n_contexts]
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
             np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
         )
+        value = mean_return(self.returns[len(self.logs) :], self.returns)
+        visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
+        told = doubts(plan, fit, visits, value, self._shown)
+        for message in told:
+            warnings.warn(message, LearnWarning, stacklevel=4)
         return Run(
             returns=self.returns,
             beliefs=self.beliefs,
             contexts=self.contexts,
             error_curve=curve,
-            model=model,
+            model=self._sized(fit.model),
             policy=plan.policy,
             settings=settings,
             plan=plan,
             fit=fit,
             phases=self.phases,
-            logs=self.logs,
+            logs=self.logs
+            if self._shown is None
+            else Trajectories.concat([self.logs, self._shown]),
+            value=value,
+            warnings=told,
             seconds=self.seconds(),
         )
 

@@ -16,6 +16,7 @@ from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.results import Result
 from latentmdp._util.words import plural
 from latentmdp.fit import Fit
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
 from latentmdp.planning import Plan
@@ -29,7 +30,10 @@ __all__ = ["RECORDS", "Curve", "Phase", "Regret", "Run", "phase_rows", "phases_o
 RECORDS = ("returns", "beliefs", "contexts")
 """Fields of a run with one entry per episode."""
 
-_PLAIN = (*RECORDS, "model", "settings", "optimistic_value", "plan", "fit", "logs", "seconds")
+_PLAIN = (
+    *RECORDS,
+    *("model", "settings", "optimistic_value", "plan", "fit", "logs", "seconds"),
+)
 """Fields of a run that a file holds as they are."""
 
 
@@ -124,7 +128,12 @@ class Run(Result):
     phases
         How the estimate and the return moved.
     logs
-        The episodes that the fit is based on, contexts hidden.
+        All episodes, contexts hidden; `fit` is based on those before the policy's own.
+    value
+        (mean, low, high): what `policy` earns in the world, from episodes of its own that nothing
+        was learned from, with a 95 % interval. None of learners that do not try their last policy.
+    warnings
+        Reasons not to rely on the policy.
     seconds
         Wall-clock time of the run, over all its resumptions.
     """
@@ -142,6 +151,8 @@ class Run(Result):
     fit: Fit | None = None
     phases: tuple[Phase, ...] = ()
     logs: Trajectories | None = None
+    value: Interval | None = None
+    warnings: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
@@ -213,6 +224,8 @@ class Run(Result):
             "policy": None if own_plan else self.policy,
             **({} if self.counts is None else self.counts.arrays("count_")),
             "phases": phase_rows(self.phases),
+            "value": None if self.value is None else list(self.value),
+            "warnings": list(self.warnings),
         }
 
     @classmethod
@@ -243,6 +256,8 @@ class Run(Result):
             fit=fields.get("fit"),
             phases=phases_of(fields),
             logs=fields.get("logs"),
+            value=None if fields.get("value") is None else Interval(*fields["value"]),
+            warnings=tuple(fields.get("warnings") or ()),
             seconds=fields["seconds"],
         )
 
@@ -252,6 +267,9 @@ class Run(Result):
         yield "episodes", f"{self.n_episodes:,}"
         yield "return in the last tenth", f"{self.trailing_return():.4g}"
         yield "contexts", self.model.n_contexts
+        if self.value is not None:
+            mean, low, high = self.value
+            yield "value in the world", f"{mean:.4g} ({low:.4g} to {high:.4g})"
         if self.plan is not None:
             yield "value in the model", f"{self.plan.lower:.4g} to {self.plan.upper:.4g}"
         yield "seconds", f"{self.seconds:.3g}"

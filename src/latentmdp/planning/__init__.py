@@ -1,7 +1,7 @@
 """Planning oracles [kwon2021, Sec. 2.1]: `planner.plan(model)` gives a `Plan`."""
 
 from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
-from latentmdp.planning.choice import ActingPlanner, acting_policy, acting_smoothing, certified_plan
+from latentmdp.planning.choice import ActingPlanner, acting_smoothing, certified_plan
 from latentmdp.planning.evaluation import (
     TooManyHistoriesError,
     Value,
@@ -14,7 +14,8 @@ from latentmdp.planning.explanation import Explanation, explain
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
-from latentmdp.planning.qmdp import QMDP, q_values
+from latentmdp.planning.qmdp import QMDP, context_values, q_values
+from latentmdp.planning.robust import Robust, RobustPlan
 
 __all__ = [
     "HSVI",
@@ -27,14 +28,16 @@ __all__ = [
     "Memoryless",
     "Plan",
     "Planner",
+    "Robust",
+    "RobustPlan",
     "TooManyBeliefsError",
     "TooManyHistoriesError",
     "Value",
-    "acting_policy",
     "acting_smoothing",
     "action_table",
     "backward_q",
     "certified_plan",
+    "context_values",
     "evaluate",
     "explain",
     "q_values",

@@ -62,6 +62,8 @@ class Plan(Result):
         (rho1, rho2) of [kwon2021, eq. (1)]: value of `policy` >= rho1 V* - rho2; None if none.
     message
         Why the planner stopped.
+    loss
+        Of a compact plan: the share of the lower bound that was given up for few vectors.
     """
 
     policy: Policy
@@ -73,6 +75,7 @@ class Plan(Result):
     history: tuple[tuple[float, float, float], ...] = field(default=(), compare=False)
     guarantee: tuple[float, float] | None = None
     message: str = ""
+    loss: float | None = None
 
     @property
     def gap(self) -> float | None:
@@ -83,6 +86,29 @@ class Plan(Result):
         if difference <= 0.0:
             return 0.0
         return difference / abs(self.lower) if self.lower != 0.0 else math.inf
+
+    def compact(
+        self, vectors: int | None = None, loss: float | None = None, graph: bool = False
+    ) -> Plan:
+        """A plan with few vectors and its own proved lower bound, small enough to read.
+
+        Parameters
+        ----------
+        vectors
+            At most so many for each time and state, or for each state where there is no end.
+        loss
+            In place of `vectors`: about as few as lose no more than this share of `lower`.
+        graph
+            Whether the policy is the `PolicyGraph` of these vectors, whose value in every context
+            is known; otherwise it acts by the best vector and earns at least as much on average.
+
+        Notes
+        -----
+        See `latentmdp.planning.compact`. `loss` of the plan returned says what was given up.
+        """
+        from latentmdp.planning.compact import compacted
+
+        return compacted(self, vectors, loss, graph)
 
     def __repr__(self) -> str:
         bounds = [("lower", self.lower), ("upper", self.upper), ("gap", self.gap)]

@@ -15,9 +15,9 @@ from latentmdp.planning.evaluation import Value, evaluate
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
-from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["ActingPlanner", "acting_policy", "acting_smoothing", "certified_plan"]
+__all__ = ["ActingPlanner", "acting_smoothing", "certified_plan"]
 
 _POINTS = PBVI(beliefs=100)
 """Half of PBVI's default number of points, since it plans anew after every fit."""
@@ -70,11 +70,6 @@ class ActingPlanner(Planner):
     def suited(cls, fitted: LatentMDP) -> ActingPlanner:
         """The planner with its decision made for one model, and kept for others like it."""
         return cls(_falls_short(fitted))
-
-
-def acting_policy(fitted: LatentMDP, optimistic: LatentMDP) -> Policy:
-    """Plan optimistically: with Q-MDP, or with PBVI where Q-MDP falls short in the fitted model."""
-    return ActingPlanner.suited(fitted).plan(optimistic).policy
 
 
 def certified_plan(model: LatentMDP) -> Plan:

@@ -3,7 +3,8 @@
     V = sum_m w_m V_m,    V_m = R^hid_init(m) + E_m^pi [sum_t discount^{t-1} r_t].
 
 For Markov policies by dynamic programming, or where there is no end by the linear equations
-V_m = r_m^pi + discount T_m^pi V_m. For others by enumeration of the histories the policy can meet,
+V_m = r_m^pi + discount T_m^pi V_m. For policy graphs by the same along their nodes
+(`latentmdp.planning.graphs`). For others by enumeration of the histories the policy can meet,
 or by Monte Carlo. A history is carried with the probabilities P_m^pi(history), so
 
     V_m = R^hid_init(m) + sum_t discount^{t-1} sum_h P_m^pi(h) R_m(s_t, pi(h)).
@@ -27,7 +28,16 @@ from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import filter_tables
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
-from latentmdp.policies import AlphaVectorPolicy, History, HistoryPolicy, Policy, action_table
+from latentmdp.planning.graphs import graph_bounds
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    History,
+    HistoryPolicy,
+    MixturePolicy,
+    Policy,
+    PolicyGraph,
+    action_table,
+)
 from latentmdp.simulation import returns_in
 from latentmdp.worlds import Space
 
@@ -69,6 +79,8 @@ class Value:
     by_context
         The value in each context, (M,), contexts of weight zero included; their average by weight
         is `mean`.
+    stderr_by_context
+        Standard error of each entry of `by_context`, (M,); 0 if exact.
     truncation
         How far `mean` may be off, beyond its standard error, because simulated episodes without
         end were cut off; 0 if none were.
@@ -79,6 +91,7 @@ class Value:
     exact: bool
     by_context: Floats
     truncation: float = 0.0
+    stderr_by_context: Floats | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Value) and arrays.same_content(vars(self), vars(other))
@@ -115,7 +128,8 @@ def evaluate(
         cut off after T steps, the first with discount^T below 1e-4; `Value.truncation` bounds what
         that leaves out.
     method
-        "auto": exact for Markov policies, Monte Carlo for others. "exact": dynamic programming
+        "auto": exact for Markov policies and for policy graphs in a model with their outcomes,
+        Monte Carlo for others. "exact": dynamic programming
         (linear equations where there is no end), or enumeration of all histories the policy can
         meet. "monte-carlo".
     max_histories
@@ -127,6 +141,10 @@ def evaluate(
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
         return _exact(model, (model.initial * markov_values(model, table)).sum(axis=1))
+    if isinstance(policy, PolicyGraph) and method != "monte-carlo":
+        bounds = graph_bounds(model, policy)
+        if bounds is not None:
+            return _valued(model, 0.5 * (bounds.lower + bounds.upper))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
     return _monte_carlo(model, policy, episodes, rng, threads)
@@ -134,9 +152,13 @@ def evaluate(
 
 def _exact(model: LatentMDP, earned: Floats) -> Value:
     """The value of a policy that earns so much in each context, (M,), after the start."""
-    by_context = earned if model.initial_bonus is None else earned + model.initial_bonus
-    mean = float(model.weights @ by_context)
-    return Value(mean, 0.0, exact=True, by_context=arrays.frozen(by_context))
+    return _valued(model, earned if model.initial_bonus is None else earned + model.initial_bonus)
+
+
+def _valued(model: LatentMDP, by_context: Floats) -> Value:
+    """The value of a policy that earns so much in each context, (M,), for sure."""
+    mean, errors = float(model.weights @ by_context), np.zeros(model.n_contexts)
+    return Value(mean, 0.0, True, arrays.frozen(by_context), stderr_by_context=errors)
 
 
 def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
@@ -225,6 +247,7 @@ def _monte_carlo(
         exact=False,
         by_context=arrays.frozen(by_context),
         truncation=_truncation(model),
+        stderr_by_context=arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances))),
     )
 
 
@@ -259,6 +282,10 @@ class Controller(NamedTuple):
 
 def as_controller(policy: Any, model: LatentMDP) -> Controller:
     """Any policy, with its memory made explicit; raises if it does not fit the model's sizes."""
+    if isinstance(policy, MixturePolicy):
+        raise TypeError("cannot enumerate the histories of a MixturePolicy: take its parts")
+    if isinstance(policy, PolicyGraph):
+        return _graph_controller(policy, model)
     if isinstance(policy, AlphaVectorPolicy):
         return _belief_controller(policy, model)
     table = action_table(policy, model)
@@ -311,6 +338,29 @@ def context_filter(
         return product / total if total > 0.0 else belief
 
     return lambda state: conditioned(table.prior, table.initial[state]), observed
+
+
+def _graph_controller(policy: PolicyGraph, model: LatentMDP) -> Controller:
+    """A policy graph; its memory is the node, the belief and the time."""
+    belief = _belief_controller(policy.nodes, model)
+    nodes, table, certain = policy.nodes, policy.model.outcomes, np.eye(model.n_actions)
+    _, A, Z = policy.model.dimensions[1:]
+    keys = table.next_state.astype(np.int64) * Z + table.reward
+
+    def observed(memory: Any, s: int, a: int, n: int, z: int) -> Any:
+        (node, b, t), row = memory, s * A + a
+        after = belief.observe(b, s, a, n, z)
+        begin, end = table.starts[row], table.starts[row + 1]
+        k = begin + np.searchsorted(keys[begin:end], n * Z + z)
+        if k < end and keys[k] == n * Z + z and nodes.actions[node] == a:
+            return int(policy.followers[policy.node_starts[node] + k - begin]), after, t + 1
+        return nodes.best(t + 1, n, after), after, t + 1
+
+    return Controller(
+        start=lambda state: (int(policy.first[state]), belief.start(state), 0),
+        act=lambda t, state, memory: certain[nodes.actions[memory[0]]],
+        observe=observed,
+    )
 
 
 class HistoryTree:

@@ -400,7 +400,7 @@ def action_rule(policy: Any, model: LatentMDP) -> ActionRule:
             policy,
             *context_filter(policy.model, policy.smoothing),
             probabilities=lambda t, s, b: certain[policy.action(t, s, b)],
-            worth=lambda t, s, b: policy.vectors[policy.followed(t, s, b)],
+            worth=lambda t, s, b: policy.vectors[policy.best(t, s, b)],
         )
     table = action_table(policy, model)
     assert table is not None

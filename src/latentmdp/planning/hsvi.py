@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util.arrays import Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
     from latentmdp.planning.point_based.standing import Shares
 
-__all__ = ["HSVI"]
+__all__ = ["HSVI", "HeuristicSearch", "NothingLeft"]
 
 # What the search trades. The values are the best or within 12% of the best of those tried on the
 # instances of benchmarks/planning_gap.py with 3 and 5 contexts; none is critical there: changed by
@@ -149,7 +149,7 @@ class HSVI:
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         with Team(self.threads) as team:
-            search = _HeuristicSearch(model, clock, team)
+            search = HeuristicSearch(model, clock, team)
             bounds = search.bounds
             with clock.searching(), clock.interruptible():
                 search.begin()
@@ -175,7 +175,11 @@ class HSVI:
         return difference <= max(absolute, self.gap * abs(bounds.best_lower))
 
 
-class _HeuristicSearch:
+class NothingLeft(LimitReached):
+    """No belief is left that would move the bounds."""
+
+
+class HeuristicSearch:
     """The state of a run: the bounds, and how many points to visit next."""
 
     def __init__(self, model: LatentMDP, clock: PlanningClock, team: Team) -> None:
@@ -197,7 +201,7 @@ class _HeuristicSearch:
         backup = (bounds.depth + 1) * bounds.table.size / bounds.model.n_states
         first = _FIRST_WORK / max(backup, 1.0)
         most = max(_MOST_FIRST_POINTS, _FIRST_POINTS_PER_STATE * bounds.model.n_states)
-        self._count = min(max(first, _FEWEST_POINTS, most), most)
+        self._count = self._first_count = min(max(first, _FEWEST_POINTS, most), most)
         self._stand()
         cells = bounds.model.n_layers * bounds.model.n_states
         work = min(
@@ -206,6 +210,11 @@ class _HeuristicSearch:
         )
         bounds.tighten(work, _FACE_MEMORY_SHARE * clock.memory)
         self._keep_better()
+
+    def start(self, weights: Floats) -> None:
+        """Go on with other weights of the contexts; what was found so far is kept."""
+        self.bounds.start(weights)
+        self._count, self._resolution, self.visited = self._first_count, _FIRST_RESOLUTION, []
 
     def _stand(self) -> None:
         """Make standing plans: few at first, and then as many as time and memory allow."""
@@ -266,7 +275,7 @@ class _HeuristicSearch:
             self._resolution *= _REFINEMENT
             self.bounds.breadth *= 2
         if self._resolution > _FINEST_RESOLUTION:
-            raise LimitReached("stopped: no belief is left that would move the bounds")
+            raise NothingLeft("stopped: no belief is left that would move the bounds")
         self._round_seconds = self.clock.seconds - self._began
         self.clock.reserve = _POLICY_SHARE * (self._standing_seconds + self._round_seconds)
 

@@ -39,6 +39,7 @@ __all__ = [
     "best_actions",
     "best_of",
     "best_values",
+    "context_values",
     "least_values",
     "planning_rows",
     "policy_values",
@@ -103,6 +104,18 @@ class QMDP:
             seconds=time.perf_counter() - start,
             message=f"{how} in each context",
         )
+
+
+def context_values(model: LatentMDP, q: Floats | None = None) -> Floats:
+    """V*_m of every context alone, (M,): what could be earned if the context were known.
+
+    `q` are the model's `q_values`, if they are there already.
+    """
+    values = (q_values(model) if q is None else q)[0]
+    best = np.where(model.allowed[:, :, None], values, -np.inf).max(axis=1)
+    best[model.terminal] = 0.0
+    earned = (model.initial * best.T).sum(axis=1)
+    return earned if model.initial_bonus is None else earned + model.initial_bonus
 
 
 def q_values(model: LatentMDP, check: Check | None = None) -> Floats:

@@ -386,7 +386,7 @@ def _followed(
         heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
         layer = {}
         for (s, _), (mass, belief) in heaviest:
-            k = policy.followed(0, s, belief)
+            k = policy.best(0, s, belief)
             row = s * model.n_actions + int(policy.actions[k])
             following = []
             for o in range(table.starts[row], table.starts[row + 1]):
@@ -394,7 +394,7 @@ def _followed(
                 chance = float(table.probs[o] @ belief)
                 if chance > 0.0 and not model.terminal[n]:
                     after = observe(belief, s, int(policy.actions[k]), n, z)
-                    following.append((policy.followed(0, n, after), chance))
+                    following.append((policy.best(0, n, after), chance))
                     _add(layer, n, after, mass * chance * model.discount)
             yield k, mass, following
 

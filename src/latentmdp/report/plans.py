@@ -7,11 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from latentmdp._util.random import RNGLike
 from latentmdp._util.words import or_dash
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
-from latentmdp.planning import HSVI, Plan, Planner, Value, evaluate
+from latentmdp.planning import (
+    HSVI,
+    Memoryless,
+    Plan,
+    Planner,
+    RobustPlan,
+    Value,
+    context_values,
+    evaluate,
+)
 from latentmdp.report.page import COLOURS, Picture, Table, canvas, legend
 
 if TYPE_CHECKING:
@@ -33,12 +44,34 @@ _PLAN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class PlannerResult:
-    """What one planner did; `problem` says why there is no plan, or no value of its policy."""
+    """What one planner did, its policy's value in every context, and how its bounds are meant.
+
+    Attributes
+    ----------
+    problem
+        Why there is no plan, or no value of its policy.
+    regret
+        max_m V*_m - V_m: what is lost in the context where most is, beside knowing it.
+    bounds_of
+        What `lower` and `upper` of the plan are bounds of, where it is not the mean value over all
+        policies: "memoryless" for those without memory, or the objective of a robust plan.
+    """
 
     name: str
     plan: Plan | None
     value: Value | None
     problem: str = ""
+    regret: float | None = None
+    bounds_of: str = ""
+
+    @property
+    def worst(self) -> tuple[int, float, float] | None:
+        """The context in which the policy earns least, what, and its standard error."""
+        if self.value is None:
+            return None
+        m = int(np.argmin(self.value.by_context))
+        errors = self.value.stderr_by_context
+        return m, float(self.value.by_context[m]), 0.0 if errors is None else float(errors[m])
 
 
 def try_planner(
@@ -48,7 +81,11 @@ def try_planner(
     plan = None
     try:
         plan = planner.plan(model)
-        return PlannerResult(name, plan, evaluate(model, plan.policy, episodes=episodes, rng=rng))
+        value = evaluate(model, plan.policy, episodes=episodes, rng=rng)
+        regret = float((context_values(model) - value.by_context).max())
+        bounds_of = "memoryless" if isinstance(planner, Memoryless) else ""
+        bounds_of = plan.objective if isinstance(plan, RobustPlan) else bounds_of
+        return PlannerResult(name, plan, value, "", regret, bounds_of)
     except (LatentMDPError, ValueError) as error:
         return PlannerResult(name, plan, None, str(error))
 

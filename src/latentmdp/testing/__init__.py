@@ -14,6 +14,7 @@ from latentmdp.testing.oracles import (
     optimal_value,
     policy_value,
     posterior,
+    robust_value,
     trajectory_probability,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "policy_value",
     "posterior",
     "random_model",
+    "robust_value",
     "small_models",
     "trajectory_probability",
 ]

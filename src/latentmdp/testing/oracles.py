@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats
 from latentmdp.errors import ImpossibleObservationError, ModelError, TooLargeError
 from latentmdp.model import LatentMDP, require_horizon
-from latentmdp.policies import AlphaVectorPolicy, History, MarkovPolicy, Policy, UniformPolicy
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    History,
+    MarkovPolicy,
+    MixturePolicy,
+    Policy,
+    PolicyGraph,
+    UniformPolicy,
+)
 
 __all__ = [
     "action_probabilities",
@@ -36,6 +44,7 @@ __all__ = [
     "optimal_value",
     "policy_value",
     "posterior",
+    "robust_value",
     "trajectory_probability",
 ]
 
@@ -59,6 +68,76 @@ def optimal_value(model: LatentMDP, *, limit: int = 1_000_000) -> float:
         return max(map(act, allowed[history.states[-1]]))
 
     return _enumerated(model, limit, largest)
+
+
+def robust_value(
+    model: LatentMDP, objective: str, level: float | None = None, *, limit: int = 100_000
+) -> float:
+    """The best worst value over weights of the contexts, see `latentmdp.planning.robust`.
+
+    The linear program over the values by context of all deterministic history policies.
+
+    Parameters
+    ----------
+    objective, level
+        As for `Robust`.
+    limit
+        Refuse problems with more policies than this.
+    """
+    from scipy.optimize import linprog
+
+    M = model.n_contexts
+    values = _achievable(model, limit)
+    if objective == "regret":
+        values = values - values.max(axis=0)  # every V*_m is attained by some policy
+    # Variables: weights w, distances d >= |w - weights|, and the value v, which is minimised.
+    policies = [np.concatenate([row, np.zeros(M), [-1.0]]) for row in values]
+    apart = [np.concatenate([sign * row, -row, [0.0]]) for row in np.eye(M) for sign in (1.0, -1.0)]
+    beyond = [sign * weight for weight in model.weights for sign in (1.0, -1.0)]
+    ball = 2.0 if objective != "ball" or level is None else level
+    total = np.concatenate([np.zeros(M), np.ones(M), [0.0]])
+    most = model.weights / level if objective == "cvar" and level else np.ones(M)
+    answer = linprog(
+        np.append(np.zeros(2 * M), 1.0),
+        A_ub=np.array([*policies, *apart, total]),
+        b_ub=np.array([*np.zeros(len(policies)), *beyond, ball]),
+        A_eq=np.concatenate([np.ones(M), np.zeros(M + 1)])[None],
+        b_eq=[1.0],
+        bounds=[*((0.0, top) for top in most), *[(0.0, None)] * M, (None, None)],
+        method="highs",
+    )
+    return float(np.asarray(answer.fun))
+
+
+def _achievable(model: LatentMDP, limit: int) -> Floats:
+    """What each deterministic history policy earns in every context, (policies, M)."""
+    horizon = require_horizon(model, "enumerating policies")
+    following, bonus, allowed = _following(model), _bonus(model), _allowed_actions(model)
+    nothing = np.zeros((1, model.n_contexts))
+
+    def combined(parts: Iterable[Floats]) -> Floats:
+        """All sums of one row of each part."""
+        sums = nothing
+        for part in parts:
+            _guard("policies", len(sums) * len(part), limit)
+            sums = (sums[:, None] + part[None]).reshape(-1, model.n_contexts)
+        return np.unique(sums, axis=0)
+
+    def after(t: int, s: int, reached: Floats) -> Floats:
+        """Of histories that end in s at time t, with probability `reached` in every context."""
+        if t == horizon or model.terminal[s]:
+            return nothing
+        found = []
+        for a in allowed[s]:
+            rest, earned = [], bonus[:, s, a].copy()
+            for n, z, chance in following[s, a]:
+                earned = earned + chance * model.reward_values[z]
+                rest.append(after(t + 1, n, reached * chance))
+            found.append(reached * model.discount**t * earned + combined(rest))
+        return np.concatenate(found)
+
+    starts = combined(after(0, s, model.initial[:, s]) for s in range(model.n_states))
+    return starts if model.initial_bonus is None else starts + model.initial_bonus
 
 
 def policy_value(model: LatentMDP, policy: AnyPolicy, *, limit: int = 1_000_000) -> float:
@@ -254,6 +333,8 @@ def action_probabilities(
     if isinstance(policy, AlphaVectorPolicy):
         following = _following(policy.model)
         return lambda history: _alpha(policy, following, history, n_actions)
+    if isinstance(policy, PolicyGraph):
+        return lambda history: _graph(policy, history, n_actions)
     if not callable(policy):
         raise TypeError(f"policy must be a Policy or callable, got {type(policy).__name__}")
     if _takes_time(policy):
@@ -302,6 +383,30 @@ def _alpha(
     belief = _acting_belief(policy.model, following, history, policy.smoothing)
     scores = [float(sum(policy.vectors[k] * belief)) for k in range(first, last)]
     return _as_probabilities(int(policy.actions[first + int(np.argmax(scores))]), n_actions)
+
+
+def _graph(policy: PolicyGraph, history: History, n_actions: int) -> Floats:
+    """Of a policy graph in its own model: each part is followed from its first node."""
+    model, nodes = policy.model, policy.nodes
+    table, chances = model.outcomes, np.zeros(n_actions)
+    shares = policy.weights if isinstance(policy, MixturePolicy) else [1.0]
+    # What was done before says which parts are still possible.
+    for share, first in zip(shares, np.atleast_2d(policy.first)):
+        node = int(first[history.states[0]])
+        for t, (a, z) in enumerate(zip(history.actions, history.rewards)):
+            if node < 0 or int(nodes.actions[node]) != a:
+                node = -1
+                break
+            s, n = history.states[t], history.states[t + 1]
+            begin = int(table.starts[s * model.n_actions + a])
+            end = int(table.starts[s * model.n_actions + a + 1])
+            k = next(
+                k for k in range(begin, end) if (table.next_state[k], table.reward[k]) == (n, z)
+            )
+            node = int(policy.followers[policy.node_starts[node] + k - begin])
+        if node >= 0:
+            chances[int(nodes.actions[node])] += share
+    return chances / chances.sum() if chances.sum() > 0.0 else np.full(n_actions, 1.0 / n_actions)
 
 
 def _acting_belief(

@@ -27,10 +27,11 @@ def command(
     seed: options.Seed = 0,
     plot: options.Plot = None,
 ) -> None:
-    """Run every planner on a model and show value, bounds, gap, time and guarantee in one table.
+    """Run every planner on a model and show values, bounds, gap, time and guarantee in one table.
 
-    The value of each policy is exact where it can be computed, else simulated. Ctrl-C ends the
-    planner at work, and once more the comparison.
+    The value of each policy, its worst context and its largest regret, beside knowing the context,
+    are exact where they can be computed, else simulated. Ctrl-C ends the planner at work, and once
+    more the comparison.
 
     Example: `latentmdp compare m.npz --time-limit 10`
     """
@@ -53,13 +54,23 @@ def command(
             move()
     options.draw_bounds({r.name: r.plan.history for r in found if r.plan is not None}, plot)
     screen.result(model=model, seed=seed, plans=[_as_dict(r) for r in found])
-    header = ("planner", "value", "lower", "upper", "gap", "seconds", "rho1, rho2")
+    header = (
+        "planner",
+        "value",
+        "worst",
+        "regret",
+        "lower",
+        "upper",
+        "gap",
+        "seconds",
+        "rho1, rho2",
+    )
     screen.table(str(model), header, [_row(r) for r in found])
-    if any(PLANNERS[r.name][0] == "Memoryless" for r in found):
-        screen.say(
-            "the upper bounds of branch-and-bound, mip and cadp are over memoryless policies; "
-            "the others are over all policies."
-        )
+    screen.say("worst: in the context where the policy earns least; regret: at most, beside V*_m.")
+    if any(r.bounds_of == "memoryless" for r in found):
+        screen.say("* over memoryless policies; the other upper bounds are over all policies.")
+    if any(r.bounds_of not in ("", "memoryless") for r in found):
+        screen.say("+ bounds of the worst case, not of the mean.")
     screen.say("the policy is worth at least rho1 V* - rho2.")
     for result in found:
         if result.problem:
@@ -74,6 +85,11 @@ def _as_dict(result: "PlannerResult") -> dict[str, Any]:
         "value": getattr(result.value, "mean", None),
         **{name: getattr(result.value, name, None) for name in ("stderr", "exact")},
         **{name: getattr(plan, name, None) for name in proved},
+        "worst": None if result.worst is None else result.worst[1],
+        "worst_context": None if result.worst is None else result.worst[0],
+        "regret": result.regret,
+        "by_context": None if result.value is None else result.value.by_context.tolist(),
+        "bounds_of": result.bounds_of or "all policies",
         "message": result.problem or (plan.message if plan is not None else ""),
     }
 
@@ -81,10 +97,18 @@ def _as_dict(result: "PlannerResult") -> dict[str, Any]:
 def _row(result: "PlannerResult") -> tuple[str, ...]:
     facts = _as_dict(result)
     guarantee, sure = facts["guarantee"], result.value is None or result.value.exact
-    forms = {"lower": ".5g", "upper": ".5g", "gap": ".2%", "seconds": ".2f"}
+    marks = {"": ("", ""), "memoryless": ("", "*")}.get(result.bounds_of, ("+", "+"))
+    worst = "-" if result.worst is None else f"{result.worst[1]:.5g}"
+    if result.worst is not None and not sure:
+        worst += f" ± {result.worst[2]:.1g}"
     return (
         result.name,
         or_dash(facts["value"], ".5g") + ("" if sure else f" ± {facts['stderr']:.1g}"),
-        *(or_dash(facts[name], form) for name, form in forms.items()),
+        worst,
+        or_dash(facts["regret"], ".3g"),
+        or_dash(facts["lower"], ".5g") + marks[0],
+        or_dash(facts["upper"], ".5g") + marks[1],
+        or_dash(facts["gap"], ".2%"),
+        or_dash(facts["seconds"], ".2f"),
         "-" if guarantee is None else "{:.3g}, {:.2g}".format(*guarantee),
     )

@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 import latentmdp as lm
@@ -49,9 +50,19 @@ def command(
         acting = find_policy(policy, world)
         value = lm.evaluate(world, acting, episodes=episodes, rng=seed, method=method)
     facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
+    errors = (
+        np.zeros(world.n_contexts) if value.stderr_by_context is None else value.stderr_by_context
+    )
+    facts["by_context"], facts["stderr_by_context"] = value.by_context.tolist(), errors.tolist()
     screen.result(model=model, policy=policy, seed=seed, **facts)
     spread = "exact" if value.exact else f"± {value.stderr:.2g} (standard error)"
     screen.say(f"earns {value.mean:.6g} per episode, {spread}", policy)
+    known = world.context_names or [f"context {m}" for m in range(world.n_contexts)]
+    earned = zip(known, value.by_context.tolist(), errors.tolist())
+    rows = [
+        (name, f"{mean:.6g}", "exact" if value.exact else f"± {e:.2g}") for name, mean, e in earned
+    ]
+    screen.table("by context", ("context", "earns", "error"), rows)
 
 
 def _from_logs(

@@ -23,6 +23,18 @@ def command(
     gap: Annotated[
         float | None, typer.Option("--gap", min=0.0, help="Stop at this (upper - lower) / lower.")
     ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            help="Plan for the bad case: worst-case, cvar, regret or ball.",
+            autocompletion=options.completed("worst-case", "cvar", "regret", "ball"),
+        ),
+    ] = None,
+    level: Annotated[
+        float | None,
+        typer.Option("--level", help="Share of bad contexts (cvar), or how far weights are off."),
+    ] = None,
     time_limit: options.TimeLimit = None,
     out: options.PolicyOut = None,
     plot: options.Plot = None,
@@ -32,11 +44,17 @@ def command(
     At a terminal the bounds are shown while they close; Ctrl-C keeps what was reached. Options
     that the command does not know are handed on to the planner.
 
+    With `--objective` the method is `robust`, and the bounds are those of the objective.
+
     Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
     """
     options.check_target(out, lm.AlphaVectorPolicy)
     options.check_plot(plot)
-    given = {"gap": gap, "time_limit": time_limit}
+    if objective is not None:
+        if method not in ("qmdp", "robust"):
+            raise typer.BadParameter(f"--objective is for --method robust, not {method}")
+        method = "robust"
+    given = {"gap": gap, "time_limit": time_limit, "objective": objective, "level": level}
     more = {name: value for name, value in given.items() if value is not None}
     chosen = planner(method, **more, **handed_on(context))
     world, doing = options.load_model(model), f"planning with {method}"
@@ -53,12 +71,22 @@ def command(
         "seconds": plan.seconds,
         "message": plan.message,
     }
+    if isinstance(plan, lm.RobustPlan):
+        facts = {"objective": plan.objective, "level": plan.level, **facts}
+        facts |= {name: getattr(plan, name).tolist() for name in ("worst_weights", "by_context")}
+        facts["given_up"] = plan.given_up
     screen.result(model=model, out=out, **facts)
     unknown = "not computed (see: latentmdp evaluate)"
     shown = {
         k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
         for k, v in facts.items()
     }
+    if isinstance(plan, lm.RobustPlan):
+        shown = {name: text for name, text in shown.items() if text != unknown}
+        for name in ("worst_weights", "by_context"):
+            shown[name.replace("_", " ")] = " ".join(f"{x:.4g}" for x in facts[name])
+            shown.pop(name)
+        shown["bounds"] = "of the objective over the contexts, not of the mean"
     if plan.guarantee is not None:
         shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)
     screen.facts(f"plan for {model}", shown)

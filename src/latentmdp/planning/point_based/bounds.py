@@ -115,8 +115,11 @@ class Bounds:
     standing
         The standing plans, from `prepare` on.
     points
-        `BeliefPoints` of each time step; the first of time 0 are the beliefs at the start of an
-        episode, one for each possible first state, whose probabilities are `start_weights`.
+        `BeliefPoints` of each time step.
+    starts, start_points, start_weights
+        The points of time 0 that are the beliefs at the start of an episode, one for each possible
+        first state, and the probabilities of these states; `starts` holds those of all weights that
+        were asked for, the last ones are `start_points`.
     steps, faces
         The bounds of the last sweep, and those from the faces of the simplex, by time step.
     breadth, close
@@ -142,22 +145,38 @@ class Bounds:
         self.model, self.exact, self.check, self.team = model, exact, check, team
         self.q, self.least = q_values(model, check), least_values(model, check)
         self.allowed = model.allowed
-        self.constant = model.initial_value()
-        self.magnitude = max(float(self.q.max()), -float(self.least.min())) + abs(self.constant)
+        hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
+        self.magnitude = max(float(self.q.max()), -float(self.least.min())) + hidden
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.steps: list[StepBounds] = []
         self.faces = straight_faces(model, self.q)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
-        joint = model.weights[:, None] * model.initial
-        weights = joint.sum(axis=0)
-        states = np.flatnonzero(weights > 0.0)
-        self.start_weights = weights[states]
-        self.add(0, states, (joint[:, states] / weights[states]).T.copy())
         self.best_steps: Sequence[StepBounds] | None = None
-        self.best_lower, self.best_upper = self.constant, self.upper()
-        worst = np.einsum("im,im->i", self.points[0].beliefs, self.least[0, states])
-        self.best_lower += float(self.start_weights @ worst)
+        self.starts: list[Integers] = []
+        self.start(model.weights)
+
+    def start(self, weights: Floats) -> None:
+        """Bound V* for these weights of the contexts from now on; all plans and points are kept."""
+        model = self.model
+        hidden = model.initial_bonus
+        self.constant = 0.0 if hidden is None else float(weights @ hidden)
+        joint = weights[:, None] * model.initial
+        chances = joint.sum(axis=0)
+        states = np.flatnonzero(chances > 0.0)
+        self.start_weights = chances[states]
+        beliefs = (joint[:, states] / chances[states]).T.copy()
+        self.starts.append(self.add(0, states, beliefs))
+        worst = np.einsum("im,im->i", beliefs, self.least[0, states])
+        self.best_lower = self.constant + float(self.start_weights @ worst)
+        self.best_steps, self.best_upper = None, self.upper()
+        if self.steps:
+            self.keep_better()
+
+    @property
+    def start_points(self) -> Integers:
+        """The points of the weights that were given to `start` last."""
+        return self.starts[-1]
 
     @property
     def depth(self) -> int:
@@ -199,7 +218,7 @@ class Bounds:
             table = model.outcomes
         else:
             table = outcomes_from_arrays(model.transitions, model.reward_probs, run)
-        self.table = table.informative(run)
+        self.table, self.places = table.merged(run)
         self.context_actions = best_actions(model, self.q)
         self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
         nanoseconds = self.table.size / model.n_states * (100.0 + 4.0 * model.n_contexts)
@@ -292,7 +311,7 @@ class Bounds:
 
     def upper(self) -> float:
         """The upper bound at the start of an episode."""
-        first = self.points[0].uppers[: self.start_weights.size]
+        first = self.points[0].uppers[self.start_points]
         return self.constant + float(self.start_weights @ first)
 
     def keep_better(self) -> None:
@@ -335,7 +354,7 @@ class Bounds:
         """By time, the states of the items, the items and the standing plans to be kept."""
         model, kept = self.model, []
         best = self._start_plans(steps[0])[1]
-        starts = self.points[0].states[: best.size]
+        starts = self.points[0].states[self.start_points]
         items = np.zeros(len(steps[0].rows), np.bool_)
         items[best[best >= 0]] = True
         standing = np.zeros(steps[0].standing_labels.shape, np.bool_)
@@ -391,9 +410,9 @@ class Bounds:
 
     def _start_plans(self, first: StepBounds) -> tuple[Floats, Integers]:
         """For each belief at the start, what the best plan is worth, and which one it is."""
-        points, n = self.points[0], self.start_weights.size
-        values, best = np.empty(n), np.empty(n, np.int64)
-        best_plans(first, points.states[:n], points.beliefs[:n], values, best)
+        points, chosen = self.points[0], self.start_points
+        values, best = np.empty(chosen.size), np.empty(chosen.size, np.int64)
+        best_plans(first, points.states[chosen], points.beliefs[chosen], values, best)
         return values, best
 
     def _alpha_backup(self, t: int, later: StepBounds | None) -> tuple[Floats, Integers]:

@@ -49,7 +49,7 @@ from latentmdp.planning.point_based.standing import Standing
 from latentmdp.planning.qmdp import policy_values
 from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["EndlessBounds", "bounds_of"]
+__all__ = ["EndlessBounds", "PlanGraph", "bounds_of", "mark_reached"]
 
 _DEPTH_SHARE, _DEEPEST = 1e-3, 300
 """Walks go so deep that discount^depth is this small, as deeper beliefs hardly move the start, and
@@ -132,7 +132,8 @@ class EndlessBounds(Bounds):
         # Whether values can be raised: what is lost on the way, to an end, cannot.
         stays = row_sums(self.table, self.table.probs)[model.allowed.ravel()] > 1.0 - 1e-9
         self._goes_on = bool(stays.all()) and not model.terminal.any()
-        points, starts = self.points[0], self.start_weights.size
+        points, starts = self.points[0], self.start_points.size
+        self._first_own = starts  # where the contexts' own plans begin
         super().add(0, np.repeat(np.arange(S), M), np.tile(np.eye(M), (S, 1)))
         values = np.einsum("im,ikm->ik", points.beliefs[:starts], plans[points.states[:starts]])
         best = values.argmax(axis=1)
@@ -199,10 +200,10 @@ class EndlessBounds(Bounds):
             return self._informed_policy()
         graph, S = steps, self.model.n_states
         wanted = np.zeros(graph.states.size, np.bool_)
-        _mark_reached(graph, self._start_nodes(graph), wanted)
+        mark_reached(graph, self._start_nodes(graph), wanted)
         missing = np.bincount(graph.states[wanted], minlength=S) == 0
         likeliest = graph.vertex == int(np.argmax(self.model.weights))
-        _mark_reached(graph, np.flatnonzero(likeliest & missing[graph.states]), wanted)
+        mark_reached(graph, np.flatnonzero(likeliest & missing[graph.states]), wanted)
         wanted &= ~self.model.terminal[graph.states]
         counts = np.bincount(graph.states[wanted], minlength=S)
         return AlphaVectorPolicy(
@@ -216,7 +217,7 @@ class EndlessBounds(Bounds):
         """The best node at each belief of the start."""
         first = np.searchsorted(graph.states, np.arange(self.model.n_states + 1))
         points, nodes = self.points[0], []
-        for s, belief in zip(points.states[: self.start_weights.size], points.beliefs):
+        for s, belief in zip(points.states[self.start_points], points.beliefs[self.start_points]):
             values = graph.values[first[s] : first[s + 1]] @ belief
             nodes.append(int(first[s] + np.argmax(values)))
         return np.array(nodes)
@@ -296,7 +297,7 @@ class EndlessBounds(Bounds):
         values[~self.model.terminal[states]] += change
         step.rows[:], step.columns[:, : len(values)] = values, values.T
         self.vectors = values[self._place]
-        own = step.order - self.start_weights.size  # position among the contexts' own plans
+        own = step.order - self._first_own  # position among the contexts' own plans
         is_own = (own >= 0) & (own < S * self.model.n_contexts)
         vertex = np.where(is_own, own % self.model.n_contexts, -1)
         return PlanGraph(states, step.labels.copy(), values, offsets, followers, vertex)
@@ -304,10 +305,10 @@ class EndlessBounds(Bounds):
     def _prune(self, most: int) -> None:
         """Drop points but for the `most` whose plans would be missed most."""
         graph, points = self.graph, self.points[0]
-        first = self.start_weights.size + self.model.n_states * self.model.n_contexts
+        first = self._first_own + self.model.n_states * self.model.n_contexts
         start = np.zeros_like(graph.values)
         for node, weight, belief in zip(
-            self._start_nodes(graph), self.start_weights, points.beliefs
+            self._start_nodes(graph), self.start_weights, points.beliefs[self.start_points]
         ):
             start[node] += weight * belief
         visits, other = start.copy(), np.empty_like(start)
@@ -325,14 +326,16 @@ class EndlessBounds(Bounds):
         run_in_blocks(self.team, compare, self.n_points, self._block, self.check)
         loss = visits[self._place].sum(axis=1) * gains
         loss[:first] = np.inf
-        kept = np.sort(np.argsort(-loss, kind="stable")[: max(most, first)])
+        loss[np.concatenate(self.starts)] = np.inf
+        kept = np.sort(np.argsort(-loss, kind="stable")[: max(most, int(np.isinf(loss).sum()))])
         points.keep(kept)
+        self.starts = [np.searchsorted(kept, points) for points in self.starts]
         self.vectors = self.vectors[kept]
         self._renew()
         self.graph = self._evaluated()
 
 
-def _mark_reached(graph: PlanGraph, nodes: Integers, marked: Flags) -> None:
+def mark_reached(graph: PlanGraph, nodes: Integers, marked: Flags) -> None:
     """Mark the nodes given, and all that they lead to."""
     new = nodes[~marked[nodes]]
     while new.size:

@@ -52,7 +52,7 @@ def walk(
         A time step gets points in proportion to this power of its total excess.
     """
     weights = bounds.start_weights
-    points = np.arange(weights.size)
+    points = bounds.start_points
     visited, first = [points], 0.0
     for t in range(bounds.depth):
         bounds.check()

@@ -1,0 +1,137 @@
+"""Backups of a few beliefs from a few plans, all of them searched, and the links they make."""
+
+import numpy as np
+from numba import njit
+
+from latentmdp._kernels.alpha import condition
+
+__all__ = ["arrive", "back_up_points", "best_plans_at", "choose_plans", "link_points"]
+
+
+@njit(cache=True, nogil=True)
+def _best(vectors, begin, end, mass):
+    """The plan in begin..end-1 with the largest product with `mass`; -1 if there is none."""
+    best, winner = -np.inf, -1
+    for j in range(begin, end):
+        value = 0.0
+        for m in range(mass.shape[0]):
+            value += mass[m] * vectors[j, m]
+        if value > best:
+            best, winner = value, j
+    return winner
+
+
+@njit(cache=True, nogil=True)
+def back_up_points(
+    table, rewards, discount, allowed, states, beliefs, later, offsets, first, last, out, labels
+):
+    """The best plan at each point first..last-1, into out (n, M) and labels (n,).
+
+    The plans of state s' that may follow are later[offsets[s'] : offsets[s' + 1]]; a state without
+    any earns nothing more.
+    """
+    _, A, M = rewards.shape
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    mass, vector = np.empty(M), np.empty(M)
+    for i in range(first, last):
+        s, best = states[i], -np.inf
+        for a in range(A):
+            if not allowed[s, a]:
+                continue
+            vector[:] = 0.0
+            for k in range(starts[s * A + a], starts[s * A + a + 1]):
+                condition(beliefs[i], probs, k, mass)
+                n = next_state[k]
+                j = _best(later, offsets[n], offsets[n + 1], mass)
+                if j >= 0:
+                    for m in range(M):
+                        vector[m] += probs[k, m] * later[j, m]
+            value = 0.0
+            for m in range(M):
+                vector[m] = rewards[s, a, m] + discount * vector[m]
+                value += beliefs[i, m] * vector[m]
+            if value > best:
+                best, labels[i] = value, a
+                for m in range(M):
+                    out[i, m] = vector[m]
+
+
+@njit(cache=True, nogil=True)
+def best_plans_at(vectors, offsets, states, masses, out, values):
+    """The best plan of its state at each mass, and its value."""
+    for i in range(states.shape[0]):
+        s = states[i]
+        j = _best(vectors, offsets[s], offsets[s + 1], masses[i])
+        out[i], value = j, 0.0
+        for m in range(masses.shape[1]):
+            value += masses[i, m] * vectors[j, m]
+        values[i] = value
+
+
+@njit(cache=True, nogil=True)
+def link_points(table, n_actions, states, beliefs, labels, later, offsets, out):
+    """The plan that each point goes on with after each outcome of its action, one after another."""
+    place, mass = 0, np.empty(beliefs.shape[1])
+    for i in range(states.shape[0]):
+        row = states[i] * n_actions + labels[i]
+        for k in range(table.starts[row], table.starts[row + 1]):
+            condition(beliefs[i], table.probs, k, mass)
+            n = table.next_state[k]
+            out[place] = _best(later, offsets[n], offsets[n + 1], mass)
+            place += 1
+
+
+@njit(cache=True, nogil=True)
+def choose_plans(masses, plans, taken, most, chosen):
+    """Choose up to `most` of the plans greedily by their worth at the masses (n, M).
+
+    The first `taken` plans are chosen already. Writes positions to `chosen` and returns how many:
+    fewer where no other plan gains.
+    """
+    n, M = masses.shape
+    reached = np.full(n, -np.inf)
+    total = 0
+    worth = np.empty((plans.shape[0], n))
+    for j in range(plans.shape[0]):
+        for i in range(n):
+            value = 0.0
+            for m in range(M):
+                value += masses[i, m] * plans[j, m]
+            worth[j, i] = value
+    while total < most and total < plans.shape[0]:
+        best, winner = 0.0, -1
+        if total < taken:
+            winner = total
+        else:
+            for j in range(taken, plans.shape[0]):
+                gain = 0.0
+                for i in range(n):
+                    if total == 0:
+                        gain += worth[j, i]
+                    elif worth[j, i] > reached[i]:
+                        gain += worth[j, i] - reached[i]
+                if (winner < 0 and total == 0) or gain > best:
+                    best, winner = gain, j
+        if winner < 0:
+            break
+        chosen[total] = winner
+        total += 1
+        for i in range(n):
+            reached[i] = max(reached[i], worth[winner, i])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def arrive(table, n_actions, discount, states, labels, offsets, followers, before, out):
+    """Add to out (n + 1, M) what moves on from `before` (n + 1, M) by one step along the links.
+
+    Where nodes come in the order of time, and `before` is `out`, one pass carries the masses of the
+    start to the end. What leaves an episode is gathered in the last row.
+    """
+    probs = table.probs
+    for i in range(states.shape[0]):
+        begin = table.starts[states[i] * n_actions + labels[i]]
+        for o in range(offsets[i], offsets[i + 1]):
+            k, f = begin + o - offsets[i], followers[o]
+            for m in range(probs.shape[1]):
+                out[f, m] += discount * before[i, m] * probs[k, m]

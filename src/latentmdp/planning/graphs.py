@@ -1,0 +1,130 @@
+"""What a policy graph earns in every context, exactly or between bounds.
+
+    alpha_i(m) = R_m(s, a_i) + discount sum_k P_m(k | s, a_i) alpha_{f(i, k)}(m)
+
+by one pass from the last step to the first or, where there is no end, by iteration: with T one
+application of the right-hand side, and d_min and d_max the least and largest entry of
+T alpha - alpha, the solution lies between T alpha + c d_min and T alpha + c d_max with
+c = discount / (1 - discount) [macqueen1966].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp.model import LatentMDP
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
+
+__all__ = ["ContextBounds", "evaluated_graph", "graph_bounds", "node_bounds"]
+
+_SETTLED = 1e-12
+"""Iteration ends when the bounds are this close, relative to the largest value."""
+
+_ROUNDING = 1e-15
+"""Of a backup, relative to the values: iteration cannot come closer than this / (1 - discount)."""
+
+_MOST_ITERATIONS = 100_000
+"""Of an evaluation: its bounds hold after any number, they are only less tight."""
+
+_OUTCOME = ("starts", "next_state", "reward")
+
+
+class ContextBounds(NamedTuple):
+    """Bounds on what is earned in every context."""
+
+    lower: Floats  # (M,)
+    upper: Floats  # (M,)
+
+
+def node_bounds(
+    model: LatentMDP, actions: Integers, offsets: Integers, node_starts: Integers,
+    followers: Integers, guess: Floats | None = None,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
+    from latentmdp._kernels.endless import evaluate_plans
+
+    S, n = model.n_states, actions.size
+    states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
+    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
+    labels, rows = actions.astype(np.int64), np.zeros((n + 1, model.n_contexts))
+    problem = (model.outcomes, rewards, model.discount, states, labels, node_starts, followers)
+    # The last row stays zero: what follows where the episode is over, node -1.
+    if model.horizon is not None and offsets.size > S + 1:
+        for t in range((offsets.size - 1) // S - 1, -1, -1):
+            evaluate_plans(*problem, rows, offsets[t * S], offsets[t * S + S], rows)
+        return rows[:n], rows[:n]
+    other = rows.copy()
+    if model.horizon is not None:
+        for _ in range(model.horizon):
+            evaluate_plans(*problem, rows, 0, n, other)
+            rows, other = other, rows
+        return rows[:n], rows[:n]
+    if guess is not None:
+        rows[:n] = guess
+    share = model.discount / (1.0 - model.discount)
+    least = largest = 0.0
+    for _ in range(_MOST_ITERATIONS):
+        least, largest = evaluate_plans(*problem, rows, 0, n, other)
+        rows, other = other, rows
+        finest = max(_SETTLED, _ROUNDING * share) * float(np.abs(rows).max(initial=0.0))
+        if (largest - least) * share <= finest:
+            break
+    noise = _ROUNDING * (1.0 + share) * float(np.abs(rows).max(initial=0.0))
+    if model.terminal.any() or not _all_go_on(model):
+        least, largest = min(least, 0.0), max(largest, 0.0)
+    return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
+
+
+def _all_go_on(model: LatentMDP) -> bool:
+    """Whether something follows every action for sure."""
+    from latentmdp.outcomes import row_sums
+
+    sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
+    return bool((sums > 1.0 - 1e-9).all())
+
+
+def evaluated_graph(
+    model: LatentMDP,
+    actions: Integers,
+    offsets: Integers,
+    followers: Integers,
+    first: Integers,
+    weights: Floats | None = None,
+    guess: Floats | None = None,
+) -> PolicyGraph:
+    """The graph with these links, its nodes' vectors the values (from below) in every context."""
+    rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
+    rows = rows * model.n_actions + actions
+    node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
+    vectors, _ = node_bounds(model, actions, offsets, node_starts, followers, guess)
+    nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
+    if weights is None:
+        return PolicyGraph(nodes, followers, first)
+    return MixturePolicy(nodes, followers, first, weights)
+
+
+def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
+    """What a graph earns in each context of a model; None unless both have the same outcomes."""
+    own = policy.model.outcomes
+    same = policy.model.dimensions[1:] == model.dimensions[1:] and all(
+        np.array_equal(getattr(own, name), getattr(model.outcomes, name)) for name in _OUTCOME
+    )
+    if not same:
+        return None
+    policy.acting(model)  # raises if it does not fit
+    nodes = policy.nodes
+    guess = nodes.vectors if policy.model.n_contexts == model.n_contexts else None
+    links = (nodes.actions, nodes.offsets, policy.node_starts, policy.followers)
+    shares = policy.weights if isinstance(policy, MixturePolicy) else np.ones(1)
+    hidden = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
+    alive = np.flatnonzero(~model.terminal)
+    start = model.initial[:, alive]
+    first = np.atleast_2d(policy.first)[:, alive]
+    lower, upper = (
+        hidden + np.einsum("k,ms,ksm->m", shares, start, values[first])
+        for values in node_bounds(model, *links, guess=guess)
+    )
+    return ContextBounds(lower, upper)

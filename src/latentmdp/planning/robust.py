@@ -1,0 +1,482 @@
+"""Policies for the bad case: worst context, CVaR over contexts, minimax regret, uncertain weights.
+
+Analysts with several models ask what a policy earns if the world is the bad one. With W a set of
+weights of the contexts, the objective is
+
+    max_pi  min_{w' in W}  sum_m w'_m (V_m^pi - c_m),
+
+where pi may be drawn at random at the start of an episode, and
+
+    "worst-case"  W = all weights,                      c = 0,
+    "cvar"        W = {w' <= w / level},                c = 0: the mean over the worst share,
+    "ball"        W = {|w' - w|_1 <= level},            c = 0,
+    "regret"      W = all weights,                      c_m = V*_m, so the objective is at most 0.
+
+V*(w') = max_pi sum_m w'_m V_m^pi is convex in w', and policies that are best for some w' are all
+that is needed [bovy2025]. So, with the policies found so far:
+
+    repeat until the bounds meet:
+        nature    min_{w' in W} max_i  w' (V^{pi_i} - c), a linear program; its dual weights say
+                  how often to draw each policy, and its value is what the mixture earns;
+        plan      by heuristic search for nature's w', which bounds V*(w') from both sides.
+
+Lower bound: the mixture's objective, exactly, since every plan is followed as a policy graph, whose
+value is known in every context. Upper bound: the smallest V*(w') - w' c proved for a w' in W.
+One search serves all weights: its bounds hold for every belief, and only the start changes.
+Nature's w' jumps between corners of W at first, so the plans are made halfway between it and the
+best weights so far [benameur2007].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
+from latentmdp.engines.threads import Team, thread_count
+from latentmdp.model import LatentMDP, require_model
+from latentmdp.planning.base import Plan, enclosing
+from latentmdp.planning.endless import TOLERANCE
+from latentmdp.planning.graphs import evaluated_graph, graph_bounds
+from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
+from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.qmdp import context_values
+from latentmdp.policies import PolicyGraph
+
+__all__ = ["Robust", "RobustPlan"]
+
+OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
+
+_INNER_SHARE = 0.3
+"""Of the gap between the bounds, or of the gap asked for: how closely V*(w') is bounded before
+nature moves on. Smaller spends time where nature will not stay, larger makes it move on little."""
+
+_HALFWAY = 0.5
+"""From the best weights so far to nature's: 1 is Kelley's method, which jumps."""
+
+_PROGRESS, _MORE_CARE, _MOST_CARE = 0.05, 0.3, 1e-9
+"""A round that moves the bounds, or the value of nature's program, by less than this share of the
+gap brought little: the next is for nature's own weights, and then each is closer by this factor,
+until rounding."""
+
+_SAME = 1e-12
+"""Weights that differ by no more are the same."""
+
+_NEGLIGIBLE = 1e-9
+"""Policies that are drawn more rarely than this are left out."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RobustPlan(Plan):
+    """A policy for the bad case; `lower` and `upper` bound the objective, not the mean.
+
+    Attributes
+    ----------
+    objective, level
+        What was asked for.
+    worst_weights
+        Weights (M,) of the contexts, among those considered, under which the policy is worst.
+    by_context
+        What the policy earns in each context, (M,), a lower bound.
+    upper_by_context
+        The same from above; it differs from `by_context` by rounding only.
+    reference
+        c_m of the objective, (M,): the best value of each context for "regret", otherwise 0.
+    given_up
+        With `deterministic`, by how much a random mixture that was found is better; otherwise 0.
+
+    Notes
+    -----
+    `gap` is relative to |sum_m w'_m V_m| with w' the worst weights: to |lower|, except for
+    "regret", where it is relative to what the policy earns there and not to the regret.
+    """
+
+    objective: str = "worst-case"
+    level: float | None = None
+    worst_weights: Floats = field(default_factory=lambda: np.empty(0))
+    by_context: Floats = field(default_factory=lambda: np.empty(0))
+    upper_by_context: Floats = field(default_factory=lambda: np.empty(0))
+    reference: Floats = field(default_factory=lambda: np.empty(0))
+    given_up: float = 0.0
+
+    @property
+    def gap(self) -> float | None:
+        """(upper - lower) / |sum_m w'_m V_m|, w' the worst weights."""
+        if self.lower is None or self.upper is None:
+            return None
+        earned = self.lower + float(self.worst_weights @ self.reference)
+        return _relative(self.upper - self.lower, earned)
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """What a reader wants to know first, by name."""
+        told = self.objective if self.level is None else f"{self.objective} at {self.level:g}"
+        yield "objective", told
+        yield from super().facts()
+        yield "worst weights", np.array2string(self.worst_weights, precision=3)
+        yield "by context", np.array2string(self.by_context, precision=5)
+        yield "given up", f"{self.given_up:.3g}" if self.given_up else None
+
+    def __repr__(self) -> str:
+        rest = super().__repr__().removeprefix("Plan(").removesuffix(")")
+        told = self.objective if self.level is None else f"{self.objective} at {self.level:g}"
+        context = np.array2string(self.by_context, precision=4, threshold=8)
+        return f"RobustPlan({told},\n     {rest},\n     by_context={context})"
+
+
+def _relative(difference: float, earned: float) -> float:
+    if difference <= 0.0:
+        return 0.0
+    return difference / abs(earned) if earned != 0.0 else math.inf
+
+
+@dataclass(frozen=True)
+class Robust:
+    """A planner for the worst case over contexts, CVaR, minimax regret, or uncertain weights.
+
+    Parameters
+    ----------
+    objective
+        "worst-case", "cvar", "regret" or "ball"; see `latentmdp.planning.robust`.
+    level
+        For "cvar" the share of the contexts, by weight, that counts as bad, in (0, 1]; for "ball"
+        how far the weights may be off in L1, in [0, 2]. The others take none.
+    gap
+        Stop when upper - lower is at most this share of what the policy earns under the worst
+        weights.
+    absolute_gap
+        Stop when upper - lower is at most this; whichever comes first.
+    time_limit, memory_limit, on_progress, threads
+        As for `HSVI`.
+    deterministic
+        Whether to return the best single policy that was found in place of a random mixture. Its
+        objective may be lower; `given_up` says by how much. `upper` holds for mixtures too.
+
+    Notes
+    -----
+    An interrupt (Ctrl-C) ends the search as a limit does: the plan has the bounds reached so far.
+    """
+
+    objective: str = "worst-case"
+    level: float | None = None
+    gap: float = 0.02
+    absolute_gap: float | None = None
+    time_limit: float | None = 60.0
+    memory_limit: float | None = 2048.0
+    deterministic: bool = False
+    on_progress: Callable[[float, float, float], None] | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        require_choice("objective", self.objective, OBJECTIVES)
+        check_limit("gap", self.gap, zero=True)
+        check_limit("absolute_gap", self.absolute_gap, zero=True)
+        check_limit("time_limit", self.time_limit)
+        check_limit("memory_limit", self.memory_limit)
+        thread_count(self.threads)
+        _check_level(self.objective, self.level)
+
+    def plan(self, model: LatentMDP) -> RobustPlan:
+        """Plan until the gap or a limit is reached."""
+        require_model(model)
+        clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
+        with Team(self.threads) as team:
+            game = _Game(model, self, clock, team)
+            with clock.searching(), clock.interruptible():
+                game.search.begin()
+                game.respond()
+                while not game.reached():
+                    game.play()
+            return game.result()
+
+
+def _check_level(objective: str, level: float | None) -> None:
+    """Raise unless the level fits the objective."""
+    if objective in ("worst-case", "regret"):
+        if level is not None:
+            raise ValueError(f"objective {objective!r} takes no level, got level={level}")
+        return
+    if level is None:
+        raise ValueError(f"objective {objective!r} needs level=")
+    check_limit("level", level, zero=objective == "ball")
+    highest = 1.0 if objective == "cvar" else 2.0
+    if level > highest:
+        raise ValueError(f"level of {objective!r} must be at most {highest:g}, got {level}")
+
+
+class WeightSet(NamedTuple):
+    """The weights W that nature may choose: its linear programs."""
+
+    objective: str
+    level: float
+    weights: Floats  # (M,): those of the model
+
+    def worst(self, values: Floats) -> Floats:
+        """The weights in W under which `values` (M,) are worst on average."""
+        order, found = np.argsort(values, kind="stable"), np.zeros(values.size)
+        if self.objective in ("worst-case", "regret"):
+            found[order[0]] = 1.0
+            return found
+        if self.objective == "cvar":
+            most = self.weights[order] / self.level
+            before = np.minimum(np.cumsum(most) - most, 1.0)
+            found[order] = np.minimum(most, 1.0 - before)
+            return found / found.sum()
+        own = self.weights[order]
+        above = np.cumsum(own[::-1])[::-1] - own  # of better contexts, which lose theirs first
+        taken = np.clip(0.5 * self.level - above, 0.0, own)
+        taken[0] = 0.0
+        found[order] = own - taken
+        found[order[0]] += taken.sum()
+        return found
+
+    def against(self, values: Floats) -> tuple[Floats, Floats]:
+        """Nature's weights (M,) against policies with values (K, M), and how to mix these (K,).
+
+        min_{w in W, v} v subject to values w <= v; the mixture is dual to the constraints.
+        """
+        from scipy.optimize import linprog
+
+        K, M = values.shape
+        scale = max(float(np.abs(values).max()), 1e-300)
+        moved = self.objective == "ball"  # w = weights + more - less
+        n = 2 * M if moved else M
+        part = np.concatenate([values, -values], axis=1) if moved else values
+        left = np.column_stack([part / scale, -np.ones(K)])
+        right = -(values @ self.weights) / scale if moved else np.zeros(K)
+        total = np.concatenate([np.ones(M), -np.ones(M) if moved else [], [0.0]])
+        highest: list[float | None] = [None] * n
+        if self.objective == "cvar":
+            highest = [float(w) / self.level for w in self.weights]
+        if moved:
+            left = np.vstack([left, np.append(np.ones(n), 0.0)])
+            right = np.append(right, self.level)
+            highest[M:] = self.weights.tolist()
+        answer = linprog(
+            np.append(np.zeros(n), 1.0),
+            A_ub=left,
+            b_ub=right,
+            A_eq=total[None],
+            b_eq=[0.0 if moved else 1.0],
+            bounds=[*((0.0, top) for top in highest), (None, None)],
+            method="highs",
+        )
+        if answer.x is None:  # rounding in a degenerate program: any answer keeps bounds valid
+            return self.weights.copy(), np.eye(K)[int(np.argmax(values @ self.weights))]
+        w = self.weights + answer.x[:M] - answer.x[M:n] if moved else answer.x[:M]
+        mixture = np.maximum(-answer.ineqlin.marginals[:K], 0.0)
+        mixture[mixture < _NEGLIGIBLE] = 0.0
+        w = np.maximum(w, 0.0)
+        return w / w.sum(), mixture / mixture.sum()
+
+
+class _Answer(NamedTuple):
+    """A mixture that was found, from plans that are kept with it."""
+
+    lower: float
+    plans: Any
+    states: Integers  # (n,): first states
+    chosen: Integers  # (K, n): the plan of each policy there
+    mixture: Floats  # (K,)
+    nature: Floats  # (M,): weights under which it is worst
+
+
+class _Game:
+    """The state of a run: the search, the weights that were planned for, and the bounds."""
+
+    def __init__(self, model: LatentMDP, asked: Robust, clock: PlanningClock, team: Team) -> None:
+        from latentmdp.planning.point_based.graphs import first_beliefs
+
+        self.model, self.asked, self.clock = model, asked, clock
+        # The bounds of single weights are no bounds on the objective: they are not shown.
+        self.search = HeuristicSearch(model, _Quiet(clock), team)
+        self.bounds = self.search.bounds
+        self.hidden = np.zeros(model.n_contexts)
+        if model.initial_bonus is not None:
+            self.hidden = self.hidden + model.initial_bonus
+        informed = context_values(model, self.bounds.q)
+        regret = asked.objective == "regret"
+        self.reference = informed if regret else np.zeros(model.n_contexts)
+        self.slack = TOLERANCE * self.bounds.magnitude if regret and model.horizon is None else 0.0
+        level = 1.0 if asked.level is None else asked.level
+        self.allowed = WeightSet(asked.objective, level, model.weights)
+        self.centre = self.nature = model.weights
+        least = np.where(model.terminal[:, None], 0.0, self.bounds.least[0])
+        worst = self.hidden + (model.initial * least.T).sum(axis=1) - self.reference
+        self.lower = float(self.allowed.worst(worst) @ worst)
+        # No regret is below zero. If the time was over before V*_m was known, no more is known.
+        self.upper = 0.0 if regret else math.inf
+        self.informed = not regret or clock.remaining > 0.0
+        self.answers: list[_Answer] = []
+        self.tried: list[Floats] = [model.weights]
+        self.beliefs = [first_beliefs(model, model.weights)]
+        self.n_iter, self.share, self.care = 0, 1.0, 1.0
+        self.promise = -math.inf  # what the policies found so far earn against nature at best
+        self._lower_upper()
+
+    def _lower_upper(self) -> bool:
+        """Lower the upper bound by that of the weights at hand; whether it moved."""
+        own = self.bounds.best_upper - float(self.tried[-1] @ self.reference) + self.slack
+        if own < self.upper and self.informed:
+            self.upper, self.centre = own, self.tried[-1]
+            return True
+        return False
+
+    @property
+    def scale(self) -> float:
+        """What the gap is relative to."""
+        return abs(self.lower + float(self.nature @ self.reference))
+
+    @property
+    def wanted(self) -> float:
+        """The difference of the bounds that is asked for."""
+        absolute = 0.0 if self.asked.absolute_gap is None else self.asked.absolute_gap
+        return max(absolute, self.asked.gap * self.scale)
+
+    def reached(self) -> bool:
+        """Whether the bounds are as close as asked, up to rounding."""
+        rounding = 1e-9 * self.bounds.magnitude
+        return self.upper - self.lower <= max(self.wanted, rounding)
+
+    def play(self) -> None:
+        """One round: plan for the next weights as closely as is worth it, then nature answers."""
+        self.n_iter += 1
+        distance, promise = self.upper - self.lower, self.promise
+        self._move()
+        enough = _INNER_SHARE * self.care * max(self.wanted, distance)
+        enough = max(enough, 1e-10 * self.bounds.magnitude)
+        try:
+            while True:
+                self.bounds.sweep(self.search.explore())
+                self.search.note()
+                self._lower_upper()
+                if self.bounds.best_upper - self.bounds.best_lower <= enough:
+                    break
+        except NothingLeft:
+            self._lower_upper()
+        self.respond()
+        moved = distance - (self.upper - self.lower) + max(self.promise - promise, 0.0)
+        self._adapt(moved > _PROGRESS * distance)
+
+    def _adapt(self, progress: bool) -> None:
+        """After a round that moved little, plan for nature's own weights, then more closely."""
+        if progress:
+            self.share, self.care = _HALFWAY, 1.0
+        elif self.share < 1.0:
+            self.share = 1.0
+        else:
+            self.care *= _MORE_CARE
+        if self.care < _MOST_CARE:
+            raise NothingLeft("stopped: no further policy was found that would move the bounds")
+
+    def _move(self) -> None:
+        """Go on to the next weights, between the best so far and nature's."""
+        from latentmdp.planning.point_based.graphs import first_beliefs
+
+        weights = (1.0 - self.share) * self.centre + self.share * self.nature
+        known = [np.abs(weights - other).max() <= _SAME for other in self.tried]
+        if any(known):
+            place = int(np.argmax(known))
+            self.tried.append(self.tried.pop(place))
+            self.beliefs.append(self.beliefs.pop(place))
+        else:
+            self.tried.append(weights)
+            self.beliefs.append(first_beliefs(self.model, weights))
+        self.search.start(weights)
+
+    def respond(self) -> None:
+        """Nature's answer to all policies found so far, and the mixture against it."""
+        from latentmdp.planning.point_based.graphs import plans_at, snapshot
+
+        plans, states = snapshot(self.bounds), self.beliefs[0][0]
+        found = [plans_at(plans, *beliefs) for beliefs in self.beliefs]
+        start = self.model.initial[:, states]
+        columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in found])
+        values = columns + self.hidden - self.reference
+        self._lower_upper()
+        self.nature, mixture = self.allowed.against(values)
+        self.promise = float((values @ self.nature).max())
+        chosen = np.array([best for best, _ in found])
+        self._keep(plans, states, chosen, values, mixture)
+        self.upper = enclosing(self.lower, self.upper, self.bounds.magnitude)
+        self.clock.record(self.lower, self.upper)
+
+    def _keep(
+        self, plans: Any, states: Integers, chosen: Integers, values: Floats, mixture: Floats
+    ) -> None:
+        """Keep the mixture if it is the best so far; if asked, the best single policy too."""
+        used = np.flatnonzero(mixture)
+        mixed = mixture @ values
+        objective = float(self.allowed.worst(mixed) @ mixed)
+        answer = _Answer(objective, plans, states, chosen[used], mixture[used], self.nature)
+        if not self.answers or objective > self.lower:
+            self.lower = max(objective, self.lower)
+            self.answers[:1] = [answer]
+        if self.asked.deterministic:
+            alone = [float(self.allowed.worst(row) @ row) for row in values]
+            best = int(np.argmax(alone))
+            if len(self.answers) < 2 or alone[best] > self.answers[1].lower:
+                row = values[best]
+                single = chosen[best : best + 1], np.ones(1), self.allowed.worst(row)
+                self.answers[1:] = [_Answer(alone[best], plans, states, *single)]
+
+    def result(self) -> RobustPlan:
+        """The plan, its objective computed again from the graph that is returned."""
+        asked, clock, single = self.asked, self.clock, self.asked.deterministic
+        lower, given_up, converged = self.lower, 0.0, self.reached()
+        earned = above = np.empty(0)
+        policy: Any = self.bounds.policy(None)
+        if self.answers:
+            policy = self._graph(self.answers[-1])
+            found = graph_bounds(self.model, policy)
+            assert found is not None
+            earned, above = found
+            exactly = earned - self.reference
+            lower = float(self.allowed.worst(exactly) @ exactly)
+            given_up = max(self.answers[0].lower - lower, 0.0) if single else 0.0
+            self.nature = self.answers[-1].nature
+        message = clock.stopped or "the gap is as small as asked"
+        if single and self.answers:
+            message += f"; a random mixture of policies is better by {given_up:.3g}"
+        upper = enclosing(lower, self.upper, self.bounds.magnitude)
+        return RobustPlan(
+            policy=policy,
+            lower=lower,
+            upper=upper,
+            converged=converged,
+            n_iter=self.n_iter,
+            seconds=clock.seconds,
+            history=tuple(clock.history),
+            message=message,
+            objective=asked.objective,
+            level=asked.level,
+            worst_weights=arrays.frozen(self.nature.copy()),
+            by_context=arrays.frozen(earned),
+            upper_by_context=arrays.frozen(above),
+            reference=arrays.frozen(self.reference),
+            given_up=given_up,
+        )
+
+    def _graph(self, answer: _Answer) -> PolicyGraph:
+        from latentmdp.planning.point_based.graphs import nodes_of
+
+        nodes = nodes_of(self.bounds, answer.plans, answer.states, answer.chosen)
+        return evaluated_graph(self.model, *nodes, weights=answer.mixture)
+
+
+class _Quiet(PlanningClock):
+    """The clock of a run for one of its searches: the same limits, a record of its own."""
+
+    def __init__(self, clock: PlanningClock) -> None:
+        self.__dict__ = {**vars(clock), "history": [], "_on_progress": None}
+        self._clock = clock
+
+    def check(self) -> None:
+        """See `PlanningClock.check`; an interrupt is noted by the clock of the run."""
+        self._interrupted = self._clock._interrupted
+        super().check()

@@ -1,0 +1,117 @@
+"""Policy graphs: what they earn in every context, and how they are followed."""
+
+import numpy as np
+import pytest
+from models import random_model
+
+import latentmdp as lm
+from latentmdp import testing
+from latentmdp._util.random import philox_key
+from latentmdp.simulation import PolicyAgent
+from latentmdp.worlds import ModelWorld, play_episode
+
+
+def mixed(seed: int = 0, horizon: int | None = 3, **arguments) -> lm.MixturePolicy:
+    """A mixture of several graphs."""
+    model = random_model(seed, 3, 3, 2, 4, sparse=True)
+    if horizon is None:
+        model = model.replace(horizon=None, discount=0.8)
+    return lm.Robust("regret", gap=1e-3, time_limit=5.0, **arguments).plan(model).policy
+
+
+@pytest.mark.parametrize("horizon", [4, None])
+def test_vectors_are_the_values_of_the_nodes(horizon: int | None) -> None:
+    policy = mixed(horizon=horizon)
+    model, nodes = policy.model, policy.nodes
+    rewards, table = model.planning_rewards(), model.outcomes
+    for t, s in np.ndindex(nodes.n_layers, model.n_states):
+        for i in range(*nodes.offsets[t * model.n_states + s :][:2]):
+            row = s * model.n_actions + nodes.actions[i]
+            links = policy.followers[policy.node_starts[i] : policy.node_starts[i + 1]]
+            rest = np.array([nodes.vectors[f] if f >= 0 else np.zeros(3) for f in links])
+            probs = table.probs[table.starts[row] : table.starts[row + 1]]
+            expected = rewards[:, s, nodes.actions[i]] + model.discount * (probs * rest).sum(0)
+            np.testing.assert_allclose(nodes.vectors[i], expected, rtol=1e-8)
+
+
+def test_a_graph_is_followed_alike_everywhere() -> None:
+    """Session, batch, compiled rollout and the loop step by step, with the same chance."""
+    policy = mixed(4)
+    assert policy.weights.size > 1
+    model = policy.model
+    logs = lm.simulate(model, policy, 200, rng=3)
+    for part in policy.parts:
+        alone = testing.action_probabilities(part, 2, model)
+        for episode in lm.simulate(model, part, 20, rng=5):
+            one = part.session()
+            one.observe(int(episode.states[0]))
+            history = lm.policies.History((int(episode.states[0]),), (), ())
+            for a, z, n in zip(episode.actions, episode.rewards, episode.states[1:]):
+                assert one.act() == a
+                assert alone(history)[a] == 1.0
+                one.observe(int(n), float(model.reward_values[z]))
+                history = history.then(int(a), int(n), int(z))
+    key = philox_key(3)
+    agent = PolicyAgent(policy, model, key)
+    for i in range(50):
+        played = play_episode(ModelWorld(model), agent, key, i, model.horizon)
+        assert played.actions.tolist() == logs[i].actions.tolist()
+        assert played.states.tolist() == logs[i].states.tolist()
+
+
+def test_parts_are_drawn_with_their_weights() -> None:
+    policy = mixed(4)
+    session = policy.batch_session(20_000, rng=0)
+    session.observe(np.zeros(20_000, int))
+    drawn = np.bincount(session._nodes, minlength=policy.n_nodes)
+    for part in np.unique(policy.first[:, 0]):
+        share = policy.weights[policy.first[:, 0] == part].sum()
+        # six standard errors
+        assert abs(drawn[part] / 20_000 - share) < 6 * np.sqrt(share / 20_000) + 1e-9
+
+
+def test_values_are_exact_also_in_other_models_with_the_same_outcomes() -> None:
+    policy = mixed(0)
+    other = random_model(0, 3, 3, 2, 4, sparse=True).replace(weights=[0.2, 0.3, 0.5])
+    value = lm.evaluate(other, policy)
+    assert value.exact
+    assert value.mean == pytest.approx(other.weights @ value.by_context)
+    for part, share in zip(policy.parts, policy.weights):
+        assert lm.evaluate(other, part, method="exact").exact
+        assert share > 0.0
+    enumerated = [testing.policy_value(other, part) for part in policy.parts]
+    assert policy.weights @ enumerated == pytest.approx(value.mean)
+
+
+def test_goes_on_after_what_its_model_thinks_impossible() -> None:
+    policy = mixed(1)
+    world = random_model(9, 3, 3, 2, 4)  # everything is possible
+    logs = lm.simulate(world, policy, 500, rng=0)
+    assert len(logs) == 500
+    value = lm.evaluate(world, policy, 2_000, rng=0)
+    assert not value.exact
+    session = policy.session(world)
+    session.observe(0)
+    other = 1 - session.act()
+    session.observe(1, 1.0, action=other)  # not the action of the graph
+    assert session.act() in (0, 1)
+
+
+def test_refuses_links_that_lead_astray() -> None:
+    policy = mixed(0)
+    wrong = policy.followers.copy()
+    wrong[0] = -5
+    with pytest.raises(ValueError, match=r"followers\[0\] is -5"):
+        lm.PolicyGraph(policy.nodes, wrong, policy.first[0])
+    with pytest.raises(ValueError, match="followers must have"):
+        lm.PolicyGraph(policy.nodes, wrong[:-1], policy.first[0])
+    with pytest.raises(ValueError, match="first must have 3"):
+        lm.PolicyGraph(policy.nodes, policy.followers, [0])
+    with pytest.raises(ValueError, match="weights must have"):
+        lm.MixturePolicy(policy.nodes, policy.followers, policy.first, [0.5, 0.2, 0.1, 0.2, 0.0])
+
+
+def test_a_graph_is_saved_and_loaded(tmp_path) -> None:
+    part = mixed(0).parts[0]
+    lm.save(part, tmp_path / "graph.npz")
+    assert lm.load(tmp_path / "graph.npz") == part
