@@ -76,8 +76,7 @@ def posterior(
     logs.validate(model)
     if engine is not None or not isinstance(logs, Trajectories):
         check_smoothing(model, smoothing)
-        work = as_engine(engine, threads)
-        found = work.map(_of_batch, logs.batches(), model, smoothing, along)
+        found = as_engine(engine, threads).map(_of_batch, logs.batches(), model, smoothing, along)
         rows = logs.n_steps + len(logs) if along else len(logs)
         return rows_on_disk(found, rows, model.n_contexts)
     table = filter_tables(model, smoothing)

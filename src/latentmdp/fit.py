@@ -296,8 +296,13 @@ def shares_of(
     return rows_on_disk(rows, sum(map(len, parts)), model.n_contexts)
 
 
-def _read_shares(batch: Batch, *given: Any) -> Floats:
-    return _batch_shares(batch.read(), *given, threads=1)
+def _read_shares(
+    batch: Batch,
+    model: LatentMDP,
+    behaviour: Floats | None,
+    weight_model: WeightModel | None,
+) -> Floats:
+    return _batch_shares(batch.read(), model, behaviour, weight_model, threads=1)
 
 
 def _batch_shares(

@@ -22,6 +22,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -52,10 +53,24 @@ from latentmdp.trajectories import (
     Trajectories,
 )
 
-__all__ = ["KEY", "LogFiles", "open_logs", "spread", "table_arguments", "write_shard", "written"]
+__all__ = [
+    "HELD_STEPS",
+    "KEY",
+    "LogFiles",
+    "in_memory",
+    "open_logs",
+    "spread",
+    "table_arguments",
+    "write_shard",
+    "written",
+]
 
 KEY = b"latentmdp"
 """Where the metadata of a Parquet file hold the header of logs that latentmdp wrote."""
+
+HELD_STEPS = 1 << 24
+"""Steps that are held in memory, however long logs are: what needs episodes side by side reads so
+many of them, spread evenly over the logs, or all where there are no more."""
 
 _PIECE_ROWS = 1 << 18
 """Rows that become episodes at a time: some 60 MB while they do."""
@@ -348,6 +363,14 @@ class LogFiles(Logs):
         )
 
 
+def in_memory(logs: Logs) -> Trajectories:
+    """The logs themselves or, of very long ones on disk, batches spread evenly over them."""
+    if isinstance(logs, Trajectories):
+        return logs
+    assert isinstance(logs, LogFiles)
+    return logs.sample(HELD_STEPS)
+
+
 def spread(batches: int, steps: int, most: int) -> list[int]:
     """Numbers of batches spread evenly over all, of about `most` steps together, at least one."""
     number = batches if steps <= most else max(1, int(batches * most / steps))
@@ -388,13 +411,13 @@ class _Summary(NamedTuple):
             logs.endings(),
         )
 
-    def __add__(self, other: Any) -> _Summary:  # type: ignore[override]
+    def __add__(self, other: Any) -> _Summary:
         added = [a + b for a, b in zip(self[:4], other[:4])]
         largest = [max(a, b) for a, b in zip(self[4:9], other[4:9])]
         lacks = Lacks(*(a or b for a, b in zip(self.lacks, other.lacks)))
         missing = MissingCells(*(a + b for a, b in zip(self.missing, other.missing)))
         endings = self.endings.joined(other.endings)
-        return _Summary(*added, *largest, lacks, missing, endings)
+        return _Summary._make([*added, *largest, lacks, missing, endings])
 
 
 class _Unit(NamedTuple):
@@ -486,8 +509,8 @@ def open_logs(
     paths
         A pattern such as `logs/*.parquet`, a folder, a file, or a list of files. They are taken in
         the order of their names, a list in its own.
-    columns, covariates, reward_levels, informative_rewards, reward_values, reward_edges, n_states, \
-    n_actions, state_names, action_names, rewards_are_indices
+    columns, covariates, reward_levels, informative_rewards, rewards_are_indices, reward_values, \
+    reward_edges, n_states, n_actions, state_names, action_names
         As for `Trajectories.from_table`. Files that latentmdp wrote tell all of this themselves.
     numbered_anew
         Whether each file numbers its episodes anew. Otherwise the same number, or name, in two
@@ -629,12 +652,14 @@ def _asked(
     for name, value in given.items():
         plain = _UNASKED.get(name)
         if not (value == plain if name in _UNASKED else value is None or value in ([], {})):
-            raise TypeError(f"{paths[0]} holds everything already: open_logs takes no {name!r} here")
+            raise TypeError(
+                f"{paths[0]} holds everything already: open_logs takes no {name!r} here"
+            )
     told = [table_arguments(header.told or {}) for header in headers]
     first = told[0]
-    for path, other in zip(paths, told):
-        for name in first:
-            if name not in ("n_states", "n_actions") and not same_content(first[name], other[name]):
+    for path, one_told in zip(paths, told):
+        for name, value in first.items():
+            if name not in ("n_states", "n_actions") and not same_content(value, one_told[name]):
                 raise TrajectoryError(f"{path} has other {name} than {paths[0]}")
     sizes = {name: max(one[name] for one in told) for name in ("n_states", "n_actions")}
     return {**given, **first, **sizes}, True
@@ -646,11 +671,15 @@ def _columns(path: str, schema: Any, asked: Mapping[str, Any]) -> dict[str, str]
     for word, name in called.items():
         needed = word in ("episode", "state", "action", "reward") or name != word
         if name not in schema.names and (needed or word == "t"):
-            raise TrajectoryError(f"{path} has no column {name!r}; it has {', '.join(schema.names)}")
+            raise TrajectoryError(
+                f"{path} has no column {name!r}; it has {', '.join(schema.names)}"
+            )
     present = {word: name for word, name in called.items() if name in schema.names}
     for name in asked["covariates"]:
         if name not in schema.names:
-            raise TrajectoryError(f"{path} has no column {name!r}; it has {', '.join(schema.names)}")
+            raise TrajectoryError(
+                f"{path} has no column {name!r}; it has {', '.join(schema.names)}"
+            )
         present[f"covariate {name}"] = name
     numbers = not frames.is_text(schema.field(present["state"]))
     if "terminated" in present and "next_state" not in present and numbers:
@@ -765,13 +794,15 @@ def _ids_to_keep(ids: NDArray[Any], path: str, column: str) -> NDArray[Any] | No
     found, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any():
         raise TrajectoryError(
-            f"{path}: the rows of {column} {found[np.argmax(counts > 1)]} do not lie together: sort "
-            "the table by episode first"
+            f"{path}: the rows of {column} {found[np.argmax(counts > 1)]} do not lie together: "
+            "sort the table by episode first"
         )
     return ids
 
 
-def _count_rewards(table: Any, columns: Mapping[str, str], tally: dict[float, int], path: str) -> None:
+def _count_rewards(
+    table: Any, columns: Mapping[str, str], tally: dict[float, int], path: str
+) -> None:
     """Count the rewards of rows with a state and an action."""
     rewards = frames.floats(columns["reward"], frames.arrow("reward", table[columns["reward"]]))
     kept = ~np.isnan(rewards)
@@ -796,7 +827,7 @@ def _require_once(paths: list[str], scans: list[_Scan], reader: _Reader) -> None
     """Refuse an episode that is in two files, unless it ends the one and begins the next."""
     filled = [(path, scan) for path, scan in zip(paths, scans) if scan.first is not None]
     rising = all(scan.ids is None for _, scan in filled) and all(
-        before.last <= after.first for (_, before), (_, after) in zip(filled, filled[1:])
+        before.last <= after.first for (_, before), (_, after) in pairwise(filled)
     )
     if rising:
         return
@@ -833,10 +864,12 @@ def _settled(reader: _Reader, scans: list[_Scan]) -> _Reader:
     arguments = dict(reader.arguments)
     labels: dict[str, set[str]] = {}
     for scan in scans:
-        for word, found in scan.labels.items():
-            labels.setdefault(word, set()).update(found)
+        for word, some in scan.labels.items():
+            labels.setdefault(word, set()).update(some)
     for word, argument in (("state", "state_names"), ("action", "action_names")):
-        found = labels.get(word, set()) | (labels.get("next_state", set()) if word == "state" else set())
+        found = labels.get(word, set()) | (
+            labels.get("next_state", set()) if word == "state" else set()
+        )
         if found and arguments[argument] is None:
             names = list(_in_order(found))
             if word == "state" and "terminated" in reader.columns and END not in names:
@@ -872,7 +905,7 @@ def _units(paths: list[str], scans: list[_Scan], anew: bool) -> list[tuple[Rows,
     before: Any = None
     for path, scan in zip(paths, scans):
         edges = scan.edges if scan.edges and scan.edges[0] == 0 else (0, *scan.edges)
-        own = [Rows(path, a, b) for a, b in zip(edges[:-1], edges[1:])]
+        own = [Rows(path, a, b) for a, b in pairwise(edges)]
         if own and units and not anew and scan.first is not None and scan.first == before:
             units[-1] = (*units[-1], own.pop(0))
         units += [(rows,) for rows in own]

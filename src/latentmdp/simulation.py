@@ -186,15 +186,16 @@ def returns_in(
     *,
     horizon: int | None = None,
     threads: int | None = None,
+    first_episode: int = 0,
 ) -> Floats:
     """The return of one episode in each of the given contexts, hidden rewards counted, (N,).
 
-    Episode i has number i, as in `simulate`. Nothing else of the episodes is kept.
+    Episode i has number first_episode + i, as in `simulate`. Nothing else of them is kept.
     """
     world = ModelWorld(model)
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
     if not isinstance(policy, Policy):
-        return _stepped_returns(world, policy, space, contexts, key)
+        return _stepped_returns(world, policy, space, contexts, key, first_episode)
     from latentmdp._kernels.rollout import Earning
 
     M, S, A, _ = model.dimensions
@@ -215,18 +216,24 @@ def returns_in(
         lengths = np.empty(stop - start, np.int64)
         return contexts[part].copy(), lengths, None, None, None, earning, returns[part]
 
-    _run_episodes(world, policy, space, contexts.size, key, 0, True, note, threads)
+    _run_episodes(world, policy, space, contexts.size, key, first_episode, True, note, threads)
     return returns
 
 
 def _stepped_returns(
-    world: ModelWorld, policy: HistoryPolicy, space: Space, contexts: Indices, key: int
+    world: ModelWorld,
+    policy: HistoryPolicy,
+    space: Space,
+    contexts: Indices,
+    key: int,
+    first_episode: int,
 ) -> Floats:
     """`returns_in` for a callable, step by step."""
     model, agent, returns = world.model, PolicyAgent(policy, space, key), np.zeros(contexts.size)
     for i, m in enumerate(contexts.tolist()):
         world.given_context = m
-        states, actions, rewards, _ = play_episode(world, agent, key, i, space.longest_episode)
+        number = first_episode + i
+        states, actions, rewards, _ = play_episode(world, agent, key, number, space.longest_episode)
         earned = model.reward_values[rewards]
         if model.bonus is not None:
             earned = earned + model.bonus[m, states[:-1], actions]

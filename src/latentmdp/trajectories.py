@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -894,7 +895,7 @@ class Trajectories(Logs, Fielded):
         batch = self.offsets[begins] // BATCH_STEPS
         first = begins[np.flatnonzero(np.diff(batch, prepend=-1))]
         edges = [*first.tolist(), len(self)]
-        return [_HeldBatch(self, *edge) for edge in zip(edges[:-1], edges[1:])]
+        return [_HeldBatch(self, *edge) for edge in pairwise(edges)]
 
     @property
     def longest(self) -> int:

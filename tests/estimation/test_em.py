@@ -237,7 +237,7 @@ def test_logs_that_cannot_be_fitted_are_refused() -> None:
         lm.EM(2).fit(play(model, 50, horizon=1))
     with pytest.raises(TrajectoryError, match="hold no episode"):
         lm.EM(2).fit(logs[:0])
-    with pytest.raises(TypeError, match=r"logs\[1\] must be Trajectories, got int"):
+    with pytest.raises(TypeError, match=r"logs\[1\] must be Trajectories or LogFiles, got int"):
         lm.EM(2).fit([logs, 3])
     small = random_model(11, states=2, horizon=5)
     with pytest.raises(TrajectoryError, match="state 2 is out of range"):

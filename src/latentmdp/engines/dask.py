@@ -97,7 +97,7 @@ class Dask:
         futures = [self._submitted(function, item, shared) for item in items]
         number = {future.key: i for i, future in enumerate(futures)}
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures):  # type: ignore[no-untyped-call]
                 yield number[future.key], self._result(future)
         finally:
             self.client.cancel([future for future in futures if not future.done()])
@@ -115,8 +115,8 @@ class Dask:
         except (OSError, EngineError) as error:
             if isinstance(error, FileNotFoundError):
                 raise EngineError(
-                    f"a worker does not find {error.filename}: logs and the scratch folder must lie "
-                    "where every worker can read them (Dask(..., scratch=FOLDER)), and stay there"
+                    f"a worker does not find {error.filename}: logs and the scratch folder must "
+                    "lie, and stay, where every worker can read them (Dask(..., scratch=FOLDER))"
                 ) from error
             raise
         except Exception as error:
@@ -133,7 +133,9 @@ def _connected(address: str, timeout: float) -> Any:
             "engines.Dask needs dask and distributed: pip install 'latentmdp[cluster]'"
         ) from None
     try:
-        return Client(address, timeout=timeout, set_as_default=False)
+        return Client(  # type: ignore[no-untyped-call]
+            address, timeout=timeout, set_as_default=False
+        )
     except (OSError, TimeoutError, ValueError) as error:
         raise EngineError(f"no Dask scheduler answers at {address}: {error}") from None
 

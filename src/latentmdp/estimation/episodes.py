@@ -40,12 +40,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp import logs_on_disk
 from latentmdp._util.arrays import Floats, Indices, Integers, normalised
 from latentmdp.covariates import Encoder
 from latentmdp.engines.base import Engine, total, tree_sum
 from latentmdp.engines.threads import Threads
 from latentmdp.errors import TrajectoryError
-from latentmdp.logs_on_disk import spread
 from latentmdp.trajectories import Batch, Logs, Trajectories, require_logs, sizes_of
 
 __all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
@@ -60,10 +60,6 @@ _DIRECT_KEYS = 1 << 23
 _BLOCK_WORK = 1 << 17
 """Steps in one block of a pass: enough that starting a thread for it costs nothing beside the work,
 few enough that a log of a million steps has a block for each of several threads."""
-
-_SAMPLE_STEPS = 1 << 24
-"""Steps that are enough to choose pseudo-counts, what contexts share and how many there are, and
-for the pair moments of a start. So many are held in memory, 2 to 4 bytes each, wherever logs lie."""
 
 _MOST_ROWS = 10**8
 """Rows (s, a), 0.8 GB of flags and numbers each: beyond them a log is refused before memory runs
@@ -322,14 +318,17 @@ class Episodes:
         batches = [batch for part in logs for batch in part.batches()]
         in_memory = all(isinstance(part, Trajectories) for part in logs)
         self._folder: TemporaryDirectory[str] | None = None
-        if not engine.local or not (in_memory or self.n_steps <= _SAMPLE_STEPS):
+        self._sample: Episodes | None = None
+        if not engine.local or not (in_memory or self.n_steps <= logs_on_disk.HELD_STEPS):
             self._folder = TemporaryDirectory(prefix="latentmdp-", dir=engine.scratch)
         self._read(batches, engine)
 
     def _read(self, batches: Sequence[Batch], engine: Engine) -> None:
         """Make the chunks, and number the cells of all of them together."""
         folder = None if self._folder is None else self._folder.name
-        paths = [None if folder is None else os.path.join(folder, str(k)) for k in range(len(batches))]
+        paths = [
+            None if folder is None else os.path.join(folder, str(k)) for k in range(len(batches))
+        ]
         found = []
         cells, counts = np.zeros(0, np.int64), np.zeros(0)
         beginnings, longest = np.zeros(self.coding.first_state.size), 0
@@ -387,10 +386,10 @@ class Episodes:
 
     def sample(self) -> Episodes:
         """Enough episodes to decide by, in memory: these, or chunks spread evenly over them."""
-        chosen = spread(len(self.chunks), self.n_steps, _SAMPLE_STEPS)
+        chosen = logs_on_disk.spread(len(self.chunks), self.n_steps, logs_on_disk.HELD_STEPS)
         if len(chosen) == len(self.chunks) and self._totals is None:
             return self
-        if not hasattr(self, "_sample"):
+        if self._sample is None:
             other = copy(self)
             other.chunks = [Chunk(self.chunks[k].groups()) for k in chosen]
             other._totals, other.n_steps = None, 0
@@ -432,7 +431,7 @@ class Episodes:
             Chunk(tuple(replace(g, cells=index[g.cells], common=None) for g in chunk.groups()))
             for chunk in self.chunks
         ]
-        other._totals = None
+        other._totals = other._sample = None
         return other, index
 
     def cell_counts(self) -> Floats:
@@ -468,7 +467,7 @@ class Episodes:
         """How often each action was taken in each state, (S, A); uniform where never seen."""
         S, A = self.n_states, self.n_actions
         visits = np.bincount(self.parts_of_cells().pair, self.cell_counts(), S * A)
-        return normalised(visits.reshape(S, A), np.ones(A))
+        return normalised(visits.reshape(S, A).astype(np.float64), np.ones(A))
 
     def pair_counts(self) -> Floats:
         """(C, C): how often cells x and y occur at two different times of an episode."""
@@ -576,7 +575,7 @@ class Episodes:
             Chunk(tuple(replace(group, counts=next(given)) for group in chunk.groups()))
             for chunk in self.chunks
         ]
-        other.__dict__.pop("_sample", None)
+        other._sample = None
         return other
 
 

@@ -116,7 +116,9 @@ def initialize(
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    form = settle_reward_model(logs, few, reward_model, generator, threads=threads, report=report, engine=engine)
+    form = settle_reward_model(
+        logs, few, reward_model, generator, threads=threads, report=report, engine=engine
+    )
     settings = EM(
         few,
         restarts=_restarts(few),
@@ -193,9 +195,7 @@ def _restarts(n_contexts: int) -> int:
     return max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
 
 
-def _spectral(
-    short: Logs | None, long: Logs, n_contexts: int | str, rng: RNGLike
-) -> Fit:
+def _spectral(short: Logs | None, long: Logs, n_contexts: int | str, rng: RNGLike) -> Fit:
     if short is None or not isinstance(n_contexts, int):
         raise ValueError('method="psr" needs short episodes and a known n_contexts')
     if not isinstance(short, Trajectories) or not isinstance(long, Trajectories):

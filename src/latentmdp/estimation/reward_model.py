@@ -36,9 +36,7 @@ def require_reward_model(given: str) -> None:
     require_choice("reward_model", given, ("state-action", "transition", "auto"))
 
 
-def preferred_reward_model(
-    logs: Logs | Sequence[Logs], responsibilities: Floats
-) -> RewardModel:
+def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats) -> RewardModel:
     """The reward model that BIC prefers, given p(m | episode) of all episodes (N, M)."""
     parts = [logs] if isinstance(logs, Logs) else list(logs)
     S, A, Z = sizes_of(parts)
