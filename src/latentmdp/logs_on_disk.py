@@ -116,10 +116,25 @@ class _Reader:
 
     def pieces(self, spans: Sequence[Rows]) -> Iterator[tuple[Trajectories, Integers]]:
         """The same, a few at a time, with the number of rows of each individual."""
+        before = 0
         for table in self._tables(spans):
             begins = _begins(table[self.columns["episode"]])
             rows = np.diff(np.append(np.flatnonzero(begins), begins.size))
-            yield self._episodes(table, np.cumsum(begins) - 1), rows
+            try:
+                yield self._episodes(table, np.cumsum(begins) - 1), rows
+            except TrajectoryError as error:
+                place = _between(spans, before, before + 1)[0]
+                told = f"{place.path}, where rows are counted from row {place.start}"
+                raise TrajectoryError(f"{told}: {self._named(table, error)}") from None
+            before += table.num_rows
+
+    def _named(self, table: Any, error: TrajectoryError) -> TrajectoryError:
+        """The error about some rows, with their episodes by name."""
+        try:
+            Trajectories.from_table(table, **self.arguments)
+        except TrajectoryError as same:
+            return same
+        return error
 
     def _tables(self, spans: Sequence[Rows]) -> Iterator[Any]:
         """Tables of whole episodes."""
@@ -443,13 +458,9 @@ def _measured(logs: Trajectories, path: str | os.PathLike[str]) -> _Unit:
 def _checked(spans: tuple[Rows, ...], reader: _Reader) -> _Unit:
     """Read rows, as they will be read again, and say what is in them."""
     found, rows = [], []
-    try:
-        for piece, own_rows in reader.pieces(spans):
-            found.append(_measured(piece, ""))
-            rows.append(own_rows)
-    except TrajectoryError as error:
-        first = spans[0]
-        raise TrajectoryError(f"{first.path}, counted from row {first.start}: {error}") from None
+    for piece, own_rows in reader.pieces(spans):
+        found.append(_measured(piece, ""))
+        rows.append(own_rows)
     summary = found[0].summary
     for one in found[1:]:
         summary = summary + one.summary

@@ -97,7 +97,7 @@ class Dask:
         futures = [self._submitted(function, item, shared) for item in items]
         number = {future.key: i for i, future in enumerate(futures)}
         try:
-            for future in as_completed(futures):  # type: ignore[no-untyped-call]
+            for future in as_completed(futures, loop=self.client.loop):  # type: ignore[no-untyped-call]
                 yield number[future.key], self._result(future)
         finally:
             self.client.cancel([future for future in futures if not future.done()])
