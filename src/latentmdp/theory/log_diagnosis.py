@@ -25,9 +25,10 @@ from scipy.sparse import coo_array, csr_array
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.results import Result
+from latentmdp.logs_on_disk import in_memory
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
-from latentmdp.trajectories import Trajectories, cell_counts, sizes_of
+from latentmdp.trajectories import Logs, Trajectories, cell_counts, sizes_of
 
 __all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 
@@ -129,13 +130,14 @@ class LogDiagnosis(Verdicts):
 
 
 def diagnose_logs(
-    logs: Trajectories, policy: Policy | HistoryPolicy | None, length: int, rng: RNGLike
+    logged: Logs, policy: Policy | HistoryPolicy | None, length: int, rng: RNGLike
 ) -> LogDiagnosis:
     """See `diagnose`."""
-    if len(logs) == 0:
+    if len(logged) == 0:
         raise ValueError("logs must hold at least one episode")
+    visits = cell_counts(logged, ("state", "action")).astype(np.int64)
+    logs = in_memory(logged)
     weights = logs.multiplicities()
-    visits = cell_counts(logs, ("state", "action")).astype(np.int64)
     known = policy is not None
     if known:
         _require_memoryless(policy, visits.shape)
@@ -145,12 +147,12 @@ def diagnose_logs(
         raise ValueError(
             f"no episode has the {needed} steps of a history and a test of length {length}"
         )
-    S = logs.n_states
+    S = logged.n_states
     found = _evidence(logs, length, known, as_generator(rng))
     ends = logs.states[logs.offsets[windows] + windows + length]
     return LogDiagnosis(
-        episodes=int(weights.sum()),
-        steps=int((weights * logs.lengths).sum()),
+        episodes=logged.n_episodes,
+        steps=int(visits.sum()),
         visits=visits,
         end_state_probs=np.bincount(ends, weights[windows], S) / weights[windows].sum(),
         singular_values=tuple(one.singular_values for one in found),
