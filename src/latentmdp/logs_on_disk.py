@@ -73,10 +73,10 @@ HELD_STEPS = 1 << 24
 many of them, spread evenly over the logs, or all where there are no more."""
 
 _PIECE_ROWS = 1 << 18
-"""RowRange that become episodes at a time: some 60 MB while they do."""
+"""Rows that become episodes at a time: some 60 MB while they do."""
 
 _UNIT_ROWS = 1 << 20
-"""RowRange that are checked by one piece of work."""
+"""Rows that are checked by one piece of work."""
 
 _LARGEST_GROUP = 1 << 30
 """Bytes of the columns that are read of one row group: it is read as a whole."""
@@ -89,7 +89,7 @@ _MOST_NAMES = 50_000_000
 
 
 class RowRange(NamedTuple):
-    """RowRange start .. stop - 1 of a file."""
+    """Rows start .. stop - 1 of a file."""
 
     path: str
     start: int
