@@ -911,7 +911,7 @@ def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _units(paths: list[str], scans: list[_Scan], anew: bool) -> list[tuple[RowRange, ...]]:
-    """RowRange to be checked together; an episode that goes on in the next file takes it along."""
+    """Rows to be checked together; an episode that goes on in the next file takes it along."""
     units: list[tuple[RowRange, ...]] = []
     before: Any = None
     for path, scan in zip(paths, scans):
@@ -1005,7 +1005,7 @@ def _with_stamps(reader: _Reader, spans: Sequence[RowRange]) -> _Reader:
 
 
 def _between(spans: Sequence[RowRange], low: int, high: int) -> list[RowRange]:
-    """RowRange low .. high - 1 of some spans, counted through."""
+    """Rows low .. high - 1 of some spans, counted through."""
     found, before = [], 0
     for path, start, stop in spans:
         first, last = max(low - before, 0), min(high - before, stop - start)
