@@ -96,7 +96,7 @@ def _learn(n_contexts: str, method: str = "likelihood") -> Learn:
     def run(task: Task, world: World, episodes: int, seed: int) -> Returns:
         M: Any = world.space.n_contexts if n_contexts == "given" else "auto"
         chosen: Any = method
-        return learn(world, M, episodes, rng=seed, method=chosen, planner=QMDP()).returns
+        return learn(world, M, episodes, rng=seed, method=chosen).returns
 
     return run
 

@@ -209,7 +209,7 @@ def _dealer(card: int, deck: Floats) -> Floats:
 def _comparison(total: int, dealer: Floats) -> tuple[float, float, float]:
     """Probabilities to lose, to draw and to win with a sum against the dealer's."""
     below = float(dealer[:total].sum() + dealer[_BUST])
-    return 1.0 - below - float(dealer[total]), float(dealer[total]), below
+    return float(dealer[total + 1 : _BUST].sum()), float(dealer[total]), below
 
 
 def _blackjack(seed: int) -> LatentMDP:

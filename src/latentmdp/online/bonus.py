@@ -156,7 +156,7 @@ class VarianceBonus:
     """
 
     deviation: float = 0.3
-    remainder: float = 0.3
+    remainder: float = 0.1
     failure_probability: float | None = None
 
     def __post_init__(self) -> None:
