@@ -350,13 +350,13 @@ class _Game:
         self._move()
         enough = _INNER_SHARE * self.care * max(self.wanted, distance)
         enough = max(enough, 1e-10 * self.bounds.magnitude)
+        self._lower_upper()
         try:
-            while True:
+            # A corner of W is known without a search: what is best in one context.
+            while self.bounds.best_upper - self.bounds.best_lower > enough:
                 self.bounds.sweep(self.search.explore())
                 self.search.note()
                 self._lower_upper()
-                if self.bounds.best_upper - self.bounds.best_lower <= enough:
-                    break
         except NothingLeft:
             self._lower_upper()
         self.respond()
