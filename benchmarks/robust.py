@@ -2,11 +2,12 @@
 
 Robust: conservation problems without an end, in which four experts disagree about which of the
 measures helps, and dense random instances with an end (Dirichlet rows, a fifth of (m, s, a)
-rewarded). A row is one instance and objective: the gap that was reached, the seconds it took (wall-clock;
-other work on the machine counts), the policies in the mixture, and by how many standard errors the
-simulated values by context differ from the proved ones, at worst.
+rewarded). A row is one instance and objective: the gap that was reached, the seconds it took
+(wall-clock; other work on the machine counts), the policies in the mixture, and by how many
+standard errors the simulated values by context differ from the proved ones, at worst.
 
-Compact: problems of the same two kinds. A row is one instance: the vectors of the plan, the most that are kept for a state (and time), and the loss that is proved.
+Compact: problems of the same two kinds. A row is one instance: the vectors of the plan, the most
+that are kept for a state (and time), and the loss that is proved.
 
 `python benchmarks/robust.py [seeds] [first seed] [--part robust|compact]`; the words at the end of
 a row say whether it is within its limit.

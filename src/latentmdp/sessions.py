@@ -475,9 +475,7 @@ class Session:
         return self
 
 
-def _resumed_node(
-    policy: Policy | HistoryPolicy, model: LatentMDP, stored: SavedSession
-) -> int:
+def _resumed_node(policy: Policy | HistoryPolicy, model: LatentMDP, stored: SavedSession) -> int:
     """The node of a policy graph at which a session was put aside; -1 of other policies."""
     nodes = getattr(policy, "nodes", None)
     out_of_time = model.horizon is not None and stored.t >= model.horizon

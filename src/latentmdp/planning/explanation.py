@@ -350,7 +350,7 @@ class MixtureExplanation(Result):
 
 
 @overload
-def explain(
+def explain(  # type: ignore[overload-overlap]  # a mixture is a policy too
     model: LatentMDP,
     policy: MixturePolicy,
     state: int | str,
@@ -844,10 +844,9 @@ def _decision(told: Explanation, called: _Names, where: str) -> str:
     drawn = np.flatnonzero(told.probabilities).tolist()
     if len(drawn) == 1:
         return f"{believing} the policy takes {called.action(told.action)}."
-    return (
-        f"{believing} the policy draws among {called.drawn(told.probabilities)}; what follows is about "
-        f"{called.action(told.action)}."
-    )
+    among = called.drawn(told.probabilities)
+    about = f"what follows is about {called.action(told.action)}"
+    return f"{believing} the policy draws among {among}; {about}."
 
 
 def _worth(told: Explanation, called: _Names) -> str:

@@ -359,9 +359,8 @@ class _Game:
         try:
             # A corner of W is known without a search: what is best in one context.
             before = self.work
-            while (
-                self.bounds.best_upper - self.bounds.best_lower > enough
-                and self.work <= max(2 * before, _LEAST_WORK)
+            while self.bounds.best_upper - self.bounds.best_lower > enough and self.work <= max(
+                2 * before, _LEAST_WORK
             ):
                 visited = self.search.explore()
                 self.bounds.sweep(visited)

@@ -238,9 +238,7 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
     return figure
 
 
-def _draw_bounds(
-    axes: Axes, history: Sequence[Sequence[float]], colour: str, name: str
-) -> None:
+def _draw_bounds(axes: Axes, history: Sequence[Sequence[float]], colour: str, name: str) -> None:
     seconds, lower, upper = zip(*history)
     axes.step(seconds, lower, where="post", marker=".", color=colour, label=name)
     axes.step(seconds, upper, where="post", marker=".", color=colour, linestyle="--")
