@@ -26,7 +26,7 @@ from latentmdp.planning.explanation import (
     action_rule,
     switches,
 )
-from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas
 
 if TYPE_CHECKING:
@@ -356,27 +356,31 @@ _DIGITS = 6
 """Beliefs that agree so far are one."""
 
 
-def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> FollowedGraph:
+def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
     """The nodes that a policy without an end visits most, and how they follow each other.
 
     Episodes are followed from the start over all observations, the likeliest beliefs of each step.
     Vectors are nodes of their own, or merged by state and action where there are more than `most`.
     """
-    if not isinstance(policy, AlphaVectorPolicy) or policy.n_layers > 1:
+    if isinstance(policy, MixturePolicy):
+        raise ValueError("a mixture is several policy graphs: draw each of policy.parts")
+    nodes = policy.nodes if isinstance(policy, PolicyGraph) else policy
+    if not isinstance(nodes, AlphaVectorPolicy) or nodes.n_layers > 1:
         raise ValueError(
             "a policy graph is drawn of alpha vectors that serve at all times, as planners find "
             "them for models without a horizon"
         )
+    links = policy if isinstance(policy, PolicyGraph) else None
     visits: dict[int, float] = defaultdict(float)
     moves: dict[tuple[int, int], float] = defaultdict(float)
-    for vector, mass, following in _followed(policy):
+    for vector, mass, following in _followed(nodes, links):
         visits[vector] += mass
         for after, share in following:
             moves[vector, after] += mass * share
     found = np.array(sorted(visits, key=lambda k: -visits[k]))
-    state = np.searchsorted(policy.offsets, found, side="right") - 1
+    state = np.searchsorted(nodes.offsets, found, side="right") - 1
     merged = found.size > most
-    keys = list(zip(state.tolist(), policy.actions[found].tolist())) if merged else found.tolist()
+    keys = list(zip(state.tolist(), nodes.actions[found].tolist())) if merged else found.tolist()
     order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     node = {int(k): order[key] for k, key in zip(found, keys)}
     weight, flow = np.zeros(len(order)), np.zeros((len(order), len(order)))
@@ -388,9 +392,9 @@ def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> FollowedGraph:
     heaviest = np.argsort(-weight, kind="stable")[:most]
     first = np.array([next(int(k) for k in found if node[int(k)] == i) for i in heaviest])
     return FollowedGraph(
-        policy.model,
-        np.searchsorted(policy.offsets, first, side="right") - 1,
-        policy.actions[first].astype(np.int64),
+        nodes.model,
+        np.searchsorted(nodes.offsets, first, side="right") - 1,
+        nodes.actions[first].astype(np.int64),
         first,
         weight[heaviest] / weight.sum(),
         flow[np.ix_(heaviest, heaviest)] / weight[heaviest, None],
@@ -399,20 +403,24 @@ def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> FollowedGraph:
 
 
 def _followed(
-    policy: AlphaVectorPolicy,
+    policy: AlphaVectorPolicy, links: PolicyGraph | None
 ) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
-    """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited."""
+    """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited.
+
+    The next vector is the best one at the belief, or the follower in a graph.
+    """
     model, table = policy.model, policy.model.outcomes
     start, observe = context_filter(model, policy.smoothing)
     layer: dict[tuple[int, bytes], tuple[float, Floats]] = {}
     for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
-        _add(layer, s, start(s), float(model.initial[:, s] @ model.weights))
+        k = policy.best(0, s, start(s)) if links is None else int(links.first[s])
+        _add(layer, k, start(s), float(model.initial[:, s] @ model.weights))
     steps = _DEPTH if model.horizon is None else min(_DEPTH, model.horizon)
     for _ in range(steps):
         heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
         layer = {}
-        for (s, _), (mass, belief) in heaviest:
-            k = policy.best(0, s, belief)
+        for (k, _), (mass, belief) in heaviest:
+            s = int(np.searchsorted(policy.offsets, k, side="right")) - 1
             row = s * model.n_actions + int(policy.actions[k])
             following = []
             for o in range(table.starts[row], table.starts[row + 1]):
@@ -420,15 +428,19 @@ def _followed(
                 chance = float(table.probs[o] @ belief)
                 if chance > 0.0 and not model.terminal[n]:
                     after = observe(belief, s, int(policy.actions[k]), n, z)
-                    following.append((policy.best(0, n, after), chance))
-                    _add(layer, n, after, mass * chance * model.discount)
+                    if links is None:
+                        then = policy.best(0, n, after)
+                    else:
+                        then = int(links.followers[links.node_starts[k] + o - table.starts[row]])
+                    following.append((then, chance))
+                    _add(layer, then, after, mass * chance * model.discount)
             yield k, mass, following
 
 
 def _add(
-    layer: dict[tuple[int, bytes], tuple[float, Floats]], s: int, belief: Floats, mass: float
+    layer: dict[tuple[int, bytes], tuple[float, Floats]], vector: int, belief: Floats, mass: float
 ) -> None:
-    key = (s, np.round(belief, _DIGITS).tobytes())
+    key = (vector, np.round(belief, _DIGITS).tobytes())
     before = layer.get(key, (0.0, belief))
     layer[key] = (before[0] + mass, before[1])
 
@@ -489,6 +501,6 @@ def graph_picture(graph: FollowedGraph) -> Picture:
     )
 
 
-def plot_policy_graph(policy: AlphaVectorPolicy, path: str | os.PathLike[str]) -> None:
+def plot_policy_graph(policy: Policy, path: str | os.PathLike[str]) -> None:
     """Draw which state and vector follows which, of a policy without an end; write it to a file."""
     write_figure(graph_figure(policy_graph(policy)), path)
