@@ -370,10 +370,10 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
             "a policy graph is drawn of alpha vectors that serve at all times, as planners find "
             "them for models without a horizon"
         )
-    links = policy if isinstance(policy, PolicyGraph) else None
+    moving = _linked(policy) if isinstance(policy, PolicyGraph) else _followed(nodes)
     visits: dict[int, float] = defaultdict(float)
     moves: dict[tuple[int, int], float] = defaultdict(float)
-    for vector, mass, following in _followed(nodes, links):
+    for vector, mass, following in moving:
         visits[vector] += mass
         for after, share in following:
             moves[vector, after] += mass * share
@@ -403,24 +403,20 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
 
 
 def _followed(
-    policy: AlphaVectorPolicy, links: PolicyGraph | None
+    policy: AlphaVectorPolicy,
 ) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
-    """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited.
-
-    The next vector is the best one at the belief, or the follower in a graph.
-    """
+    """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited."""
     model, table = policy.model, policy.model.outcomes
     start, observe = context_filter(model, policy.smoothing)
     layer: dict[tuple[int, bytes], tuple[float, Floats]] = {}
     for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
-        k = policy.best(0, s, start(s)) if links is None else int(links.first[s])
-        _add(layer, k, start(s), float(model.initial[:, s] @ model.weights))
+        _add(layer, s, start(s), float(model.initial[:, s] @ model.weights))
     steps = _DEPTH if model.horizon is None else min(_DEPTH, model.horizon)
     for _ in range(steps):
         heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
         layer = {}
-        for (k, _), (mass, belief) in heaviest:
-            s = int(np.searchsorted(policy.offsets, k, side="right")) - 1
+        for (s, _), (mass, belief) in heaviest:
+            k = policy.best(0, s, belief)
             row = s * model.n_actions + int(policy.actions[k])
             following = []
             for o in range(table.starts[row], table.starts[row + 1]):
@@ -428,21 +424,40 @@ def _followed(
                 chance = float(table.probs[o] @ belief)
                 if chance > 0.0 and not model.terminal[n]:
                     after = observe(belief, s, int(policy.actions[k]), n, z)
-                    if links is None:
-                        then = policy.best(0, n, after)
-                    else:
-                        then = int(links.followers[links.node_starts[k] + o - table.starts[row]])
-                    following.append((then, chance))
-                    _add(layer, then, after, mass * chance * model.discount)
+                    following.append((policy.best(0, n, after), chance))
+                    _add(layer, n, after, mass * chance * model.discount)
             yield k, mass, following
 
 
 def _add(
-    layer: dict[tuple[int, bytes], tuple[float, Floats]], vector: int, belief: Floats, mass: float
+    layer: dict[tuple[int, bytes], tuple[float, Floats]], s: int, belief: Floats, mass: float
 ) -> None:
-    key = (vector, np.round(belief, _DIGITS).tobytes())
+    key = (s, np.round(belief, _DIGITS).tobytes())
     before = layer.get(key, (0.0, belief))
     layer[key] = (before[0] + mass, before[1])
+
+
+def _linked(graph: PolicyGraph) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
+    """The same of a graph, whose nodes say what follows: exact, whatever the beliefs."""
+    model, nodes, table = graph.model, graph.nodes, graph.model.outcomes
+    arrived: dict[int, Floats] = {}
+    for s in np.flatnonzero(graph.first >= 0).tolist():
+        arrived[int(graph.first[s])] = model.weights * model.initial[:, s]
+    states = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
+    for _ in range(_DEPTH if model.horizon is None else min(_DEPTH, model.horizon)):
+        before, arrived = arrived, {}
+        for k, masses in before.items():
+            total = float(masses.sum())
+            row = int(states[k]) * model.n_actions + int(nodes.actions[k])
+            begin, end = table.starts[row : row + 2].tolist()
+            links = graph.followers[graph.node_starts[k] :][: end - begin].tolist()
+            following = []
+            for then, probs in zip(links, table.probs[begin:end]):
+                if then >= 0 and total > 0.0 and (masses * probs).any():
+                    following.append((then, float(masses @ probs) / total))
+                    arrived[then] = arrived.get(then, 0.0) + model.discount * masses * probs
+            if total > 0.0:
+                yield k, total, following
 
 
 def graph_figure(graph: FollowedGraph) -> Figure:
