@@ -16,7 +16,7 @@ from latentmdp._util.storage import require_writable
 from latentmdp._util.words import listed, plural
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Robust
-from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.explanations import policy_map
 from latentmdp.report.page import Section, Table, write_page
@@ -58,9 +58,7 @@ def write_decision_page(
     page = [
         Section(
             "What to do",
-            "Find the row of the state. The second column is the action at the belief in its "
-            "heading. Later, when what was seen makes one context likelier, the column of that "
-            f"context says from which probability on something else is done.{_drawn(tables)}",
+            _reading(policy) + _drawn(tables),
             tables,
         ),
         Section(
@@ -87,6 +85,20 @@ def _tables(
     for i, (part, share) in enumerate(zip(policy.parts, policy.weights.tolist())):
         table = page_table(decision_table(model, part, belief, t))
         yield replace(table, title=f"Policy {i + 1}, drawn with probability {share:.3g}")
+
+
+def _reading(policy: Policy) -> str:
+    """How to read a decision table."""
+    told = "Find the row of the state. The second column is the action at the belief in its heading"
+    if isinstance(policy, PolicyGraph) and policy.nodes.n_layers > 1:
+        return (
+            f"{told}, at the step that the table is of. From there on the policy goes by what is "
+            "seen: the explorer page follows it step by step."
+        )
+    return (
+        f"{told}. Later, when what was seen makes one context likelier, the column of that context "
+        "says from which probability on something else is done."
+    )
 
 
 def _drawn(tables: Sequence[Table]) -> str:
