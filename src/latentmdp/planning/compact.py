@@ -26,6 +26,7 @@ the policy of these vectors meets, a few times, and the policy of which most is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -72,6 +73,9 @@ _MOST_FOLLOWED, _MOST_PROVED = 5_000, 40_000
 """Beliefs of one step from which a policy is followed further, those met most: while policies are
 compared, and for the last proof without an end. More prove a little more and take longer."""
 
+_LITTLE = 0.005
+"""Of the value: a loss that is small enough to look no further."""
+
 _MEETINGS, _FRUITLESS_MEETINGS = 8, 3
 """How often vectors are looked for again at the beliefs that their own policy meets, at most, and
 how often in a row that may prove nothing more."""
@@ -116,7 +120,7 @@ def compacted(plan: Plan, vectors: int | None, loss: float | None, graph: bool) 
     choice = _Choice(policy)
     if vectors is not None:
         most = arrays.positive_integer("vectors", vectors)
-        small = choice.of(most) if graph else choice.served(most)
+        small = choice.of(most) if graph else choice.served(most, plan.lower)
         return _stated(plan, choice, small, graph)
     assert loss is not None
     if not 0.0 < loss < 1.0:
@@ -174,18 +178,22 @@ class _Choice:
             small = _rounds(small, lambda found: self._first(met, most, found))
         return _rounds(small, lambda found: self._improved(found.graph, most))
 
-    def served(self, most: int) -> _Small:
-        """So many vectors to act by the best of them, with what is proved of that."""
+    def served(self, most: int, lower: float | None) -> _Small:
+        """So many vectors to act by the best of them, with what is proved of that.
+
+        `lower` is what the plan before proves: losing little of it is good enough.
+        """
         small = self.of(most)
         best, fruitless = self.followed(small), 0
-        if self.model.horizon is not None:
+        enough = math.inf if lower is None else lower - _LITTLE * abs(lower)
+        if self.model.horizon is not None or best.lower >= enough:
             return best
         for _ in range(_MEETINGS):
             small = self.of(most, small)
             found = self.followed(small)
             fruitless = 0 if found.lower > best.lower else fruitless + 1
             best = max(best, found, key=lambda small: small.lower)
-            if fruitless == _FRUITLESS_MEETINGS:
+            if fruitless == _FRUITLESS_MEETINGS or best.lower >= enough:
                 break
         return self.followed(best, _MOST_PROVED)
 
