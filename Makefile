@@ -52,8 +52,9 @@ pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from wh
 	$(BIN)/python -m latentmdp.report.docs_figures docs/pictures
 	$(BIN)/python -m latentmdp.report.results out docs
 
+# SARSOP=path/to/pomdpsol compares planners with it.
 results: experiments arena  ## every long run (hours; each goes on where it was stopped), then the pictures
-	$(BIN)/python benchmarks/planning_gap.py --out out/planning_gap.json
+	$(BIN)/python benchmarks/planning_gap.py --out out/planning_gap.json $(if $(SARSOP),--sarsop $(SARSOP))
 	$(BIN)/python benchmarks/interval_coverage.py out/coverage.jsonl 120 $(WORKERS)
 	$(MAKE) pictures
 

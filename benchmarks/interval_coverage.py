@@ -139,6 +139,7 @@ def table(rows):
 
 if __name__ == "__main__":
     target = Path(sys.argv[1])
+    target.parent.mkdir(parents=True, exist_ok=True)
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 120
     workers = int(sys.argv[3]) if len(sys.argv) > 3 else os.cpu_count()
     rows = [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []

@@ -6,17 +6,26 @@ after so many seconds of wall-clock time; the CPU time used by then is given, si
 machine really lent. `python benchmarks/planning_gap.py [seeds] [first seed]`.
 
 With `--out FILE` the gaps over time are kept as JSON, for docs/results.md; instances that are in it
-are not planned again.
+are not planned again. With `--sarsop PROGRAM` (the `pomdpsol` of SARSOP) the instances are also
+written as .pomdpx and solved by it for twice as long: its own count of seconds, and one thread.
 """
 
 import argparse
 import json
+import re
+import subprocess
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 import latentmdp as lm
+from latentmdp._util.storage import atomic_write
+
+Curve = list[tuple[float, float]]
+"""(seconds, gap) along the work of a planner."""
 
 SIZES = {
     (3, 7, 2, 10): (0.2, 0.5, 1.0),
@@ -47,18 +56,46 @@ def _gap(plan: lm.Plan, mark: float) -> float:
     return min(100.0 * (upper - lower) / lower for _, lower, upper in rows if lower > 0.0)
 
 
-def keep(file: Path, seeds: int, first: int) -> None:
+def hsvi_curve(model: lm.LatentMDP, seconds: float) -> Curve:
+    """The gap of `HSVI` over time."""
+    history = lm.HSVI(gap=0.0, time_limit=seconds).plan(model).history
+    return [(t, (upper - lower) / lower) for t, lower, upper in history if lower > 0.0]
+
+
+def sarsop_curve(program: str, model: lm.LatentMDP, seconds: float) -> Curve:
+    """The gap of SARSOP over time, from the lines it prints: time, trials, backups, bounds."""
+    with tempfile.TemporaryDirectory() as folder:
+        lm.save(model, Path(folder) / "model.pomdpx")
+        limits = ["--precision", "1e-9", "--timeout", f"{2.0 * seconds:g}"]
+        command = [program, *limits, "--output", "policy.out", "model.pomdpx"]
+        told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return printed_curve(told.stdout)
+
+
+def printed_curve(text: str) -> Curve:
+    """(seconds, gap) of the rows in what SARSOP prints."""
+    number = r"([-+.\de]+)"
+    rows = re.findall(rf"^\s*{number}\s+\d+\s+\d+\s+{number}\s+{number}\s", text, re.MULTILINE)
+    found = [tuple(map(float, row)) for row in rows]
+    return [(t, (upper - lower) / lower) for t, lower, upper in found if lower > 0.0]
+
+
+def keep(file: Path, seeds: int, first: int, sarsop: str | None) -> None:
     """Write (seconds, gap) of every instance to a file, which goes on where it was."""
     kept = json.loads(file.read_text()) if file.is_file() else []
-    done = {(tuple(entry["sizes"]), entry["seed"]) for entry in kept}
+    done = {(entry.get("planner", "HSVI"), *entry["sizes"], entry["seed"]) for entry in kept}
+    planners: dict[str, Callable[[lm.LatentMDP, float], Curve]] = {"HSVI": hsvi_curve}
+    if sarsop is not None:
+        planners["SARSOP"] = lambda model, seconds: sarsop_curve(sarsop, model, seconds)
+    file.parent.mkdir(parents=True, exist_ok=True)
     for sizes, marks in SIZES.items():
         for seed in range(first, first + seeds):
-            if (sizes, seed) in done:
-                continue
-            history = lm.HSVI(gap=0.0, time_limit=marks[-1]).plan(instance(sizes, seed)).history
-            reached = [(t, (upper - lower) / lower) for t, lower, upper in history if lower > 0.0]
-            kept.append({"sizes": sizes, "seed": seed, "gaps": reached})
-            file.write_text(json.dumps(kept))
+            for name, curve in planners.items():
+                if (name, *sizes, seed) not in done:
+                    reached = curve(instance(sizes, seed), marks[-1])
+                    kept.append({"planner": name, "sizes": sizes, "seed": seed, "gaps": reached})
+                    with atomic_write(file) as stream:
+                        stream.write(json.dumps(kept).encode())
 
 
 def main() -> None:
@@ -66,11 +103,12 @@ def main() -> None:
     parser.add_argument("seeds", type=int, nargs="?", default=5)
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--sarsop", help="the program pomdpsol, to be compared with")
     given = parser.parse_args()
     seeds, first = given.seeds, given.first
     lm.HSVI(gap=0.0, time_limit=None).plan(instance((3, 3, 2, 4), 0))  # compile
     if given.out is not None:
-        keep(given.out, seeds, first)
+        keep(given.out, seeds, first, given.sarsop)
         return
     for sizes, marks in SIZES.items():
         found = [gaps(instance(sizes, seed), marks) for seed in range(first, first + seeds)]

@@ -59,13 +59,14 @@ def test_another_process_acts_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("when", [0, 1, 6])
-@pytest.mark.parametrize("kind", ["alpha", "uniform", "markov"])
+@pytest.mark.parametrize("kind", ["alpha", "uniform", "markov", "mixture"])
 def test_every_policy_at_any_time(tmp_path, kind, when):
     model = random_model(0, contexts=3, horizon=8)
     made = {
         "alpha": random_alpha_policy(model, 1),
         "uniform": lm.UniformPolicy(),
         "markov": lm.MarkovPolicy(np.full((3, 2), 0.5)),
+        "mixture": lm.Robust("regret", gap=0.01).plan(model).policy,
     }
     policy = made[kind]
     first, steps = played(model, policy, 5)
@@ -81,6 +82,32 @@ def test_every_policy_at_any_time(tmp_path, kind, when):
     rest = steps[max(when - 1, 0) :]
     assert follow(again, rest) == follow(session, rest)
     np.testing.assert_array_equal(again.belief, session.belief)
+
+
+def test_a_mixture_goes_on_with_what_was_drawn(tmp_path):
+    """Whatever was drawn and seen: the node is kept, and one that does not fit is refused."""
+    model = random_model(4, contexts=3, horizon=4)
+    policy = lm.Robust("regret", gap=1e-3, time_limit=5.0).plan(model).policy
+    assert policy.weights.size > 1
+    differ = 0
+    for seed in range(12):
+        session = policy.session(rng=seed)
+        session.observe(0)
+        session.observe(seed % 3, 0.0, action=session.act())
+        session.save(tmp_path / "s.json")
+        again = lm.load(tmp_path / "s.json")
+        for state in (1, 2):
+            assert again.act() == session.act()
+            differ += session.act() != policy.nodes.actions[-1]
+            for one in (session, again):
+                one.observe(state, 1.0, action=one.act())
+    assert differ
+    fields = json.loads((tmp_path / "s.json").read_text())
+    for wrong in (None, 10**6, 0):
+        damaged = json.dumps(fields | {"node": wrong})
+        (tmp_path / "w.json").write_text(damaged)
+        with pytest.raises(FormatError, match="node"):
+            lm.load(tmp_path / "w.json")
 
 
 def test_contexts_too_unlikely_for_a_number_survive(tmp_path):

@@ -506,11 +506,24 @@ class PolicyGraph(Fielded, Policy):
             _require_links("first", own, start, groups)
         self.n_nodes = n
 
+    def reached_nodes(self) -> Flags:
+        """Whether the graph can come to each node from one of its first nodes, (n,)."""
+        owner = np.repeat(np.arange(self.n_nodes), np.diff(self.node_starts))
+        reached, before = np.zeros(self.n_nodes + 1, np.bool_), -1  # the last is node -1
+        reached[self.first] = True
+        while before < (before := int(reached[:-1].sum())):
+            reached[self.followers[reached[owner]]] = True
+        return reached[:-1]
+
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
         return self._graph_acting(world, np.ones(1))
 
     def _graph_acting(self, world: Sized, weights: Floats) -> Acting:
+        if self.model.horizon == 1 and world.horizon != 1:
+            raise ValueError(
+                f"the policy covers 1 step, the model's horizon is {world.horizon or 'none'}"
+            )
         links: dict[str, Any] = {
             "reached": np.cumsum(weights),
             "first": np.atleast_2d(self.first),

@@ -313,6 +313,8 @@ class SavedSession:
         The belief, and contexts too unlikely for a plain number (`latentmdp._kernels.belief`).
     key
         Key of the random numbers, in hexadecimal digits.
+    node
+        The node where a policy graph is.
     history
         States, actions and rewards so far, where the policy is a function of the history.
     """
@@ -327,6 +329,7 @@ class SavedSession:
     state: int | None = None
     action: int | None = None
     asleep: list[float] | None = None
+    node: int | None = None
     history: dict[str, Any] | None = None
 
     def to_fields(self) -> dict[str, Any]:
@@ -424,6 +427,7 @@ class Session:
             belief=belief.tolist(),
             asleep=asleep.ravel().tolist() if asleep.any() else None,
             key=f"{int(batch._key):x}",
+            node=int(batch._nodes[0]) if batch._nodes[0] >= 0 else None,
             history=None if history is None else {n: list(v) for n, v in history.items()},
         )
 
@@ -462,9 +466,25 @@ class Session:
         batch._key = np.uint64(int(stored.key, 16))
         if stored.state is not None:
             batch._states = np.array([stored.state], np.int32)
+            batch._nodes[0] = _resumed_node(policy, model, stored)
         if stored.action is not None:
             batch._actions = arrays.frozen(np.array([stored.action], np.int32))
         if stored.history is not None:
             parts = (tuple(map(int, stored.history[name])) for name in History._fields)
             batch._histories = [History(*parts)]
         return self
+
+
+def _resumed_node(policy: Policy | HistoryPolicy, model: LatentMDP, stored: SavedSession) -> int:
+    """The node of a policy graph at which a session was put aside; -1 of other policies."""
+    nodes = getattr(policy, "nodes", None)
+    out_of_time = model.horizon is not None and stored.t >= model.horizon
+    if nodes is None or stored.state is None or out_of_time or model.terminal[stored.state]:
+        return -1
+    begin, end = nodes.group(stored.t, stored.state)
+    if stored.node is None or not begin <= stored.node < end:
+        raise ValueError(
+            f"node is {stored.node}: must be one of the policy graph at t={stored.t} in state "
+            f"{stored.state}, in [{begin}, {end})"
+        )
+    return stored.node

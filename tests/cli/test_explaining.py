@@ -42,6 +42,25 @@ def test_tables_and_pictures(files):
     assert (files / "g.svg").exists()
 
 
+def test_a_policy_that_is_drawn(files):
+    model = lm.load(files / "m.npz")
+    plan = lm.Robust("regret", gap=0.01, time_limit=5.0).plan(model)
+    assert plan.policy.weights.size > 1
+    lm.save(plan, files / "r.npz")
+    lm.save(plan.policy, files / "drawn.npz")
+    given = ("explain", files / "m.npz", "--policy", files / "drawn.npz")
+    shown = run(*given, "--state", "mild", "--plot", files / "d.svg").stdout
+    assert f"one of {plan.policy.weights.size} policies is drawn" in " ".join(shown.split())
+    assert (files / "d.svg").exists()
+    assert len(run_json(*given, "--state", "mild")["parts"]) == plan.policy.weights.size
+    run(*given, "--out", files / "page.html")
+    text = (files / "page.html").read_text()
+    for i in range(plan.policy.weights.size):
+        assert f"Policy {i + 1}, drawn with probability" in text
+    assert "policy.parts" in run(*given, "--out", files / "t.md", code=2).stderr
+    run("explorer", files / "r.npz", "--out", files / "page.html")
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

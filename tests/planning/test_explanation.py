@@ -285,3 +285,114 @@ def test_bad_input_is_named():
         lm.explain(model.subset([0]), policy, 0)
     with pytest.raises(ValueError, match="does not know"):
         lm.explain(lm.make("visitor"), lm.UniformPolicy(), "basket")
+
+
+# --------------------------------------------------------------------------- graphs and mixtures
+
+
+def drawn_policy(seed=4, **sizes):
+    """A mixture of several graphs, and its model."""
+    given = {"contexts": 3, "states": 3, "horizon": 3, "zeros": 0.3, **sizes}
+    model = random_model(seed, **given)
+    policy = lm.Robust("regret", gap=1e-3, time_limit=5.0).plan(model).policy
+    return model, policy
+
+
+def taking_first(part, action):
+    """A graph, followed after another first action."""
+
+    def act(history):
+        session = part.session()
+        session.observe(history.states[0])
+        if not history.actions:
+            return action
+        values = part.model.reward_values
+        for a, n, z in zip(history.actions, history.states[1:], history.rewards):
+            session.observe(n, float(values[z]), action=a)
+        return session.act()
+
+    return act
+
+
+@pytest.mark.parametrize("sizes", [{}, {"n_terminal": 1, "states": 4, "bonus": True}])
+def test_a_graph_is_valued_as_it_is_followed(sizes):
+    """Every action, then what a session does: enumerated in each context."""
+    model, policy = drawn_policy(**sizes)
+    part = policy.parts[-1]
+    for s in np.flatnonzero(~model.terminal).tolist():
+        told = lm.explain(model, part, s)
+        session = part.session()
+        session.observe(s)
+        assert told.action == session.act()
+        assert not told.uses_belief
+        assert "goes on by what was seen" in told.text
+        for choice in told.choices:
+            for m in range(3):
+                start = np.broadcast_to(np.eye(model.n_states)[s], (3, model.n_states))
+                alone = model.replace(weights=np.eye(3)[m], initial=start)
+                # The belief of the graph is that of its own model, as for every s.
+                follows = taking_first(part, choice.action)
+                expected = policy_value(alone, follows)
+                if model.initial_bonus is not None:
+                    expected -= model.initial_bonus[m]
+                assert choice.by_context[m] == pytest.approx(expected, abs=1e-9)
+        for prospect in told.prospects:
+            again = part.session()
+            again.observe(s)
+            again.observe(prospect.next_state, prospect.reward, action=told.action)
+            np.testing.assert_allclose(again.belief, prospect.belief, atol=1e-12)
+            assert prospect.action == (None if again.over else again.act())
+
+
+@pytest.mark.parametrize("horizon", [3, None])
+def test_a_mixture_is_explained_by_what_may_be_drawn(horizon):
+    endless = {} if horizon else {"horizon": None, "discount": 0.8}
+    model, policy = drawn_policy(**endless)
+    assert policy.weights.size > 1
+    told = lm.explain(model, policy, 0)
+    assert [part.action for part in told.parts] == [
+        int(policy.nodes.actions[first[0]]) for first in policy.first
+    ]
+    expected = policy.weights @ policy.nodes.vectors[policy.first[:, 0]]
+    np.testing.assert_allclose(told.by_context, expected, rtol=1e-7)
+    sessions = policy.batch_session(20_000, rng=0)
+    sessions.observe(np.zeros(20_000, int))
+    shares = np.bincount(sessions.act(), minlength=model.n_actions) / 20_000
+    # six standard errors of a share are at most 0.022
+    np.testing.assert_allclose(told.probabilities, shares, atol=0.022)
+    assert f"one of {policy.weights.size} policies is drawn" in told.text
+    for i, weight in enumerate(policy.weights):
+        assert f"Policy {i + 1}, drawn with probability {weight:.3g}:" in told.text
+    data = json.loads(json.dumps(told.to_dict()))
+    assert len(data["parts"]) == policy.weights.size
+    assert "lookahead prefers" not in "".join(told.warnings)
+    assert "3 parts" in repr(told) or "2 parts" in repr(told)
+
+
+def test_later_a_graph_is_at_one_of_the_nodes_it_can_be_at():
+    model, policy = drawn_policy()
+    part = policy.parts[0]
+    reached = part.reached_nodes()
+    for s, belief in ((s, b) for s in range(3) for b in np.eye(3)):
+        own = np.arange(*part.nodes.group(2, s))
+        own = own[reached[own]]
+        told = lm.explain(model, part, s, belief, t=2)
+        if own.size:
+            best = own[np.argmax(part.nodes.vectors[own] @ belief)]
+            assert told.action == part.nodes.actions[best]
+            assert told.value == pytest.approx(part.nodes.vectors[best] @ belief)
+    logs = lm.simulate(model, part, 200, rng=0)
+    assert len(logs) == 200
+    followed = {int(f) for f in part.first}
+    for _ in range(3):
+        links = (part.followers[slice(*part.node_starts[i : i + 2])] for i in followed if i >= 0)
+        followed |= {int(f) for row in links for f in row}
+    assert followed - {-1} == set(np.flatnonzero(reached).tolist())
+
+
+def test_a_terminal_state_of_a_mixture_says_so():
+    model, policy = drawn_policy(n_terminal=1, states=4)
+    told = lm.explain(model, policy, int(np.flatnonzero(model.terminal)[0]))
+    assert told.action is None
+    assert "the episode is over" in told.text
+    assert told.value == 0.0

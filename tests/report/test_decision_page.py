@@ -37,6 +37,8 @@ def test_the_worst_case_on_the_page_is_that_of_the_policy(tmp_path, contexts):
 
 def test_without_an_end_and_without_belief(tmp_path):
     model = machines(2).replace(horizon=None, discount=0.9)
-    for plan in (lm.HSVI(gap=0.01).plan(model), lm.Memoryless().plan(model)):
+    found = lm.HSVI(gap=0.01).plan(model)
+    small = found.compact(vectors=3, graph=True)
+    for plan in (found, small, lm.Memoryless().plan(model), lm.Robust(gap=0.01).plan(model)):
         write_decision_page(model, plan.policy, tmp_path / "page.html")
         assert "(worst)" in (tmp_path / "page.html").read_text()

@@ -123,3 +123,38 @@ def test_large_graphs_are_merged_and_drawn(tmp_path):
     finite = lm.QMDP().plan(random_model(0)).policy
     with pytest.raises(ValueError, match="without a horizon"):
         policy_graph(finite)
+
+
+def test_a_graph_is_drawn_as_it_is_followed():
+    """How often nodes are visited, discounted, against sessions that follow the graph."""
+    model = random_model(2, contexts=3, states=2, actions=3, horizon=None, discount=0.8)
+    graph = lm.HSVI(gap=0.01, time_limit=2.0).plan(model).compact(vectors=3, graph=True).policy
+    drawn = policy_graph(graph)
+    assert not drawn.merged
+    assert set(drawn.vectors.tolist()) <= set(np.flatnonzero(graph.reached_nodes()).tolist())
+    visits, individuals, rng = np.zeros(graph.n_nodes), 2_000, np.random.default_rng(0)
+    table, A = model.outcomes, model.n_actions
+    context = rng.choice(3, p=model.weights, size=individuals)
+    states = np.array([rng.choice(2, p=model.initial[m]) for m in context])
+    session = graph.batch_session(individuals)
+    session.observe(states)
+    for t in range(25):
+        np.add.at(visits, session._nodes, model.discount**t)
+        rows = states * A + session.act()
+        seen = [
+            table.starts[r]
+            + rng.choice(np.diff(table.starts[r : r + 2])[0], p=_chances(table, r, m))
+            for r, m in zip(rows, context)
+        ]
+        states = table.next_state[seen]
+        session.observe(states, model.reward_values[table.reward[seen]])
+    shares = visits / visits.sum()
+    # a share of 2,000 episodes of about five steps: six standard errors are below 0.04
+    np.testing.assert_allclose(drawn.visits, shares[drawn.vectors], atol=0.04)
+    with pytest.raises(ValueError, match=r"each of policy\.parts"):
+        policy_graph(lm.MixturePolicy(graph.nodes, graph.followers, [graph.first], [1.0]))
+
+
+def _chances(table, row, context):
+    chances = table.probs[table.starts[row] : table.starts[row + 1], context]
+    return chances / chances.sum()

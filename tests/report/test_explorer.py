@@ -25,6 +25,8 @@ FOLLOW = """async (walks) => {
   };
   for (const walk of walks) {
     document.getElementById("restart").click();
+    const part = document.getElementById("part");
+    if (part) { part.value = walk.part; part.dispatchEvent(new Event("change")); }
     pick(String(walk.first));
     const notes = [window.explorer.situation()];
     for (const [action, state, reward] of walk.steps) {
@@ -65,6 +67,8 @@ def policies():
         "visitor": lm.HSVI(gap=0.05, time_limit=1.0).plan(finite).policy,
         "endless": lm.HSVI(gap=0.05, time_limit=1.0).plan(endless).policy,
         "named": lm.QMDP(smoothing=0.001).plan(named).policy,
+        "drawn": lm.Robust("regret", gap=0.01, time_limit=2.0).plan(finite).policy,
+        "drawn-endless": lm.Robust("regret", gap=0.02, time_limit=2.0).plan(endless).policy,
     }
 
 
@@ -82,9 +86,14 @@ def random_walks(policy, rng, deviate=0.2, surprise=0.02):
     model, walks, left = policy.model, [], STEPS
     table, A = model.outcomes, model.n_actions
     while left > 0:
-        session, state = policy.session(), int(rng.choice(np.flatnonzero(~model.terminal)))
+        followed, part = policy, 0
+        if isinstance(policy, lm.MixturePolicy):
+            part = int(rng.integers(policy.weights.size))
+            followed = policy.parts[part]
+        session, state = followed.session(), int(rng.choice(np.flatnonzero(~model.terminal)))
         session.observe(state)
-        walk, notes = {"first": state, "steps": []}, [(session.belief, session.act_index())]
+        walk = {"part": part, "first": state, "steps": []}
+        notes = [(session.belief, session.act_index())]
         context = rng.integers(model.n_contexts)
         for _ in range(min(left, 250)):
             action = session.act_index()
@@ -108,7 +117,7 @@ def random_walks(policy, rng, deviate=0.2, surprise=0.02):
     return walks
 
 
-@pytest.mark.parametrize("name", ["visitor", "endless", "named"])
+@pytest.mark.parametrize("name", ["visitor", "endless", "named", "drawn", "drawn-endless"])
 def test_a_thousand_random_steps_are_those_of_a_session(written, visit, name):
     policy, address = written[name]
     page, events = visit(address)
@@ -127,7 +136,8 @@ def test_a_thousand_random_steps_are_those_of_a_session(written, visit, name):
 
 
 def test_margin_and_values_are_those_of_explain(written, visit):
-    for policy, address in written.values():
+    for name in ("visitor", "endless", "named"):
+        policy, address = written[name]
         page, _ = visit(address)
         model = policy.model
         for walk, notes in random_walks(policy, np.random.default_rng(3), surprise=0.0)[:2]:
@@ -140,6 +150,43 @@ def test_margin_and_values_are_those_of_explain(written, visit):
                 expected = lm.explain(model, policy, states[t], belief, t)
                 assert told["margin"] == pytest.approx(expected.margin, abs=1e-9)
                 np.testing.assert_allclose(told["byContext"], expected.by_context, atol=1e-9)
+
+
+def test_of_a_mixture_the_reader_says_what_was_drawn(written, visit):
+    policy, address = written["drawn"]
+    assert policy.weights.size > 1
+    page, events = visit(address)
+    page.locator("#options button").first.click()
+    state = page.evaluate("window.explorer.situation().state")
+    told = lm.explain(policy.model, policy, state)
+    for i, part in enumerate(told.parts):
+        page.select_option("#part", str(i))
+        shown = page.evaluate("window.explorer.situation()")
+        assert (shown["part"], shown["action"], shown["t"]) == (i, part.action, 0)
+        assert shown["margin"] == pytest.approx(part.margin, abs=1e-9)
+        np.testing.assert_allclose(shown["byContext"], part.by_context, atol=1e-9)
+        assert f"policy {i + 1} recommends" in page.text_content("#where")
+    page.locator("#options button").first.click()
+    page.click("#copy")
+    again, _ = visit(page.url)
+    assert again.evaluate("window.explorer.situation()") == page.evaluate(
+        "window.explorer.situation()"
+    )
+    counts = page.evaluate(
+        """() => {
+          const found = Array(document.getElementById("part").options.length).fill(0);
+          for (let i = 0; i < 1000; i++) {
+            document.getElementById("draw").click();
+            found[window.explorer.situation().part] += 1;
+          }
+          return found;
+        }"""
+    )
+    # six standard errors of a share are at most 0.095
+    np.testing.assert_allclose(np.array(counts) / 1000, policy.weights, atol=0.095)
+    wrong, _ = visit(page.url.replace(f".{policy.weights.size - 1}", ".99", 1))
+    assert "another policy" in wrong.text_content("#notice")
+    assert events == {"said": [], "asked": [address]}
 
 
 def test_beliefs_too_small_for_a_number_wake_up_again(tmp_path, visit):
@@ -263,6 +310,7 @@ def test_what_has_no_page_is_refused(tmp_path):
     with pytest.raises(ValueError, match="give model="):
         write_explorer(lm.MarkovPolicy([0, 0, 0]), out)
     wide = lm.make("random", 0, contexts=20, states=60, actions=8, horizon=300)
-    with pytest.raises(ValueError, match=r"would be 42 MiB: 144,000 vectors take 30\.1 MiB"):
+    told = r"would be 42 MiB: 144,000 vectors take 30\.1 MiB.*plan\.compact"
+    with pytest.raises(ValueError, match=told):
         write_explorer(lm.QMDP().plan(wide).policy, out)
     assert not out.exists()

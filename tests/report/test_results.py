@@ -28,7 +28,11 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
     covers = [{"kind": "far", "covers": True}] * 9 + [{"kind": "near", "covers": False}]
     (out / "coverage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in covers))
     gaps = [(0.1, 0.5), (1.0, 0.1), (2.0, 0.01)]
-    entries = [{"sizes": [3, 7, 2, 10], "seed": seed, "gaps": gaps} for seed in (0, 1)]
+    entries = [
+        {"planner": planner, "sizes": [3, 7, 2, 10], "seed": seed, "gaps": gaps}
+        for planner in ("HSVI", "SARSOP")
+        for seed in (0, 1)
+    ]
     (out / "planning_gap.json").write_text(json.dumps(entries))
     cells = {
         **{"task": ["a", "b"], "learner": ["learn", "learn"], "seed": [0, 0]},
@@ -49,7 +53,9 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
         assert claim.measured in text
     assert "| far | 9 | 100% |" in text
     assert "| all | 10 | 90% |" in text
-    assert "| (3, 7, 2, 10) | 2 | 2 s | 1.00% |" in text
+    assert "| (3, 7, 2, 10) | HSVI | 2 | 2 s | 1.00% |" in text
+    assert "| (3, 7, 2, 10) | SARSOP | 2 | 2 s | 1.00% |" in text
+    assert "beside SARSOP" in text
     assert "| learn | 0.72 | 0.50 | 1 |" in text or "| learn | 0.73 | 0.50 | 1 |" in text
     shown = {path.stem for path in (docs / "pictures").iterdir()}
     assert {"coverage", "planning-gap", "arena", "lower_bound-1"} <= shown

@@ -115,12 +115,16 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            framed = len(header) <= _FRAMED
+            framed, cells = len(header) <= _FRAMED, list(rows)
+            widest = [max(map(len, column)) for column in zip(header, *cells)]
+            console = Console()
+            roomy = framed or sum(widest) + 2 * len(widest) <= console.width
             table = Table(
                 title=title,
                 title_justify="left",
                 show_header=show_header,
                 box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD,
+                padding=(0, 1) if roomy else 0,
                 pad_edge=framed,
                 collapse_padding=not framed,
             )
@@ -132,9 +136,9 @@ class Screen:
                     no_wrap=show_header and i == 0,
                     overflow="fold",
                 )
-            for row in rows:
+            for row in cells:
                 table.add_row(*map(escape, row))
-            Console().print(table)
+            console.print(table)
 
     def facts(self, title: str, facts: Mapping[str, str]) -> None:
         """Print names and what they are."""

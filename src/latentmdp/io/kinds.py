@@ -466,11 +466,13 @@ for _kind in (
         lambda: SavedSession,
         {
             **_each("text", "policy_file", "policy_digest", "model_file", "model_digest", "key"),
-            **_each("integer", "t", "state", "action"),
+            **_each("integer", "t", "state", "action", "node"),
             **_each("list of numbers", "belief", "asleep"),
             "history": "object",
         },
-        optional=frozenset({"model_file", "model_digest", "state", "action", "asleep", "history"}),
+        optional=frozenset(
+            {"model_file", "model_digest", "state", "action", "asleep", "node", "history"}
+        ),
         suffixes=(".json",),
     ),
     Kind(

@@ -10,7 +10,7 @@ from latentmdp.planning.evaluation import (
     evaluate,
 )
 from latentmdp.planning.exact import Exact, TooManyBeliefsError
-from latentmdp.planning.explanation import Explanation, explain
+from latentmdp.planning.explanation import Explanation, MixtureExplanation, explain
 from latentmdp.planning.hsvi import HSVI
 from latentmdp.planning.memoryless import Memoryless
 from latentmdp.planning.pbvi import PBVI
@@ -26,6 +26,7 @@ __all__ = [
     "Exact",
     "Explanation",
     "Memoryless",
+    "MixtureExplanation",
     "Plan",
     "Planner",
     "Robust",

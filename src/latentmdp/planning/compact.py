@@ -19,11 +19,14 @@ backed up at once, the graph is evaluated, and the best of the rounds counts. Th
 of the graph, exactly, so its value at the start is a proved lower bound for it, and also for acting
 by the best of its vectors at every belief. That policy mostly earns more, and more is proved by
 following it for a while from the start: with the beliefs met after d steps, its value is at least
-what was earned on the way plus what the best vectors promise there.
+what was earned on the way plus what the best vectors promise there. Without an end the graph that
+is worth most need not have the best vectors to act by. So all is done again with the beliefs that
+the policy of these vectors meets, a few times, and the policy of which most is proved counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -66,9 +69,16 @@ _VISITS = 1e-6
 """Without an end arrivals are summed until this share is left."""
 
 
-_MOST_FOLLOWED = 5_000
-"""Beliefs of one step from which a policy is followed further, those met most; more prove a little
-more and take longer."""
+_MOST_FOLLOWED, _MOST_PROVED = 5_000, 40_000
+"""Beliefs of one step from which a policy is followed further, those met most: while policies are
+compared, and for the last proof without an end. More prove a little more and take longer."""
+
+_LITTLE = 0.005
+"""Of the value: a loss that is small enough to look no further."""
+
+_MEETINGS, _FRUITLESS_MEETINGS = 8, 3
+"""How often vectors are looked for again at the beliefs that their own policy meets, at most, and
+how often in a row that may prove nothing more."""
 
 
 class _Points(NamedTuple):
@@ -109,7 +119,9 @@ def compacted(plan: Plan, vectors: int | None, loss: float | None, graph: bool) 
         raise ValueError("give vectors= or loss=, one of them")
     choice = _Choice(policy)
     if vectors is not None:
-        return _stated(plan, choice, choice.of(arrays.positive_integer("vectors", vectors)), graph)
+        most = arrays.positive_integer("vectors", vectors)
+        small = choice.of(most) if graph else choice.served(most, plan.lower)
+        return _stated(plan, choice, small, graph)
     assert loss is not None
     if not 0.0 < loss < 1.0:
         raise ValueError(f"loss must lie between 0 and 1, got {loss}")
@@ -121,8 +133,6 @@ def compacted(plan: Plan, vectors: int | None, loss: float | None, graph: bool) 
 def _stated(plan: Plan, choice: _Choice, small: _Small, graph: bool) -> Plan:
     """The compact plan, with what it loses. Its filter is exact, as the proof asks for."""
     model, nodes = choice.model, small.graph.nodes
-    if not graph:
-        small = choice.followed(small)
     most = int(np.diff(nodes.offsets).max())
     before = choice.policy.actions.size
     where = "a state" if model.horizon is None else "a time and state"
@@ -157,12 +167,35 @@ class _Choice:
         self.joint = joint[:, self.starts].T.copy()
         self.met = _met(policy, model)
 
-    def of(self, most: int) -> _Small:
-        """At most so many vectors for each (t, s), or s."""
-        small = self._first(most)
+    def of(self, most: int, before: _Small | None = None) -> _Small:
+        """At most so many vectors for each (t, s), or s; a graph before them is a place to begin.
+
+        They are looked for at the beliefs that are met by the policy, or by that of the graph.
+        """
+        met = self.met if before is None else _met(before.graph.nodes, self.model)
+        small = self._first(met, most, before)
         if self.model.horizon is None:
-            small = _rounds(small, lambda found: self._first(most, found.graph))
+            small = _rounds(small, lambda found: self._first(met, most, found))
         return _rounds(small, lambda found: self._improved(found.graph, most))
+
+    def served(self, most: int, lower: float | None) -> _Small:
+        """So many vectors to act by the best of them, with what is proved of that.
+
+        `lower` is what the plan before proves: losing little of it is good enough.
+        """
+        small = self.of(most)
+        best, fruitless = self.followed(small), 0
+        enough = math.inf if lower is None else lower - _LITTLE * abs(lower)
+        if self.model.horizon is not None or best.lower >= enough:
+            return best
+        for _ in range(_MEETINGS):
+            small = self.of(most, small)
+            found = self.followed(small)
+            fruitless = 0 if found.lower > best.lower else fruitless + 1
+            best = max(best, found, key=lambda small: small.lower)
+            if fruitless == _FRUITLESS_MEETINGS or best.lower >= enough:
+                break
+        return self.followed(best, _MOST_PROVED)
 
     def within(self, lower: float, graph: bool) -> _Small:
         """About as few as keep the lower bound; as many as there are points if none does."""
@@ -185,19 +218,20 @@ class _Choice:
                 few = middle
         return found
 
-    def followed(self, small: _Small) -> _Small:
+    def followed(self, small: _Small, followed: int = _MOST_FOLLOWED) -> _Small:
         """With what is proved of acting by the best of its vectors."""
-        return small._replace(lower=max(small.lower, self._proved(small.graph.nodes)))
+        proved = self._proved(small.graph.nodes, followed)
+        return small._replace(lower=max(small.lower, proved))
 
-    def _first(self, most: int, graph: PolicyGraph | None = None) -> _Small:
-        """A graph over the beliefs that the policy meets; without an end, from a graph before."""
-        none = _Points(np.zeros((0, self.model.n_contexts)), np.zeros_like(self.met.offsets))
+    def _first(self, met: _Points, most: int, before: _Small | None = None) -> _Small:
+        """A graph over beliefs that are met; without an end, from a graph before."""
+        none = _Points(np.zeros((0, self.model.n_contexts)), np.zeros_like(met.offsets))
         if self.model.horizon is not None:
-            return self._passed(none, self.met, most, None)
-        later = _useful(self.policy, self.met)
-        if graph is not None:
-            later = graph.nodes.vectors, graph.nodes.offsets
-        return self._passed(none, self.met, most, later)
+            return self._passed(none, met, most, None)
+        later = _useful(self.policy, met)
+        if before is not None:
+            later = before.graph.nodes.vectors, before.graph.nodes.offsets
+        return self._passed(none, met, most, later)
 
     def _improved(self, graph: PolicyGraph, most: int) -> _Small:
         """Every node backed up at its arrivals, idle ones put elsewhere."""
@@ -290,7 +324,7 @@ class _Choice:
         )  # fmt: skip
         return plans, labels
 
-    def _proved(self, policy: AlphaVectorPolicy) -> float:
+    def _proved(self, policy: AlphaVectorPolicy, followed: int) -> float:
         """What acting by the best vector earns at least: followed from the start, then promised."""
         from latentmdp._kernels.compact import best_plans_at
 
@@ -303,8 +337,8 @@ class _Choice:
             best_plans_at(policy.vectors, offsets, states, masses, nodes, values)
             best = max(best, earned + promised + float(values.sum()))
             order = np.argsort(-masses.sum(axis=1), kind="stable")
-            promised += float(values[order[_MOST_FOLLOWED:]].sum())
-            kept = order[:_MOST_FOLLOWED]
+            promised += float(values[order[followed:]].sum())
+            kept = order[:followed]
             if kept.size == 0:
                 break
             states, masses, actions = states[kept], masses[kept], policy.actions[nodes[kept]]

@@ -22,13 +22,19 @@ At time t, state s and belief b the policy takes an action a. What is said about
 * **Wishes**: the action that would be best if a context were known, and max_a Q*_m(s, a).
 * **Prospects**: what may be observed after the action, how likely it is, and the belief and the
   action that follow.
+
+A **policy graph** goes on by what was seen, not by the belief: its own action is worth what its
+followers are worth, after any other it goes on from the node that is best at b'. Where an episode
+begins it is at its first node; otherwise the belief does not say at which node it is, and the one
+that is best at b is explained, among those it can be at. A **mixture** of graphs is drawn at the
+start of an episode: every graph that may have been drawn is explained, with its probability.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,12 +46,20 @@ from latentmdp._util.words import listed, plural
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.evaluation import context_filter, markov_values
 from latentmdp.planning.qmdp import q_values
-from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, action_table
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    HistoryPolicy,
+    MixturePolicy,
+    Policy,
+    PolicyGraph,
+    action_table,
+)
 
 __all__ = [
     "ActionRule",
     "Choice",
     "Explanation",
+    "MixtureExplanation",
     "Prospect",
     "TurningPoint",
     "Wish",
@@ -242,13 +256,126 @@ class Explanation(Result):
         }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class MixtureExplanation(Result):
+    """Why a policy that is drawn at the start of an episode acts as it does; `str` tells it.
+
+    Attributes
+    ----------
+    model, policy
+        The model in which values and probabilities are computed, and the policy.
+    state, belief, t
+        The situation.
+    parts
+        The explanation of each policy that may have been drawn.
+    weights
+        With which probability each of them is drawn, (K,).
+    """
+
+    model: LatentMDP = field(compare=False)
+    policy: MixturePolicy = field(compare=False)
+    state: int
+    belief: Floats
+    t: int
+    parts: tuple[Explanation, ...]
+    weights: Floats
+
+    @property
+    def probabilities(self) -> Floats:
+        """With which probability each action is taken, (A,), if all that is known is the draw."""
+        rows = np.array([part.probabilities for part in self.parts])
+        return np.asarray(self.weights @ rows)
+
+    @property
+    def action(self) -> int | None:
+        """The likeliest action; None where the episode is over."""
+        return None if self.parts[0].action is None else int(np.argmax(self.probabilities))
+
+    @property
+    def value(self) -> float:
+        """What the policies are worth under the belief, on average over the draw."""
+        return float(self.belief @ self.by_context)
+
+    @property
+    def by_context(self) -> Floats:
+        """What the policies are worth in each context, (M,), on average over the draw."""
+        return np.asarray(self.weights @ np.array([part.by_context for part in self.parts]))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know before relying on this."""
+        return tuple(dict.fromkeys(told for part in self.parts for told in part.warnings))
+
+    @property
+    def text(self) -> str:
+        """The explanation in words: the draw first, then each policy that may be drawn."""
+        return "\n".join(_mixture_paragraphs(self))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        called = _Names(self.model)
+        does = "over" if self.action is None else f"likeliest={called.action(self.action)!r}"
+        return (
+            f"MixtureExplanation(state={called.state(self.state)!r}, t={self.t}, "
+            f"{plural(len(self.parts), 'part')}, {does}, value={self.value:.4g})"
+        )
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """What a reader wants to know first, by name."""
+        called = _Names(self.model)
+        yield "state", called.state(self.state)
+        yield "belief", called.beliefs(self.belief)
+        yield "drawn", ", ".join(f"{share:.0%}" for share in self.weights)
+        yield "actions", called.drawn(self.probabilities)
+        yield "value", f"{self.value:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as plain data, with names: what a JSON file can hold."""
+        called = _Names(self.model, quoted=False)
+        taken = np.flatnonzero(self.probabilities).tolist()
+        return {
+            "state": called.state(self.state),
+            "t": self.t,
+            "belief": dict(zip(called.contexts, self.belief.tolist())),
+            "action": None if self.action is None else called.action(self.action),
+            "probabilities": {called.action(a): float(self.probabilities[a]) for a in taken},
+            "value": self.value,
+            "by_context": dict(zip(called.contexts, self.by_context.tolist())),
+            "weights": self.weights.tolist(),
+            "parts": [part.to_dict() for part in self.parts],
+            "warnings": list(self.warnings),
+        }
+
+
+@overload
+def explain(  # type: ignore[overload-overlap]  # a mixture is a policy too
+    model: LatentMDP,
+    policy: MixturePolicy,
+    state: int | str,
+    belief: ArrayLike | Mapping[str, float] | None = None,
+    t: int = 0,
+) -> MixtureExplanation: ...
+
+
+@overload
 def explain(
     model: LatentMDP,
     policy: Policy | HistoryPolicy,
     state: int | str,
     belief: ArrayLike | Mapping[str, float] | None = None,
     t: int = 0,
-) -> Explanation:
+) -> Explanation: ...
+
+
+def explain(
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    state: int | str,
+    belief: ArrayLike | Mapping[str, float] | None = None,
+    t: int = 0,
+) -> Explanation | MixtureExplanation:
     """Say why a policy acts as it does: the action, its margin, and what would change it.
 
     Parameters
@@ -257,7 +384,8 @@ def explain(
         Where values and probabilities are computed: the policy's own model, or another one with
         the same contexts.
     policy
-        An `AlphaVectorPolicy`, or one that does not look at the belief.
+        An `AlphaVectorPolicy`, a `PolicyGraph`, a `MixturePolicy` of those, or one that does not
+        look at the belief.
     state
         By its index or its name.
     belief
@@ -269,9 +397,15 @@ def explain(
     Returns
     -------
     Explanation
-        Its module says what the values, the margin and the turning points are.
+        Its module says what the values, the margin and the turning points are. Of a mixture it is
+        a `MixtureExplanation`, which holds one for each policy that may have been drawn.
     """
-    rule = action_rule(policy, model)
+    if isinstance(policy, MixturePolicy):
+        told = [explain(model, part, state, belief, t) for part in policy.parts]
+        parts = tuple(replace(part, warnings=_of_drawn(part)) for part in told)
+        where = (parts[0].state, parts[0].belief, parts[0].t)
+        return MixtureExplanation(model, policy, *where, parts, policy.weights)
+    rule = action_rule(policy, model, begins=belief is None and t == 0)
     s = names.to_index("state", state, model.state_names, model.n_states)
     t = checked_time(t, model)
     b = belief_at(model, belief, rule.start(s) if t == 0 else model.weights)
@@ -282,7 +416,7 @@ def explain(
     action = int(np.argmax(probabilities))
     choices = _choices(model, rule, t, s, b)
     margin = _margin(choices, action)
-    points = _turning_points(rule.policy, t, s, b)
+    points = _turning_points(rule, t, s, b)
     return Explanation(
         model=model,
         policy=rule.policy,
@@ -348,7 +482,7 @@ def switches(
             found.append((x, int(labels[k])))
 
 
-# --------------------------------------------------------------------------- two kinds of policies
+# ------------------------------------------------------------------------- three kinds of policies
 
 
 class ActionRule(NamedTuple):
@@ -358,19 +492,26 @@ class ActionRule(NamedTuple):
     start: Callable[[int], Floats]  # belief at a first state
     observe: Callable[[Floats, int, int, int, int], Floats]  # (belief, s, a, s', z)
     probabilities: Callable[[int, int, Floats], Floats]  # (t, s, belief): of the actions, (A,)
-    worth: Callable[[int, int, Floats], Floats]  # (t, s, belief): value in each context, (M,)
+    vectors: Callable[[int, int], tuple[Floats, Integers]]
+    """(t, s): vectors (n, M) of which the best at the belief is followed, with their actions."""
+    later: Callable[[_Step], tuple[Floats, int]]
+    """What is earned after a step in each context (M,), and the action, the likeliest, then."""
+
+
+class _Step(NamedTuple):
+    """A step from (t, s, belief) that does not end the episode, and the belief after it."""
+
+    t: int
+    state: int
+    belief: Floats
+    action: int
+    next_state: int
+    reward: int
+    after: Floats
 
 
 def _require_explainable(policy: Any, model: LatentMDP) -> None:
-    if not isinstance(policy, AlphaVectorPolicy) and (
-        not isinstance(policy, Policy) or action_table(policy, model) is None
-    ):
-        kind = type(policy).__name__
-        raise TypeError(
-            "policy must be an AlphaVectorPolicy, a MarkovPolicy or a UniformPolicy: what a "
-            f"{kind} would do under another belief cannot be read from it"
-        )
-    if isinstance(policy, AlphaVectorPolicy):
+    if isinstance(policy, AlphaVectorPolicy | PolicyGraph):
         policy.acting(model)  # raises if the sizes do not fit
         own = policy.model.n_contexts
         if own != model.n_contexts:
@@ -378,6 +519,12 @@ def _require_explainable(policy: Any, model: LatentMDP) -> None:
                 f"the policy believes in {plural(own, 'context')}, the model has "
                 f"{model.n_contexts}: explain it in policy.model"
             )
+    elif not isinstance(policy, Policy) or action_table(policy, model) is None:
+        raise TypeError(
+            "policy must be an AlphaVectorPolicy, a PolicyGraph or a mixture of such, a "
+            "MarkovPolicy or a UniformPolicy: what a "
+            f"{type(policy).__name__} would do under another belief cannot be read from it"
+        )
 
 
 def checked_time(t: Any, model: LatentMDP) -> int:
@@ -390,33 +537,111 @@ def checked_time(t: Any, model: LatentMDP) -> int:
     return int(t)
 
 
-def action_rule(policy: Any, model: LatentMDP) -> ActionRule:
-    """A policy as explained in a model; raises if it does not fit or cannot be explained."""
+def action_rule(policy: Any, model: LatentMDP, begins: bool = False) -> ActionRule:
+    """A policy as explained in a model; raises if it does not fit or cannot be explained.
+
+    `begins` says that time 0 is where an episode begins, so that a graph is at its first node.
+    """
     require_model(model)
+    if isinstance(policy, MixturePolicy):
+        raise TypeError(
+            f"a MixturePolicy draws one of {plural(len(policy.weights), 'policy', 'policies')} at "
+            "the start of an episode: take policy.parts, one by one"
+        )
     _require_explainable(policy, model)
     if isinstance(policy, AlphaVectorPolicy):
-        certain = np.eye(model.n_actions)
-        return ActionRule(
-            policy,
-            *context_filter(policy.model, policy.smoothing),
-            probabilities=lambda t, s, b: certain[policy.action(t, s, b)],
-            worth=lambda t, s, b: policy.vectors[policy.best(t, s, b)],
-        )
+        return _rule_of_vectors(policy)
+    if isinstance(policy, PolicyGraph):
+        return _rule_of_graph(policy, begins)
+    return _rule_of_table(policy, model)
+
+
+def _rule_of_vectors(policy: AlphaVectorPolicy) -> ActionRule:
+    """The best vector at the belief is followed, at every step anew."""
+    certain = np.eye(policy.model.n_actions)
+
+    def vectors(t: int, s: int) -> tuple[Floats, Integers]:
+        begin, end = policy.group(t, s)
+        return policy.vectors[begin:end], policy.actions[begin:end]
+
+    def later(step: _Step) -> tuple[Floats, int]:
+        best = policy.best(step.t + 1, step.next_state, step.after)
+        return policy.vectors[best], int(policy.actions[best])
+
+    return ActionRule(
+        policy,
+        *context_filter(policy.model, policy.smoothing),
+        probabilities=lambda t, s, b: certain[policy.action(t, s, b)],
+        vectors=vectors,
+        later=later,
+    )
+
+
+def _rule_of_graph(graph: PolicyGraph, begins: bool) -> ActionRule:
+    """The followers of a node are followed; the best node at the belief after what is not its."""
+    nodes, certain = graph.nodes, np.eye(graph.model.n_actions)
+    table, A, Z = graph.model.outcomes, graph.model.n_actions, graph.model.n_rewards
+    reached = graph.reached_nodes()
+
+    def possible(t: int, s: int) -> Integers:
+        if begins and t == 0:
+            return graph.first[s : s + 1]
+        own = np.arange(*nodes.group(t, s))
+        return own[reached[own]] if reached[own].any() else own
+
+    def current(t: int, s: int, belief: Floats) -> int:
+        own = possible(t, s)
+        return int(own[np.argmax(nodes.vectors[own] @ belief)])
+
+    def vectors(t: int, s: int) -> tuple[Floats, Integers]:
+        own = possible(t, s)
+        return nodes.vectors[own], nodes.actions[own]
+
+    def later(step: _Step) -> tuple[Floats, int]:
+        node = current(step.t, step.state, step.belief)
+        then = -1
+        if nodes.actions[node] == step.action:
+            begin, end = table.starts[step.state * A + step.action :][:2].tolist()
+            keys = table.next_state[begin:end].astype(np.int64) * Z + table.reward[begin:end]
+            place = np.flatnonzero(keys == step.next_state * Z + step.reward)
+            if place.size:
+                then = int(graph.followers[graph.node_starts[node] + place[0]])
+        if then < 0:
+            then = nodes.best(step.t + 1, step.next_state, step.after)
+        return nodes.vectors[then], int(nodes.actions[then])
+
+    return ActionRule(
+        graph,
+        *context_filter(graph.model, nodes.smoothing),
+        probabilities=lambda t, s, b: certain[nodes.actions[current(t, s, b)]],
+        vectors=vectors,
+        later=later,
+    )
+
+
+def _rule_of_table(policy: Policy, model: LatentMDP) -> ActionRule:
+    """A policy that does not look at the belief; what it earns is exact."""
     table = action_table(policy, model)
     assert table is not None
-    later: dict[int, Floats] = {}
+    nothing = np.zeros((0, model.n_contexts)), np.zeros(0, np.int64)
+    values: dict[int, Floats] = {}
 
-    def worth(t: int, s: int, belief: Floats) -> Floats:
-        if t not in later:
+    def probabilities(t: int, s: int, belief: Floats | None = None) -> Floats:
+        return np.array(table[t if len(table) > 1 else 0, s])
+
+    def later(step: _Step) -> tuple[Floats, int]:
+        t, s = step.t + 1, step.next_state
+        if t not in values:
             rest = table[t:] if len(table) > 1 else table
-            later[t] = markov_values(_from(model, t), rest)
-        return later[t][:, s]
+            values[t] = markov_values(_from(model, t), rest)
+        return values[t][:, s], int(np.argmax(probabilities(t, s)))
 
     return ActionRule(
         policy,
         *context_filter(model, 0.0),
-        probabilities=lambda t, s, b: np.array(table[t if len(table) > 1 else 0, s]),
-        worth=worth,
+        probabilities=probabilities,
+        vectors=lambda t, s: nothing,
+        later=later,
     )
 
 
@@ -448,8 +673,8 @@ def _choices(
             by_context = by_context + model.bonus[:, s, a]
         for k, (n, z) in enumerate(zip(table.next_state[row].tolist(), table.reward[row].tolist())):
             if not _over(model, t + 1, n):
-                after = rule.observe(belief, s, a, n, z)
-                by_context = by_context + model.discount * probs[k] * rule.worth(t + 1, n, after)
+                step = _Step(t, s, belief, a, n, z, rule.observe(belief, s, a, n, z))
+                by_context = by_context + model.discount * probs[k] * rule.later(step)[0]
         found.append(Choice(a, float(belief @ by_context), arrays.frozen(by_context)))
     return tuple(sorted(found, key=lambda choice: -choice.value))
 
@@ -460,14 +685,11 @@ def _margin(choices: tuple[Choice, ...], action: int) -> float | None:
     return values[action] - max(others) if others else None
 
 
-def _turning_points(policy: Policy, t: int, s: int, belief: Floats) -> tuple[TurningPoint, ...]:
+def _turning_points(rule: ActionRule, t: int, s: int, belief: Floats) -> tuple[TurningPoint, ...]:
     """One for each context; none where the policy has one vector, and so no use for a belief."""
-    if not isinstance(policy, AlphaVectorPolicy):
+    vectors, labels = rule.vectors(t, s)
+    if len(vectors) < 2:
         return ()
-    begin, end = policy.group(t, s)
-    if end - begin < 2:
-        return ()
-    vectors, labels = policy.vectors[begin:end], policy.actions[begin:end]
     found = []
     for m in range(belief.size):
         pieces = switches(vectors, labels, belief, m)
@@ -506,7 +728,7 @@ def _prospects(
             after = rule.observe(belief, s, action, n, z)
             then = None
             if not _over(model, t + 1, n):
-                then = int(np.argmax(rule.probabilities(t + 1, n, after)))
+                then = rule.later(_Step(t, s, belief, action, n, z, after))[1]
             paid = float(model.reward_values[z])
             found.append(Prospect(n, paid, chance, arrays.frozen(after), then))
     return tuple(sorted(found, key=lambda prospect: -prospect.probability))
@@ -530,6 +752,12 @@ def _doubts(
     own = getattr(policy, "model", model)
     if own is not model and own.fingerprint() != model.fingerprint():
         yield "the policy was made for another model: its vectors are not values in this one"
+
+
+def _of_drawn(part: Explanation) -> tuple[str, ...]:
+    """Warnings of one of several policies; what it gives up on average is not one of them."""
+    about = "one step of lookahead prefers"
+    return tuple(told for told in part.warnings if not told.startswith(about))
 
 
 # ------------------------------------------------------------------------------------------- words
@@ -557,6 +785,11 @@ class _Names:
         shares = zip(self.contexts, belief.tolist())
         return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
 
+    def drawn(self, probabilities: Floats) -> str:
+        """Actions with their probabilities."""
+        taken = np.flatnonzero(probabilities).tolist()
+        return listed([f"{self.action(a)} ({probabilities[a]:.0%})" for a in taken])
+
 
 def _paragraphs(told: Explanation) -> Iterator[str]:
     called = _Names(told.model)
@@ -573,11 +806,36 @@ def _paragraphs(told: Explanation) -> Iterator[str]:
     elif told.uses_belief:
         yield _changes(told, called)
     else:
-        yield "No belief would change it: the policy does not look at the belief here."
+        goes_on = isinstance(told.policy, PolicyGraph)
+        looks = "goes on by what was seen" if goes_on else "does not look at the belief here"
+        yield f"No belief would change it: the policy {looks}."
     yield _wants(told, called)
     yield from _waits(told, called)
     for warning in told.warnings:
         yield f"Warning: {warning}."
+
+
+def _mixture_paragraphs(told: MixtureExplanation) -> Iterator[str]:
+    parts = told.parts
+    if told.action is None or len(parts) == 1:
+        yield from _paragraphs(parts[0])
+        return
+    called = _Names(told.model)
+    yield (
+        f"At the start of an episode one of {len(parts)} policies is drawn, and followed to its "
+        f"end. In this situation they take {called.drawn(told.probabilities)}."
+    )
+    yield f"Together they are worth {_by_context(called, told.by_context)}."
+    if any(part.margin is not None and part.margin < 0.0 for part in parts):
+        yield (
+            "One that is drawn need not take the action that is best at this belief: what counts "
+            "is what all of them earn together in each context."
+        )
+    order = np.argsort(-told.weights, kind="stable").tolist()
+    for i in order:
+        yield ""
+        yield f"Policy {i + 1}, drawn with probability {told.weights[i]:.3g}:"
+        yield from _paragraphs(parts[i])
 
 
 def _decision(told: Explanation, called: _Names, where: str) -> str:
@@ -586,11 +844,9 @@ def _decision(told: Explanation, called: _Names, where: str) -> str:
     drawn = np.flatnonzero(told.probabilities).tolist()
     if len(drawn) == 1:
         return f"{believing} the policy takes {called.action(told.action)}."
-    shares = [f"{called.action(a)} ({told.probabilities[a]:.0%})" for a in drawn]
-    return (
-        f"{believing} the policy draws among {listed(shares)}; what follows is about "
-        f"{called.action(told.action)}."
-    )
+    among = called.drawn(told.probabilities)
+    about = f"what follows is about {called.action(told.action)}"
+    return f"{believing} the policy draws among {among}; {about}."
 
 
 def _worth(told: Explanation, called: _Names) -> str:

@@ -57,6 +57,10 @@ _INNER_SHARE = 0.3
 """Of the gap between the bounds, or of the gap asked for: how closely V*(w') is bounded before
 nature moves on. Smaller spends time where nature will not stay, larger makes it move on little."""
 
+_LEAST_WORK = 10_000
+"""Points that a search may visit in any case. Beyond, it visits as many as all searches before it,
+and then nature answers: where bounds close slowly, other weights may be the better place."""
+
 _HALFWAY = 0.5
 """From the best weights so far to nature's: 1 is Kelley's method, which jumps."""
 
@@ -316,6 +320,7 @@ class _Game:
         self.tried: list[Floats] = [model.weights]
         self.beliefs = [first_beliefs(model, model.weights)]
         self.n_iter, self.share, self.care = 0, 1.0, 1.0
+        self.work = 0  # points visited
         self.promise = -math.inf  # what the policies found so far earn against nature at best
         self._lower_upper()
 
@@ -350,13 +355,18 @@ class _Game:
         self._move()
         enough = _INNER_SHARE * self.care * max(self.wanted, distance)
         enough = max(enough, 1e-10 * self.bounds.magnitude)
+        self._lower_upper()
         try:
-            while True:
-                self.bounds.sweep(self.search.explore())
+            # A corner of W is known without a search: what is best in one context.
+            before = self.work
+            while self.bounds.best_upper - self.bounds.best_lower > enough and self.work <= max(
+                2 * before, _LEAST_WORK
+            ):
+                visited = self.search.explore()
+                self.bounds.sweep(visited)
                 self.search.note()
+                self.work += sum(points.size for points in visited)
                 self._lower_upper()
-                if self.bounds.best_upper - self.bounds.best_lower <= enough:
-                    break
         except NothingLeft:
             self._lower_upper()
         self.respond()

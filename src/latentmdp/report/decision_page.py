@@ -7,7 +7,8 @@ the values of the policy by context, beside a policy for the worst case with the
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from numpy.typing import ArrayLike
 
@@ -15,10 +16,10 @@ from latentmdp._util.storage import require_writable
 from latentmdp._util.words import listed, plural
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Robust
-from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.explanations import policy_map
-from latentmdp.report.page import Section, write_page
+from latentmdp.report.page import Section, Table, write_page
 from latentmdp.report.plans import risk_table
 
 __all__ = ["write_decision_page"]
@@ -47,7 +48,7 @@ def write_decision_page(
         Time in the episode, from 0.
     """
     require_writable(out)
-    table = decision_table(model, policy, belief, t)
+    tables = list(_tables(model, policy, belief, t))
     careful = Robust("worst-case", gap=_GAP, time_limit=_SECONDS).plan(model)
     assert careful.lower is not None
     assert careful.upper is not None
@@ -57,10 +58,8 @@ def write_decision_page(
     page = [
         Section(
             "What to do",
-            "Find the row of the state. The second column is the action at the belief in its "
-            "heading. Later, when what was seen makes one context likelier, the column of that "
-            "context says from which probability on something else is done.",
-            [page_table(table)],
+            _reading(policy) + _drawn(tables),
+            tables,
         ),
         Section(
             "What it earns, and in the worst case",
@@ -71,6 +70,44 @@ def write_decision_page(
         ),
     ]
     write_page(out, title, _in_words(model), page)
+
+
+def _tables(
+    model: LatentMDP,
+    policy: Policy,
+    belief: ArrayLike | Mapping[str, float] | None,
+    t: int,
+) -> Iterator[Table]:
+    """The decision table, or one for each policy that a mixture may draw."""
+    if not isinstance(policy, MixturePolicy):
+        yield page_table(decision_table(model, policy, belief, t))
+        return
+    for i, (part, share) in enumerate(zip(policy.parts, policy.weights.tolist())):
+        table = page_table(decision_table(model, part, belief, t))
+        yield replace(table, title=f"Policy {i + 1}, drawn with probability {share:.3g}")
+
+
+def _reading(policy: Policy) -> str:
+    """How to read a decision table."""
+    told = "Find the row of the state. The second column is the action at the belief in its heading"
+    if isinstance(policy, PolicyGraph) and policy.nodes.n_layers > 1:
+        return (
+            f"{told}, at the step that the table is of. From there on the policy goes by what is "
+            "seen: the explorer page follows it step by step."
+        )
+    return (
+        f"{told}. Later, when what was seen makes one context likelier, the column of that context "
+        "says from which probability on something else is done."
+    )
+
+
+def _drawn(tables: Sequence[Table]) -> str:
+    if len(tables) == 1:
+        return ""
+    return (
+        f" One of {len(tables)} policies is drawn at the start, with the probabilities given, and "
+        "followed to the end: each has a table."
+    )
 
 
 def _in_words(model: LatentMDP) -> str:

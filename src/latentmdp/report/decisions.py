@@ -24,6 +24,7 @@ from latentmdp._util.storage import atomic_write, require_writable
 from latentmdp._util.words import plural
 from latentmdp.model import LatentMDP
 from latentmdp.planning.explanation import (
+    ActionRule,
     TurningPoint,
     action_rule,
     belief_at,
@@ -31,7 +32,7 @@ from latentmdp.planning.explanation import (
     switches,
     towards,
 )
-from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.policies import Policy
 from latentmdp.report.page import Table
 
 __all__ = ["DecisionTable", "Rule", "decision_table", "page_table"]
@@ -164,6 +165,9 @@ def decision_table(
 ) -> DecisionTable:
     """The actions of a policy by state and region of beliefs.
 
+    Of a `PolicyGraph` it shows, at each belief, the node that is best among those it can be at. A
+    `MixturePolicy` has a table for each of its `parts`.
+
     Parameters
     ----------
     belief
@@ -180,15 +184,13 @@ def decision_table(
     for given in listed:
         s = names.to_index("states", given, model.state_names, model.n_states)
         action = None if model.terminal[s] else int(np.argmax(rule.probabilities(t, s, b)))
-        points = () if action is None else tuple(_all_changes(policy, t, s, b))
+        points = () if action is None else tuple(_all_changes(rule, t, s, b))
         rules.append(Rule(s, action, points))
     return DecisionTable(model, b, t, tuple(rules))
 
 
-def _all_changes(policy: Policy, t: int, s: int, belief: Floats) -> Iterator[TurningPoint]:
-    if isinstance(policy, AlphaVectorPolicy):
-        begin, end = policy.group(t, s)
-        for m in range(belief.size):
-            pieces = switches(policy.vectors[begin:end], policy.actions[begin:end], belief, m)
-            for x, action in pieces[1:]:
-                yield TurningPoint(m, towards(belief, m, x), action)
+def _all_changes(rule: ActionRule, t: int, s: int, belief: Floats) -> Iterator[TurningPoint]:
+    vectors, labels = rule.vectors(t, s)
+    for m in range(belief.size) if len(vectors) else ():
+        for x, action in switches(vectors, labels, belief, m)[1:]:
+            yield TurningPoint(m, towards(belief, m, x), action)

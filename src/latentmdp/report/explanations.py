@@ -20,8 +20,13 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp.experiments.findings import write_figure
 from latentmdp.model import LatentMDP
 from latentmdp.planning.evaluation import context_filter
-from latentmdp.planning.explanation import Explanation, switches
-from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.planning.explanation import (
+    Explanation,
+    MixtureExplanation,
+    action_rule,
+    switches,
+)
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas
 
 if TYPE_CHECKING:
@@ -60,13 +65,19 @@ def explanation_picture(told: Explanation) -> Picture:
     return Picture(f"Decision in {where}", explanation_figure(told), _caption(told))
 
 
-def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
+def plot_explanation(
+    explanation: Explanation | MixtureExplanation, path: str | os.PathLike[str]
+) -> None:
     """Draw an explanation and write it to a file; the suffix chooses the form (.svg, .png, .pdf).
 
     The beliefs over two contexts are a line and those over three a triangle, coloured by the
-    action taken; for more contexts the belief is shown as bars.
+    action taken; for more contexts the belief is shown as bars. Of a mixture the bars are the
+    probabilities of the policies that may have been drawn.
     """
-    write_figure(explanation_figure(explanation), path)
+    if isinstance(explanation, MixtureExplanation):
+        write_figure(_mixture_figure(explanation), path)
+    else:
+        write_figure(explanation_figure(explanation), path)
 
 
 def _caption(told: Explanation) -> str:
@@ -86,11 +97,12 @@ def _caption(told: Explanation) -> str:
 def explanation_figure(told: Explanation) -> Figure:
     """The line, the triangle or the bars of an explanation."""
     M = told.model.n_contexts
-    if isinstance(told.policy, AlphaVectorPolicy) and told.uses_belief and 2 <= M <= 3:
+    if told.uses_belief and 2 <= M <= 3:
         figure, (axes,) = canvas(2.6 if M == 2 else 4.2)
         palette = _Palette(told.model)
-        _belief_map(axes, told.policy, told.t, told.state, palette)
-        _mark(axes, told)
+        vectors, labels = action_rule(told.policy, told.model).vectors(told.t, told.state)
+        _belief_map(axes, vectors, labels, _contexts(told.model), palette)
+        _mark(axes, told, float((vectors @ told.belief).max()))
         palette.legend(figure)
         return figure
     return _bars_figure(told)
@@ -127,15 +139,11 @@ def _contexts(model: LatentMDP) -> list[str]:
 
 
 def _belief_map(
-    axes: Axes, policy: AlphaVectorPolicy, t: int, state: int, palette: _Palette
+    axes: Axes, vectors: Floats, labels: Integers, contexts: Sequence[str], palette: _Palette
 ) -> None:
     """The simplex of two or three contexts, coloured by action."""
-    begin, end = policy.group(t, state)
-    vectors, labels = policy.vectors[begin:end], policy.actions[begin:end]
-    if policy.model.n_contexts == 2:
-        _line(axes, vectors, labels, _contexts(policy.model), palette)
-    else:
-        _triangle(axes, vectors, labels, _contexts(policy.model), palette)
+    draw = _line if len(contexts) == 2 else _triangle
+    draw(axes, vectors, labels, contexts, palette)
 
 
 def _line(
@@ -225,12 +233,10 @@ def _cut(piece: Floats, normal: Floats) -> Floats:
     return np.array(kept).reshape(-1, 3)
 
 
-def _mark(axes: Axes, told: Explanation) -> None:
-    """The present belief, and the ways to where the action changes."""
+def _mark(axes: Axes, told: Explanation, height: float) -> None:
+    """The present belief, worth `height`, and the ways to where the action changes."""
     points = [point.belief for point in told.turning_points if point.belief is not None]
     if told.model.n_contexts == 2:
-        assert isinstance(told.policy, AlphaVectorPolicy)
-        height = told.policy.value(told.t, told.state, told.belief)
         axes.scatter([told.belief[1]], [height], color=INK, s=45, zorder=4)
         return
     here = told.belief @ _CORNERS
@@ -272,6 +278,21 @@ def _bars_figure(told: Explanation) -> Figure:
     return figure
 
 
+def _mixture_figure(told: MixtureExplanation) -> Figure:
+    """With which probability each policy is drawn, coloured by what it does here."""
+    figure, (axes,) = canvas(1.0 + 0.36 * len(told.parts))
+    palette, rows = _Palette(told.model), np.arange(len(told.parts))
+    for row, (share, part) in enumerate(zip(told.weights, told.parts)):
+        colour = MUTED if part.action is None else palette.colour(part.action)
+        axes.barh(row, share, color=colour, alpha=_TINT, height=0.7)
+    axes.set_yticks(rows, [f"policy {row + 1}" for row in rows], fontsize=9.5)
+    axes.invert_yaxis()
+    axes.set(xlim=(0.0, 1.0), xlabel="probability of being drawn")
+    if told.action is not None:
+        palette.legend(figure)
+    return figure
+
+
 def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
     """The belief maps of the first states that have several actions, side by side.
 
@@ -288,7 +309,9 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
     figure, axes = canvas((1.6 if model.n_contexts == 2 else 2.6) * rows + 0.6, rows, columns)
     palette = _Palette(model)
     for panel, s in zip(axes, states):
-        _belief_map(panel, policy, t, s, palette)
+        group = slice(*policy.group(t, s))
+        contexts = _contexts(policy.model)
+        _belief_map(panel, policy.vectors[group], policy.actions[group], contexts, palette)
         panel.set_title(names.label("state", s, model.state_names), fontsize=9.5)
     for panel in axes[len(states) :]:
         panel.set_axis_off()
@@ -333,27 +356,31 @@ _DIGITS = 6
 """Beliefs that agree so far are one."""
 
 
-def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> FollowedGraph:
+def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
     """The nodes that a policy without an end visits most, and how they follow each other.
 
     Episodes are followed from the start over all observations, the likeliest beliefs of each step.
     Vectors are nodes of their own, or merged by state and action where there are more than `most`.
     """
-    if not isinstance(policy, AlphaVectorPolicy) or policy.n_layers > 1:
+    if isinstance(policy, MixturePolicy):
+        raise ValueError("a mixture is several policy graphs: draw each of policy.parts")
+    nodes = policy.nodes if isinstance(policy, PolicyGraph) else policy
+    if not isinstance(nodes, AlphaVectorPolicy) or nodes.n_layers > 1:
         raise ValueError(
             "a policy graph is drawn of alpha vectors that serve at all times, as planners find "
             "them for models without a horizon"
         )
+    moving = _linked(policy) if isinstance(policy, PolicyGraph) else _followed(nodes)
     visits: dict[int, float] = defaultdict(float)
     moves: dict[tuple[int, int], float] = defaultdict(float)
-    for vector, mass, following in _followed(policy):
+    for vector, mass, following in moving:
         visits[vector] += mass
         for after, share in following:
             moves[vector, after] += mass * share
     found = np.array(sorted(visits, key=lambda k: -visits[k]))
-    state = np.searchsorted(policy.offsets, found, side="right") - 1
+    state = np.searchsorted(nodes.offsets, found, side="right") - 1
     merged = found.size > most
-    keys = list(zip(state.tolist(), policy.actions[found].tolist())) if merged else found.tolist()
+    keys = list(zip(state.tolist(), nodes.actions[found].tolist())) if merged else found.tolist()
     order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     node = {int(k): order[key] for k, key in zip(found, keys)}
     weight, flow = np.zeros(len(order)), np.zeros((len(order), len(order)))
@@ -365,9 +392,9 @@ def policy_graph(policy: AlphaVectorPolicy, most: int = 12) -> FollowedGraph:
     heaviest = np.argsort(-weight, kind="stable")[:most]
     first = np.array([next(int(k) for k in found if node[int(k)] == i) for i in heaviest])
     return FollowedGraph(
-        policy.model,
-        np.searchsorted(policy.offsets, first, side="right") - 1,
-        policy.actions[first].astype(np.int64),
+        nodes.model,
+        np.searchsorted(nodes.offsets, first, side="right") - 1,
+        nodes.actions[first].astype(np.int64),
         first,
         weight[heaviest] / weight.sum(),
         flow[np.ix_(heaviest, heaviest)] / weight[heaviest, None],
@@ -408,6 +435,29 @@ def _add(
     key = (s, np.round(belief, _DIGITS).tobytes())
     before = layer.get(key, (0.0, belief))
     layer[key] = (before[0] + mass, before[1])
+
+
+def _linked(graph: PolicyGraph) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
+    """The same of a graph, whose nodes say what follows: exact, whatever the beliefs."""
+    model, nodes, table = graph.model, graph.nodes, graph.model.outcomes
+    arrived: dict[int, Floats] = {}
+    for s in np.flatnonzero(graph.first >= 0).tolist():
+        arrived[int(graph.first[s])] = model.weights * model.initial[:, s]
+    states = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
+    for _ in range(_DEPTH if model.horizon is None else min(_DEPTH, model.horizon)):
+        before, arrived = arrived, {}
+        for k, masses in before.items():
+            total = float(masses.sum())
+            row = int(states[k]) * model.n_actions + int(nodes.actions[k])
+            begin, end = table.starts[row : row + 2].tolist()
+            links = graph.followers[graph.node_starts[k] :][: end - begin].tolist()
+            following = []
+            for then, probs in zip(links, table.probs[begin:end]):
+                if then >= 0 and total > 0.0 and (masses * probs).any():
+                    following.append((then, float(masses @ probs) / total))
+                    arrived[then] = arrived.get(then, 0.0) + model.discount * masses * probs
+            if total > 0.0:
+                yield k, total, following
 
 
 def graph_figure(graph: FollowedGraph) -> Figure:
@@ -466,6 +516,6 @@ def graph_picture(graph: FollowedGraph) -> Picture:
     )
 
 
-def plot_policy_graph(policy: AlphaVectorPolicy, path: str | os.PathLike[str]) -> None:
+def plot_policy_graph(policy: Policy, path: str | os.PathLike[str]) -> None:
     """Draw which state and vector follows which, of a policy without an end; write it to a file."""
     write_figure(graph_figure(policy_graph(policy)), path)

@@ -3,7 +3,9 @@
 The page holds the policy's vectors, the likelihoods of its filter by outcome, and the names. A
 script of its own filters the belief, chooses the vector and looks one step ahead, in the order of
 operations of the compiled filter and of `Session`, so that beliefs and actions are the same to the
-last bit. It needs no network, and its content security policy forbids every request.
+last bit. Of a policy graph it holds the links too, and goes from node to node; of a mixture the
+reader says which of its policies was drawn, or lets the page draw one. It needs no network, and its
+content security policy forbids every request.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import base64
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -23,7 +26,13 @@ from latentmdp._version import __version__
 from latentmdp.belief import filter_tables
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.qmdp import policy_values
-from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy
+from latentmdp.policies import (
+    AlphaVectorPolicy,
+    MarkovPolicy,
+    MixturePolicy,
+    Policy,
+    PolicyGraph,
+)
 
 __all__ = ["write_explorer"]
 
@@ -42,11 +51,12 @@ def write_explorer(
     Parameters
     ----------
     policy
-        An `AlphaVectorPolicy`, or a `MarkovPolicy` that draws nothing.
+        An `AlphaVectorPolicy`, a `PolicyGraph`, a `MixturePolicy`, or a `MarkovPolicy` that draws
+        nothing.
     out
         The HTML file: it is all there is, and opens offline.
     model
-        The model that a Markov policy acts in; an `AlphaVectorPolicy` has its own.
+        The model that a Markov policy acts in; the others have their own.
     title
         Heading of the page.
 
@@ -56,24 +66,30 @@ def write_explorer(
         If the page would be larger than 32 MiB, or the policy draws its actions.
     """
     vectors = _as_vectors(policy, model)
-    _require_size(vectors)
+    graph = policy if isinstance(policy, PolicyGraph) else None
+    _require_size(vectors, graph)
     require_writable(out)
-    text = _page(vectors, isinstance(policy, AlphaVectorPolicy), title)
+    data = _data(vectors) | {"usesBelief": isinstance(policy, AlphaVectorPolicy)}
+    if graph is not None:
+        data |= _links(graph)
+    # A link to a history is one of this policy only.
+    data["fingerprint"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:8]
+    text = _page(data, title)
     with atomic_write(out) as stream:
         stream.write(text.encode())
 
 
 def _as_vectors(policy: Policy, model: LatentMDP | None) -> AlphaVectorPolicy:
-    """The policy as alpha vectors; those of a Markov policy are its exact values."""
-    if isinstance(policy, AlphaVectorPolicy):
+    """The policy as alpha vectors: nodes of a graph, exact values of a Markov policy."""
+    if isinstance(policy, AlphaVectorPolicy | PolicyGraph):
         if model is not None:
             policy.acting(model)  # raises if the sizes do not fit
-        return policy
+        return policy.nodes if isinstance(policy, PolicyGraph) else policy
     if not isinstance(policy, MarkovPolicy) or policy.actions is None:
         draws = "draws its actions by chance" if isinstance(policy, Policy) else "is no policy"
         raise TypeError(
-            f"a {type(policy).__name__} {draws}: an explorer shows an AlphaVectorPolicy, or a "
-            "MarkovPolicy with one action for each state"
+            f"a {type(policy).__name__} {draws}: an explorer shows an AlphaVectorPolicy, a "
+            "PolicyGraph, a MixturePolicy, or a MarkovPolicy with one action for each state"
         )
     if model is None:
         raise ValueError("a MarkovPolicy has no model of its own: give model=")
@@ -88,11 +104,12 @@ def _as_vectors(policy: Policy, model: LatentMDP | None) -> AlphaVectorPolicy:
     return AlphaVectorPolicy(flat, actions.ravel()[runs], offsets, model)
 
 
-def _require_size(policy: AlphaVectorPolicy) -> None:
+def _require_size(policy: AlphaVectorPolicy, graph: PolicyGraph | None) -> None:
     M, S, *_ = policy.model.dimensions
     outcomes = policy.model.outcomes.size
+    links = 0 if graph is None else graph.followers.size + graph.node_starts.size + graph.first.size
     parts = {
-        "vectors": (8.0 * M + 4.0) * policy.actions.size + 4.0 * policy.offsets.size,
+        "vectors": (8.0 * M + 4.0) * policy.actions.size + 4.0 * (policy.offsets.size + links),
         "outcomes": (8.0 * M + 8.0) * outcomes + 4.0 * S * policy.model.n_actions + 8.0 * M * S,
     }
     mib = {name: size * 4.0 / 3.0 / 2.0**20 for name, size in parts.items()}
@@ -100,11 +117,12 @@ def _require_size(policy: AlphaVectorPolicy) -> None:
         raise ValueError(
             f"the page would be {sum(mib.values()):,.0f} MiB: {policy.actions.size:,} vectors take "
             f"{mib['vectors']:,.1f} MiB and {outcomes:,} outcomes {mib['outcomes']:,.1f} MiB; at "
-            f"most {_MOST_MIB:g} MiB are written, so plan with fewer vectors or a smaller model"
+            f"most {_MOST_MIB:g} MiB are written. plan.compact(vectors=10) makes a plan with few "
+            "vectors, and says what that loses"
         )
 
 
-def _page(policy: AlphaVectorPolicy, uses_belief: bool, title: str) -> str:
+def _page(data: Mapping[str, Any], title: str) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -121,12 +139,13 @@ def _page(policy: AlphaVectorPolicy, uses_belief: bool, title: str) -> str:
         # Written by us: safe to stand in the page as they are. Of the data, "<" is escaped.
         style=Markup((parts / "explorer.css").read_text("utf-8")),
         script=Markup((parts / "explorer.js").read_text("utf-8")),
-        data=Markup(json.dumps(_data(policy, uses_belief)).replace("<", "\\u003c")),
+        data=Markup(json.dumps(data).replace("<", "\\u003c")),
+        mixes="weights" in data,
         version=__version__,
     )
 
 
-def _data(policy: AlphaVectorPolicy, uses_belief: bool) -> dict[str, Any]:
+def _data(policy: AlphaVectorPolicy) -> dict[str, Any]:
     """What the script reads; arrays as base64 of their bytes, so that no bit is lost."""
     model, table = policy.model, filter_tables(policy.model, policy.smoothing)
     M, S, A, Z = model.dimensions
@@ -144,7 +163,6 @@ def _data(policy: AlphaVectorPolicy, uses_belief: bool) -> dict[str, Any]:
         "bonus": None if model.bonus is None else model.bonus,
     }
     encoded = {name: None if a is None else _encoded(a) for name, a in arrays.items()}
-    digest = hashlib.sha256(json.dumps(encoded).encode()).hexdigest()
     return {
         "sizes": {"contexts": M, "states": S, "actions": A, "rewards": Z},
         "contextNames": model.context_names,
@@ -154,10 +172,21 @@ def _data(policy: AlphaVectorPolicy, uses_belief: bool) -> dict[str, Any]:
         "discount": model.discount,
         "smoothing": policy.smoothing,
         "layers": policy.n_layers,
-        "usesBelief": uses_belief,
-        "fingerprint": digest[:8],
         **encoded,
     }
+
+
+def _links(graph: PolicyGraph) -> dict[str, Any]:
+    """How a graph goes on from node to node; of a mixture, how likely each of them is drawn."""
+    arrays = {
+        "nodeStarts": graph.node_starts.astype(np.int32),
+        "followers": graph.followers.astype(np.int32),
+        "first": np.atleast_2d(graph.first).astype(np.int32),
+    }
+    links: dict[str, Any] = {name: _encoded(array) for name, array in arrays.items()}
+    if isinstance(graph, MixturePolicy) and graph.weights.size > 1:
+        links["weights"] = graph.weights.tolist()
+    return links
 
 
 def _encoded(array: NDArray[Any]) -> str:

@@ -47,6 +47,8 @@ History = Sequence[tuple[float, float, float]]
 
 _MOST_TOGETHER = 2
 """Bounds of planners that share one panel."""
+_FIRST_SECONDS = 1e-3
+"""Where a logarithmic axis of time begins at the earliest."""
 _LOSS = 0.01
 """Share of its value that a plan in short may lose."""
 _PLAN_SECONDS = 10.0
@@ -204,7 +206,8 @@ def bounds_picture(plans: Mapping[str, Plan]) -> Picture:
 def bounds_figure(histories: Mapping[str, History]) -> Figure:
     """Lower and upper bounds against seconds, from the history of each plan.
 
-    More than two would hide each other: they get a panel each, all to the same scale.
+    More than two would hide each other: they get a panel each, all to the same scale. Time is then
+    logarithmic, since some planners take a thousand times as long as others.
     """
     drawn = {name: history for name, history in histories.items() if history}
     if len(drawn) <= _MOST_TOGETHER:
@@ -218,12 +221,16 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
     rows = -(-len(drawn) // 2)
     figure, panels = canvas(0.4 + 1.9 * rows, rows, 2)
     low, high = _common_scale(drawn.values())
-    longest = max(history[-1][0] for history in drawn.values())
+    times = [seconds for history in drawn.values() for seconds, *_ in history]
+    longest = max(*times, _FIRST_SECONDS)
+    first = min(time for time in (*times, longest) if time >= _FIRST_SECONDS)
     for i, (axes, (name, history)) in enumerate(zip(panels, drawn.items())):
+        shown = [(max(seconds, first), *bounds) for seconds, *bounds in history]
         ended = (longest, *history[-1][1:])
-        _draw_bounds(axes, [*history, ended], COLOURS[i % len(COLOURS)], name)
-        axes.set(title=name, ylim=(low, high), xlim=(0.0, longest))
-        axes.locator_params(nbins=4)
+        _draw_bounds(axes, [*shown, ended], COLOURS[i % len(COLOURS)], name)
+        axes.set(title=name, ylim=(low, high), xscale="log")
+        axes.set_xlim(0.7 * first, 1.4 * longest)
+        axes.locator_params(axis="y", nbins=4)
     for axes in panels[len(drawn) :]:
         axes.set_axis_off()
     figure.supxlabel("seconds", fontsize=11)
@@ -231,7 +238,7 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
     return figure
 
 
-def _draw_bounds(axes: Axes, history: History, colour: str, name: str) -> None:
+def _draw_bounds(axes: Axes, history: Sequence[Sequence[float]], colour: str, name: str) -> None:
     seconds, lower, upper = zip(*history)
     axes.step(seconds, lower, where="post", marker=".", color=colour, label=name)
     axes.step(seconds, upper, where="post", marker=".", color=colour, linestyle="--")

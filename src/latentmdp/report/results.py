@@ -62,34 +62,44 @@ def experiment_part(folder: Path) -> Part | None:
 
 
 def planning_part(file: Path) -> Part | None:
-    """The gap of HSVI over time, a curve for each size: the median over instances."""
+    """The gap of planners over time, a curve for each size: the median over instances."""
     if not file.is_file():
         return None
-    found: dict[tuple[int, ...], list[list[tuple[float, float]]]] = {}
+    found: dict[tuple[str, tuple[int, ...]], list[list[tuple[float, float]]]] = {}
     for entry in json.loads(file.read_text()):
-        found.setdefault(tuple(entry["sizes"]), []).append(entry["gaps"])
+        key = entry.get("planner", "HSVI"), tuple(entry["sizes"])
+        found.setdefault(key, []).append([point for point in entry["gaps"] if point[1] > 0.0])
+    colours = {sizes: COLOURS[i] for i, sizes in enumerate(dict.fromkeys(s for _, s in found))}
     figure, (axes,) = canvas()
     rows = []
-    for i, (sizes, curves) in enumerate(found.items()):
+    for (planner, sizes), curves in sorted(found.items(), key=lambda item: item[0][::-1]):
         end = min(curve[-1][0] for curve in curves)
-        times = np.geomspace(0.1, end, 80)
+        times = np.geomspace(0.1, max(end, 0.2), 80)
         gaps = np.array([[_gap_at(curve, t) for t in times] for curve in curves])
         known = np.isfinite(gaps).all(axis=0)
         middle = np.median(gaps[:, known], axis=0)
-        label = f"(M, S, A, H) = {sizes}".replace("'", "")
-        axes.plot(times[known], 100.0 * middle, color=COLOURS[i], label=label)
+        style = "-" if planner == "HSVI" else "--"
+        label = f"{planner}, (M, S, A, H) = {sizes}"
+        curve = times[known], 100.0 * middle
+        axes.plot(*curve, color=colours[sizes], linestyle=style, label=label)
         low, high = gaps[:, known].min(axis=0), gaps[:, known].max(axis=0)
-        axes.fill_between(times[known], 100 * low, 100 * high, color=COLOURS[i], alpha=0.18)
+        axes.fill_between(times[known], 100 * low, 100 * high, color=colours[sizes], alpha=0.18)
         last = [curve[-1][1] for curve in curves]
-        rows.append((str(sizes), str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
+        rows.append((str(sizes), planner, str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
     axes.set(
         xscale="log", yscale="log", xlabel="seconds", ylabel="gap between the bounds, per cent"
     )
     legend(figure, columns=1)
-    header = ("(M, S, A, H)", "instances", "after", "median gap")
+    header = ("(M, S, A, H)", "planner", "instances", "after", "median gap")
+    peer = any(planner == "SARSOP" for planner, _ in found)
+    against = (
+        ", beside SARSOP (broken lines, one thread) on the same instances as .pomdpx files"
+        if peer
+        else ""
+    )
     lines = [
-        "How fast `HSVI` closes the gap on dense random instances; the band is the range over "
-        "instances.",
+        f"How fast `HSVI` closes the gap on dense random instances{against}; the band is the range "
+        "over instances.",
         "",
         *_table(header, rows),
         "",

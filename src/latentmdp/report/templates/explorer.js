@@ -15,6 +15,11 @@
   const likelihood = floats(data.likelihood), prior = floats(data.prior);
   const initial = floats(data.initial), rewardValues = floats(data.rewardValues);
   const vectors = floats(data.vectors), bonus = data.bonus === null ? null : floats(data.bonus);
+  // A policy graph goes from node to node; a mixture has first nodes for each policy in it.
+  const graph = data.first === undefined ? null : {
+    nodeStarts: integers(data.nodeStarts), followers: integers(data.followers),
+    first: integers(data.first), weights: data.weights || [1],
+  };
 
   const named = (names, what, i) => (names === null ? `${what} ${i}` : names[i]);
   const contextName = (m) => named(data.contextNames, "context", m);
@@ -146,15 +151,25 @@
     return winner;
   }
 
+  /** The node of a graph after outcome k, with which state n is reached at time t. */
+  function nextNode(node, s, a, k, t, n, awake) {
+    if (k >= 0 && node >= 0 && labels[node] === a) {
+      return graph.followers[graph.nodeStarts[node] + k - starts[s * A + a]];
+    }
+    return over(t, n) ? -1 : followed(t, n, awake);
+  }
+
   /** What an action is worth by one step of lookahead: under the belief, and by context. */
-  function worth(t, s, belief, a) {
+  function worth({ t, state: s, belief, node }, a) {
     const byContext = new Float64Array(M);
     for (let k = starts[s * A + a]; k < starts[s * A + a + 1]; k++) {
       const n = nextState[k];
       let at = -1;
       if (!over(t + 1, n)) {
-        const after = conditioned(belief, likelihood, k) || belief;
-        at = followed(t + 1, n, after.awake) * M;
+        const { awake } = conditioned(belief, likelihood, k) || belief;
+        const next = graph === null
+          ? followed(t + 1, n, awake) : nextNode(node, s, a, k, t + 1, n, awake);
+        at = next * M;
       }
       for (let m = 0; m < M; m++) {
         const later = at < 0 ? 0 : data.discount * vectors[at + m];
@@ -169,29 +184,52 @@
   // --------------------------------------------------------------------------------- the history
   // steps[0] is the first state; every later one holds what was done and seen, and the belief then.
 
-  let steps = [];
+  // `part` is the policy of a mixture that is followed.
+
+  let steps = [], part = 0;
   const now = () => steps[steps.length - 1];
+  const mixes = graph !== null && graph.weights.length > 1;
 
   function begin(s) {
-    steps = [{ t: 0, state: s, belief: begun(s), listed: true }];
+    const node = graph === null ? -1 : graph.first[part * S + s];
+    steps = [{ t: 0, state: s, belief: begun(s), listed: true, node }];
   }
 
   function add(a, n, z) {
-    const { t, state, belief } = now();
-    const listed = outcome(state, a, n, z) >= 0;
+    const { t, state, belief, node } = now(), k = outcome(state, a, n, z);
+    const after = observed(belief, state, a, n, z);
+    const next = graph === null ? -1 : nextNode(node, state, a, k, t + 1, n, after.awake);
     steps.push({
-      t: t + 1, state: n, belief: observed(belief, state, a, n, z), action: a, reward: z, listed,
+      t: t + 1, state: n, belief: after, action: a, reward: z, listed: k >= 0, node: next,
     });
   }
 
   function recommended() {
-    const { t, state, belief } = now();
-    return over(t, state) ? null : labels[followed(t, state, belief.awake)];
+    const { t, state, belief, node } = now();
+    if (over(t, state)) return null;
+    return labels[graph === null ? followed(t, state, belief.awake) : node];
+  }
+
+  /** The same history, had another policy of the mixture been drawn. */
+  function drawnInstead(other) {
+    const before = steps;
+    part = other;
+    if (before.length === 0) return;
+    begin(before[0].state);
+    for (const { action, state, reward: z } of before.slice(1)) add(action, state, z);
+  }
+
+  function drawn() {
+    const uniform = crypto.getRandomValues(new Uint32Array(1))[0] / 2 ** 32;
+    let i = 0, reached = graph.weights[0];
+    while (i < graph.weights.length - 1 && uniform >= reached) reached += graph.weights[++i];
+    return i;
   }
 
   const written = () =>
     `${data.fingerprint}:` +
-    steps.map((s, i) => (i === 0 ? s.state : `${s.action}.${s.state}.${s.reward}`)).join(";");
+    steps.map((s, i) => (i > 0 ? `${s.action}.${s.state}.${s.reward}`
+      : mixes ? `${s.state}.${part}` : s.state)).join(";");
 
   /** Replay the history of a link; false if it is not one of this policy. */
   function replay(text) {
@@ -199,8 +237,11 @@
     if (fingerprint !== data.fingerprint || !path) return false;
     const parts = path.split(";").map((part) => part.split(".").map(Number));
     const within = (i, size) => Number.isInteger(i) && i >= 0 && i < size;
-    if (parts[0].length !== 1 || !within(parts[0][0], S)) return false;
-    begin(parts[0][0]);
+    const [first, other] = parts[0];
+    if (parts[0].length !== (mixes ? 2 : 1) || !within(first, S)) return false;
+    if (mixes && !within(other, graph.weights.length)) return false;
+    part = mixes ? other : 0;
+    begin(first);
     for (const [a, n, z] of parts.slice(1)) {
       const { t, state } = now();
       const fits = within(a, A) && within(n, S) && within(z, Z);
@@ -241,7 +282,8 @@
     }
     const { t, state } = now();
     const clock = data.horizon === null ? `Step ${t}` : `Step ${t} of ${data.horizon}`;
-    find("where").textContent = `${clock}, in ${stateName(state)}: recommended is`;
+    const by = mixes ? `policy ${part + 1} recommends` : "recommended is";
+    find("where").textContent = `${clock}, in ${stateName(state)}: ${by}`;
     if (action === null) {
       const why = terminal(state) ? `${stateName(state)} is terminal` : "the last step is done";
       find("where").textContent = `${clock}, in ${stateName(state)}`;
@@ -262,7 +304,9 @@
 
   function marginText(action, choices) {
     const margin = marginOf(action, choices);
-    const blind = data.usesBelief ? "" : " This policy does not look at the belief.";
+    const blind = data.usesBelief ? "" : graph !== null
+      ? " This policy goes on by what was seen, not by the belief."
+      : " This policy does not look at the belief.";
     if (margin === null) return `There is no other action.${blind}`;
     const { other, by } = margin, name = actionName(other.action);
     if (by === 0) return `It is worth as much as ${name}.${blind}`;
@@ -380,10 +424,10 @@
     const action = steps.length === 0 ? null : recommended();
     let choices = [];
     if (action !== null) {
-      const { t, state, belief } = now();
-      choices = allowed(state).map((a) => worth(t, state, belief, a));
+      choices = allowed(now().state).map((a) => worth(now(), a));
       choices.sort((one, two) => (two.action === action) - (one.action === action) || two.value - one.value);
     }
+    if (mixes) find("part").value = part;
     showAdvice(action, choices);
     showPick(action);
     showBelief();
@@ -397,6 +441,7 @@
       belief: Array.from(steps.length === 0 ? prior : now().belief.awake),
       margin: margin === null ? null : margin.by,
       byContext: choices.length === 0 ? [] : Array.from(choices[0].byContext),
+      part,
     };
   }
 
@@ -477,6 +522,14 @@
   });
   addEventListener("hashchange", readAddress);
 
+  if (mixes) {
+    fill(find("part"), graph.weights.map((w, i) => [i, `policy ${i + 1} (${percent(w)})`]));
+    find("part").addEventListener("change", () => {
+      drawnInstead(Number(find("part").value));
+      changed();
+    });
+    find("draw").addEventListener("click", () => { drawnInstead(drawn()); changed(); });
+  }
   fill(find("other-state"), Array.from({ length: S }, (_, s) => [s, stateName(s)]));
   fill(find("other-reward"), Array.from({ length: Z }, (_, z) => [z, rewardText(z)]));
   readAddress();
