@@ -315,6 +315,8 @@ class SavedSession:
         Key of the random numbers, in hexadecimal digits.
     history
         States, actions and rewards so far, where the policy is a function of the history.
+    node
+        The node of a policy graph, where the policy is one.
     """
 
     policy_file: str
@@ -328,6 +330,7 @@ class SavedSession:
     action: int | None = None
     asleep: list[float] | None = None
     history: dict[str, Any] | None = None
+    node: int | None = None
 
     def to_fields(self) -> dict[str, Any]:
         """The fields by name; None for one left out."""
@@ -425,6 +428,7 @@ class Session:
             asleep=asleep.ravel().tolist() if asleep.any() else None,
             key=f"{int(batch._key):x}",
             history=None if history is None else {n: list(v) for n, v in history.items()},
+            node=None if batch._nodes[0] < 0 else int(batch._nodes[0]),
         )
 
     @classmethod
@@ -467,4 +471,24 @@ class Session:
         if stored.history is not None:
             parts = (tuple(map(int, stored.history[name])) for name in History._fields)
             batch._histories = [History(*parts)]
+        if batch._acting is not None and batch._acting.follows:
+            batch._nodes[0] = _node_of(cast(Any, policy).nodes, stored, belief)
         return self
+
+
+def _node_of(nodes: Any, stored: SavedSession, belief: Floats) -> int:
+    """The node of a saved session, one of the graph's at its time and state; -1 if it is over.
+
+    A file without one goes on from the node that is best at the belief.
+    """
+    if stored.state is None or 1 < nodes.n_layers <= stored.t:
+        known = range(0)
+    else:
+        known = range(*nodes.group(stored.t, stored.state))
+    if stored.node is None:
+        return int(nodes.best(stored.t, stored.state, belief)) if known else -1
+    if stored.node not in known:
+        raise ValueError(
+            f"node is {stored.node}: must lie in [{known.start}, {known.stop}) at t = {stored.t}"
+        )
+    return stored.node

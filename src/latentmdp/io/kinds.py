@@ -150,7 +150,8 @@ def is_policy(obj: object) -> bool:
     """Whether an object is a policy that a file can hold."""
     names = {base.__name__ for base in type(obj).__mro__}
     return any(
-        kind.class_name in names and kind.name.endswith("-policy") for kind in _KINDS.values()
+        kind.class_name in names and kind.name.endswith(("-policy", "policy-graph"))
+        for kind in _KINDS.values()
     )
 
 
@@ -466,11 +467,13 @@ for _kind in (
         lambda: SavedSession,
         {
             **_each("text", "policy_file", "policy_digest", "model_file", "model_digest", "key"),
-            **_each("integer", "t", "state", "action"),
+            **_each("integer", "t", "state", "action", "node"),
             **_each("list of numbers", "belief", "asleep"),
             "history": "object",
         },
-        optional=frozenset({"model_file", "model_digest", "state", "action", "asleep", "history"}),
+        optional=frozenset(
+            {"model_file", "model_digest", "state", "action", "asleep", "history", "node"}
+        ),
         suffixes=(".json",),
     ),
     Kind(
