@@ -153,21 +153,48 @@ def tell_plan(model, plan, policy, brand):
         print(f"    to group {m}: {'after ' + ', '.join(after) if after else 'never'}")
 
 
+def tell_next(logs, fit, brand, paid, number=5):
+    """The households that a promotion at their next purchase pays for most."""
+    mine = BRANDS.index(brand)
+    last = logs.last_states
+    buys = np.einsum("nm,mna->na", fit.responsibilities, fit.model.transitions[..., mine][:, last])
+    gain = buys[:, mine + 1] * paid[mine, 1] - buys[:, 0] * paid[mine, 0]
+    first = np.argsort(-gain)
+    print(f"promote next to {int((gain > 0).sum())} of {len(logs)} households; first to")
+    for i in first[:number]:
+        print(
+            f"    household {logs.episode_names[i]}, group "
+            f"{fit.labels[i]}, bought {BRANDS[last[i]]} last: {gain[i]:+.1f} cents an ounce"
+        )
+
+
 # What happens to households that were not seen
+
+
+def brand_next(model, logs, action=None):
+    """Probability of each brand before every purchase, given all that was seen; (n, brands).
+
+    With what was promoted, or with `action` in its place.
+    """
+    steps = logs.steps()
+    beliefs = lm.posterior(model, logs, SMOOTHING, along=True)
+    beliefs = beliefs[np.arange(logs.n_steps) + steps.episode]
+    taken = steps.action if action is None else np.full(logs.n_steps, action)
+    return np.einsum("nm,mns->ns", beliefs, model.transitions[:, steps.state, taken])
 
 
 def predicted(model, logs):
     """Log-likelihood per purchase, and how often the likeliest brand is the one bought."""
-    steps = logs.steps()
-    beliefs = lm.posterior(model, logs, SMOOTHING, along=True)[
-        np.arange(logs.n_steps) + steps.episode
-    ]
-    rows = np.einsum(
-        "nm,mns->ns", beliefs, model.transitions[:, steps.state, steps.action].astype(float)
-    )
-    seen = rows[np.arange(logs.n_steps), steps.next_state]
-    right = rows.argmax(axis=1) == steps.next_state
-    return np.log(np.maximum(seen, 1e-12)).mean(), right.mean()
+    rows, bought = brand_next(model, logs), logs.steps().next_state
+    seen = rows[np.arange(logs.n_steps), bought]
+    return np.log(np.maximum(seen, 1e-12)).mean(), (rows.argmax(axis=1) == bought).mean()
+
+
+def gain_of_promotion(model, logs, brand, paid):
+    """What promoting before each purchase adds to what the maker earns there, as predicted."""
+    mine = BRANDS.index(brand)
+    without, promoted = (brand_next(model, logs, a)[:, mine] for a in (0, mine + 1))
+    return promoted * paid[mine, 1] - without * paid[mine, 0]
 
 
 def decisions(policy, logs):
@@ -193,28 +220,39 @@ class Earned:
         self.mine, self.rows = BRANDS.index(brand), []
         self.paid = paid[self.mine]
 
-    def add(self, households, logs, chosen):
+    def add(self, households, logs, predicted_gain, chosen):
         steps = logs.steps()
         use = np.isin(steps.action, (0, self.mine + 1))
         done = steps.action == self.mine + 1
         earned = (steps.next_state == self.mine) * self.paid[done.astype(int)]
-        columns = (households[steps.episode], steps.state, done, earned, *chosen)
+        columns = (households[steps.episode], steps.state, done, earned, predicted_gain, *chosen)
         self.rows.append(np.column_stack([np.asarray(c, float)[use] for c in columns]))
 
-    def by_rule(self, resamples=300):
-        """Means and standard errors of every rule, and of its gain on the first."""
-        household, state, done, earned, *rules = np.concatenate(self.rows).T
-        often = np.array([done[state == s].mean() for s in range(len(BRANDS))])
-        chance = np.where(done > 0, often[state.astype(int)], 1.0 - often[state.astype(int)])
-        weights = np.stack([(rule == done) / chance for rule in rules])
+    def by_rule(self):
+        """Mean and standard error of every rule, and the standard error of its gain on never."""
+        _, _, done, _, _, *rules = np.concatenate(self.rows).T
+        value, drawn = self._means([rule == done for rule in rules])
+        return value, drawn.std(axis=0), (drawn - drawn[:, :1]).std(axis=0)
+
+    def by_third(self):
+        """Predicted gain, gain and standard error, for purchases sorted by predicted gain."""
+        _, _, done, _, gain, *_ = np.concatenate(self.rows).T
+        third = np.searchsorted(np.quantile(gain, [1 / 3, 2 / 3]), gain)
+        for k in range(3):
+            value, drawn = self._means([(third == k) & (done == d) for d in (1, 0)])
+            yield gain[third == k].mean(), value[0] - value[1], (drawn[:, 0] - drawn[:, 1]).std()
+
+    def _means(self, uses, resamples=300):
+        """Weighted means of what was earned where each of `uses` holds, and of resamples."""
+        household, state, done, earned, *_ = np.concatenate(self.rows).T
+        often = np.array([done[state == s].mean() for s in range(len(BRANDS))])[state.astype(int)]
+        weights = np.stack(uses) / np.where(done > 0, often, 1.0 - often)
         people = np.unique(household)
         sums = np.stack([weights[:, household == h].sum(axis=1) for h in people])
         gains = np.stack([(weights * earned)[:, household == h].sum(axis=1) for h in people])
         rng = np.random.default_rng(0)
         drawn = rng.multinomial(people.size, np.full(people.size, 1 / people.size), resamples)
-        means = (drawn @ gains) / (drawn @ sums)
-        value = gains.sum(axis=0) / sums.sum(axis=0)
-        return value, means.std(axis=0), (means - means[:, :1]).std(axis=0)
+        return gains.sum(axis=0) / sums.sum(axis=0), (drawn @ gains) / (drawn @ sums)
 
 
 def held_out(logs, splits, brand, paid, most=7):
@@ -236,7 +274,8 @@ def held_out(logs, splits, brand, paid, most=7):
             state != BRANDS.index(brand),
             decisions(to_whom(fit.model, brand, paid)[1], test),
         ]
-        earned.add(np.sort(order[cut:]), test, rules)
+        gain = gain_of_promotion(fit.model, test, brand, paid)
+        earned.add(np.sort(order[cut:]), test, gain, rules)
         chosen, one = scores[-1][0], scores[-1][1]
         print(
             f"    split {seed}: {fit.model.n_contexts} groups, {chosen[0]:.4f} nats a purchase "
@@ -246,7 +285,7 @@ def held_out(logs, splits, brand, paid, most=7):
     return np.array(scores), earned
 
 
-RULES = ("never", "always", "to those who bought another brand last", "the policy")
+RULES = ("never", "always", "to whoever bought another brand last", "by the policy")
 
 
 def tell_held_out(scores, earned, brand):
@@ -256,9 +295,14 @@ def tell_held_out(scores, earned, brand):
     print(f"gain on one group {error.mean():.4f} nats a purchase, {spread:.4f} between splits")
     print(f"brand foretold {mean[0, 1]:.1%}, without groups {mean[1, 1]:.1%}")
     print(f"\n{brand}, cents an ounce at each purchase of households not seen:")
-    for name, value, error, gain in zip(RULES, *earned.by_rule()):
-        more = "" if name == RULES[0] else f"; more than never by a figure known to ± {gain:.2f}"
+    found = earned.by_rule()
+    first = found[0][0]
+    for name, value, error, gain in zip(RULES, *found):
+        more = "" if name == RULES[0] else f", {value - first:+.2f} ± {gain:.2f} against never"
         print(f"    promote {name}: {value:.2f} ± {error:.2f}{more}")
+    print("a third of those purchases each, by the gain that was predicted for a promotion:")
+    for expected, gain, error in earned.by_third():
+        print(f"    predicted {expected:+.2f}, found {gain:+.2f} ± {error:.2f}")
 
 
 # Pictures
@@ -301,40 +345,19 @@ def number_picture(scores):
     return figure
 
 
-def household_picture(fit, logs, policy, household, purchases=14):
-    """One household: what it bought, the belief in each group, and whether to promote."""
-    figure, (axes,) = canvas(3.6)
-    logged = logs[[household]]
-    states = logged.states[: purchases + 1]
-    beliefs = lm.posterior(fit.model, logged, SMOOTHING, along=True)[: purchases + 1]
-    told = decisions(policy, logged)[:purchases]
-    below = np.zeros(len(told))
-    for m in range(fit.model.n_contexts):
-        share = beliefs[: len(told), m]
-        colour = COLOURS[m % len(COLOURS)]
-        axes.bar(
-            range(len(told)), share, bottom=below, color=colour, alpha=0.75, label=f"group {m}"
-        )
-        below = below + share
-    for t, promote in enumerate(told):
-        axes.text(t, 1.03, BRANDS[states[t]], rotation=60, fontsize=8.5, ha="left", va="bottom")
-        said, bold = ("promote", "bold") if promote else ("wait", "normal")
-        axes.text(t, -0.04, said, rotation=60, fontsize=8.5, ha="right", va="top", weight=bold)
-    axes.set(ylabel="belief", ylim=(0.0, 1.0), xticks=[])
-    axes.text(-0.9, 1.12, "bought:", fontsize=9, ha="right", weight="bold")
+def gain_picture(earned):
+    """Predicted and found gains of a promotion, for thirds of the held-out purchases."""
+    figure, (axes,) = canvas(3.0)
+    expected, found, error = np.array(list(earned.by_third())).T
+    place = np.arange(3)
+    axes.bar(place - 0.2, expected, 0.36, color=MUTED, alpha=0.8, label="predicted")
+    axes.bar(place + 0.2, found, 0.36, color=COLOURS[0], alpha=0.8, label="found")
+    axes.errorbar(place + 0.2, found, 1.96 * error, fmt="none", color=COLOURS[1], label="95 %")
+    axes.axhline(0.0, color=MUTED, linewidth=1)
+    axes.set_xticks(place, ["least", "middle", "most"])
+    axes.set(xlabel="third of the purchases, by predicted gain", ylabel="cents an ounce")
     legend(figure, columns=3)
     return figure
-
-
-def telling_household(logs, policy):
-    """The household whose purchases change most often what the policy does."""
-    changes = [
-        np.abs(np.diff(decisions(policy, logs[[i]])[:14].astype(int))).sum()
-        if logs.lengths[i] >= 14
-        else -1
-        for i in range(len(logs))
-    ]
-    return int(np.argmax(changes))
 
 
 def main(arguments=None):
@@ -350,16 +373,14 @@ def main(arguments=None):
     tell_groups(fit)
     plan, policy = to_whom(fit.model, asked.brand, paid)
     tell_plan(fit.model, plan, policy, asked.brand)
-    household = telling_household(logs, policy)
-    pictures = {
-        "yogurt-groups": groups_picture(fit),
-        "yogurt-household": household_picture(fit, logs, policy, household),
-    }
+    tell_next(logs, fit, asked.brand, paid)
+    pictures = {"yogurt-groups": groups_picture(fit)}
     if asked.splits:
         print(f"\nHouseholds that were held out, {asked.splits} splits:")
         scores, earned = held_out(logs, asked.splits, asked.brand, paid)
         tell_held_out(scores, earned, asked.brand)
         pictures["yogurt-number"] = number_picture(scores)
+        pictures["yogurt-gain"] = gain_picture(earned)
     if asked.pictures is not None:
         asked.pictures.mkdir(parents=True, exist_ok=True)
         for name, figure in pictures.items():
