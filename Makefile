@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu lint bench arena experiments docs pictures results package clean
+.PHONY: help demo test test-gpu lint bench arena experiments case-study docs pictures results package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -43,6 +43,9 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 	@set -e; for file in $$(grep -l __main__ src/latentmdp/experiments/*.py); do \
 		name=$$(basename "$$file" .py); \
 		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name; done
+
+case-study: $(VENV)/.examples  ## groups in a panel of real households, with held-out numbers and pictures
+	$(BIN)/python examples/yogurt_panel.py --pictures docs/pictures
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
 	$(BIN)/python -m mkdocs build --strict
@@ -81,6 +84,10 @@ $(VENV)/.run: $(BIN)/python $(PINS)
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.run
+	$(PIP) --no-build-isolation --editable '.[examples]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run

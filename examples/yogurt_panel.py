@@ -71,6 +71,12 @@ def steps_of(panel):
     return rows, np.array(paid)
 
 
+def read_logs():
+    """The panel as logs, one episode a household, and the prices."""
+    rows, paid = steps_of(read_panel())
+    return lm.Trajectories.from_table(rows, columns=COLUMNS, reward_values=[0.0], **NAMES), paid
+
+
 def find_groups(logs, rng=0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # the statement that is printed says as much
@@ -324,7 +330,7 @@ def groups_picture(fit):
     left.set(xlabel="share of purchases", xlim=(0, 1))
     right.set_yticks(place, [])
     right.axvline(0, color=MUTED, linewidth=1)
-    right.set(xlabel="more switch if promoted, %")
+    right.set(xlabel="switch if promoted, %", ylim=left.get_ylim())
     legend(figure, columns=4)
     return figure
 
@@ -366,8 +372,7 @@ def main(arguments=None):
     parser.add_argument("--splits", type=int, default=8, help="random splits of the households")
     parser.add_argument("--pictures", type=Path, help="folder to draw pictures into")
     asked = parser.parse_args(arguments)
-    rows, paid = steps_of(read_panel())
-    logs = lm.Trajectories.from_table(rows, columns=COLUMNS, reward_values=[0.0], **NAMES)
+    logs, paid = read_logs()
     print(f"{len(logs)} households, {logs.n_steps} purchases after their first\n")
     fit = find_groups(logs)
     tell_groups(fit)
