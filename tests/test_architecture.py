@@ -24,6 +24,7 @@ LAYERS = (
         "_model_table",
         "model",
         "trajectories",
+        "logs_on_disk",
         "covariates",
         "worlds",
         "belief",

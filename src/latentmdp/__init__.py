@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         fit,
         instances,
         io,
+        logs_on_disk,
         metrics,
         model,
         offline,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
+    from latentmdp.logs_on_disk import LogFiles, open_logs
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import off_policy_value, solve
@@ -88,6 +90,7 @@ _HOMES = {
     "LUCRL": "online",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
+    "LogFiles": "logs_on_disk",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
     "MixturePolicy": "policies",
@@ -116,6 +119,7 @@ _HOMES = {
     "make": "instances",
     "model_error": "metrics",
     "off_policy_value": "offline",
+    "open_logs": "logs_on_disk",
     "posterior": "belief",
     "recover": "spectral",
     "regret": "metrics",
@@ -138,6 +142,7 @@ _MODULES = (
     "fit",
     "instances",
     "io",
+    "logs_on_disk",
     "metrics",
     "model",
     "offline",
@@ -169,6 +174,7 @@ __all__ = [
     "Fit",
     "LatentMDP",
     "LatentMDPError",
+    "LogFiles",
     "MarkovPolicy",
     "Memoryless",
     "MixturePolicy",
@@ -203,6 +209,7 @@ __all__ = [
     "io",
     "learn",
     "load",
+    "logs_on_disk",
     "make",
     "metrics",
     "model",
@@ -210,6 +217,7 @@ __all__ = [
     "off_policy_value",
     "offline",
     "online",
+    "open_logs",
     "outcomes",
     "planning",
     "policies",

@@ -22,11 +22,13 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
+from latentmdp._util.storage import rows_on_disk
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Batch, Logs, Trajectories, require_logs
 
 if TYPE_CHECKING:
     from latentmdp._kernels.belief import Filter
@@ -41,12 +43,13 @@ _GPU_PIECE = 1 << 20
 
 def posterior(
     model: LatentMDP,
-    logs: Trajectories,
+    logs: Logs,
     smoothing: float = 0.0,
     *,
     along: bool = False,
     threads: int | None = None,
     device: str = "cpu",
+    engine: Engine | None = None,
 ) -> Floats:
     """Posterior over contexts after each episode; after all so far where one continues another.
 
@@ -62,10 +65,14 @@ def posterior(
     device
         "cpu", or "cuda" for a GPU, which needs complete episodes. The result does not depend on
         it.
+    engine
+        Where batches of logs are filtered, instead of in `threads`. The result does not depend on
+        it.
 
     Returns
     -------
-    (N, M) array, or (number of states, M) with `along`.
+    (N, M) array, or (number of states, M) with `along`; in a temporary file where logs on disk are
+    very long.
 
     Raises
     ------
@@ -77,9 +84,15 @@ def posterior(
     from latentmdp._kernels.belief import posteriors
 
     require_model(model)
-    arrays.require_instance("logs", logs, Trajectories)
+    require_logs("logs", logs)
     logs.validate(model)
     on_device = on_gpu(device)
+    if engine is not None or not isinstance(logs, Trajectories):
+        check_smoothing(model, smoothing)
+        workers = as_engine(engine, 1 if on_device else threads)
+        parts = workers.map(_of_batch, logs.batches(), model, smoothing, along, device)
+        rows = logs.n_steps + len(logs) if along else len(logs)
+        return rows_on_disk(parts, rows, model.n_contexts)
     if on_device and not logs.complete:
         raise DeviceError(
             'posterior on device="cuda" needs complete episodes: logs with missing cells or '
@@ -136,6 +149,14 @@ def _followed_on_gpu(
         wrong = np.flatnonzero(step >= 0)
         found.append((start + int(wrong[0]), int(step[wrong[0]])) if wrong.size else (-1, -1))
     return found
+
+
+def _of_batch(batch: Batch, model: LatentMDP, smoothing: float, along: bool, device: str) -> Floats:
+    try:
+        return posterior(model, batch.read(), smoothing, along=along, threads=1, device=device)
+    except ImpossibleObservationError as error:
+        told = f"of the episodes from {batch.start} on, {error}"
+        raise ImpossibleObservationError(told) from None
 
 
 def filter_tables(model: LatentMDP, smoothing: float) -> Filter:

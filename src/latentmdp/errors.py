@@ -2,6 +2,7 @@
 
 __all__ = [
     "DeviceError",
+    "EngineError",
     "FormatError",
     "ImpossibleObservationError",
     "LatentMDPError",
@@ -38,6 +39,10 @@ class TooLargeError(LatentMDPError, MemoryError):
 
 class DeviceError(LatentMDPError, RuntimeError):
     """Work was asked for on a device that cannot do it; the message says what is missing."""
+
+
+class EngineError(LatentMDPError):
+    """Work could not run where it was sent; the message says where and why."""
 
 
 class RecoveryError(LatentMDPError):

@@ -14,10 +14,12 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.random import RNGLike
 from latentmdp._util.results import Result
+from latentmdp._util.storage import rows_on_disk
 from latentmdp.belief import posterior
 from latentmdp.covariates import WeightModel
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.trajectories import Batch, Logs, Trajectories, cell_counts
 
 __all__ = [
     "ContextSelection",
@@ -129,7 +131,7 @@ class ContextSelection(Result):
 class Estimator(Protocol):
     """What fits a model to logs from a fit of some of them."""
 
-    def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
+    def fit(self, logs: Sequence[Logs], *, start: Fit, rng: RNGLike = None) -> Fit:
         """The fit of all logs together."""
 
 
@@ -194,14 +196,14 @@ class Fit(Result):
     selection: ContextSelection | None = None
     seconds: float = field(default=0.0, compare=False)
     estimator: Estimator | None = field(default=None, compare=False)
-    logs: tuple[Trajectories, ...] = field(default=(), compare=False)
+    logs: tuple[Logs, ...] = field(default=(), compare=False)
 
     @property
     def labels(self) -> Integers:
         """The most likely context of each episode."""
         return np.asarray(self.responsibilities.argmax(axis=1))
 
-    def predict(self, logs: Trajectories) -> Floats:
+    def predict(self, logs: Logs) -> Floats:
         """p(m | episode) for other episodes of the same logger, (N, M)."""
         return shares_of(self.model, logs, self.behaviour_by_context, self.weight_model)
 
@@ -211,7 +213,7 @@ class Fit(Result):
         given = self.behaviour
         return given if given is not None and given.ndim == 3 else None
 
-    def update(self, more_logs: Trajectories, *, rng: RNGLike = None) -> Fit:
+    def update(self, more_logs: Logs, *, rng: RNGLike = None) -> Fit:
         """Go on from this fit with further logs: EM on all logs so far, from this estimate.
 
         The number of contexts, what they share and the pseudo-counts stay as they were settled.
@@ -274,26 +276,43 @@ class Fit(Result):
 
 def shares_of(
     model: LatentMDP,
-    logs: Trajectories | Sequence[Trajectories],
+    logs: Logs | Sequence[Logs],
     behaviour: Floats | None = None,
     weight_model: WeightModel | None = None,
+    engine: Engine | None = None,
 ) -> Floats:
     """Posterior over contexts of every episode; what no context allows counts as uninformative.
 
     All segments of an individual have its posterior. The logged actions are evidence where a
-    `behaviour` by context (M, S, A) is given, covariates where a `weight_model` is.
+    `behaviour` by context (M, S, A) is given, covariates where a `weight_model` is. Of very many
+    episodes on disk, the result is an array in a temporary file.
     """
-    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    return np.concatenate([_shares(model, part, behaviour, weight_model) for part in parts])
+    parts = [logs] if isinstance(logs, Logs) else list(logs)
+    if all(isinstance(part, Trajectories) for part in parts):
+        found = [_batch_shares(part, model, behaviour, weight_model) for part in parts]
+        return np.concatenate(found)
+    batches = [batch for part in parts for batch in part.batches()]
+    rows = as_engine(engine).map(_read_shares, batches, model, behaviour, weight_model)
+    return rows_on_disk(rows, sum(map(len, parts)), model.n_contexts)
 
 
-def _shares(
+def _read_shares(
+    batch: Batch,
     model: LatentMDP,
-    logs: Trajectories,
     behaviour: Floats | None,
     weight_model: WeightModel | None,
 ) -> Floats:
-    shares = posterior(model, logs.without_contexts(), smoothing=_UNSEEN)
+    return _batch_shares(batch.read(), model, behaviour, weight_model, threads=1)
+
+
+def _batch_shares(
+    logs: Any,
+    model: LatentMDP,
+    behaviour: Floats | None,
+    weight_model: WeightModel | None,
+    threads: int | None = None,
+) -> Floats:
+    shares = posterior(model, logs.without_contexts(), smoothing=_UNSEEN, threads=threads)
     individual = logs.individuals()
     ends = np.searchsorted(individual, np.arange(logs.n_individuals), side="right") - 1
     if behaviour is None and weight_model is None:
@@ -320,7 +339,7 @@ def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:
     )
 
 
-def logged_behaviour(logs: Trajectories | Sequence[Trajectories]) -> Floats:
+def logged_behaviour(logs: Logs | Sequence[Logs]) -> Floats:
     """How often each action was taken in each state, shape (S, A); uniform where never seen."""
     counts = cell_counts(logs, ("state", "action"))
     return normalised(counts, np.ones(counts.shape[1]))

@@ -8,6 +8,7 @@ compiled or not.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,16 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import require_memory
 from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.storage import require_writable
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
+from latentmdp.logs_on_disk import write_shard, written
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized
-from latentmdp.trajectories import Episode, History, Trajectories
+from latentmdp.trajectories import BATCH_STEPS, Episode, History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
@@ -51,7 +55,9 @@ def simulate(
     *,
     horizon: int | None = None,
     device: str = "cpu",
-) -> Trajectories:
+    out: str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
+) -> Any:
     """Play `episodes` episodes of the model's horizon, or until they reach a terminal state.
 
     Parameters
@@ -71,10 +77,15 @@ def simulate(
     device
         "cpu", or "cuda" for a GPU, which plays any `Policy` but policy graphs. The result does not
         depend on it.
+    out
+        A new or empty folder: episodes are written there as Parquet files of about two million
+        steps each, and memory does not grow with their number.
+    engine
+        Where to play instead of in `threads`; the result does not depend on it.
 
     Returns
     -------
-    Trajectories
+    Trajectories, or LogFiles where they are written to `out`
         With the true contexts.
     """
     require_model(model)
@@ -85,16 +96,59 @@ def simulate(
         horizon = arrays.positive_integer("horizon", horizon)
         if model.horizon is not None and horizon > model.horizon:
             raise ValueError(f"horizon is {horizon}, but the model ends after {model.horizon}")
-    return play(
-        ModelWorld(model),
-        policy,
-        episodes,
-        philox_key(rng),
-        first_episode,
-        horizon=horizon,
-        threads=threads,
-        device=device,
-    )
+    key, world = philox_key(rng), ModelWorld(model)
+    if out is None and engine is None:
+        return play(
+            world,
+            policy,
+            episodes,
+            key,
+            first_episode,
+            horizon=horizon,
+            threads=threads,
+            device=device,
+        )
+    space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    each = max(1, BATCH_STEPS // space.longest_episode)
+    parts = [(first_episode + a, b - a) for a, b in blocks(episodes, each)]
+    common = (model, policy, key, horizon, device)
+    work = as_engine(engine, threads)
+    if out is None:
+        return Trajectories.concat(work.map(_played_part, parts, *common))
+    folder = _empty_folder(out)
+    named = [(*part, os.path.join(folder, f"part-{k:06d}.parquet")) for k, part in enumerate(parts)]
+    return written(work.map(_written_part, named, *common))
+
+
+def _played_part(
+    part: tuple[int, int],
+    model: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    key: int,
+    horizon: int | None,
+    device: str,
+) -> Trajectories:
+    """Some episodes, in one thread."""
+    first, number = part
+    world = ModelWorld(model)
+    return play(world, policy, number, key, first, horizon=horizon, threads=1, device=device)
+
+
+def _written_part(part: tuple[int, int, str], *common: Any) -> Any:
+    """Some episodes, written to a file."""
+    *episodes, path = part
+    return write_shard(_played_part((episodes[0], episodes[1]), *common), path)
+
+
+def _empty_folder(out: str | os.PathLike[str]) -> str:
+    folder = os.path.abspath(out)
+    os.makedirs(folder, exist_ok=True)
+    if any(name.endswith(".parquet") for name in os.listdir(folder)):
+        raise FileExistsError(
+            f"{folder} holds .parquet files already: give a new or empty folder as out"
+        )
+    require_writable(os.path.join(folder, "part-000000.parquet"))
+    return folder
 
 
 def play(
@@ -158,10 +212,11 @@ def returns_in(
     horizon: int | None = None,
     threads: int | None = None,
     device: str = "cpu",
+    first_episode: int = 0,
 ) -> Floats:
     """The return of one episode in each of the given contexts, hidden rewards counted, (N,).
 
-    Episode i has number i, as in `simulate`. Nothing else of the episodes is kept.
+    Episode i has number first_episode + i, as in `simulate`. Nothing else of them is kept.
     """
     world = ModelWorld(model)
     space = world.space if horizon is None else replace(world.space, horizon=horizon)
@@ -169,7 +224,7 @@ def returns_in(
     if on_device:
         _require_compiled(world, policy)
     if not isinstance(policy, Policy):
-        return _stepped_returns(world, policy, space, contexts, key)
+        return _stepped_returns(world, policy, space, contexts, key, first_episode)
     from latentmdp._kernels.rollout import Earning
 
     M, S, A, _ = model.dimensions
@@ -184,7 +239,7 @@ def returns_in(
         ),
     )
     if on_device:
-        return Rollouts(world, policy, space, key).returns(contexts, earning)
+        return Rollouts(world, policy, space, key).returns(contexts, earning, first_episode)
     returns = np.empty(contexts.size)
 
     def note(start: int, stop: int) -> tuple[Any, ...]:
@@ -192,18 +247,24 @@ def returns_in(
         lengths = np.empty(stop - start, np.int64)
         return contexts[part].copy(), lengths, None, None, None, earning, returns[part]
 
-    _run_episodes(world, policy, space, contexts.size, key, 0, True, note, threads)
+    _run_episodes(world, policy, space, contexts.size, key, first_episode, True, note, threads)
     return returns
 
 
 def _stepped_returns(
-    world: ModelWorld, policy: HistoryPolicy, space: Space, contexts: Indices, key: int
+    world: ModelWorld,
+    policy: HistoryPolicy,
+    space: Space,
+    contexts: Indices,
+    key: int,
+    first_episode: int,
 ) -> Floats:
     """`returns_in` for a callable, step by step."""
     model, agent, returns = world.model, PolicyAgent(policy, space, key), np.zeros(contexts.size)
     for i, m in enumerate(contexts.tolist()):
         world.given_context = m
-        states, actions, rewards, _ = play_episode(world, agent, key, i, space.longest_episode)
+        number = first_episode + i
+        states, actions, rewards, _ = play_episode(world, agent, key, number, space.longest_episode)
         earned = model.reward_values[rewards]
         if model.bonus is not None:
             earned = earned + model.bonus[m, states[:-1], actions]
@@ -347,7 +408,7 @@ class Rollouts:
             played.append(kept)
         return played
 
-    def returns(self, contexts: Indices, earning: Earning) -> Floats:
+    def returns(self, contexts: Indices, earning: Earning, first_episode: int) -> Floats:
         """The return of an episode in each of the given contexts."""
         from latentmdp._kernels.cuda.episodes import Noted
 
@@ -358,7 +419,7 @@ class Rollouts:
             given = self._gpu.put(contexts[start:stop].astype(np.int32))
             earned = self._gpu.empty(stop - start, np.float64)
             noted = Noted(given, lengths, blank, blank, blank, earned)
-            self._play(start, noted, earning, True, False)
+            self._play(first_episode + start, noted, earning, True, False)
             returns[start:stop] = self._gpu.fetch(noted.returns)
         return returns
 

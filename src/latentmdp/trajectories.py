@@ -20,6 +20,11 @@ that continue it. Its steps lie side by side, from `individual_offsets()[j]` on.
 first state is missing begins with an empty episode whose only state is -1. Where nothing is missing
 `continues` is None and every episode is an individual.
 
+Logs may be larger than memory (`logs_on_disk`), so whatever reads all of them reads them in
+*batches*, in memory as on disk. Individual j, with b_j steps logged before its first, is in batch
+b_j // 2^21. So batches follow from the logs alone, and sums that are added up batch by batch are
+the same to the last bit wherever the logs lie.
+
 A *cell* is a combination of what a step shows, such as (s, a) or (s, a, s', r). Everything that is
 counted in logs is counted here, by cell, each episode with its multiplicity and, where episodes are
 shared among contexts, with its share: `cell_counts` as a dense array, `occurring_cells` as a list
@@ -30,7 +35,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,17 +50,29 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.model import LatentMDP
 
 __all__ = [
+    "BATCH_STEPS",
+    "NEVER",
+    "Batch",
+    "Endings",
     "Episode",
     "History",
+    "Lacks",
+    "Logs",
     "MissingCells",
     "Sizes",
     "Steps",
     "Trajectories",
     "cell_counts",
     "first_state_counts",
+    "mean_amounts",
     "occurring_cells",
+    "require_logs",
     "sizes_of",
 ]
+
+BATCH_STEPS = 1 << 21
+"""Steps of a batch, about: some 150 MB while it is read, and enough work that handing it to another
+machine costs nothing beside it."""
 
 Sizes = tuple[int, int, int]
 """(S, A, Z)."""
@@ -155,7 +173,163 @@ class Steps(NamedTuple):
     next_state: Indices
 
 
-class Trajectories(Fielded):
+class Lacks(NamedTuple):
+    """What is missing somewhere in logs: rewards, last states, first states, steps in between."""
+
+    rewards: bool = False
+    ends: bool = False
+    beginnings: bool = False
+    steps: bool = False
+
+
+class Endings(NamedTuple):
+    """Where episodes end: by state, (S,).
+
+    `shortest` is the number of steps of the shortest episode that ends there, a large number where
+    none does; one that is continued does not end. `acted_in` says where actions were taken.
+    """
+
+    shortest: Integers
+    acted_in: Flags
+
+    def joined(self, other: Endings) -> Endings:
+        """Those of both together; states that only one of them knows included."""
+        size = max(self.shortest.size, other.shortest.size)
+        found = [
+            Endings(
+                np.pad(one.shortest, (0, size - one.shortest.size), constant_values=NEVER),
+                np.pad(one.acted_in, (0, size - one.acted_in.size)),
+            )
+            for one in (self, other)
+        ]
+        return Endings(
+            np.minimum(found[0].shortest, found[1].shortest),
+            found[0].acted_in | found[1].acted_in,
+        )
+
+
+NEVER = 1 << 62
+"""Steps after which no episode ends."""
+
+
+class Batch(Protocol):
+    """Some neighbouring individuals of logs: episodes start .. stop - 1."""
+
+    @property
+    def start(self) -> int:
+        """Number of its first episode."""
+
+    @property
+    def stop(self) -> int:
+        """Number of the episode after its last."""
+
+    def read(self) -> Trajectories:
+        """The episodes themselves."""
+
+
+class Logs:
+    """Logged episodes that are read batch by batch: `Trajectories`, or `LogFiles` on disk.
+
+    Attributes
+    ----------
+    n_states, n_actions, reward_values, state_names, action_names, reward_edges, covariates, missing
+        As for `Trajectories`.
+    """
+
+    n_states: int
+    n_actions: int
+    reward_values: Floats | None
+    covariates: Covariates | None
+    state_names: tuple[str, ...] | None
+    action_names: tuple[str, ...] | None
+    reward_edges: Floats | None
+    missing: MissingCells | None
+
+    def batches(self) -> Sequence[Batch]:
+        """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def n_rewards(self) -> int:
+        """Z."""
+        raise NotImplementedError
+
+    @property
+    def n_steps(self) -> int:
+        """Number of stored transitions, multiplicities not counted."""
+        raise NotImplementedError
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes, multiplicities counted."""
+        raise NotImplementedError
+
+    @property
+    def longest(self) -> int:
+        """Number of actions in the longest episode."""
+        raise NotImplementedError
+
+    @property
+    def pays_amounts(self) -> bool:
+        """Whether rewards are amounts that say nothing about the context."""
+        raise NotImplementedError
+
+    @property
+    def lacks(self) -> Lacks:
+        """What is missing somewhere."""
+        raise NotImplementedError
+
+    def without_contexts(self) -> Logs:
+        """The same episodes with their contexts hidden."""
+        raise NotImplementedError
+
+    def endings(self) -> Endings:
+        """Where episodes end, and where actions were taken."""
+        raise NotImplementedError
+
+    def validate(self, model: LatentMDP) -> None:
+        """Raise `TrajectoryError` unless every index fits the model."""
+        raise NotImplementedError
+
+    def describe(self, model: LatentMDP) -> LatentMDP:
+        """The model with what these logs know besides: names, reward edges, and mean amounts.
+
+        Names that the model has stay. Where the logs hold `amounts`, their mean in each (s, a)
+        becomes the model's `bonus`: counted by a planner, never seen by an agent.
+        """
+        known: dict[str, Any] = {}
+        for name, size in (("state_names", model.n_states), ("action_names", model.n_actions)):
+            names = getattr(self, name)
+            if names is not None and getattr(model, name) is None and len(names) == size:
+                known[name] = names
+        if self.reward_edges is not None and model.n_rewards == self.reward_edges.size + 1:
+            known["reward_edges"] = self.reward_edges
+        if self.pays_amounts:
+            means = mean_amounts(self, model.n_states, model.n_actions)
+            bonus = np.repeat(means[None], model.n_contexts, axis=0)
+            known["bonus"] = np.where(model.allowed, bonus, 0.0)
+        return model.replace(**known) if known else model
+
+
+class _HeldBatch(NamedTuple):
+    """Episodes start .. stop - 1 of logs in memory."""
+
+    logs: Trajectories
+    start: int
+    stop: int
+
+    def read(self) -> Trajectories:
+        """The episodes: views of the logs."""
+        if (self.start, self.stop) == (0, len(self.logs)):
+            return self.logs
+        part: Trajectories = self.logs[self.start : self.stop]
+        return part
+
+
+class Trajectories(Logs, Fielded):
     """A batch of episodes; immutable.
 
     Parameters
@@ -683,38 +857,50 @@ class Trajectories(Fielded):
             episode, gap = int(ends[0]), "its last state is missing"
         raise TrajectoryError(f"{what} needs complete episodes, but of episode {episode}: {gap}")
 
-    def describe(self, model: LatentMDP) -> LatentMDP:
-        """The model with what these logs know besides: names, reward edges, and mean amounts.
-
-        Names that the model has stay. Where the logs hold `amounts`, their mean in each (s, a)
-        becomes the model's `bonus`: counted by a planner, never seen by an agent.
-        """
-        known: dict[str, Any] = {}
-        for name, size in (("state_names", model.n_states), ("action_names", model.n_actions)):
-            names = self.__dict__[name]
-            if names is not None and getattr(model, name) is None and len(names) == size:
-                known[name] = names
-        if self.reward_edges is not None and model.n_rewards == self.reward_edges.size + 1:
-            known["reward_edges"] = self.reward_edges
-        if self.amounts is not None:
-            means = self.mean_amounts(model.n_states, model.n_actions)
-            bonus = np.repeat(means[None], model.n_contexts, axis=0)
-            known["bonus"] = np.where(model.allowed, bonus, 0.0)
-        return model.replace(**known) if known else model
+    @property
+    def pays_amounts(self) -> bool:
+        """Whether rewards are amounts that say nothing about the context."""
+        return self.amounts is not None
 
     def mean_amounts(self, n_states: int | None = None, n_actions: int | None = None) -> Floats:
         """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
-        if self.amounts is None:
-            raise TrajectoryError("the logs hold no amounts")
-        S, A = n_states or self.n_states, n_actions or self.n_actions
-        steps, known = self.steps(), ~np.isnan(self.amounts)
-        rows = (steps.state.astype(np.int64) * A + steps.action)[known]
-        weights = self.multiplicities()[steps.episode][known].astype(np.float64)
-        totals = _tally(rows, weights * self.amounts[known], S * A)
-        counts = _tally(rows, weights, S * A)
-        means = np.divide(totals, counts, out=np.full(S * A, np.nan), where=counts > 0.0)
-        least = 0.0 if not known.any() else float(np.nanmin(means))
-        return np.where(np.isnan(means), least, means).reshape(S, A)
+        return mean_amounts(self, n_states, n_actions)
+
+    @property
+    def lacks(self) -> Lacks:
+        """What is missing somewhere."""
+        return Lacks(
+            bool(self.rewards.min(initial=0) < 0),
+            bool(self.last_states.min(initial=0) < 0),
+            bool(self.first_states[self.beginnings()].min(initial=0) < 0),
+            self.continues is not None,
+        )
+
+    def endings(self) -> Endings:
+        """Where episodes end, and where actions were taken."""
+        shortest = np.full(self.n_states, NEVER)
+        ends = self.last_states >= 0
+        if self.continues is not None:
+            ends[:-1] &= ~self.continues[1:]  # that one goes on
+        np.minimum.at(shortest, self.last_states[ends], self.lengths[ends])
+        acted_in = np.zeros(self.n_states, np.bool_)
+        acted_in[self.steps().state] = True
+        return Endings(shortest, acted_in)
+
+    def batches(self) -> list[_HeldBatch]:
+        """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
+        if self.n_steps <= BATCH_STEPS:
+            return [_HeldBatch(self, 0, len(self))] if len(self) else []
+        begins = self.beginnings()
+        batch = self.offsets[begins] // BATCH_STEPS
+        first = begins[np.flatnonzero(np.diff(batch, prepend=-1))]
+        edges = [*first.tolist(), len(self)]
+        return [_HeldBatch(self, *edge) for edge in pairwise(edges)]
+
+    @property
+    def longest(self) -> int:
+        """Number of actions in the longest episode."""
+        return int(self.lengths.max(initial=0))
 
     def without_contexts(self) -> Trajectories:
         """The same episodes with their contexts hidden."""
@@ -1001,9 +1187,19 @@ def _called(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
     return codes
 
 
-def sizes_of(logs: Trajectories | Sequence[Trajectories]) -> Sizes:
+def require_logs(name: str, logs: object) -> None:
+    """Raise `TypeError` unless an argument is logs."""
+    if not isinstance(logs, Logs):
+        raise TypeError(
+            f"{name} must be Trajectories or LogFiles, got {type(logs).__name__}: read a file with "
+            "load(path), columns with Trajectories.from_table(table), or what is larger than "
+            "memory with open_logs(paths)"
+        )
+
+
+def sizes_of(logs: Logs | Sequence[Logs]) -> Sizes:
     """(S, A, Z) of one log or of several together, no larger than they say."""
-    parts = [logs] if isinstance(logs, Trajectories) else logs
+    parts = _listed(logs)
     return (
         max(part.n_states for part in parts),
         max(part.n_actions for part in parts),
@@ -1011,8 +1207,12 @@ def sizes_of(logs: Trajectories | Sequence[Trajectories]) -> Sizes:
     )
 
 
+def _listed(logs: Logs | Sequence[Logs]) -> list[Logs]:
+    return [logs] if isinstance(logs, Logs) else list(logs)
+
+
 def cell_counts(
-    logs: Trajectories | Sequence[Trajectories],
+    logs: Logs | Sequence[Logs],
     by: Sequence[str],
     sizes: Sizes | None = None,
     shares: Floats | None = None,
@@ -1031,14 +1231,16 @@ def cell_counts(
     """
     sizes = sizes or sizes_of(logs)
     shape = _widths(by, sizes)
-    cells, weights = _weighted_cells(logs, by, sizes, shares)
     length = int(np.prod(shape))
-    counts = np.stack([_tally(cells, column, length) for column in weights])
+    counts = np.zeros((1 if shares is None else shares.shape[1], length))
+    for cells, weights in _weighted_cells(logs, by, sizes, shares):
+        for total, column in zip(counts, weights):
+            total += _tally(cells, column, length)
     return counts.reshape(shape if shares is None else (-1, *shape))
 
 
 def occurring_cells(
-    logs: Trajectories | Sequence[Trajectories],
+    logs: Logs | Sequence[Logs],
     by: Sequence[str],
     sizes: Sizes | None = None,
     shares: Floats | None = None,
@@ -1047,28 +1249,59 @@ def occurring_cells(
 
     Arguments as for `cell_counts`; memory follows the number of different cells.
     """
-    cells, weights = _weighted_cells(logs, by, sizes or sizes_of(logs), shares)
-    distinct, index = np.unique(cells, return_inverse=True)
-    counts = np.stack([_tally(index, column, distinct.size) for column in weights], axis=1)
-    return distinct, counts[:, 0] if shares is None else counts
+    known = np.zeros(0, np.int64)
+    counts = np.zeros((0, 1 if shares is None else shares.shape[1]))
+    for cells, weights in _weighted_cells(logs, by, sizes or sizes_of(logs), shares):
+        distinct, index = np.unique(cells, return_inverse=True)
+        found = np.stack([_tally(index, column, distinct.size) for column in weights], axis=1)
+        every = np.union1d(known, distinct)
+        total = np.zeros((every.size, counts.shape[1]))
+        total[np.searchsorted(every, known)] = counts
+        total[np.searchsorted(every, distinct)] += found
+        known, counts = every, total
+    return known, counts[:, 0] if shares is None else counts
 
 
 def first_state_counts(
-    logs: Trajectories, n_states: int | None = None, shares: Floats | None = None
+    logs: Logs, n_states: int | None = None, shares: Floats | None = None
 ) -> Floats:
     """How often each state comes first, multiplicities counted: (S,) or, with shares, (M, S).
 
     An individual counts once, however many segments it has; one without a first state does not.
     """
-    first, S = logs.first_states, n_states or logs.n_states
-    counts = logs.multiplicities().astype(np.float64)
-    begins = first >= 0 if logs.continues is None else (first >= 0) & ~logs.continues
-    if not begins.all():
-        first, counts = first[begins], counts[begins]
-        shares = None if shares is None else shares[begins]
-    if shares is None:
-        return _tally(first, counts, S)
-    return np.stack([_tally(first, column, S) for column in (shares * counts[:, None]).T])
+    S = n_states or logs.n_states
+    total = np.zeros((1 if shares is None else shares.shape[1], S))
+    for batch in logs.batches():
+        part = batch.read()
+        first, counts = part.first_states, part.multiplicities().astype(np.float64)
+        own = None if shares is None else shares[batch.start : batch.stop]
+        begins = first >= 0 if part.continues is None else (first >= 0) & ~part.continues
+        if not begins.all():
+            first, counts = first[begins], counts[begins]
+            own = None if own is None else own[begins]
+        columns = counts[None] if own is None else (own * counts[:, None]).T
+        for row, column in zip(total, columns):
+            row += _tally(first, column, S)
+    return total[0] if shares is None else total
+
+
+def mean_amounts(logs: Logs, n_states: int | None = None, n_actions: int | None = None) -> Floats:
+    """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
+    if not logs.pays_amounts:
+        raise TrajectoryError("the logs hold no amounts")
+    S, A = n_states or logs.n_states, n_actions or logs.n_actions
+    totals, counts = np.zeros(S * A), np.zeros(S * A)
+    for batch in logs.batches():
+        part = batch.read()
+        assert part.amounts is not None
+        steps, known = part.steps(), ~np.isnan(part.amounts)
+        rows = (steps.state.astype(np.int64) * A + steps.action)[known]
+        weights = part.multiplicities()[steps.episode][known].astype(np.float64)
+        totals += _tally(rows, weights * part.amounts[known], S * A)
+        counts += _tally(rows, weights, S * A)
+    means = np.divide(totals, counts, out=np.full(S * A, np.nan), where=counts > 0.0)
+    least = float(np.nanmin(means)) if (counts > 0.0).any() else 0.0
+    return np.where(np.isnan(means), least, means).reshape(S, A)
 
 
 def _tally(places: NDArray[Any], weights: Floats, length: int) -> Floats:
@@ -1083,23 +1316,24 @@ def _widths(by: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
 
 
 def _weighted_cells(
-    logs: Trajectories | Sequence[Trajectories],
-    by: Sequence[str],
-    sizes: Sizes,
-    shares: Floats | None,
-) -> tuple[Integers, Iterator[Floats]]:
-    """The cell of every step of all logs, and the weight of every step, context by context."""
-    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    cells = np.concatenate([part.cells(by, sizes) for part in parts])
-    episode = np.repeat(
-        np.arange(sum(len(part) for part in parts)), np.concatenate([p.lengths for p in parts])
-    )
-    counts = np.concatenate([part.multiplicities() for part in parts])
-    each = counts.astype(np.float64)[:, None] if shares is None else counts[:, None] * shares
-    known = cells >= 0
-    if not known.all():
-        cells, episode = cells[known], episode[known]
-    return cells, (column[episode] for column in each.T)
+    logs: Logs | Sequence[Logs], by: Sequence[str], sizes: Sizes, shares: Floats | None
+) -> Iterator[tuple[Integers, Iterator[Floats]]]:
+    """For each batch, the cell of every step, and the weight of every step, context by context."""
+    before = 0
+    for logged in _listed(logs):
+        for batch in logged.batches():
+            part = batch.read()
+            cells, counts = part.cells(by, sizes), part.multiplicities()
+            episode = np.repeat(np.arange(len(part)), part.lengths)
+            if shares is None:
+                each = counts.astype(np.float64)[:, None]
+            else:
+                each = counts[:, None] * shares[before + batch.start : before + batch.stop]
+            known = cells >= 0
+            if not known.all():
+                cells, episode = cells[known], episode[known]
+            yield cells, (column[episode] for column in each.T)
+        before += len(logged)
 
 
 def _segments(continues: ArrayLike | None) -> Flags | None:

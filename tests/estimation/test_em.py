@@ -93,7 +93,7 @@ def test_separated_contexts_are_counted_apart() -> None:
 def test_the_estimate_is_a_fixed_point() -> None:
     model = random_model(5, contexts=2, states=3, horizon=10)
     logs = play(model, 500)
-    em = lm.EM(2, pseudo_counts=1.0, tolerance=1e-9)
+    em = lm.EM(2, pseudo_counts=1.0, initial="own", tolerance=1e-9)
     fit = em.fit(logs, rng=0)
     again = em.fit(logs, start=fit)
     assert lm.model_error(fit.model, again.model) < 1e-3
@@ -237,7 +237,7 @@ def test_logs_that_cannot_be_fitted_are_refused() -> None:
         lm.EM(2).fit(play(model, 50, horizon=1))
     with pytest.raises(TrajectoryError, match="hold no episode"):
         lm.EM(2).fit(logs[:0])
-    with pytest.raises(TypeError, match=r"logs\[1\] must be Trajectories, got int"):
+    with pytest.raises(TypeError, match=r"logs\[1\] must be Trajectories or LogFiles, got int"):
         lm.EM(2).fit([logs, 3])
     small = random_model(11, states=2, horizon=5)
     with pytest.raises(TrajectoryError, match="state 2 is out of range"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.engines.threads import Team
+from latentmdp.engines.threads import Threads
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.testing import posterior, random_model, trajectory_probability
 
@@ -117,8 +117,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     episodes = Episodes(logs)
     assert len(episodes.groups[0].blocks) > 2
     alone, log_likelihood = episodes.expected_counts(*tables(model, episodes))
-    with Team(3) as team:
-        together, same = episodes.expected_counts(*tables(model, episodes), team)
+    together, same = episodes.expected_counts(*tables(model, episodes), Threads(3))
     assert np.array_equal(alone.by_cell, together.by_cell)
     assert log_likelihood == same
 

@@ -272,7 +272,7 @@ def test_logs_beyond_the_memory_of_the_gpu_are_refused_before_a_pass(monkeypatch
     logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
     asked, passes, episodes = [], cuda_pass.CudaPass(), Episodes([logs])
     monkeypatch.setattr(Gpu, "require_memory", lambda self, needed, what: asked.append(needed))
-    passes.require_memory(episodes.groups, episodes.cells.size, 2)
+    passes.require_memory(episodes, 2)
     table, first = model.packed().reshape(-1, 2)[episodes.cells], model.initial.T * model.weights
     episodes.expected_counts(table, first, passes)
     assert 0.5 * asked[0] < passes.bytes_read + 8.0 * 3 * 200 + 8.0 * 11 * 200 < 1.5 * asked[0]

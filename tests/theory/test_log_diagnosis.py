@@ -138,7 +138,6 @@ def test_gaps_are_left_out(contexts, policy):
     found = lm.diagnose(logs, policy, rng=0)
     assert found.n_contexts_seen == contexts
     assert found.connected
-    assert found.episodes == 20_000
     rewards = logs.rewards.reshape(-1, 4) < 0
     rewards[:, -1] |= logs.last_states < 0
     lost = int((rewards[:, :-1] | rewards[:, 1:]).sum())

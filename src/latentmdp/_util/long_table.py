@@ -23,7 +23,15 @@ from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
 
-__all__ = ["END", "OPTIONAL", "REQUIRED", "Levels", "columns_to_fields", "reward_levels_of"]
+__all__ = [
+    "END",
+    "OPTIONAL",
+    "REQUIRED",
+    "Levels",
+    "columns_to_fields",
+    "reward_levels_of",
+    "reward_values_of_counts",
+]
 
 REQUIRED = ("episode", "t", "state", "action", "reward")
 OPTIONAL = ("next_state", "context", "count", "propensity", "terminated")
@@ -536,16 +544,26 @@ def _rewards(
     return {"rewards": codes, **found}
 
 
-def _found_values(known: Floats, levels: int | str | None) -> tuple[Integers, dict[str, Any]]:
+def reward_values_of_counts(
+    seen: Floats, counts: Integers, levels: int | str | None
+) -> tuple[Floats, Floats | None]:
+    """The values of rewards, given the distinct ones in order and their counts, and any edges.
+
+    `levels` as in `Trajectories.from_table`.
+    """
     if levels not in ("auto", None) and (isinstance(levels, bool | str) or int(levels) < 1):
         raise ValueError(f"reward_levels must be 'auto', None or a positive number, got {levels!r}")
-    seen, counts = np.unique(known, return_counts=True)
     most = MANY_VALUES if levels == "auto" else seen.size if levels is None else int(levels)
     if seen.size > most:
-        cut = reward_levels_of(seen, counts, LEVELS if levels == "auto" else most)
-        return cut.of(known), {"reward_values": cut.values, "reward_edges": cut.edges}
-    values = np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen
-    return np.searchsorted(values, known), {"reward_values": values}
+        return reward_levels_of(seen, counts, LEVELS if levels == "auto" else most)
+    return np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen, None
+
+
+def _found_values(known: Floats, levels: int | str | None) -> tuple[Integers, dict[str, Any]]:
+    values, edges = reward_values_of_counts(*np.unique(known, return_counts=True), levels)
+    if edges is None:
+        return np.searchsorted(values, known), {"reward_values": values}
+    return Levels(values, edges).of(known), {"reward_values": values, "reward_edges": edges}
 
 
 def _matched(rows: _Rows, kept: Integers, known: Floats, values: Floats) -> Integers:

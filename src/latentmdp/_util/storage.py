@@ -26,10 +26,11 @@ import socket
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any, BinaryIO, NoReturn
 
@@ -59,6 +60,7 @@ __all__ = [
     "parse",
     "read_archive",
     "require_writable",
+    "rows_on_disk",
     "write_archive",
 ]
 
@@ -302,6 +304,32 @@ def file_size(stream: BinaryIO) -> int:
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     return size
+
+
+_FEW_ROWS = 1 << 26
+"""Bytes of an array that is kept in memory, however long the logs that it is made from."""
+
+
+def rows_on_disk(parts: Iterable[NDArray[np.float64]], rows: int, width: int) -> Any:
+    """Arrays (n_i, width) one below the other; in a temporary file where they are very many."""
+    size = (rows, width)
+    if 8 * rows * width <= _FEW_ROWS:
+        found = np.empty(size)
+    else:
+        with TemporaryFile(prefix="latentmdp-") as stream:
+            stream.truncate(8 * rows * width)
+            at = 0
+            for part in parts:
+                stream.seek(8 * at * width)
+                stream.write(np.ascontiguousarray(part, np.float64).tobytes())
+                at += len(part)
+            stream.flush()
+            return np.memmap(stream, np.float64, "r+", shape=size)
+    at = 0
+    for part in parts:
+        found[at : at + len(part)] = part
+        at += len(part)
+    return found
 
 
 def check_memory(declared: int, size: int) -> None:

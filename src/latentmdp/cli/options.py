@@ -11,13 +11,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 import latentmdp as lm
+from latentmdp._util.arrays import Integers
 from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
+from latentmdp.trajectories import Logs
 
 __all__ = [
     "Behaviour",
     "Checkpoint",
+    "Cluster",
     "Columns",
     "Contexts",
     "CovariateColumns",
@@ -46,6 +49,8 @@ __all__ = [
     "completed",
     "contexts_of",
     "draw_bounds",
+    "engine_of",
+    "individuals_of",
     "load_any",
     "load_logs",
     "load_model",
@@ -91,7 +96,15 @@ Columns = Annotated[
 ]
 LogsFile = Annotated[
     Path,
-    typer.Argument(metavar="LOGS", help="Logged episodes (.parquet, .csv or .npz).", **_READABLE),
+    typer.Argument(
+        metavar="LOGS",
+        help="Logged episodes: a file (.parquet, .csv or .npz); or, read batch by batch, a folder "
+        "or a quoted pattern of .parquet files.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Run on the Dask scheduler at this address."),
 ]
 LogColumns = Annotated[
     str | None,
@@ -286,8 +299,11 @@ def load_logs(
     covariates: str | None = None,
     reward_levels: str = "auto",
     informative_rewards: bool = True,
-) -> lm.Trajectories:
-    """The logs in a file; models are refused. The options are for tables of others."""
+) -> Logs:
+    """The logs in a file, a folder or a pattern; models are refused.
+
+    The options are for tables of others.
+    """
     arguments: dict[str, Any] = {}
     if columns is not None:
         arguments["columns"] = _named(columns)
@@ -301,23 +317,45 @@ def load_logs(
         arguments["reward_levels"] = None if reward_levels == "none" else int(reward_levels)
     if not informative_rewards:
         arguments["informative_rewards"] = False
+    if path.is_dir() or set("*?[") & set(str(path)):
+        return lm.open_logs(str(path), **arguments)
     logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
     if not len(logs):
         raise typer.BadParameter(f"{path} holds no episode")
     return logs
 
 
-def mean_return(logs: lm.Trajectories) -> float:
+def engine_of(cluster: str | None) -> lm.engines.Engine | None:
+    """The cluster at an address, if one is given."""
+    return None if cluster is None else lm.engines.Dask(cluster)
+
+
+def individuals_of(logs: Logs) -> tuple[Integers, Integers]:
+    """The first episode of every individual, and how often it counts."""
+    import numpy as np
+
+    found, counts = [], []
+    for batch in logs.batches():
+        part = batch.read()
+        found.append(batch.start + part.beginnings())
+        counts.append(part.multiplicities()[part.beginnings()])
+    return np.concatenate(found), np.concatenate(counts)
+
+
+def mean_return(logs: Logs) -> float:
     """Mean return of logged episodes, counted with their multiplicities; NaN where none is known.
 
     Episodes of which a reward is missing are left out.
     """
     import numpy as np
 
-    returns, counts = logs.returns(), logs.multiplicities()
-    known = ~np.isnan(returns)
-    total = counts[known].sum()
-    return float((returns[known] * counts[known]).sum() / total) if total else float("nan")
+    earned, total = 0.0, 0
+    for part in (batch.read() for batch in logs.batches()):
+        returns, counts = part.returns(), part.multiplicities()
+        known = ~np.isnan(returns)
+        earned += float((returns[known] * counts[known]).sum())
+        total += int(counts[known].sum())
+    return earned / total if total else float("nan")
 
 
 def check_target(path: Path | None, owner: type | None = None) -> None:

@@ -1,5 +1,18 @@
-"""Where work runs: threads of this process. Results do not depend on how many there are."""
+"""Where work runs: threads of this process, or a Dask cluster. Results do not depend on it."""
 
-from latentmdp.engines.threads import Team, blocks, run_blocks, thread_count
+from latentmdp.engines.base import Engine, as_engine, total, tree_sum
+from latentmdp.engines.dask import Dask
+from latentmdp.engines.threads import Team, Threads, blocks, run_blocks, thread_count
 
-__all__ = ["Team", "blocks", "run_blocks", "thread_count"]
+__all__ = [
+    "Dask",
+    "Engine",
+    "Team",
+    "Threads",
+    "as_engine",
+    "blocks",
+    "run_blocks",
+    "thread_count",
+    "total",
+    "tree_sum",
+]

@@ -3,14 +3,19 @@
 Blocks are fixed by the work, never by the number of threads, so results do not depend on it.
 """
 
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Self, TypeVar
+from __future__ import annotations
 
-__all__ = ["Team", "blocks", "run_blocks", "thread_count"]
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+__all__ = ["Team", "Threads", "blocks", "run_blocks", "thread_count"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def thread_count(threads: int | None) -> int:
@@ -84,6 +89,75 @@ class Team:
         for future in futures:
             future.result()
 
-    def mapper(self, number: int) -> Callable[[Callable[[int], T], range], Iterable[T]]:
-        """What maps a function over `number` jobs, results in order: `map`, or the threads' own."""
-        return map if self._pool is None or number <= 1 else self._pool.map
+
+class Threads:
+    """Threads of this process, which compiled loops let run side by side.
+
+    Parameters
+    ----------
+    threads
+        How many; None takes every core this process may use.
+    scratch
+        Folder for temporary files; by default that of the system.
+    """
+
+    local = True
+
+    def __init__(
+        self, threads: int | None = None, *, scratch: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.threads = thread_count(threads)
+        self.scratch = None if scratch is None else Path(scratch)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __repr__(self) -> str:
+        return f"Threads({self.threads})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
+
+    def run_length(self, items: int) -> int:
+        """One: handing out an item costs nothing beside the work."""
+        return 1
+
+    def map(self, function: Callable[..., R], items: Iterable[T], *common: Any) -> Iterator[R]:
+        """`function(item, *common)` of every item, in their order."""
+        if self.threads == 1:
+            yield from (function(item, *common) for item in items)
+            return
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(self._started().submit(function, item, *common))
+                if len(waiting) > 2 * self.threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            _settle(waiting)
+
+    def finished(
+        self, function: Callable[..., R], items: Iterable[T], *common: Any
+    ) -> Iterator[tuple[int, R]]:
+        """The results in the order in which they are done, each with its item's number."""
+        if self.threads == 1:
+            yield from ((i, function(item, *common)) for i, item in enumerate(items))
+            return
+        number = {
+            self._started().submit(function, item, *common): i for i, item in enumerate(items)
+        }
+        try:
+            for future in as_completed(number):
+                yield number[future], future.result()
+        finally:
+            _settle(number)
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads)
+        return self._pool
+
+
+def _settle(futures: Iterable[Future[Any]]) -> None:
+    """Cancel what has not begun, and wait for what has."""
+    wait([future for future in futures if not future.cancel()])

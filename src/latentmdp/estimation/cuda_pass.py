@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp.engines.base import Engine
 from latentmdp.engines.cuda import even_width, gpu, widened
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp.engines.threads import Threads, blocks, run_blocks
+from latentmdp.errors import DeviceError
 
 if TYPE_CHECKING:
-    from latentmdp.estimation.episodes import Group
+    from latentmdp.estimation.episodes import Episodes, Group
 
 __all__ = ["CudaPass"]
+
+_Key = tuple[int, ...]
+"""The ids of arrays that are held."""
 
 _LANES = 32
 _CHUNK = 1 << 18
@@ -33,14 +38,25 @@ _MULTIPLICITIES = 11
 """How often an episode came: in all logs, and in both parts of up to five folds."""
 
 
-class CudaPass:
-    """What EM asks for expected counts in place of threads; it keeps episodes on the GPU."""
+class CudaPass(Threads):
+    """Threads of this process that leave the passes over episodes to a GPU, which keeps them.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    threads
+        How many prepare what goes to the GPU.
+    engine
+        What else was asked for: there is nothing to share out.
+    """
+
+    def __init__(self, threads: int | None = None, engine: Engine | None = None) -> None:
+        super().__init__(threads)
+        if engine is not None:
+            raise DeviceError('device="cuda" makes the passes on one GPU: leave out engine')
         self._gpu = gpu()
-        self._layouts: dict[int, _Layout] = {}
-        self._counts: dict[int, tuple[Floats, Any]] = {}
-        self._rooms: dict[int, tuple[tuple[tuple[int, ...], ...], list[Any]]] = {}
+        self._layouts: dict[_Key, _Layout] = {}
+        self._counts: dict[_Key, tuple[list[Floats], Any]] = {}
+        self._rooms: dict[_Key, tuple[tuple[tuple[int, ...], ...], list[Any]]] = {}
 
     @property
     def bytes_read(self) -> int:
@@ -48,44 +64,40 @@ class CudaPass:
         held = [array for one in self._layouts.values() for array in (*one.episodes, *one.lists)]
         return sum(int(array.nbytes) for array in held)
 
-    def require_memory(self, groups: Sequence[Group], n_cells: int, n_contexts: int) -> None:
+    def require_memory(self, episodes: Episodes, n_contexts: int) -> None:
         """Raise `DeviceError` if the GPU cannot hold the episodes and what a pass writes."""
-        width, needed = even_width(n_contexts), 0.0
-        for group in groups:
+        if not episodes.held:
+            raise DeviceError(
+                f"{episodes.n_steps:,} steps in files are more than is held in memory at once: "
+                'they are fitted with device="cpu"'
+            )
+        width, needed, total = even_width(n_contexts), 0.0, 0
+        for group in episodes.groups:
             steps, N = float(group.offsets[-1]), group.first.size
             longest = _side_by_side(np.diff(group.offsets))[1]
-            laid = _LANES * float(longest.sum()) * _cell_type(n_cells).itemsize
+            laid = _LANES * float(longest.sum()) * _cell_type(episodes.cells.size).itemsize
             lists = 4.0 * (steps + N)
             each = 8.0 * (width + 1) + 8.0 * _MULTIPLICITIES + 8.0  # shares, log; length, first
-            needed += laid + lists + each * N
-        total = sum(group.first.size for group in groups)
+            needed, total = needed + laid + lists + each * N, total + N
         self._gpu.require_memory(needed, f"the passes of EM over {total:,} different episodes")
 
     def expected_counts(
         self, groups: Sequence[Group], table: Floats, first: Floats
     ) -> tuple[Floats, Floats, float]:
         """N_m(x), (C, M); N_m(s), (S, M); and the log-likelihood of all episodes."""
-        C, M = table.shape
-        width = even_width(M)
-        P, W = self._gpu.put((widened(table, width), widened(first, width)))
-        counts, log_likelihood = np.zeros((C + len(first), width)), 0.0
-        for group in groups:
-            found, logs = self._pass(group, C, P, W)
-            counts += found
-            log_likelihood += logs
-        return counts[:C, :M], counts[C:, :M], log_likelihood
-
-    def _pass(self, group: Group, n_cells: int, P: Any, W: Any) -> tuple[Floats, float]:
         from latentmdp._kernels.cuda import mixture
 
-        device, width, N = self._gpu, P.shape[1], group.first.size
-        layout = self._layout(group, n_cells, W.shape[0])
+        (C, M), B, device = table.shape, len(first), self._gpu
+        width = even_width(M)
+        P, W = device.put((widened(table, width), widened(first, width)))
+        key = tuple(id(group.cells) for group in groups)
+        layout = self._layout(key, groups, C, B)
+        N = layout.order.size
         parts = -(-N // _TOTAL_PART)
         shares, logs, sums, out, totals = self._room(
-            id(group.cells),
-            ((N, width), (N,), (layout.n_segments, width), (n_cells + W.shape[0], width), (parts,)),
+            key, ((N, width), (N,), (layout.n_segments, width), (C + B, width), (parts,))
         )
-        held = (*layout.episodes, self._multiplicities(group, layout), P, W, shares, logs)
+        held = (*layout.episodes, self._multiplicities(groups, layout), P, W, shares, logs)
         device.launch(mixture.weigh_kernel(width, _LANES), N, mixture.WeighedEpisodes(*held))
         streams = _streams(width, device.simulated)
         index, begins, order, ends = layout.lists
@@ -96,53 +108,69 @@ class CudaPass:
         threads = 2 if device.simulated else 256
         add = mixture.total_kernel(threads)
         device.launch_blocks(add, parts, threads, (logs, totals), _TOTAL_PART)
-        return device.fetch(out), float(np.sum(device.fetch(totals)))
+        counts = device.fetch(out)
+        return counts[:C, :M], counts[C:, :M], float(np.sum(device.fetch(totals)))
 
-    def _room(self, key: int, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+    def _room(self, key: _Key, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
         """Arrays that a pass writes to; taking memory for every pass would cost as much as it."""
         if key not in self._rooms or self._rooms[key][0] != shapes:
             self._rooms[key] = (shapes, [self._gpu.empty(shape, np.float64) for shape in shapes])
         return self._rooms[key][1]
 
-    def _layout(self, group: Group, n_cells: int, n_states: int) -> _Layout:
-        """The group on the GPU; groups that differ in multiplicities alone share it."""
-        key = id(group.cells)
+    def _layout(
+        self, key: _Key, groups: Sequence[Group], n_cells: int, n_beginnings: int
+    ) -> _Layout:
+        """The groups on the GPU; those that differ in multiplicities alone share it."""
         if key not in self._layouts:
-            self._layouts[key] = _laid_out(group, n_cells, n_states)
+            self._layouts[key] = _laid_out(groups, n_cells, n_beginnings)
         return self._layouts[key]
 
-    def _multiplicities(self, group: Group, layout: _Layout) -> Any:
-        key = id(group.counts)
+    def _multiplicities(self, groups: Sequence[Group], layout: _Layout) -> Any:
+        key = tuple(id(group.counts) for group in groups)
         if key not in self._counts:
-            self._counts[key] = (group.counts, self._gpu.put(group.counts[layout.order]))
+            counts = [group.counts for group in groups]
+            self._counts[key] = (counts, self._gpu.put(np.concatenate(counts)[layout.order]))
         return self._counts[key][1]
 
 
 class _Layout(NamedTuple):
     """A group of episodes on the GPU."""
 
-    cells: NDArray[Any]  # those of the group: while they are held, no other array has their id
+    cells: list[NDArray[Any]]  # of the groups: while held, no other array has their id
     order: Integers
     episodes: tuple[Any, ...]  # cells, base, lengths, first of `WeighedEpisodes`
     lists: tuple[Any, ...]  # index, begins, order, ends of `Listed`
     n_segments: int
 
 
-def _laid_out(group: Group, n_cells: int, n_states: int) -> _Layout:
+class _Concatenated(NamedTuple):
+    """The episodes of several groups, as in `Group`."""
+
+    cells: NDArray[Any]
+    offsets: Integers
+    first: Indices
+
+
+def _laid_out(groups: Sequence[Group], n_cells: int, n_beginnings: int) -> _Layout:
     from latentmdp._kernels.mixture import interleave
 
-    lengths = np.diff(group.offsets)
+    lengths = np.concatenate([np.diff(group.offsets) for group in groups])
+    held = _Concatenated(
+        np.concatenate([group.cells for group in groups]),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate([group.first for group in groups]),
+    )
     order, longest = _side_by_side(lengths)
     base = np.concatenate([[0], np.cumsum(_LANES * longest)])
     cells = np.zeros(max(int(base[-1]), 1), _cell_type(n_cells))
-    interleave(group.cells, group.offsets, order, base[:-1], _LANES, cells)
-    index, begins, places = _lists(group, order, n_cells, n_states)
+    interleave(held.cells, held.offsets, order, base[:-1], _LANES, cells)
+    index, begins, places = _lists(held, order, n_cells, n_beginnings)
     by_cell = np.argsort(places, kind="stable").astype(np.int32)
-    ends = np.searchsorted(places[by_cell], np.arange(n_cells + n_states + 1)).astype(np.int32)
-    episodes = (cells, base[:-1], lengths[order].astype(np.int32), group.first[order])
+    ends = np.searchsorted(places[by_cell], np.arange(n_cells + n_beginnings + 1)).astype(np.int32)
+    episodes = (cells, base[:-1], lengths[order].astype(np.int32), held.first[order])
     put = gpu().put
     lists = put((index, begins, by_cell, ends))
-    return _Layout(group.cells, order, put(episodes), lists, places.size)
+    return _Layout([group.cells for group in groups], order, put(episodes), lists, places.size)
 
 
 def _side_by_side(lengths: Integers) -> tuple[Integers, Integers]:
@@ -156,7 +184,7 @@ def _cell_type(n_cells: int) -> np.dtype[Any]:
 
 
 def _lists(
-    group: Group, order: Integers, n_cells: int, n_states: int
+    group: _Concatenated, order: Integers, n_cells: int, n_states: int
 ) -> tuple[NDArray[np.int32], Integers, Integers]:
     """Where each cell occurs, chunk by chunk; where segments begin; and the cell of each."""
     from latentmdp._kernels.mixture import list_occurrences

@@ -42,8 +42,8 @@ from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.covariates import Covariates, Encoder
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import on_gpu
-from latentmdp.engines.threads import Team
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
@@ -65,9 +65,9 @@ from latentmdp.estimation.likelihood import (
 from latentmdp.estimation.pseudo_counts import cross_validation, distance, views_of
 from latentmdp.estimation.starts import own_starts, split_starts
 from latentmdp.estimation.termination import final_states
-from latentmdp.fit import Fit, FitWarning, logged_behaviour, shares_of
+from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Logs
 
 __all__ = [
     "EM",
@@ -200,18 +200,20 @@ class EM:
 
     def fit(
         self,
-        logs: Trajectories | Sequence[Trajectories],
+        logs: Logs | Sequence[Logs],
         *,
         start: Start | Sequence[Start] = None,
         rng: RNGLike = None,
         device: str = "cpu",
+        engine: Engine | None = None,
     ) -> Fit:
         """Fit to one log, or to several together.
 
         Parameters
         ----------
         logs
-            Episodes of any lengths, with or without multiplicities; known contexts are ignored.
+            Episodes of any lengths, with or without multiplicities, in memory or on disk; known
+            contexts are ignored.
         start
             None takes `restarts` starts, from pair moments and at random; "pairs" or "random" only
             those. Otherwise the start itself: a model, a fit, responsibilities (N, M) or labels
@@ -219,6 +221,9 @@ class EM:
         device
             "cpu", or "cuda" for a GPU, which makes the passes over the episodes. Both add in a
             fixed order, but not the same: fits are alike up to rounding.
+        engine
+            Where the passes over the episodes run, instead of in `threads`. The result does not
+            depend on it.
 
         Raises
         ------
@@ -228,30 +233,28 @@ class EM:
             There is no GPU, or the episodes do not fit into its memory.
         """
         began = time.perf_counter()
-        passes = CudaPass() if on_gpu(device) else None
+        work = CudaPass(self.threads, engine) if on_gpu(device) else as_engine(engine, self.threads)
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
-        with Team(self.threads) as team:
-            problem = problem_of(self, parts, _models(start), passes or team)
-            if passes is not None:
-                episodes = problem.likelihood.episodes
-                passes.require_memory(episodes.groups, episodes.cells.size, self.n_contexts)
-            for message in _warnings_before(problem):
-                warnings.warn(message, FitWarning, stacklevel=2)
-            views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
-            few = self.restarts if len(views) == 1 else max(2, self.restarts // 4)
-            loose, runs = _LOOSE * self.tolerance, {}
-            for view in views:
-                likelihood = problem.likelihood.with_pseudo_counts(view)
-                starts = self._starts(problem, likelihood, start, few, generator)
-                ends = [climb(likelihood, point, loose, self.max_iter) for point in starts]
-                runs[view] = max(ends, key=lambda run: run.objective)
-            settled = self._settled(problem, runs, start, generator)
-            likelihood, point, history, decisions = settled
-            last = climb(likelihood, point, self.tolerance, self.max_iter)
-            counts, log_likelihood = _e_step(likelihood, last.point)
-            for message in self._warnings_after(last, counts):
-                warnings.warn(message, FitWarning, stacklevel=2)
+        problem = problem_of(self, parts, _models(start), work)
+        if isinstance(work, CudaPass):
+            work.require_memory(problem.likelihood.episodes, self.n_contexts)
+        for message in _warnings_before(problem):
+            warnings.warn(message, FitWarning, stacklevel=2)
+        views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
+        few = self.restarts if len(views) == 1 else max(2, self.restarts // 4)
+        loose, runs = _LOOSE * self.tolerance, {}
+        for view in views:
+            likelihood = problem.likelihood.with_pseudo_counts(view)
+            starts = self._starts(problem, likelihood, start, few, generator)
+            ends = [climb(likelihood, point, loose, self.max_iter) for point in starts]
+            runs[view] = max(ends, key=lambda run: run.objective)
+        settled = self._settled(problem, runs, start, generator)
+        likelihood, point, history, decisions = settled
+        last = climb(likelihood, point, self.tolerance, self.max_iter)
+        counts, log_likelihood = _e_step(likelihood, last.point)
+        for message in self._warnings_after(last, counts):
+            warnings.warn(message, FitWarning, stacklevel=2)
         return self._result(
             problem, likelihood, last, history + last.history, log_likelihood, decisions, began
         )
@@ -282,7 +285,9 @@ class EM:
         strengths = likelihood.pseudo_counts
         return Fit(
             model=model,
-            responsibilities=shares_of(model, problem.logs, behaviour, weight_model),
+            responsibilities=shares_of(
+                model, problem.logs, behaviour, weight_model, likelihood.engine
+            ),
             log_likelihood=log_likelihood,
             converged=last.converged,
             history=tuple(history),
@@ -291,7 +296,7 @@ class EM:
             reward_pseudo_counts=strengths.rewards,
             behaviour_pseudo_counts=strengths.behaviour,
             n_parameters=n_parameters,
-            behaviour=logged_behaviour(problem.logs) if behaviour is None else behaviour,
+            behaviour=likelihood.episodes.behaviour() if behaviour is None else behaviour,
             weight_model=weight_model,
             shared=self._shared_parts(likelihood),
             decisions=decisions,
@@ -414,7 +419,7 @@ class EM:
             raise ValueError(
                 f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
             )
-        return given.astype(np.float64)
+        return given.astype(np.float64, copy=False)
 
 
 def settled_em(em: EM, strengths: PseudoCounts, n_contexts: int) -> EM:
@@ -507,7 +512,7 @@ def starts_by_split(
 def _e_step(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[ExpectedCounts, float]:
     """N_m(x) and N_m(s) under p(m | episode), and the log-likelihood, in one compiled pass."""
     table, first = likelihood.tables(parameters)
-    return likelihood.episodes.expected_counts(table, first, likelihood.team)
+    return likelihood.episodes.expected_counts(table, first, likelihood.engine)
 
 
 def _m_step(
@@ -559,7 +564,7 @@ class FitProblem(NamedTuple):
     Contexts have `own_parts` of their own; of `open_parts` it is to be decided.
     """
 
-    logs: list[Trajectories]
+    logs: list[Logs]
     likelihood: MixtureLikelihood
     reward_values: Floats
     shared: Shared
@@ -567,14 +572,12 @@ class FitProblem(NamedTuple):
     open_parts: tuple[Part, ...]
 
 
-def problem_of(
-    em: EM, logs: list[Trajectories], models: list[LatentMDP], team: Team | CudaPass
-) -> FitProblem:
+def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine) -> FitProblem:
     """The likelihood that the settings ask for, without pseudo-counts.
 
     A start may know of more states than the logs.
     """
-    known: list[Trajectories | LatentMDP] = [*logs, *models]
+    known: list[Logs | LatentMDP] = [*logs, *models]
     reward_values = reward_values_of(known)
     S, A = max(x.n_states for x in known), max(x.n_actions for x in known)
     sizes = (S, A, reward_values.size)
@@ -602,11 +605,12 @@ def problem_of(
         sizes=sizes,
         use_next_states="transitions" in parts or by_transition,
         encoder=encoder,
+        engine=engine,
     )
     left_out: tuple[Literal["transitions", "rewards"], ...] = ("transitions", "rewards")
     return FitProblem(
         logs,
-        MixtureLikelihood(episodes, structure, PseudoCounts(), team),
+        MixtureLikelihood(episodes, structure, PseudoCounts(), engine),
         reward_values,
         {p: SharedRows(logs, p, sizes, em.reward_model) for p in left_out if p not in parts},
         own,
@@ -617,16 +621,17 @@ def problem_of(
 _BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
 
 
-def _encoder(em: EM, logs: list[Trajectories]) -> Encoder | None:
+def _encoder(em: EM, logs: list[Logs]) -> Encoder | None:
     """What turns the covariates of the logs into design vectors, where they may matter."""
     known = [part for part in logs if part.covariates is not None]
     if em.covariates is False or em.n_contexts == 1 or em.weights is not None or not known:
         return None
-    found = Covariates.concat(
-        part.covariates[part.beginnings()] for part in known if part.covariates is not None
-    )
-    counts = np.concatenate([part.multiplicities()[part.beginnings()] for part in known])
-    return found.encoder(counts)
+    found, counts = [], []
+    for part in (batch.read() for one in known for batch in one.batches()):
+        assert part.covariates is not None
+        found.append(part.covariates[part.beginnings()])
+        counts.append(part.multiplicities()[part.beginnings()])
+    return Covariates.concat(found).encoder(np.concatenate(counts))
 
 
 def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:

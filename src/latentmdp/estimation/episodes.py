@@ -15,6 +15,13 @@ i = (s; c_1, .., c_L), which came n_i times, computes
 and sum_i n_i log Z_i. Episodes that are short enough to be packed into one integer each are sorted
 as well, so that the pass visits each common prefix once. The loops are in `_kernels.mixture`.
 
+Logs are read in batches (`Trajectories.batches`), and each becomes a *chunk*: identical episodes
+are merged within it. Chunks are held in memory or, where logs lie on disk or workers are to read
+them, stored in files of 2 to 4 bytes a step. Sums run over the blocks of a chunk in their order,
+and over chunks in the order of `engines.tree_sum`, so that a pass gives the same bits wherever
+it runs. What needs all episodes at once, such as folds and pair moments, looks at `sample`: chunks
+spread evenly over logs that are long, and all of them otherwise.
+
 What is missing in the logs stays missing: a cell may lack its reward or its next state, and the
 segments of an individual are one episode here. Where individuals have covariates x, the weights
 are w_m(x), and W has a row for every pair of a first state and covariates that occurs.
@@ -22,23 +29,27 @@ are w_m(x), and W has a row for every pair of a first state and covariates that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Indices, Integers, require_instance
+from latentmdp import logs_on_disk
+from latentmdp._util.arrays import Floats, Indices, Integers, normalised
 from latentmdp.covariates import Encoder
-from latentmdp.engines.threads import Team
+from latentmdp.engines.base import Engine, total, tree_sum
+from latentmdp.engines.threads import Threads
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.cuda_pass import CudaPass
-from latentmdp.trajectories import Trajectories, sizes_of
+from latentmdp.trajectories import Batch, Logs, Trajectories, require_logs, sizes_of
 
-__all__ = ["CellParts", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
+__all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
 _KEY_BITS = 62.0
 """An episode that needs fewer bits is packed into one int64; one bit is the sign, one is spare."""
@@ -104,56 +115,58 @@ class Group:
         return list(zip(edges[:-1].tolist(), edges[1:].tolist()))
 
 
-class Episodes:
-    """Merged episodes of one or more logs.
+class Chunk(NamedTuple):
+    """The episodes of one batch, held in memory."""
 
-    Parameters
-    ----------
-    use_rewards, use_next_states : bool
-        Whether rewards, and next states, are part of a cell.
-    sizes : None or (S, A, Z)
-        By default no larger than the logs say.
+    held: tuple[Group, ...]
 
-    Attributes
-    ----------
-    cells : (C,)
-        The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z,
-        or 1 where next states, or rewards, are left out. Where some are missing they are one more,
-        and the last number stands for a missing one.
-    groups : list of Group
-        The episodes, their cells given by position in `cells`.
-    first_state : (B,)
-        The state of each beginning, -1 where it is missing. Without covariates and missing states,
-        beginnings are the states themselves.
-    design : (B, d) or None
-        The covariates of each beginning.
+    def groups(self) -> tuple[Group, ...]:
+        """The episodes."""
+        return self.held
+
+
+class StoredChunk(NamedTuple):
+    """The episodes of one batch, in a file; `numbers` are the cells that its own stand for."""
+
+    path: str
+    numbers: Indices | None
+    n_cells: int
+
+    def groups(self) -> tuple[Group, ...]:
+        """The episodes, read from the file."""
+        groups = _read_groups(self.path)
+        return tuple(replace(g, cells=self._renumbered(g.cells)) for g in groups)
+
+    def _renumbered(self, cells: NDArray[Any]) -> NDArray[Any]:
+        if self.numbers is None:
+            return cells.astype(_cell_type(self.n_cells), copy=False)
+        return self.numbers.astype(_cell_type(self.n_cells))[cells]
+
+
+class Coding(NamedTuple):
+    """How the steps of logs become cells, and their first states beginnings.
+
+    `widths` are S' and Z' of `Episodes`; `first_state` and `design` its beginnings.
     """
 
-    def __init__(
-        self,
-        logs: Sequence[Trajectories],
-        use_rewards: bool = True,
-        sizes: tuple[int, int, int] | None = None,
-        use_next_states: bool = True,
-        encoder: Encoder | None = None,
-    ) -> None:
-        self.n_states, self.n_actions, Z = sizes or sizes_of(logs)
-        self.n_rewards = Z if use_rewards else 1
-        self.uses_next_states = use_next_states
-        self._widths = (
-            self.n_states + _lacks(part.last_states for part in logs) if use_next_states else 1,
-            Z + _lacks(part.rewards for part in logs) if use_rewards else 1,
-        )
-        self.encoder = encoder
-        self.first_state, self.design = _beginnings(logs, self.n_states, encoder)
-        raw = [group for part in logs for group in self._grouped(part)]
-        self.cells, positions = _numbered([group.cells for group in raw])
-        self.groups = [replace(group, cells=cells) for group, cells in zip(raw, positions)]
+    n_states: int
+    n_actions: int
+    n_rewards: int
+    uses_next_states: bool
+    widths: tuple[int, int]
+    encoder: Encoder | None
+    first_state: Integers
+    design: Floats | None
 
-    def _codes(self, logs: Trajectories, from_state: bool = True) -> Integers:
+    @property
+    def base(self) -> int:
+        """How many different steps may follow a state."""
+        return self.n_actions * self.widths[0] * self.widths[1]
+
+    def codes(self, logs: Trajectories, from_state: bool = True) -> Integers:
         """The cell of every step as one number, with or without its state."""
         steps = logs.steps()
-        moves, pays = self._widths
+        moves, pays = self.widths
         code = steps.action.astype(np.int64)
         if from_state:
             code += self.n_actions * steps.state.astype(np.int64)
@@ -164,7 +177,7 @@ class Episodes:
             code = code * pays + np.where(steps.reward < 0, self.n_rewards, steps.reward)
         return code
 
-    def _first_rows(self, logs: Trajectories) -> Indices:
+    def first_rows(self, logs: Trajectories) -> Indices:
         """The beginning of every individual."""
         first = logs.first_states[logs.beginnings()]
         if self.design is None:
@@ -182,11 +195,10 @@ class Episodes:
             np.column_stack([self.first_state.astype(np.float64), self.design]) + 0.0
         )
 
-    def _grouped(self, logs: Trajectories) -> list[Group]:
+    def grouped(self, logs: Trajectories) -> list[Group]:
         """Split by length: what can be packed into integer keys is merged and sorted."""
         lengths = logs.lengths
-        base = self.n_actions * int(np.prod(self._widths))
-        bits = np.log2(self.n_states) + lengths * np.log2(max(base, 2))
+        bits = np.log2(self.n_states) + lengths * np.log2(max(self.base, 2))
         whole = logs.complete and self.design is None and self.uses_next_states
         short = (bits < _KEY_BITS) & (lengths > 0) & whole
         groups = []
@@ -196,15 +208,15 @@ class Episodes:
         if not short.all():
             rest = logs[~short] if short.any() else logs
             counts = rest.multiplicities()[rest.beginnings()].astype(np.float64)
-            first, cells = self._first_rows(rest), self._codes(rest)
+            first, cells = self.first_rows(rest), self.codes(rest)
             groups.append(Group(cells, rest.individual_offsets(), first, counts, None))
         return groups
 
     def _merged(self, logs: Trajectories, length: int) -> Group:
         """Episodes of one length: each becomes the integer (s, (a, s', z), (a, s', z), ...)."""
-        base = self.n_actions * int(np.prod(self._widths))
-        moves, pays = self._widths
-        steps = self._codes(logs, from_state=False).reshape(-1, length)
+        base = self.base
+        moves, pays = self.widths
+        steps = self.codes(logs, from_state=False).reshape(-1, length)
         keys = logs.first_states.astype(np.int64)
         for t in range(length):
             keys = keys * base + steps[:, t]
@@ -222,22 +234,193 @@ class Episodes:
         cells = (state * base + steps).ravel()
         return Group(cells, offsets, keys.astype(np.int32), counts, common)
 
+
+class _Coded(NamedTuple):
+    """A batch as a chunk with cells numbered in their own order, and what is in it."""
+
+    chunk: Chunk | str
+    cells: Integers
+    counts: Floats
+    beginnings: Floats
+    longest: int
+
+
+def _coded(job: tuple[Batch, str | None], coding: Coding) -> _Coded:
+    """The chunk of a batch, written to a file where one is named."""
+    batch, path = job
+    groups = coding.grouped(batch.read())
+    cells, positions = _numbered([group.cells for group in groups])
+    groups = [replace(group, cells=own) for group, own in zip(groups, positions)]
+    counts, beginnings = np.zeros(cells.size), np.zeros(coding.first_state.size)
+    for group in groups:
+        counts += _counts_of_cells(group, cells.size)
+        beginnings += np.bincount(group.first, group.counts, beginnings.size)
+    longest = max(int(np.diff(group.offsets).max(initial=0)) for group in groups)
+    chunk: Chunk | str = Chunk(tuple(groups))
+    if path is not None:
+        _write_groups(path, groups)
+        chunk = path
+    return _Coded(chunk, cells, counts, beginnings, longest)
+
+
+class _Totals(NamedTuple):
+    """What stored chunks hold together."""
+
+    cells: Floats
+    beginnings: Floats
+    longest: int
+
+
+class Episodes:
+    """Merged episodes of one or more logs.
+
+    Parameters
+    ----------
+    use_rewards, use_next_states : bool
+        Whether rewards, and next states, are part of a cell.
+    sizes : None or (S, A, Z)
+        By default no larger than the logs say.
+    engine
+        Where logs are read.
+
+    Attributes
+    ----------
+    cells : (C,)
+        The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z,
+        or 1 where next states, or rewards, are left out. Where some are missing they are one more,
+        and the last number stands for a missing one.
+    chunks : list of Chunk or StoredChunk
+        The episodes, their cells given by position in `cells`.
+    coding : Coding
+        What the cells mean.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[Logs],
+        use_rewards: bool = True,
+        sizes: tuple[int, int, int] | None = None,
+        use_next_states: bool = True,
+        encoder: Encoder | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        engine = engine or Threads(1)
+        S, A, Z = sizes or sizes_of(logs)
+        lacks = [part.lacks for part in logs]
+        widths = (
+            S + any(one.ends for one in lacks) if use_next_states else 1,
+            Z + any(one.rewards for one in lacks) if use_rewards else 1,
+        )
+        beginnings = _beginnings(logs, S, any(one.beginnings for one in lacks), encoder)
+        self.coding = Coding(
+            S, A, Z if use_rewards else 1, use_next_states, widths, encoder, *beginnings
+        )
+        self.n_steps = sum(part.n_steps for part in logs)
+        batches = [batch for part in logs for batch in part.batches()]
+        in_memory = all(isinstance(part, Trajectories) for part in logs)
+        self._folder: TemporaryDirectory[str] | None = None
+        self._sample: Episodes | None = None
+        if not engine.local or not (in_memory or self.n_steps <= logs_on_disk.HELD_STEPS):
+            self._folder = TemporaryDirectory(prefix="latentmdp-", dir=engine.scratch)
+        self._read(batches, engine)
+
+    def _read(self, batches: Sequence[Batch], engine: Engine) -> None:
+        """Make the chunks, and number the cells of all of them together."""
+        folder = None if self._folder is None else self._folder.name
+        paths = [
+            None if folder is None else os.path.join(folder, str(k)) for k in range(len(batches))
+        ]
+        found = []
+        cells, counts = np.zeros(0, np.int64), np.zeros(0)
+        beginnings, longest = np.zeros(self.coding.first_state.size), 0
+        for coded in engine.map(_coded, list(zip(batches, paths)), self.coding):
+            every = cells if np.array_equal(cells, coded.cells) else np.union1d(cells, coded.cells)
+            both = np.zeros(every.size)
+            both[np.searchsorted(every, cells)] = counts
+            both[np.searchsorted(every, coded.cells)] += coded.counts
+            cells, counts = every, both
+            beginnings, longest = beginnings + coded.beginnings, max(longest, coded.longest)
+            found.append((coded.chunk, coded.cells))
+        self.cells = cells
+        self._totals = None if folder is None else _Totals(counts, beginnings, longest)
+        self.chunks: list[Chunk | StoredChunk] = [
+            _numbered_chunk(chunk, own, cells) for chunk, own in found
+        ]
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return self.coding.n_states
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.coding.n_actions
+
+    @property
+    def n_rewards(self) -> int:
+        """Z, or 1 where rewards are left out."""
+        return self.coding.n_rewards
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What turns covariates into design vectors."""
+        return self.coding.encoder
+
+    @property
+    def first_state(self) -> Integers:
+        """(B,): the state of each beginning, -1 where it is missing.
+
+        Without covariates and missing states, beginnings are the states themselves.
+        """
+        return self.coding.first_state
+
+    @property
+    def design(self) -> Floats | None:
+        """(B, d): the covariates of each beginning."""
+        return self.coding.design
+
+    @property
+    def held(self) -> bool:
+        """Whether all episodes are in memory."""
+        return self._totals is None
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups of all chunks; stored ones are read for it, as `sample` does for a few."""
+        return [group for chunk in self.chunks for group in chunk.groups()]
+
+    def sample(self) -> Episodes:
+        """Enough episodes to decide by, in memory: these, or chunks spread evenly over them."""
+        chosen = logs_on_disk.spread(len(self.chunks), self.n_steps, logs_on_disk.HELD_STEPS)
+        if len(chosen) == len(self.chunks) and self._totals is None:
+            return self
+        if self._sample is None:
+            other = copy(self)
+            other.chunks = [Chunk(self.chunks[k].groups()) for k in chosen]
+            other._totals, other.n_steps = None, 0
+            other._sample = other
+            self._sample = other
+        return self._sample
+
     @property
     def n_episodes(self) -> float:
         """Number of episodes, multiplicities counted."""
-        return float(sum(group.counts.sum() for group in self.groups))
+        return float(self.beginning_counts().sum())
 
     @property
     def longest(self) -> int:
         """Length of the longest episode."""
-        return max(int(np.diff(group.offsets).max()) for group in self.groups)
+        if self._totals is not None:
+            return self._totals.longest
+        return max(int(np.diff(group.offsets).max(initial=0)) for group in self.groups)
 
     def parts_of_cells(self) -> CellParts:
         """The columns of every cell."""
-        moves, pays = self._widths
+        moves, pays = self.coding.widths
         pair, rest = np.divmod(self.cells, moves * pays)
         next_state, reward = np.divmod(rest, pays)
-        if self.uses_next_states:
+        if self.coding.uses_next_states:
             next_state[next_state == self.n_states] = -1
         if pays > self.n_rewards:
             reward[reward == self.n_rewards] = -1
@@ -250,25 +433,30 @@ class Episodes:
         """
         other = copy(self)
         other.cells, index = np.unique(keys, return_inverse=True)
-        other.groups = [
-            replace(group, cells=index[group.cells], common=None) for group in self.groups
+        other.chunks = [
+            Chunk(tuple(replace(g, cells=index[g.cells], common=None) for g in chunk.groups()))
+            for chunk in self.chunks
         ]
+        other._totals = other._sample = None
         return other, index
 
     def cell_counts(self) -> Floats:
         """How often each cell occurs."""
-        total = np.zeros(self.cells.size)
+        if self._totals is not None:
+            return self._totals.cells
+        found = np.zeros(self.cells.size)
         for group in self.groups:
-            weights = np.repeat(group.counts, np.diff(group.offsets))
-            total += np.bincount(group.cells, weights, self.cells.size)
-        return total
+            found += _counts_of_cells(group, self.cells.size)
+        return found
 
     def beginning_counts(self) -> Floats:
         """How often each beginning occurs."""
-        total = np.zeros(self.first_state.size)
+        if self._totals is not None:
+            return self._totals.beginnings
+        found = np.zeros(self.first_state.size)
         for group in self.groups:
-            total += np.bincount(group.first, group.counts, total.size)
-        return total
+            found += np.bincount(group.first, group.counts, found.size)
+        return found
 
     def by_state(self, counts: Floats) -> Floats:
         """Counts of beginnings (B, ...) added up by state (S, ...), missing ones left out."""
@@ -281,6 +469,12 @@ class Episodes:
         """How often each state comes first."""
         return self.by_state(self.beginning_counts())
 
+    def behaviour(self) -> Floats:
+        """How often each action was taken in each state, (S, A); uniform where never seen."""
+        S, A = self.n_states, self.n_actions
+        visits = np.bincount(self.parts_of_cells().pair, self.cell_counts(), S * A)
+        return normalised(visits.reshape(S, A).astype(np.float64), np.ones(A))
+
     def pair_counts(self) -> Floats:
         """(C, C): how often cells x and y occur at two different times of an episode."""
         from latentmdp._kernels.mixture import pair_counts
@@ -290,26 +484,27 @@ class Episodes:
             pair_counts(group.cells, group.offsets, group.counts, pairs)
         return pairs
 
-    def shared_out(self, logs: Sequence[Trajectories], shares: Floats) -> ExpectedCounts:
+    def shared_out(self, logs: Sequence[Logs], shares: Floats) -> ExpectedCounts:
         """Expected counts for given p(m | episode), (N, M), of all episodes of the logs."""
         M = shares.shape[1]
         by_cell = np.zeros((self.cells.size, M))
         by_first = np.zeros((self.first_state.size, M))
-        ends = np.cumsum([len(part) for part in logs])
-        for part, own in zip(logs, np.split(shares, ends[:-1])):
-            own = own * part.multiplicities()[:, None]
-            place = np.searchsorted(self.cells, self._codes(part))
-            np.add.at(by_cell, place, np.repeat(own, part.lengths, axis=0))
-            np.add.at(by_first, self._first_rows(part), own[part.beginnings()])
+        before = 0
+        for logged in logs:
+            for batch in logged.batches():
+                part = batch.read()
+                own = np.asarray(shares[before + batch.start : before + batch.stop])
+                own = own * part.multiplicities()[:, None]
+                place = np.searchsorted(self.cells, self.coding.codes(part))
+                np.add.at(by_cell, place, np.repeat(own, part.lengths, axis=0))
+                np.add.at(by_first, self.coding.first_rows(part), own[part.beginnings()])
+            before += len(logged)
         return ExpectedCounts(by_cell, by_first)
 
     def expected_counts(
-        self, table: Floats, first: Floats, team: Team | CudaPass | None = None
+        self, table: Floats, first: Floats, engine: Engine | None = None
     ) -> tuple[ExpectedCounts, float]:
         """One pass: the expected counts, and the log-likelihood of all episodes.
-
-        Blocks and the order in which they are added up do not depend on the team's size. On a GPU
-        there is another fixed order.
 
         Parameters
         ----------
@@ -317,44 +512,39 @@ class Episodes:
             P_m(x) of every cell.
         first : (B, M)
             w_m nu_m(s) of every beginning.
+        engine
+            Where the pass runs; one thread by default. The result does not depend on it, but for
+            the order of sums on a GPU.
         """
-        from latentmdp._kernels.mixture import kernels
+        if isinstance(engine, CudaPass):
+            counts, firsts, logs = engine.expected_counts(self.groups, table, first)
+            return ExpectedCounts(counts, firsts), logs
+        engine, M = engine or Threads(1), table.shape[1]
+        P, W = (_padded(one, _width(M)) for one in (table, first))
+        if self._totals is None and engine.local:
+            sums = tree_sum(self._held_counts(engine, P, W))
+        elif self._totals is None:  # few, in memory, and not worth a journey
+            sums = tree_sum(self._held_counts(Threads(None), P, W))
+        else:
+            sums = total(engine, _chunk_counts, self.chunks, P, W)
+        by_cell, by_first, log_likelihood = sums
+        return ExpectedCounts(by_cell[:, :M], by_first[:, :M]), float(log_likelihood)
 
-        if isinstance(team, CudaPass):
-            by_cell, by_first, logs = team.expected_counts(self.groups, table, first)
-            return ExpectedCounts(by_cell, by_first), logs
-        M = table.shape[1]
-        width = _width(M)
-        P, W = _padded(table, width), _padded(first, width)
-        episodes, prefixes = kernels(width)
+    def _held_counts(self, engine: Engine, P: Floats, W: Floats) -> Iterator[_Sums]:
+        """The sums of each chunk in memory; threads share out the blocks of all of them."""
         jobs = [
-            (group, evidence, *block)
-            for group, evidence in ((g, np.empty(g.first.size)) for g in self.groups)
+            (group, block, k)
+            for k, chunk in enumerate(self.chunks)
+            for group in chunk.groups()
             for block in group.blocks
         ]
-
-        def work(job: int) -> tuple[Floats, Floats, float]:
-            group, evidence, start, stop = jobs[job]
-            by_cell, by_first = np.zeros(P.shape), np.zeros(W.shape)
-            tail = (group.first, group.counts, start, stop, P, W, by_cell, by_first, evidence)
-            if group.common is None:
-                shift = episodes(group.cells, group.offsets, *tail)
-            else:
-                length = int(group.offsets[1])
-                shift = prefixes(group.cells, length, group.common, *tail)
-            with np.errstate(divide="ignore"):
-                logs = np.log(evidence[start:stop])
-            # a sum of products, not a dot product: BLAS threads would get in the way of ours
-            return by_cell, by_first, shift + float(np.sum(group.counts[start:stop] * logs))
-
-        mapped = (team or Team(1)).mapper(len(jobs))
-        parts = list(mapped(work, range(len(jobs))))
-        by_cell, by_first = np.zeros(P.shape), np.zeros(W.shape)
-        for cells, firsts, _ in parts:
-            by_cell += cells
-            by_first += firsts
-        counts = ExpectedCounts(by_cell[:, :M], by_first[:, :M])
-        return counts, sum(part[2] for part in parts)
+        sums, at = _no_counts(P, W), 0
+        for (_, _, k), block in zip(jobs, engine.map(_block_counts, jobs, P, W)):
+            if k != at:
+                yield sums
+                sums, at = _no_counts(P, W), k
+            sums = _with_block(sums, block)
+        yield sums
 
     def log_evidence(self, table: Floats, first: Floats) -> list[Floats]:
         """Log Z of each merged episode, group by group; arguments as for `expected_counts`."""
@@ -390,14 +580,114 @@ class Episodes:
 
     def _counted(self, counts: Sequence[Floats]) -> Episodes:
         """The same episodes with other multiplicities, one array per group."""
-        other = copy(self)
-        other.groups = [replace(group, counts=c) for group, c in zip(self.groups, counts)]
+        other, given = copy(self), iter(counts)
+        other.chunks = [
+            Chunk(tuple(replace(group, counts=next(given)) for group in chunk.groups()))
+            for chunk in self.chunks
+        ]
+        other._sample = None
         return other
 
 
-def checked_logs(
-    logs: Trajectories | Sequence[Trajectories], minimum: int = 1
-) -> list[Trajectories]:
+_Sums = tuple[Floats, Floats, float]
+"""Expected counts of cells and of beginnings, and the log-likelihood."""
+
+
+def _chunk_counts(chunk: Chunk | StoredChunk, P: Floats, W: Floats) -> _Sums:
+    """The sums over a chunk: a piece of work for any worker."""
+    sums = _no_counts(P, W)
+    for group in chunk.groups():
+        for block in group.blocks:
+            sums = _with_block(sums, _block_counts((group, block, 0), P, W))
+    return sums
+
+
+def _no_counts(P: Floats, W: Floats) -> _Sums:
+    return np.zeros(P.shape), np.zeros(W.shape), 0.0
+
+
+def _with_block(sums: _Sums, block: _Sums) -> _Sums:
+    by_cell, by_first, log_likelihood = sums
+    by_cell += block[0]
+    by_first += block[1]
+    return by_cell, by_first, log_likelihood + block[2]
+
+
+def _block_counts(job: tuple[Group, tuple[int, int], int], P: Floats, W: Floats) -> _Sums:
+    """The sums over some episodes of a group, by the compiled loops."""
+    from latentmdp._kernels.mixture import kernels
+
+    group, (start, stop), _ = job
+    episodes, prefixes = kernels(P.shape[1])
+    by_cell, by_first, _ = _no_counts(P, W)
+    evidence = np.empty(stop - start)
+    begin = int(group.offsets[start])
+    first, counts = group.first[start:stop], group.counts[start:stop]
+    tail = (first, counts, 0, stop - start, P, W, by_cell, by_first, evidence)
+    if group.common is None:
+        offsets = group.offsets[start : stop + 1] - begin
+        shift = episodes(group.cells[begin : int(group.offsets[stop])], offsets, *tail)
+    else:
+        length = int(group.offsets[1])
+        cells = group.cells[begin : int(group.offsets[stop])]
+        shift = prefixes(cells, length, group.common[start:stop], *tail)
+    with np.errstate(divide="ignore"):
+        logs = np.log(evidence)
+    # a sum of products, not a dot product: BLAS threads would get in the way of ours
+    return by_cell, by_first, shift + float(np.sum(counts * logs))
+
+
+def _counts_of_cells(group: Group, n_cells: int) -> Floats:
+    weights = np.repeat(group.counts, np.diff(group.offsets))
+    return np.asarray(np.bincount(group.cells, weights, n_cells), np.float64)
+
+
+def _numbered_chunk(chunk: Chunk | str, own: Integers, cells: Integers) -> Chunk | StoredChunk:
+    """A chunk whose cells, so far in their own order, are given by position among all cells."""
+    same = own.size == cells.size
+    numbers = None if same else np.searchsorted(cells, own).astype(np.int32)
+    if isinstance(chunk, str):
+        return StoredChunk(chunk, numbers, cells.size)
+    kind = _cell_type(cells.size)
+    if numbers is None:
+        moved = [group.cells.astype(kind, copy=False) for group in chunk.held]
+    else:
+        moved = [numbers.astype(kind)[group.cells] for group in chunk.held]
+    return Chunk(tuple(replace(group, cells=own) for group, own in zip(chunk.held, moved)))
+
+
+def _cell_type(n_cells: int) -> Any:
+    """The smallest type for numbers of cells that loops are compiled for."""
+    return np.uint16 if n_cells <= 1 << 16 else np.int32
+
+
+_FIELDS = ("cells", "offsets", "first", "counts", "common")
+
+
+def _write_groups(path: str, groups: Sequence[Group]) -> None:
+    """Write groups to a file that appears whole or not at all."""
+    aside = f"{path}.{os.getpid()}.{id(groups)}"
+    with open(aside, "wb") as stream:
+        np.save(stream, np.array([len(groups), *(g.common is not None for g in groups)], np.int64))
+        for group in groups:
+            for name in _FIELDS:
+                if (array := getattr(group, name)) is not None:
+                    np.save(stream, array)
+    os.replace(aside, path)
+
+
+def _read_groups(path: str) -> list[Group]:
+    with open(path, "rb") as stream:
+        number, *sorted_ones = np.load(stream).tolist()
+        groups = []
+        for k in range(number):
+            names = _FIELDS if sorted_ones[k] else _FIELDS[:-1]
+            arrays = {name: np.load(stream) for name in names}
+            groups.append(Group(**cast(dict[str, Any], {"common": None, **arrays})))
+    return groups
+
+
+def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
     """The logs as a list, their contexts hidden.
 
     Raises
@@ -406,10 +696,10 @@ def checked_logs(
         There is no episode, none has `minimum` steps, the logs disagree on reward values, or the
         states are so many that no machine holds a table of them.
     """
-    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    for i, part in enumerate(parts):
-        require_instance(f"logs[{i}]", part, Trajectories)
-    parts = [part.without_contexts() for part in parts if len(part)]
+    given = [logs] if isinstance(logs, Logs) else list(logs)
+    for i, part in enumerate(given):
+        require_logs(f"logs[{i}]", part)
+    parts = [part.without_contexts() for part in given if len(part)]
     if not parts:
         raise TrajectoryError("the logs hold no episode")
     known = [part.reward_values for part in parts if part.reward_values is not None]
@@ -421,7 +711,8 @@ def checked_logs(
     S, A, _ = sizes_of(parts)
     occur = S
     if S > _MANY_STATES:
-        occur = np.unique(np.concatenate([np.unique(part.states) for part in parts])).size
+        seen = [np.unique(b.read().states) for part in parts for b in part.batches()]
+        occur = np.unique(np.concatenate(seen)).size
     if S * A > _MOST_ROWS or occur < _OCCURRING_SHARE * S:
         raise TrajectoryError(
             f"states are numbered up to {S - 1} and {occur} of them occur: a table of "
@@ -432,7 +723,7 @@ def checked_logs(
         raise TrajectoryError(
             f"a log without reward_values has reward indices beyond {known[0].tolist()}"
         )
-    longest = max(int(part.lengths.max()) for part in parts)
+    longest = max(part.longest for part in parts)
     if longest < minimum:
         raise TrajectoryError(
             f"every episode is too short: the longest has {longest} steps, {minimum} are needed"
@@ -440,22 +731,17 @@ def checked_logs(
     return parts
 
 
-def _lacks(arrays: Iterable[NDArray[Any]]) -> int:
-    """1 if something is missing in one of the arrays."""
-    return int(any(array.min(initial=0) < 0 for array in arrays))
-
-
 def _beginnings(
-    logs: Sequence[Trajectories], n_states: int, encoder: Encoder | None
+    logs: Sequence[Logs], n_states: int, missing: bool, encoder: Encoder | None
 ) -> tuple[Integers, Floats | None]:
     """The state and the covariates of every beginning."""
-    firsts = [part.first_states[part.beginnings()] for part in logs]
     if encoder is None:
-        missing = [-1] if _lacks(firsts) else []
-        return np.append(np.arange(n_states), np.array(missing, np.int64)), None
-    rows = np.concatenate([_design_rows(part, encoder) for part in logs])
-    keys = np.column_stack([np.concatenate(firsts).astype(np.float64), rows]) + 0.0
-    keys = np.unique(keys, axis=0)
+        return np.append(np.arange(n_states), np.full(int(missing), -1)), None
+    found = []
+    for part in (batch.read() for logged in logs for batch in logged.batches()):
+        first = part.first_states[part.beginnings()].astype(np.float64)
+        found.append(np.unique(np.column_stack([first, _design_rows(part, encoder)]) + 0.0, axis=0))
+    keys = np.unique(np.concatenate(found), axis=0)
     return keys[:, 0].astype(np.int64), np.ascontiguousarray(keys[:, 1:])
 
 
@@ -466,18 +752,19 @@ def _design_rows(logs: Trajectories, encoder: Encoder) -> Floats:
     return encoder.design(logs.covariates[logs.beginnings()])
 
 
-def _numbered(parts: Sequence[NDArray[Any]]) -> tuple[Integers, list[Indices]]:
+def _numbered(parts: Sequence[NDArray[Any]]) -> tuple[Integers, list[NDArray[Any]]]:
     """The distinct cells of all parts in order, and each part in terms of their positions."""
     top = max((int(part.max()) + 1 for part in parts if part.size), default=0)
     if top > _DIRECT_KEYS:
         distinct = np.unique(np.concatenate([np.unique(part) for part in parts]))
-        return distinct, [np.searchsorted(distinct, part).astype(np.int32) for part in parts]
+        kind = _cell_type(distinct.size)
+        return distinct, [np.searchsorted(distinct, part).astype(kind) for part in parts]
     occurs = np.zeros(top, dtype=np.bool_)
     for part in parts:
         occurs[part] = True
     distinct = np.flatnonzero(occurs)
-    position = np.zeros(top, dtype=np.int32)
-    position[distinct] = np.arange(distinct.size, dtype=np.int32)
+    position = np.zeros(top, dtype=_cell_type(distinct.size))
+    position[distinct] = np.arange(distinct.size)
     return distinct, [position[part] for part in parts]
 
 

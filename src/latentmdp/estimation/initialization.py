@@ -20,6 +20,7 @@ from typing import Any, Literal, cast
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
+from latentmdp.engines.base import Engine
 from latentmdp.estimation.em import EM, settled_em
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
@@ -32,7 +33,7 @@ from latentmdp.estimation.reward_model import require_reward_model, settle_rewar
 from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Estimator, Fit
 from latentmdp.model import RewardModel
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Logs, Trajectories
 
 __all__ = ["initialize"]
 
@@ -41,8 +42,8 @@ _FEWEST_STARTS, _STARTS_PER_CONTEXT = 4, 2
 
 
 def initialize(
-    short: Trajectories | None,
-    long: Trajectories,
+    short: Logs | None,
+    long: Logs,
     n_contexts: int | Literal["auto"] = "auto",
     *,
     method: Literal["likelihood", "psr"] = "likelihood",
@@ -56,15 +57,16 @@ def initialize(
     max_contexts: int = MAX_CONTEXTS,
     rng: RNGLike = None,
     threads: int | None = None,
+    engine: Engine | None = None,
     progress: bool = False,
 ) -> Fit:
     """Estimate a latent MDP from short and long episodes.
 
     Parameters
     ----------
-    short : Trajectories or None
+    short : Trajectories, LogFiles or None
         Many short episodes (at least 3 steps for method="psr"); None if there are none.
-    long : Trajectories
+    long : Trajectories or LogFiles
         Episodes long enough to tell contexts apart. A state where episodes ended before the longest
         did, and where no action was ever logged, is final: terminal in the model.
     n_contexts : int or "auto"
@@ -87,6 +89,9 @@ def initialize(
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     max_contexts
         The largest number "auto" tries.
+    engine
+        Where the passes over the episodes run, instead of in `threads`. The result does not depend
+        on it.
     progress
         Say on the standard error stream what is being done.
 
@@ -111,7 +116,9 @@ def initialize(
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    form = settle_reward_model(logs, few, reward_model, generator, threads=threads, report=report)
+    form = settle_reward_model(
+        logs, few, reward_model, generator, threads=threads, report=report, engine=engine
+    )
     settings = EM(
         few,
         restarts=_restarts(few),
@@ -125,12 +132,15 @@ def initialize(
     )
     selection, begin = None, cast(Any, start)
     if n_contexts == "auto":
-        chosen = search_contexts(logs, settings, max_contexts, generator, report=report)
+        chosen = search_contexts(
+            logs, settings, max_contexts, generator, report=report, engine=engine
+        )
         selection, begin = chosen.selection, chosen.shares
         settings = settled_em(settings, chosen.strengths, selection.n_contexts)
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
-    fit = settings.fit(logs, start=None if begin is None else [begin, None], rng=generator)
+    starts = None if begin is None else [begin, None]
+    fit = settings.fit(logs, start=starts, rng=generator, engine=engine)
     if selection is None:
         for decision in fit.decisions:
             report(decision)
@@ -157,18 +167,18 @@ class _Settled:
 
     em: Estimator
 
-    def fit(self, logs: Sequence[Trajectories], *, start: Fit, rng: RNGLike = None) -> Fit:
+    def fit(self, logs: Sequence[Logs], *, start: Fit, rng: RNGLike = None) -> Fit:
         fit = self.em.fit(logs, start=start, rng=rng)
         return dataclasses.replace(_ending(fit, logs), estimator=self)
 
 
-def _ending(fit: Fit, logs: Sequence[Trajectories]) -> Fit:
+def _ending(fit: Fit, logs: Sequence[Logs]) -> Fit:
     """The fit with states terminal in which episodes end."""
     lasting = ~final_states(list(logs))[:, None]
     return dataclasses.replace(fit, model=restricted(fit.model, lasting))
 
 
-def _went_on(start: Fit, logs: list[Trajectories], rng: RNGLike, began: float) -> Fit:
+def _went_on(start: Fit, logs: list[Logs], rng: RNGLike, began: float) -> Fit:
     """EM on some logs from a fit of earlier ones, with what that one settled."""
     assert start.estimator is not None
     fit = start.estimator.fit(logs, start=start, rng=rng)
@@ -185,11 +195,14 @@ def _restarts(n_contexts: int) -> int:
     return max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
 
 
-def _spectral(
-    short: Trajectories | None, long: Trajectories, n_contexts: int | str, rng: RNGLike
-) -> Fit:
+def _spectral(short: Logs | None, long: Logs, n_contexts: int | str, rng: RNGLike) -> Fit:
     if short is None or not isinstance(n_contexts, int):
         raise ValueError('method="psr" needs short episodes and a known n_contexts')
+    if not isinstance(short, Trajectories) or not isinstance(long, Trajectories):
+        raise TypeError(
+            'method="psr" needs all episodes in memory: give it Trajectories, such as '
+            "logs.sample(10_000_000) of LogFiles"
+        )
     from latentmdp.spectral import SpectralPSR, recover
 
     psr = SpectralPSR(rank=n_contexts).fit(short)

@@ -41,12 +41,11 @@ from numpy.typing import ArrayLike
 from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.memory import few_entries
 from latentmdp.covariates import WeightModel
-from latentmdp.engines.threads import Team
-from latentmdp.estimation.cuda_pass import CudaPass
+from latentmdp.engines.base import Engine
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.outcomes import Outcomes, product
-from latentmdp.trajectories import Trajectories, occurring_cells
+from latentmdp.trajectories import Logs, occurring_cells
 
 __all__ = [
     "MixtureLikelihood",
@@ -171,9 +170,9 @@ class MixtureLikelihood:
         episodes: Episodes,
         structure: Structure,
         pseudo_counts: PseudoCounts,
-        team: Team | CudaPass | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        self.episodes, self.structure, self.team = episodes, structure, team
+        self.episodes, self.structure, self.engine = episodes, structure, engine
         self.pseudo_counts = pseudo_counts
         self.cell_counts = episodes.cell_counts()
         self.beginning_counts = episodes.beginning_counts()
@@ -309,7 +308,7 @@ class MixtureLikelihood:
 
     def log_likelihood(self, parameters: Parameters) -> float:
         """The sum over episodes of log p(episode)."""
-        return self.episodes.expected_counts(*self.tables(parameters), self.team)[1]
+        return self.episodes.expected_counts(*self.tables(parameters), self.engine)[1]
 
     def pooled_log_likelihood(self, part: Part) -> float:
         """What a part adds to the log-likelihood where contexts share it."""
@@ -370,7 +369,7 @@ class MixtureLikelihood:
 
     def held_out(self, parameters: Parameters, test: Episodes) -> float:
         """Log-likelihood of other episodes; cells that these episodes never show count as one."""
-        return test.expected_counts(*self._tables_for_others(parameters), self.team)[1]
+        return test.expected_counts(*self._tables_for_others(parameters), self.engine)[1]
 
     def held_out_by_episode(self, parameters: Parameters, test: Episodes) -> list[Floats]:
         """The same for each merged episode, group by group."""
@@ -452,7 +451,7 @@ class SharedRows:
 
     def __init__(
         self,
-        logs: Sequence[Trajectories],
+        logs: Sequence[Logs],
         part: Literal["transitions", "rewards"],
         sizes: tuple[int, int, int],
         reward_model: RewardModel = "state-action",
@@ -476,7 +475,7 @@ class SharedRows:
         return self.counts / self._totals
 
 
-def reward_values_of(logs: Sequence[Trajectories | LatentMDP]) -> Floats:
+def reward_values_of(logs: Sequence[Logs | LatentMDP]) -> Floats:
     """The reward values that logs or models state, or the indices themselves."""
     for part in logs:
         if part.reward_values is not None:

@@ -30,7 +30,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.words import plural
-from latentmdp.engines.threads import Team
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.estimation.em import (
     EM,
     FitProblem,
@@ -52,7 +52,7 @@ from latentmdp.estimation.pseudo_counts import Decision, Fold, HeldOut, paired, 
 from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.fit import ContextSelection, FitWarning, shares_of
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Logs
 
 __all__ = [
     "FEW_CONTEXTS",
@@ -102,14 +102,14 @@ _SURE_ERRORS = 2.0
 """A choice is sure if one context less loses more than so many standard errors."""
 
 
-def may_show_contexts(logs: Sequence[Trajectories]) -> bool:
+def may_show_contexts(logs: Sequence[Logs]) -> bool:
     """Whether there are two episodes, one of them of two steps: with less, all look alike."""
     episodes = sum(part.n_episodes for part in logs)
-    return episodes > 1 and any(part.lengths.max(initial=0) > 1 for part in logs)
+    return episodes > 1 and any(part.longest > 1 for part in logs)
 
 
 def choose_contexts(
-    logs: Trajectories | Sequence[Trajectories],
+    logs: Logs | Sequence[Logs],
     *,
     max_contexts: int = MAX_CONTEXTS,
     reward_model: RewardModel | Literal["auto"] = "auto",
@@ -183,7 +183,7 @@ class ChosenContexts(NamedTuple):
 
 
 def search_contexts(
-    logs: list[Trajectories],
+    logs: list[Logs],
     settings: EM,
     max_contexts: int,
     rng: np.random.Generator,
@@ -191,6 +191,7 @@ def search_contexts(
     folds: int | None = None,
     restarts: int = 4,
     report: Callable[[str], None] = lambda _: None,
+    engine: Engine | None = None,
 ) -> ChosenContexts:
     """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
     most = arrays.positive_integer("max_contexts", max_contexts)
@@ -200,26 +201,25 @@ def search_contexts(
         arrays.positive_integer(name, value)
     if folds < 2:
         raise ValueError("folds must be at least 2: one part is left out, the others are fitted")
-    with Team(settings.threads) as team:
-        problem = problem_of(settings, logs, [], team)
-        parts = problem.likelihood.episodes.folds(folds, rng)
-        auto = "behaviour" in problem.open_parts
-        plain = tuple(part for part in problem.open_parts if part != "behaviour")
-        first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng)
-        first.run(most, report)
-        if not auto:
-            return first.outcome(report)
-        known = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=plain)
-        second = _ContextSearch(known, parts, restarts, rng)
-        second.found.append(first.found[0])
-        second.run(min(most, FEW_CONTEXTS), lambda _: None)
-        if _gain(second, first).clear:
-            report("contexts with loggers of their own:")
-            second.run(most, report)
-        decision = _gain(second, first)
-        chosen = second if not decision.shared else first
-        report(str(decision))
-        return chosen.outcome(report, decision)
+    problem = problem_of(settings, logs, [], as_engine(engine, settings.threads))
+    parts = problem.likelihood.episodes.sample().folds(folds, rng)
+    auto = "behaviour" in problem.open_parts
+    plain = tuple(part for part in problem.open_parts if part != "behaviour")
+    first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng)
+    first.run(most, report)
+    if not auto:
+        return first.outcome(report)
+    known = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=plain)
+    second = _ContextSearch(known, parts, restarts, rng)
+    second.found.append(first.found[0])
+    second.run(min(most, FEW_CONTEXTS), lambda _: None)
+    if _gain(second, first).clear:
+        report("contexts with loggers of their own:")
+        second.run(most, report)
+    decision = _gain(second, first)
+    chosen = second if not decision.shared else first
+    report(str(decision))
+    return chosen.outcome(report, decision)
 
 
 class _LoggerDecision(NamedTuple):
@@ -288,7 +288,7 @@ class _ContextSearch:
         self.problem, self.restarts, self.rng = problem, restarts, rng
         whole = problem.likelihood
         self.folds: list[tuple[MixtureLikelihood, Episodes]] = [
-            (MixtureLikelihood(train, whole.structure, whole.pseudo_counts, whole.team), test)
+            (MixtureLikelihood(train, whole.structure, whole.pseudo_counts, whole.engine), test)
             for train, test in folds
         ]
         counts = [group.counts for _, test in self.folds for group in test.groups]
@@ -416,7 +416,7 @@ class _ContextSearch:
         losses = np.array([self.loss(best, k) for k in range(len(self.found))])
         total = float(self.weights.sum())
         models, log_likelihood, n_parameters = [], [], []
-        shares = np.ones((sum(map(len, self.problem.logs)), 1))
+        shares = np.broadcast_to(1.0, (sum(map(len, self.problem.logs)), 1))
         for k, candidate in enumerate(self.found):
             likelihood = self.problem.likelihood.with_contexts(k + 1)
             likelihood = likelihood.with_pseudo_counts(candidate.strengths)
@@ -434,6 +434,7 @@ class _ContextSearch:
                     self.problem.logs,
                     acted,
                     weight_model_from_parameters(likelihood, point),
+                    likelihood.engine,
                 )
         statement = _statement(self, chosen, best, losses)
         report(statement)

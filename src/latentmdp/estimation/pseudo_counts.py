@@ -309,15 +309,16 @@ def cross_validation(
     open_parts: tuple[Part, ...] = (),
     given: PseudoCounts | None = None,
 ) -> HeldOut:
-    """Held-out scores by cross-validation of all episodes.
+    """Held-out scores by cross-validation of all episodes, or of a sample of very many.
 
     Folds are fitted by `climb` from `starts`, estimates on all episodes, so that they find the
     same contexts.
     """
-    number = 2 if likelihood.episodes.n_episodes >= _MANY_EPISODES else 5
-    structure, prior, team = likelihood.structure, likelihood.pseudo_counts, likelihood.team
+    episodes = likelihood.episodes.sample()
+    number = 2 if episodes.n_episodes >= _MANY_EPISODES else 5
+    structure, prior, engine = likelihood.structure, likelihood.pseudo_counts, likelihood.engine
     folds = [
-        Fold(MixtureLikelihood(train, structure, prior, team), test, starts)
-        for train, test in likelihood.episodes.folds(number, rng)
+        Fold(MixtureLikelihood(train, structure, prior, engine), test, starts)
+        for train, test in episodes.folds(number, rng)
     ]
     return HeldOut(folds, climb, open_parts, given)

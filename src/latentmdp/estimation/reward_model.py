@@ -18,10 +18,11 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
+from latentmdp.engines.base import Engine
 from latentmdp.estimation.em import EM
 from latentmdp.fit import without_fit_warnings
 from latentmdp.model import RewardModel
-from latentmdp.trajectories import Trajectories, occurring_cells, sizes_of
+from latentmdp.trajectories import Logs, occurring_cells, sizes_of
 
 __all__ = ["preferred_reward_model", "require_reward_model", "settle_reward_model"]
 
@@ -35,11 +36,9 @@ def require_reward_model(given: str) -> None:
     require_choice("reward_model", given, ("state-action", "transition", "auto"))
 
 
-def preferred_reward_model(
-    logs: Trajectories | Sequence[Trajectories], responsibilities: Floats
-) -> RewardModel:
+def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats) -> RewardModel:
     """The reward model that BIC prefers, given p(m | episode) of all episodes (N, M)."""
-    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
+    parts = [logs] if isinstance(logs, Logs) else list(logs)
     S, A, Z = sizes_of(parts)
     by = ("state", "action", "next_state", "reward")
     cells, counts = occurring_cells(parts, by, (S, A, Z), responsibilities)
@@ -63,13 +62,14 @@ def _totals(keys: Integers, counts: Floats) -> Floats:
 
 
 def settle_reward_model(
-    logs: Sequence[Trajectories],
+    logs: Sequence[Logs],
     n_contexts: int,
     reward_model: RewardModel | Literal["auto"],
     rng: np.random.Generator,
     *,
     threads: int | None = None,
     report: Callable[[str], None] = lambda _: None,
+    engine: Engine | None = None,
 ) -> RewardModel:
     """Settle what rewards depend on, by a quick fit with `n_contexts`; what is given stays.
 
@@ -88,7 +88,7 @@ def settle_reward_model(
         threads=threads,
     )
     with without_fit_warnings():
-        shares = quick.fit(logs, rng=rng).responsibilities
+        shares = quick.fit(logs, rng=rng, engine=engine).responsibilities
     chosen = preferred_reward_model(logs, shares)
     report(f"rewards depend on the {chosen.replace('-', ' and ')}")
     return chosen

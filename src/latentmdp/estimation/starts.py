@@ -176,7 +176,7 @@ class View:
         wide, high = S + 1, Z + 1
         shown, paid = np.where(shown < 0, S, shown), np.where(paid < 0, Z, paid)
         keys = (pair * wide + shown) * high + paid
-        self.episodes, self.of_cell = likelihood.episodes.numbered(keys)
+        self.episodes, self.of_cell = likelihood.episodes.sample().numbered(keys)
         row = self.episodes.cells // (wide * high)
         if "behaviour" in parts:
             row = row // A

@@ -19,27 +19,25 @@ import numpy as np
 from latentmdp._util.arrays import Flags, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
-from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.trajectories import Logs, Trajectories, cell_counts
 
 __all__ = ["cut_short", "final_states", "only_tried", "restricted", "tried_pairs"]
 
 
-def tried_pairs(logs: Trajectories) -> Flags:
+def tried_pairs(logs: Logs) -> Flags:
     """Which actions were tried in which states, shape (S, A)."""
     return cell_counts(logs, ("state", "action")) > 0.0
 
 
-def final_states(logs: Trajectories | Sequence[Trajectories]) -> Flags:
+def final_states(logs: Logs | Sequence[Logs]) -> Flags:
     """Which states are final, shape (S,), in one log or in several of the same world."""
-    parts = [logs] if isinstance(logs, Trajectories) else list(logs)
-    final = np.zeros(max(part.n_states for part in parts), dtype=np.bool_)
+    given = [logs] if isinstance(logs, Logs) else list(logs)
+    final = np.zeros(max(one.n_states for one in given), dtype=np.bool_)
     acted_in = np.zeros_like(final)
-    for part in parts:
-        early = (part.lengths < part.lengths.max(initial=0)) & (part.last_states >= 0)
-        if part.continues is not None:
-            early[:-1] &= ~part.continues[1:]  # that one goes on
-        final[part.last_states[early]] = True
-        acted_in[: part.n_states] |= tried_pairs(part).any(axis=1)
+    for one in given:
+        found = one.endings()
+        final[: one.n_states] |= found.shortest < one.longest
+        acted_in[: one.n_states] |= found.acted_in
     return final & ~acted_in
 
 
@@ -71,7 +69,7 @@ def restricted(model: LatentMDP, allowed: Flags) -> LatentMDP:
     return model.replace(outcomes=left, allowed=fewer)
 
 
-def only_tried(model: LatentMDP, logs: Trajectories) -> LatentMDP:
+def only_tried(model: LatentMDP, logs: Logs) -> LatentMDP:
     """The model without the actions that were never tried, in states where some were."""
     tried = tried_pairs(logs)
     return restricted(model, tried | ~tried.any(axis=1, keepdims=True))

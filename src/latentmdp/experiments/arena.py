@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import philox_key
 from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp.engines.base import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
 from latentmdp.experiments.findings import COLOURS, write_figure
@@ -312,6 +313,7 @@ def compare_learners(
     out: str | os.PathLike[str] = "out",
     jobs: int | None = None,
     progress: bool = False,
+    engine: Engine | None = None,
 ) -> Arena:
     """Run every learner on every task, or what is missing of it, and write table and picture.
 
@@ -330,6 +332,8 @@ def compare_learners(
         cells in `arena.parquet`, and each cell's learning curve in `runs/`.
     jobs
         Processes; None takes all cores.
+    engine
+        Where to run instead, for instance `engines.Dask`.
     """
     chosen = tuple(tasks or (QUICK_TASKS if quick else TASKS))
     players = tuple(learners or (QUICK_LEARNERS if quick else installed_learners()))
@@ -350,7 +354,7 @@ def compare_learners(
     _forget_failures(runs, settings)
     for standards in (True, False):  # two sweeps, since their columns differ
         part = [setting for setting in settings if (setting["learner"] == STANDARD) == standards]
-        run_sweep(part, work, runs, jobs, progress=progress)
+        run_sweep(part, work, runs, jobs, progress=progress, engine=engine)
     arena = _arena(folder, runs, settings)
     _write(arena)
     return arena

@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from latentmdp._util.storage import atomic_write, one_writer, require_writable
 from latentmdp._util.words import plural
+from latentmdp.engines.base import Engine
 from latentmdp.engines.threads import thread_count
 from latentmdp.experiments.findings import Claim, Findings, figure_of, write_figure
 from latentmdp.experiments.results import (
@@ -113,7 +114,7 @@ def reproduce(
     seeds: int | None = None,
     jobs: int | None = None,
     progress: bool = False,
-    executor: Executor | None = None,
+    engine: Engine | None = None,
 ) -> Outputs:
     """Run an experiment, or what is missing of it, and write figure, numbers and text.
 
@@ -129,8 +130,8 @@ def reproduce(
         How many; by default as many as the paper.
     jobs
         Processes; None takes all cores.
-    executor
-        Where to run instead, for instance a cluster's.
+    engine
+        Where to run instead, for instance `engines.Dask`.
     """
     known, own = designs(), name.replace("-", "_")
     design = known.get(name.replace("_", "-"))
@@ -141,7 +142,7 @@ def reproduce(
     require_writable(folder / MANIFEST)
     settings = design.sweep(quick, seeds)
     runs = folder / "runs"
-    table = run_sweep(settings, design.work, runs, jobs, progress=progress, executor=executor)
+    table = run_sweep(settings, design.work, runs, jobs, progress=progress, engine=engine)
     findings = design.analyse(table, quick)
     finished = tuple(
         FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs / s.file_name).seconds)
@@ -168,13 +169,14 @@ def run_sweep(
     jobs: int | None = None,
     *,
     progress: bool = False,
-    executor: Executor | None = None,
+    engine: Engine | None = None,
 ) -> pa.Table:
     """Run every setting that has no result in `folder`, and return all results as one table.
 
     Rows carry the setting's id and values beside the columns that `work` returned. A result
     appears whole or not at all, so a sweep that is interrupted goes on where it stopped. Two
-    sweeps at a time in one folder are refused (`LockedError`).
+    sweeps at a time in one folder are refused (`LockedError`). What an `engine` has run is written
+    here, so its workers need not see the folder.
     """
     ids = [setting.id for setting in settings]
     if len(set(ids)) < len(ids):
@@ -191,12 +193,16 @@ def run_sweep(
         done = len(settings) - len(missing)
         task = bar.add_task("runs", total=len(settings), completed=done)
         workers = min(thread_count(jobs), len(missing))
-        if executor is None and workers <= 1:
+        if engine is not None:
+            for i, (columns, seconds) in engine.finished(_timed, missing, work):
+                _write(place, missing[i], columns, seconds)
+                bar.advance(task)
+        elif workers <= 1:
             for setting in missing:
                 _run_one(work, setting, str(place))
                 bar.advance(task)
         elif missing:
-            with _pool(workers) if executor is None else nullcontext(executor) as pool:
+            with _pool(workers) as pool:
                 futures = [pool.submit(_run_one, work, s, str(place)) for s in missing]
                 try:
                     for future in as_completed(futures):
@@ -210,10 +216,18 @@ def run_sweep(
 
 
 def _run_one(work: Work, setting: Setting, folder: str) -> None:
+    _write(Path(folder), setting, *_timed(setting, work))
+
+
+def _timed(setting: Setting, work: Work) -> tuple[Columns, float]:
+    """The columns of one setting, and the seconds that they took."""
     began = time.perf_counter()
     columns = work(setting)
-    seconds = time.perf_counter() - began
-    write_result(Path(folder) / setting.file_name, setting.id, setting.values, columns, seconds)
+    return columns, time.perf_counter() - began
+
+
+def _write(folder: Path, setting: Setting, columns: Columns, seconds: float) -> None:
+    write_result(folder / setting.file_name, setting.id, setting.values, columns, seconds)
 
 
 def _read(folder: Path, setting: Setting) -> pa.Table:

@@ -45,11 +45,14 @@ from latentmdp._util.long_table import OPTIONAL, REQUIRED
 from latentmdp.covariates import Covariates
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.io import csv_table, kinds
+from latentmdp.logs_on_disk import KEY, table_arguments
 from latentmdp.trajectories import Trajectories
 
 __all__ = ["check_table", "read", "write"]
 
-KEY = b"latentmdp"
+ROWS = 1 << 18
+"""Rows of a row group, which a reader of some rows reads as a whole."""
+
 MAX_COLUMNS = 10_000
 BYTES_PER_VALUE = 8
 
@@ -67,6 +70,7 @@ def write(stream: BinaryIO, obj: Any) -> None:
         compression="zstd" if small else "none",
         use_dictionary=small,
         write_page_checksum=True,
+        row_group_size=ROWS,
     )
 
 
@@ -197,23 +201,9 @@ def _arrow(column: NDArray[Any], kind: pa.DataType | None) -> pa.Array:
 
 def _logs(table: pa.Table, header: dict[str, Any]) -> Trajectories:
     """The logs of a table with the header that `write` gave it."""
-    for name in ("n_states", "n_actions", "reward_values"):
-        if name not in header:
-            raise FormatError(f"the metadata lack {name!r}")
-    unseen = header.get("informative_rewards") is False
-    names = header.get("covariates") or []
-    logs = Trajectories.from_table(
-        table,
-        covariates=names,
-        n_states=header["n_states"],
-        n_actions=header["n_actions"],
-        reward_values=None if unseen else header["reward_values"],
-        rewards_are_indices=header["reward_values"] is None,
-        informative_rewards=not unseen,
-        state_names=header.get("state_names"),
-        action_names=header.get("action_names"),
-        reward_edges=header.get("reward_edges"),
-    )
+    arguments = table_arguments(header)
+    names = arguments["covariates"]
+    logs = Trajectories.from_table(table, **arguments)
     fields = logs.to_fields() | {"missing": header.get("missing"), "episode_names": None}
     if "episode_name" in table.column_names:
         first = np.flatnonzero(table["t"].to_numpy() == 0)

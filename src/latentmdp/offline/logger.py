@@ -22,13 +22,22 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning import acting_smoothing
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.sessions import BatchSession
-from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.trajectories import Logs, Trajectories, cell_counts
 
-__all__ = ["AnyPolicy", "Logger", "behaviour_policy", "beliefs_of", "followed", "logger_of"]
+__all__ = [
+    "PSEUDO_COUNTS",
+    "AnyPolicy",
+    "Logger",
+    "behaviour_policy",
+    "beliefs_of",
+    "followed",
+    "logger_of",
+    "more_than_the_state",
+]
 
 AnyPolicy = Policy | HistoryPolicy
 
-_PSEUDO_COUNTS = 1.0
+PSEUDO_COUNTS = 1.0
 """Logged actions that the pooled choice of actions is worth in a state, where pi_b is estimated. It
 keeps the ratios of rare states finite, and changes nothing where a state is seen often."""
 
@@ -42,7 +51,7 @@ _NUMBERS_AT_ONCE = 1 << 22
 """Numbers by episode, step, context and action that are held in memory at a time."""
 
 
-def behaviour_policy(logs: Trajectories, pseudo_counts: float = 0.0) -> Floats:
+def behaviour_policy(logs: Logs, pseudo_counts: float = 0.0) -> Floats:
     """How often each action was taken in each state, shape (S, A); uniform where never seen.
 
     With pseudo-counts, shrunk towards the choice of actions in all states together.
@@ -81,9 +90,9 @@ def logger_of(
         chances = np.asarray(propensities, np.float64)[:, None]
         found = Logger(chances, everyone, "propensities")
     elif behaviour is None:
-        rows = behaviour_policy(logs, _PSEUDO_COUNTS)
+        rows = behaviour_policy(logs, PSEUDO_COUNTS)
         chances = rows[steps.state, steps.action][:, None]
-        found = Logger(chances, everyone, "estimated", _more_than_the_state(logs))
+        found = Logger(chances, everyone, "estimated", more_than_the_state(logs))
     elif isinstance(behaviour, Policy) or callable(behaviour):
         found = Logger(_along(logs, behaviour, world)[:, None], everyone, "policy")
     else:
@@ -134,7 +143,7 @@ def _not_told_apart(shares: Floats) -> tuple[str, ...]:
     )
 
 
-def _more_than_the_state(logs: Trajectories) -> tuple[str, ...]:
+def more_than_the_state(logs: Trajectories) -> tuple[str, ...]:
     """Pearson's test that actions given the state do not depend on the step before, or on time."""
     A, Z = logs.n_actions, logs.n_rewards
     episode, state, action, *_ = logs.steps()

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -56,20 +56,23 @@ from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
 from latentmdp.fit import without_fit_warnings
+from latentmdp.logs_on_disk import HELD_STEPS, LogFiles
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
+    PSEUDO_COUNTS,
     AnyPolicy,
     Logger,
     behaviour_policy,
     beliefs_of,
     followed,
     logger_of,
+    more_than_the_state,
 )
 from latentmdp.planning import action_table, backward_q
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Logs, Trajectories, require_logs
 from latentmdp.worlds import Space
 
 __all__ = [
@@ -202,7 +205,7 @@ class OffPolicyValue(Result):
 
 
 def off_policy_value(
-    logs: Trajectories,
+    logs: Logs,
     policy: AnyPolicy,
     behaviour: ArrayLike | AnyPolicy | None = None,
     method: Method = "doubly-robust",
@@ -240,7 +243,7 @@ def off_policy_value(
     weighted
         Divide by the sum of the ratios in place of the number of episodes.
     """
-    arrays.require_instance("logs", logs, Trajectories)
+    require_logs("logs", logs)
     require_choice("method", method, _METHODS)
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
@@ -250,8 +253,20 @@ def off_policy_value(
         raise ValueError(f"an estimate needs two episodes with steps, got {logs!r}")
     known = getattr(policy, "model", None) if model is None else model
     generator = as_generator(rng)
+    if isinstance(logs, LogFiles) and logs.n_steps <= HELD_STEPS:
+        logs = logs.read()
     if known is not None:
         arrays.require_instance("model", known, LatentMDP)
+    if isinstance(logs, LogFiles):
+        if known is None:
+            raise ValueError(
+                "a policy without a model would need two halves of the logs in memory: give "
+                "model=, such as EM(1).fit(other_logs).model"
+            )
+        asked = (method, weighted)
+        return _streamed(logs, policy, behaviour, known, asked, confidence, generator)
+    assert isinstance(logs, Trajectories)
+    if known is not None:
         logs = logs.without_contexts()
         logs.validate(known)
         parts = [(np.arange(len(logs)), known)]
@@ -264,8 +279,46 @@ def off_policy_value(
     shape = _Shape(method, weighted, *_covered(logs, world, method))
     sums = _Sums.empty(logs, logger.probabilities.shape[1], shape, generator)
     for episodes, own in parts:
-        sums.add(logs, episodes, policy, own, logger, final, generator)
+        values = None
+        if method == "doubly-robust":
+            values = _context_values(own, policy, shape.horizon, generator)
+        sums.add(logs, episodes, policy, own, logger, final, values)
     return _result(logs, world, sums, logger, final, confidence, generator)
+
+
+def _streamed(
+    logs: LogFiles,
+    policy: AnyPolicy,
+    behaviour: ArrayLike | AnyPolicy | None,
+    world: LatentMDP,
+    asked: tuple[str, bool],
+    confidence: float,
+    rng: np.random.Generator,
+) -> OffPolicyValue:
+    """The estimate from logs on disk: the sums of their batches, added up group by group."""
+    logs = logs.without_contexts()
+    logs.validate(world)
+    final = world.terminal | _padded(final_states(logs), world.n_states)
+    shape = _Shape(*asked, *_covered(logs, world, asked[0]))
+    first = logs.batches()[0].read()
+    source: str | None = None
+    doubts: tuple[str, ...] = ()
+    if behaviour is None and first.propensities is None:
+        behaviour = behaviour_policy(logs, PSEUDO_COUNTS)
+        source, doubts = "estimated", more_than_the_state(first)
+    values = None
+    if shape.method == "doubly-robust":
+        values = _context_values(world, policy, shape.horizon, rng)
+    groups = min(logs.n_episodes, _MOST_GROUPS)
+    sums: _Sums | None = None
+    for part in (batch.read() for batch in logs.batches()):
+        logger = logger_of(part, behaviour, world, model_given=True)
+        own = _Sums.empty(part, logger.probabilities.shape[1], shape, rng, groups)
+        own.add(part, np.arange(len(part)), policy, world, logger, final, values)
+        sums = own if sums is None else sums.joined(own)
+    assert sums is not None
+    logger = logger._replace(source=source or logger.source, doubts=(*doubts, *logger.doubts))
+    return _result(logs, world, sums, logger, final, confidence, rng)
 
 
 def logged_estimate(
@@ -288,7 +341,7 @@ def logged_estimate(
     logger = logger_of(logs, behaviour, model, model_given=True)
     shape = _Shape("per-decision", True, *_covered(logs, model, "per-decision"))
     sums = _Sums.empty(logs, logger.probabilities.shape[1], shape, rng)
-    sums.add(logs, np.arange(len(logs)), policy, model, logger, final, rng)
+    sums.add(logs, np.arange(len(logs)), policy, model, logger, final)
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective < _FEWEST_EFFECTIVE), True]))
     if steps == 0:
@@ -317,9 +370,9 @@ def _padded(flags: Flags, size: int) -> Flags:
     return np.concatenate([flags, np.zeros(size - flags.size, np.bool_)])
 
 
-def _covered(logs: Trajectories, world: LatentMDP, method: str) -> tuple[int, int]:
+def _covered(logs: Logs, world: LatentMDP, method: str) -> tuple[int, int]:
     """T, the steps that logs are read for, and H, the steps that the model's values reach."""
-    longest = int(logs.lengths.max())
+    longest = logs.longest
     if world.horizon is None:
         return longest, max(longest, Space.of(world).longest_episode)
     return min(longest, world.horizon), world.horizon
@@ -377,11 +430,13 @@ class _Sums:
     """Sums over groups of episodes, of which every estimate is made.
 
     With G groups, K contexts and J quotients: `amounts` and `normalisers` (G, K, J), and `shares`
-    (G, K) of each context. `totals` and `squares` (T,) are of the weights at each step.
+    (G, K) of each context. `sizes` (G,) are the episodes in each group, `totals` and `squares` (T,)
+    of the weights at each step.
     """
 
     shape: _Shape
     groups: csr_array  # (G, N): how often each episode is in each group
+    sizes: Floats
     amounts: Floats
     normalisers: Floats
     shares: Floats
@@ -390,12 +445,17 @@ class _Sums:
 
     @classmethod
     def empty(
-        cls, logs: Trajectories, contexts: int, shape: _Shape, rng: np.random.Generator
+        cls,
+        logs: Trajectories,
+        contexts: int,
+        shape: _Shape,
+        rng: np.random.Generator,
+        groups: int | None = None,
     ) -> _Sums:
         """Nothing summed yet; episodes are put into groups of nearly equal size by chance."""
         counts = logs.multiplicities()
         total = int(counts.sum())
-        G = min(total, _MOST_GROUPS)
+        G = groups or min(total, _MOST_GROUPS)
         group = rng.permutation(total) % G
         entry = (np.ones(total), (group, np.repeat(np.arange(len(logs)), counts)))
         J = {"importance": 1, "per-decision": shape.steps}.get(shape.method, shape.steps + 1)
@@ -403,6 +463,7 @@ class _Sums:
         return cls(
             shape,
             csr_array(entry, shape=(G, len(logs))),
+            np.bincount(group, minlength=G).astype(np.float64),
             np.zeros(room),
             np.zeros(room),
             np.zeros(room[:2]),
@@ -418,12 +479,10 @@ class _Sums:
         model: LatentMDP,
         logger: Logger,
         final: Flags,
-        rng: np.random.Generator,
+        values: Floats | None = None,
     ) -> None:
-        """Add some episodes; a doubly robust estimate takes its values from the model."""
-        values, T = None, self.shape.steps
-        if self.shape.method == "doubly-robust":
-            values = _context_values(model, policy, self.shape.horizon, rng)
+        """Add some episodes; a doubly robust estimate has the model's `values`."""
+        T = self.shape.steps
         counts = logs.multiplicities()
         for chosen, chances in followed(logs, policy, model, episodes, T):
             block = _Block.of(logs, chosen, chances, logger, final, T)
@@ -438,6 +497,11 @@ class _Sums:
             weights = np.where(block.seen, weights, 0.0)
             self.totals[:] += counts[chosen] @ weights
             self.squares[:] += counts[chosen] @ weights**2
+
+    def joined(self, other: _Sums) -> _Sums:
+        """The sums over the episodes of both, which have the same groups."""
+        names = ("sizes", "amounts", "normalisers", "shares", "totals", "squares")
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def _quotients(
         self,
@@ -471,6 +535,7 @@ class _Sums:
         """The sums of the first steps alone, of an estimate per decision."""
         parts = {"amounts": self.amounts[..., :steps], "normalisers": self.normalisers[..., :steps]}
         kept = {"shape": self.shape._replace(steps=steps), "groups": self.groups}
+        kept["sizes"] = self.sizes
         rest = {"totals": self.totals[:steps], "squares": self.squares[:steps]}
         return _Sums(shares=self.shares, **parts, **kept, **rest)  # type: ignore[arg-type]
 
@@ -502,7 +567,7 @@ class _Sums:
         """Estimates and standard errors where group g is drawn `drawn[b, g]` times, (B,) each."""
         G, K, J = self.amounts.shape
         amounts, normalisers = self.amounts.reshape(G, -1), self.normalisers.reshape(G, -1)
-        sizes = np.asarray(self.groups.sum(axis=1)).ravel()
+        sizes = self.sizes
         total = drawn @ sizes
         norm = drawn @ normalisers
         inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0.0)
@@ -606,7 +671,7 @@ def _expected(
 
 
 def _result(
-    logs: Trajectories,
+    logs: Logs,
     world: LatentMDP,
     sums: _Sums,
     logger: Logger,

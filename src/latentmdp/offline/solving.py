@@ -30,6 +30,7 @@ from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
 from latentmdp._util.results import Result
 from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
+from latentmdp.engines.base import Engine
 from latentmdp.engines.threads import blocks
 from latentmdp.estimation import (
     MAX_CONTEXTS,
@@ -39,6 +40,7 @@ from latentmdp.estimation import (
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
+from latentmdp.logs_on_disk import in_memory
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
@@ -52,7 +54,7 @@ from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.theory.occupancy import occupancy
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Logs, Trajectories, require_logs
 
 __all__ = ["SolveSettings", "SolveWarning", "Solved", "solve"]
 
@@ -198,7 +200,7 @@ class Solved(Result):
 
 
 def solve(
-    logs: Trajectories,
+    logs: Logs,
     n_contexts: int | Literal["auto"] = "auto",
     rng: RNGLike = None,
     *,
@@ -214,6 +216,7 @@ def solve(
     max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     progress: bool = False,
+    engine: Engine | None = None,
 ) -> Solved:
     """Find the contexts in logs, plan, and estimate what the policy will earn.
 
@@ -223,7 +226,9 @@ def solve(
         Episodes of individuals of unknown context; the horizon is that of the longest. A shorter
         one that ends in a state where no action was ever logged has ended for good: that state is
         final, and nothing is earned after it. Any other shorter one was cut short, and nothing is
-        assumed of the rest.
+        assumed of the rest. Very long logs on disk are fitted as a whole; the bootstrap then
+        repeats episodes spread over them, fewer than there are, so its interval is rather too
+        wide.
     n_contexts
         M; "auto" chooses it (`fit.selection` tells how).
     planner
@@ -251,12 +256,11 @@ def solve(
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     progress
         Say on the standard error stream what the fit is doing.
+    engine
+        Where the passes over the episodes run; in threads by default. The result does not depend
+        on it.
     """
-    if not isinstance(logs, Trajectories):
-        raise TypeError(
-            f"logs must be Trajectories, got {type(logs).__name__}: read a file with load(path), "
-            "or columns with Trajectories.from_table(table)"
-        )
+    require_logs("logs", logs)
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
     bootstrap = arrays.positive_integer("bootstrap", bootstrap)
@@ -269,6 +273,9 @@ def solve(
         arrays.require_instance("planner", planner, Planner)
     began = time.perf_counter()
     generator = as_generator(rng)
+    some = in_memory(logs)
+    if some.n_steps == logs.n_steps:
+        logs = some
     given = None if behaviour is None or isinstance(behaviour, str) else _checked(behaviour, logs)
     asked = "auto" if behaviour is None else "shared" if given is not None else behaviour
     require_choice("behaviour", asked, ("shared", "by-context", "auto"))
@@ -289,6 +296,7 @@ def solve(
             reward_model=reward_model,
             rng=generator,
             progress=progress,
+            engine=engine,
         )
     tried = only_tried(fit.model, logs)
     if planner is None:
@@ -298,15 +306,15 @@ def solve(
     known = logged_behaviour(logs) if given is None else given
     if fit.behaviour_by_context is not None:
         known = fit.behaviour_by_context
-    differences = bootstrap_differences(logs, fit, planner, known, final, bootstrap, generator)
-    logged = _logged(logs, plan.policy, fit, known, generator, final)
+    differences = bootstrap_differences(some, fit, planner, known, final, bootstrap, generator)
+    logged = _logged(some, plan.policy, fit, known, generator, final)
     first_steps = in_model.first_steps(logged.steps)
     if fit.weight_model is not None and fit.model.n_contexts > 1:
         plan = dataclasses.replace(plan, policy=_beginning_at(plan.policy, fit))
     found = (
         *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
-        *logs_warnings(logs, final),
+        *logs_warnings(some, final),
     )
     for other in (w for w in caught if w.category is not FitWarning):
         warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
@@ -408,7 +416,7 @@ def _value_in_model(
     return _ModelValue(float(returns.mean()), earned / EPISODES * scale, share)
 
 
-def _checked(behaviour: ArrayLike, logs: Trajectories) -> Floats:
+def _checked(behaviour: ArrayLike, logs: Logs) -> Floats:
     rows = validation.shaped("behaviour", behaviour, (logs.n_states, logs.n_actions))
     rows = arrays.distributions("behaviour", rows, ("state",))
     impossible = tried_pairs(logs) & (rows == 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 from latentmdp._util.arrays import Flags
 from latentmdp.fit import Fit
 from latentmdp.offline.off_policy import LoggedEstimate
-from latentmdp.trajectories import Trajectories, cell_counts
+from latentmdp.trajectories import Logs, Trajectories, cell_counts
 
 __all__ = ["fit_warnings", "hardly_seen", "logs_warnings", "value_warnings"]
 
@@ -32,7 +32,7 @@ _MANY_REWARDS = 20
 """Different rewards that are never too many."""
 
 
-def hardly_seen(logs: Trajectories, fit: Fit, final: Flags) -> Flags:
+def hardly_seen(logs: Logs, fit: Fit, final: Flags) -> Flags:
     """Which (m, s, a) have fewer than 5 expected visits in the logs, shape (M, S, A).
 
     Episodes are shared out among the contexts by their responsibilities. Nothing is chosen in a

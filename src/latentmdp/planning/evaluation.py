@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.belief import filter_tables
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import on_gpu
+from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.graphs import graph_bounds
@@ -40,6 +42,7 @@ from latentmdp.policies import (
     action_table,
 )
 from latentmdp.simulation import returns_in
+from latentmdp.trajectories import BATCH_STEPS
 from latentmdp.worlds import Space
 
 if TYPE_CHECKING:
@@ -117,6 +120,7 @@ def evaluate(
     max_histories: int = 200_000,
     threads: int | None = None,
     device: str = "cpu",
+    engine: Engine | None = None,
 ) -> Value:
     """Value of a policy in a model.
 
@@ -139,6 +143,8 @@ def evaluate(
     device
         "cpu", or "cuda" for Monte Carlo on a GPU, which plays any `Policy` but policy graphs. The
         result does not depend on it.
+    engine
+        Where episodes are simulated, instead of in `threads`; the result does not depend on it.
     """
     require_model(model)
     on_gpu(device)
@@ -153,7 +159,7 @@ def evaluate(
             return _valued(model, 0.5 * (bounds.lower + bounds.upper))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
-    return _monte_carlo(model, policy, episodes, rng, threads, device)
+    return _monte_carlo(model, policy, episodes, rng, threads, device, engine)
 
 
 def _exact(model: LatentMDP, earned: Floats) -> Value:
@@ -234,14 +240,27 @@ def _solution(step: sp.csr_array, earned: Floats, model: LatentMDP) -> Floats:
 
 
 def _monte_carlo(
-    model: LatentMDP, policy: Any, episodes: int, rng: RNGLike, threads: int | None, device: str
+    model: LatentMDP,
+    policy: Any,
+    episodes: int,
+    rng: RNGLike,
+    threads: int | None,
+    device: str,
+    engine: Engine | None,
 ) -> Value:
     episodes = arrays.positive_integer("episodes", episodes)
     if episodes < 2:
         raise ValueError("episodes must be at least 2 for a standard error, got 1")
     counts = _shares(model.weights, episodes)
     contexts = np.repeat(np.arange(model.n_contexts, dtype=np.int32), counts)
-    returns = returns_in(model, policy, contexts, philox_key(rng), threads=threads, device=device)
+    key = philox_key(rng)
+    if engine is None:
+        returns = returns_in(model, policy, contexts, key, threads=threads, device=device)
+    else:
+        each = max(1, BATCH_STEPS // Space.of(model).longest_episode)
+        jobs = [(a, contexts[a:b]) for a, b in blocks(contexts.size, each)]
+        found = as_engine(engine).map(_returns_of, jobs, model, policy, key, device)
+        returns = np.concatenate(list(found))
     parts = np.split(returns, np.cumsum(counts)[:-1])
     by_context = np.array([part.mean() for part in parts])
     unseen = ~model.initial.any(axis=1)  # no data say where it begins: nothing is earned there
@@ -255,6 +274,14 @@ def _monte_carlo(
         truncation=_truncation(model),
         stderr_by_context=arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances))),
     )
+
+
+def _returns_of(
+    job: tuple[int, Indices], model: LatentMDP, policy: Any, key: int, device: str
+) -> Floats:
+    """The returns of some episodes, in one thread."""
+    first, contexts = job
+    return returns_in(model, policy, contexts, key, threads=1, device=device, first_episode=first)
 
 
 def _shares(weights: Floats, episodes: int) -> Integers:

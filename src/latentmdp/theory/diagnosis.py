@@ -36,7 +36,7 @@ from latentmdp.theory.separation import (
     separation,
     well_separated,
 )
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Logs
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -216,14 +216,14 @@ def diagnose(
 ) -> Diagnosis: ...
 @overload
 def diagnose(
-    model_or_logs: Trajectories,
+    model_or_logs: Logs,
     policy: AnyPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
     **settings: Unpack[DiagnoseSettings],
 ) -> LogDiagnosis: ...
 def diagnose(
-    model_or_logs: LatentMDP | Trajectories,
+    model_or_logs: LatentMDP | Logs,
     policy: AnyPolicy | None = None,
     length: int = 1,
     rng: RNGLike = 0,
@@ -238,7 +238,8 @@ def diagnose(
     Parameters
     ----------
     model_or_logs
-        A `LatentMDP`; or `Trajectories`, for what can be said without a model.
+        A `LatentMDP`; or logs, for what can be said without a model. Of very long logs on disk,
+        visits are counted in all of them and the rest is measured on episodes spread over them.
     policy
         The exploration policy; uniform by default. For logs: None if anybody may have made them;
         or the one stationary Markov policy that is known to have made them all, which lets more
@@ -263,7 +264,7 @@ def diagnose(
     many, and diameters of very large models (`theory.diameter` computes them all the same).
     """
     length = arrays.positive_integer("length", length)
-    if isinstance(model_or_logs, Trajectories):
+    if isinstance(model_or_logs, Logs):
         return diagnose_logs(model_or_logs, policy, length, rng)
     if not isinstance(model_or_logs, LatentMDP):
         raise TypeError(

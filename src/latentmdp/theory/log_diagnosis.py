@@ -18,7 +18,7 @@ together, and longer tests too: P((a, o)_{1:length}, h | s) has rank at most M t
 
 Where a reward or a last state is missing, the windows around it are left out: what is lost may
 depend on the context and on what was to be seen, but not on the history. Segments of one individual
-count as one episode.
+show (s, a) once, like one episode.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ from scipy.sparse import coo_array, csr_array
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.results import Result
+from latentmdp.logs_on_disk import in_memory
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
-from latentmdp.trajectories import Trajectories, cell_counts, sizes_of
+from latentmdp.trajectories import Logs, Trajectories, cell_counts, sizes_of
 
 __all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 
@@ -141,13 +142,14 @@ class LogDiagnosis(Verdicts):
 
 
 def diagnose_logs(
-    logs: Trajectories, policy: Policy | HistoryPolicy | None, length: int, rng: RNGLike
+    logged: Logs, policy: Policy | HistoryPolicy | None, length: int, rng: RNGLike
 ) -> LogDiagnosis:
     """See `diagnose`."""
-    if len(logs) == 0:
+    if len(logged) == 0:
         raise ValueError("logs must hold at least one episode")
+    visits = cell_counts(logged, ("state", "action")).astype(np.int64)
+    logs = in_memory(logged)
     weights = logs.multiplicities()
-    visits = cell_counts(logs, ("state", "action")).astype(np.int64)
     known = policy is not None
     if known:
         _require_memoryless(policy, visits.shape)
@@ -157,13 +159,13 @@ def diagnose_logs(
         raise ValueError(
             f"no episode has the {needed} steps of a history and a test of length {length}"
         )
-    S = logs.n_states
+    S = logged.n_states
     usable, lost = _windows(logs, length, length if known else 1)
     found = _evidence(logs, usable, length, known, as_generator(rng))
     ends = logs.states[logs.offsets[windows] + windows + length]
     return LogDiagnosis(
-        episodes=int(weights[np.unique(logs.individuals(), return_index=True)[1]].sum()),
-        steps=int((weights * logs.lengths).sum()),
+        episodes=logged.n_episodes,
+        steps=int(visits.sum()),
         visits=visits,
         end_state_probs=np.bincount(ends, weights[windows], S) / weights[windows].sum(),
         singular_values=tuple(one.singular_values for one in found),

@@ -34,6 +34,7 @@ def command(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")
     ] = None,
+    cluster: options.Cluster = None,
 ) -> None:
     """Compare learners on many tasks: a score against the certified optimum, a table, a picture.
 
@@ -52,6 +53,7 @@ def command(
         out=out,
         jobs=jobs,
         progress=screen.talks,
+        engine=options.engine_of(cluster),
     )
     screen.result(folder=found.folder, cells=[asdict(cell) for cell in found.cells])
     rows = [

@@ -41,6 +41,8 @@ def command(
     Tables of others are read as they are, from .csv or .parquet:
     `latentmdp fit panel.csv --columns episode=household,t=week,state=brand,action=promotion`.
 
+    A folder of .parquet files is read batch by batch, however large: `latentmdp fit logs/`.
+
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
     from latentmdp.report.contexts import assignment, largest_differences
@@ -64,8 +66,8 @@ def command(
         )
     options.save(fit.model, out)
     messages = [str(warning.message) for warning in caught]
-    people = data.beginnings()  # an individual counts once, however many segments it has
-    sure = assignment(fit.responsibilities[people], data.multiplicities()[people])
+    people, counts = options.individuals_of(data)  # one counts once, whatever its segments
+    sure = assignment(fit.responsibilities[people], counts)
     differences = largest_differences(fit.model) if fit.model.n_contexts > 1 else []
     screen.result(
         logs=logs,

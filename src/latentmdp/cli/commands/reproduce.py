@@ -34,6 +34,7 @@ def command(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")
     ] = None,
+    cluster: options.Cluster = None,
 ) -> None:
     """Run an experiment of the paper: figure, numbers, and whether its claims hold.
 
@@ -41,8 +42,15 @@ def command(
 
     Example: `latentmdp reproduce fig1a --quick`
     """
-    run = lm.experiments.reproduce
-    found = run(name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks)
+    found = lm.experiments.reproduce(
+        name,
+        quick=quick,
+        out=out,
+        seeds=seeds,
+        jobs=jobs,
+        progress=screen.talks,
+        engine=options.engine_of(cluster),
+    )
     names = ("folder", "figures", "numbers", "page")
     claims = [{"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims]
     screen.result(**{name: getattr(found, name) for name in names}, claims=claims)

@@ -19,7 +19,9 @@ SHARD_STEPS = 2_000_000
 def command(
     screen: Screen,
     model: options.ModelFile,
-    out: Annotated[Path, typer.Option("--out", help="Where to: .parquet or .npz.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Where to: .parquet or .npz, or a new folder of parts.")
+    ],
     policy: options.PolicyName = "uniform",
     episodes: options.Episodes = 1_000,
     seed: options.Seed = 0,
@@ -35,9 +37,21 @@ def command(
     from latentmdp.engines.cuda import on_gpu
 
     on_gpu(device)  # before a policy is planned
-    options.check_target(out, lm.Trajectories)
+    in_parts = not out.suffix
+    if in_parts and hide_contexts:
+        raise typer.BadParameter("--hide-contexts goes with a file, not with a folder of parts")
+    if not in_parts:
+        options.check_target(out, lm.Trajectories)
     world = options.load_model(model)
     acting = find_policy(policy, world)
+    given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
+    if in_parts:
+        with screen.progress("simulating"):
+            files = lm.simulate(world, acting, episodes, rng=seed, out=out)
+        mean = options.mean_return(files)
+        screen.result(**given, mean_return=mean, out=out)
+        screen.say(f"{files!r}, mean return {mean:.4g}, in {out}")
+        return
     shard = max(1, SHARD_STEPS // (world.horizon or 1000))
     parts, total = [], 0.0
     with screen.progress("simulating", total=episodes) as move:
@@ -51,7 +65,6 @@ def command(
         logs = logs.without_contexts()
     lm.save(logs, out)
     mean = total / episodes
-    given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
     screen.result(**given, mean_return=mean, out=out)
     kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
     screen.say(f"{logs!r}, {kind} {mean:.4g}, saved to {out}")

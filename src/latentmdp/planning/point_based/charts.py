@@ -104,7 +104,7 @@ def _largest(sizes: Integers, points: float, least: Ruler) -> Ruler:
     return RULERS[min(position, RULERS.index(least))]
 
 
-class _Layer(NamedTuple):
+class _ChartLayer(NamedTuple):
     """One time step: the plans and actions of all points, their values, the contexts' policies."""
 
     plans: Floats  # (S, 3, W)
@@ -144,15 +144,17 @@ def chart_seconds(bounds: Bounds) -> float:
     return (time.perf_counter() - began) / max(1.0, chart_cost(bounds, [ruler])[0])
 
 
-def _nothing(bounds: Bounds, ruler: Ruler) -> _Layer:
+def _nothing(bounds: Bounds, ruler: Ruler) -> _ChartLayer:
     """The plans of a time step, before any is backed up."""
     S, grid = bounds.model.n_states, chart_grid(ruler)
     F = len(grid)
     plans, labels = np.zeros((S, 3, -(-(3 + F) // LANES) * LANES)), np.zeros((S, 3 + F), np.int32)
-    return _Layer(plans, labels, np.zeros((S, F)), np.zeros((S, 3, 3)), grid, ruler)
+    return _ChartLayer(plans, labels, np.zeros((S, F)), np.zeros((S, 3, 3)), grid, ruler)
 
 
-def _back_up(bounds: Bounds, t: int, ruler: Ruler, successors: Outcomes, later: _Layer) -> _Layer:
+def _back_up(
+    bounds: Bounds, t: int, ruler: Ruler, successors: Outcomes, later: _ChartLayer
+) -> _ChartLayer:
     """The plans and values of time t."""
     model, now = bounds.model, _nothing(bounds, ruler)
     is_last = t == len(bounds.points) - 1

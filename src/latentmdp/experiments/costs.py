@@ -1,0 +1,191 @@
+"""What work costs: memory and time to expect, from the sizes of a problem and a short measurement.
+
+With M contexts, n outcomes in the table of a model (K for each state and action, n = S A K) and
+N = episodes x horizon steps of logs,
+
+    model            n (8 M + 8) bytes
+    Q-MDP            H n M multiplications
+    logs             12 N bytes in memory; about 2 N in Parquet files
+    one pass of EM   N (c_0 + c_1 M) seconds; 2 N bytes of cells, 4 N with more than 65,536 of them
+    a filter         N (c_0' + c_1' M) seconds
+
+The constants are measured here, on a small problem with as many contexts, in about a second. From
+disk EM holds no more than some batches and a sample of 2^24 steps, whatever N is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from latentmdp._util.arrays import positive_integer
+from latentmdp.belief import posterior
+from latentmdp.engines.threads import Threads, thread_count
+from latentmdp.estimation.episodes import Episodes
+from latentmdp.logs_on_disk import HELD_STEPS
+from latentmdp.model import LatentMDP
+from latentmdp.planning import QMDP
+from latentmdp.policies import UniformPolicy
+from latentmdp.simulation import simulate
+from latentmdp.trajectories import BATCH_STEPS
+
+__all__ = ["Costs", "Rates", "costs", "measured_rates"]
+
+_STEPS = 400_000
+"""Steps that are measured: enough for a stable rate, few enough for a second."""
+
+_FIXED = 0.25 * 2**30
+"""Bytes of Python, NumPy and the compiled loops."""
+
+_BATCH_BYTES = 80.0 * BATCH_STEPS
+"""Bytes that reading one batch takes, while it is read."""
+
+_TASK_SECONDS = 1e-3
+"""What Dask's scheduler needs for one task."""
+
+_TASKS_PER_WORKER = 8
+
+_GPU_STEPS = 95e9
+"""Simulated steps a second of one H200 under a uniform policy, at (7, 15, 3, 30)."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds that one thread of this machine needs.
+
+    Attributes
+    ----------
+    simulation, filter, em_pass : float
+        For one step: to play it, to filter it, and in one pass of EM.
+    multiplication : float
+        For one multiplication of a plan.
+    """
+
+    simulation: float
+    filter: float
+    em_pass: float
+    multiplication: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What to expect of a problem.
+
+    Attributes
+    ----------
+    steps : float
+        Logged steps.
+    model_bytes, memory_bytes, disk_bytes, stored_bytes : float
+        The model; the logs in memory with EM's cells; the same fit from disk; the files.
+    plan_seconds : float
+        One plan by Q-MDP.
+    simulation_seconds, filter_seconds, pass_seconds : float
+        To play, to filter, and to pass over all steps once, on all cores of this machine.
+    workers : int
+        Workers of one thread each that the next number is for.
+    cluster_seconds : float
+        One pass on them, with what the scheduler needs.
+    gpu_simulation_seconds : float
+        To play all steps on one H200.
+    """
+
+    steps: float
+    model_bytes: float
+    memory_bytes: float
+    disk_bytes: float
+    stored_bytes: float
+    plan_seconds: float
+    simulation_seconds: float
+    filter_seconds: float
+    pass_seconds: float
+    workers: int
+    cluster_seconds: float
+    gpu_simulation_seconds: float
+
+
+def measured_rates(n_contexts: int) -> Rates:
+    """Measure this machine with one thread, on a small problem with so many contexts."""
+    model = _small(positive_integer("n_contexts", n_contexts))
+    horizon = model.horizon or 1
+    policy, number = UniformPolicy(), _STEPS // horizon
+    logs = simulate(model, policy, number, rng=0, threads=1).without_contexts()
+    episodes = Episodes([logs])
+    table = np.full((episodes.cells.size, n_contexts), 0.05)
+    first = np.full((episodes.first_state.size, n_contexts), 0.1 / n_contexts)
+    one, N = Threads(1), logs.n_steps
+    work = horizon * model.outcomes.probs.size
+    return Rates(
+        simulation=_seconds(lambda: simulate(model, policy, number, rng=0, threads=1)) / N,
+        filter=_seconds(lambda: posterior(model, logs, threads=1)) / N,
+        em_pass=_seconds(lambda: episodes.expected_counts(table, first, one)) / N,
+        multiplication=_seconds(lambda: QMDP().plan(model)) / work,
+    )
+
+
+def _small(n_contexts: int) -> LatentMDP:
+    """A random problem of a common size."""
+    rng = np.random.default_rng(0)
+    S, A = 20, 3
+    return LatentMDP(
+        rng.dirichlet(np.ones(S), size=(n_contexts, S, A)),
+        rng.uniform(size=(n_contexts, S, A)),
+        horizon=50,
+    )
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """The shortest of three times, after one call that compiles."""
+    work()
+    found = []
+    for _ in range(3):
+        began = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def costs(
+    n_contexts: int,
+    n_states: int,
+    n_actions: int,
+    n_outcomes: float,
+    episodes: float,
+    horizon: int,
+    workers: int = 1,
+    rates: Rates | None = None,
+) -> Costs:
+    """Memory and time to expect of a problem.
+
+    Parameters
+    ----------
+    n_outcomes
+        K: what can follow a state and an action, on average: next states times rewards.
+    workers
+        Workers of a cluster, of one thread each.
+    rates
+        By default those of this machine, measured now.
+    """
+    rates = measured_rates(n_contexts) if rates is None else rates
+    threads = thread_count(None)
+    table, steps = float(n_states) * n_actions * n_outcomes, float(episodes) * horizon
+    cell = 2.0 if table <= 1 << 16 else 4.0
+    counts = 8.0 * n_contexts * table
+    alone = steps * rates.em_pass
+    held = min(steps, float(HELD_STEPS))
+    return Costs(
+        steps=steps,
+        model_bytes=table * (8.0 * n_contexts + 8.0),
+        memory_bytes=_FIXED + steps * (12.0 + cell) + 4.0 * counts,
+        disk_bytes=_FIXED + threads * _BATCH_BYTES + held * cell + 4.0 * threads * counts,
+        stored_bytes=2.0 * steps,
+        plan_seconds=horizon * table * n_contexts * rates.multiplication,
+        simulation_seconds=steps * rates.simulation / threads,
+        filter_seconds=steps * rates.filter / threads,
+        pass_seconds=alone / threads,
+        workers=workers,
+        cluster_seconds=alone / workers + _TASKS_PER_WORKER * workers * _TASK_SECONDS,
+        gpu_simulation_seconds=steps / _GPU_STEPS,
+    )

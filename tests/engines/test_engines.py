@@ -1,0 +1,92 @@
+"""Engines give results in order, and sums do not depend on how work was handed out."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import latentmdp as lm
+from latentmdp.engines import Threads, as_engine, total, tree_sum
+from latentmdp.testing import random_model
+
+
+class Runs(Threads):
+    """Threads that hand out neighbours together."""
+
+    def __init__(self, run):
+        super().__init__(2)
+        self.run = run
+
+    def run_length(self, items):
+        return self.run
+
+
+def numbers(item, scale):
+    return (item * scale, float(item[0]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 70), st.sampled_from([1, 2, 4, 8, 64]))
+def test_runs_of_any_length_give_the_same_bits(items, run):
+    rng = np.random.default_rng(items)
+    values = [rng.normal(size=3) * 10.0 ** rng.integers(-9, 9) for _ in range(items)]
+    alone = tree_sum((value, float(value[0])) for value in values)
+    handed = total(Runs(run), numbers, values, 1.0)
+    assert np.array_equal(alone[0], handed[0])
+    assert alone[1] == handed[1]
+    exact = np.sum(np.array(values, np.longdouble), axis=0)
+    size = np.sum(np.abs(values), axis=0)
+    np.testing.assert_allclose(alone[0] - exact.astype(float), 0.0, atol=1e-15 * 8 * size.max())
+
+
+def test_results_come_in_order_and_errors_stop_the_work():
+    started = []
+
+    def work(item):
+        started.append(item)
+        if item == 5:
+            raise RuntimeError("the fifth")
+        return -item
+
+    engine = Threads(3)
+    assert list(engine.map(abs, range(-50, 0))) == list(range(50, 0, -1))
+    assert sorted(engine.finished(abs, [-3, 4, -5])) == [(0, 3), (1, 4), (2, 5)]
+    with pytest.raises(RuntimeError, match="the fifth"):
+        list(engine.map(work, range(1000)))
+    assert len(started) < 100
+    assert threading.active_count() < 20
+
+
+def test_results_are_not_made_far_ahead_of_the_reader():
+    made = []
+    results = Threads(2).map(made.append, range(1000))
+    next(results)
+    assert len(made) < 20
+    results.close()
+
+
+def test_engines_do_not_change_simulation_and_evaluation(monkeypatch):
+    from latentmdp import simulation
+    from latentmdp.planning import evaluation
+
+    for module in (simulation, evaluation):
+        monkeypatch.setattr(module, "BATCH_STEPS", 90)
+    model = random_model(0, contexts=3, states=5, horizon=8, n_terminal=1)
+    policy = lm.QMDP().plan(model).policy
+    for acting in (policy, lambda history: int(history.states[-1] % 2)):
+        plain = lm.simulate(model, acting, 60, rng=1, first_episode=7)
+        played = lm.simulate(model, acting, 60, rng=1, first_episode=7, engine=Threads(2))
+        assert plain.fingerprint() == played.fingerprint()
+        value = lm.evaluate(model, acting, 60, rng=1, method="monte-carlo")
+        assert (
+            lm.evaluate(model, acting, 60, rng=1, method="monte-carlo", engine=Threads(2)) == value
+        )
+
+
+def test_what_is_no_engine_is_refused():
+    with pytest.raises(TypeError, match=r"engine must be one of latentmdp.engines.*got int"):
+        as_engine(4)
+    with pytest.raises(ValueError, match="threads must be at least 1"):
+        Threads(0)
