@@ -33,7 +33,7 @@ lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
-	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -v arena); do \
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -Ev 'arena|groups_in_logs|interval_coverage'); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 arena: $(VENV)/.dev  ## every learner on every task, against certified optima (hours)
@@ -57,7 +57,7 @@ pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from wh
 
 results: experiments arena  ## every long run (hours; each goes on where it was stopped), then the pictures
 	$(BIN)/python benchmarks/planning_gap.py --out out/planning_gap.json
-	$(BIN)/python benchmarks/interval_coverage.py out/coverage.jsonl 120 $(WORKERS)
+	$(BIN)/python benchmarks/interval_coverage.py --out out/coverage --to 120 --jobs $(WORKERS)
 	$(MAKE) pictures
 
 package: $(VENV)/.dev  ## wheel and sdist under dist/, the wheel tried in an empty environment
