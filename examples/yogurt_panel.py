@@ -296,9 +296,9 @@ RULES = ("never", "always", "to whoever bought another brand last", "by the poli
 
 def tell_held_out(scores, earned, brand):
     mean, error = scores.mean(axis=0), scores[:, 0, 0] - scores[:, 1, 0]
-    spread = error.std(ddof=1) if len(error) > 1 else float("nan")
     print(f"chosen {mean[0, 0]:.4f}; 1 to 7 groups " + " ".join(f"{x:.4f}" for x in mean[1:, 0]))
-    print(f"gain on one group {error.mean():.4f} nats a purchase, {spread:.4f} between splits")
+    spread = f", {error.std(ddof=1):.4f} between splits" if len(error) > 1 else ""
+    print(f"gain on one group {error.mean():.4f} nats a purchase{spread}")
     print(f"brand foretold {mean[0, 1]:.1%}, without groups {mean[1, 1]:.1%}")
     print(f"\n{brand}, cents an ounce at each purchase of households not seen:")
     found = earned.by_rule()
@@ -381,7 +381,7 @@ def main(arguments=None):
     tell_next(logs, fit, asked.brand, paid)
     pictures = {"yogurt-groups": groups_picture(fit)}
     if asked.splits:
-        print(f"\nHouseholds that were held out, {asked.splits} splits:")
+        print(f"\nHouseholds that were held out; random splits: {asked.splits}")
         scores, earned = held_out(logs, asked.splits, asked.brand, paid)
         tell_held_out(scores, earned, asked.brand)
         pictures["yogurt-number"] = number_picture(scores)
