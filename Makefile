@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu lint bench arena experiments docs pictures results package clean
+.PHONY: help demo test test-gpu lint bench arena experiments case-study docs pictures results package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -33,7 +33,7 @@ lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
-	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -v arena); do \
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -Ev 'arena|groups_in_logs|interval_coverage'); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 arena: $(VENV)/.dev  ## every learner on every task, against certified optima (hours)
@@ -43,6 +43,9 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 	@set -e; for file in $$(grep -l __main__ src/latentmdp/experiments/*.py); do \
 		name=$$(basename "$$file" .py); \
 		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name; done
+
+case-study: $(VENV)/.examples  ## groups in a panel of real households, with held-out numbers and pictures
+	$(BIN)/python examples/yogurt_panel.py --pictures docs/pictures
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
 	$(BIN)/python -m mkdocs build --strict
@@ -55,7 +58,7 @@ pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from wh
 # SARSOP=path/to/pomdpsol compares planners with it.
 results: experiments arena  ## every long run (hours; each goes on where it was stopped), then the pictures
 	$(BIN)/python benchmarks/planning_gap.py --out out/planning_gap.json $(if $(SARSOP),--sarsop $(SARSOP))
-	$(BIN)/python benchmarks/interval_coverage.py out/coverage.jsonl 120 $(WORKERS)
+	$(BIN)/python benchmarks/interval_coverage.py --out out/coverage --to 120 --jobs $(WORKERS)
 	$(MAKE) pictures
 
 package: $(VENV)/.dev  ## wheel and sdist under dist/, the wheel tried in an empty environment
@@ -82,6 +85,10 @@ $(VENV)/.run: $(BIN)/python $(PINS)
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.run
+	$(PIP) --no-build-isolation --editable '.[examples]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run

@@ -1,13 +1,21 @@
 """How often the interval of `solve` covers what its policy earns, over instances of mixed kinds.
 
-    python benchmarks/interval_coverage.py FILE [COUNT] [WORKERS]
+    python benchmarks/interval_coverage.py --out out/coverage [--from 0] [--to 120] [--jobs N]
+    python benchmarks/interval_coverage.py --out out/coverage --table
+    python -m latentmdp.report.results out docs
+
+The first runs the instances FROM, FROM + 1, ..., TO - 1 that have no result in the folder yet, in N
+processes of one thread each (by default one a core), and writes one JSON file for each; so a run
+that was stopped goes on, and several machines can share the instances. Then, or with --table at
+once, it prints the shares that cover, by kind, of all that is in the folder. The last command makes
+the table and the picture of docs/results.md of it.
 
 Instance i is made from the seed i alone: the kind i mod 6 (see `KINDS`), sizes at random. Each is
 solved with the defaults and M found from the data; the policy is then valued in the true model by
-100,000 episodes. Results are lines of JSON in FILE, one process per core; a run that was stopped
-goes on where it was. At the end the shares that cover are printed by kind.
+100,000 episodes.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -93,7 +101,7 @@ def _uniform(model, rng, seed):
 
 
 def solved(seed):
-    """One line of the file."""
+    """What is found of one instance."""
     rng = np.random.default_rng([seed, 7])
     kind = KINDS[seed % len(KINDS)]
     model, logs = globals()[kind](rng, seed)
@@ -137,19 +145,47 @@ def table(rows):
         )
 
 
+def results(folder):
+    """Everything that is in the folder, by seed."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("instance-*.json"))]
+
+
+def run_one(seed, path):
+    """Solve one instance and write its file, whole or not at all."""
+    text = json.dumps(solved(seed), indent=1)
+    part = path.with_suffix(f".part{os.getpid()}")
+    part.write_text(text + "\n")
+    part.replace(path)
+
+
+def run(folder, seeds, jobs):
+    """Run the instances that have no file yet; False if one of them failed."""
+    paths = {seed: folder / f"instance-{seed:05d}.json" for seed in seeds}
+    missing = {seed: path for seed, path in paths.items() if not path.exists()}
+    failed = 0
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        work = {pool.submit(run_one, seed, path): seed for seed, path in missing.items()}
+        for number, done in enumerate(as_completed(work), 1):
+            problem = done.exception()
+            failed += problem is not None
+            said = "done" if problem is None else f"failed: {problem!r}"
+            print(f"instance {work[done]} {said} ({number} of {len(work)})", flush=True)
+    return failed == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder of one JSON an instance")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--to", type=int, default=120, dest="end", help="the first seed after them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--table", action="store_true", help="print what is there and run nothing")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    well = asked.table or run(asked.out, range(asked.first, asked.end), asked.jobs)
+    table(results(asked.out))
+    sys.exit(0 if well else 1)
+
+
 if __name__ == "__main__":
-    target = Path(sys.argv[1])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 120
-    workers = int(sys.argv[3]) if len(sys.argv) > 3 else os.cpu_count()
-    rows = [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []
-    missing = sorted(set(range(count)) - {row["seed"] for row in rows})
-    with (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
-        target.open("a") as file,
-    ):
-        for done in as_completed([pool.submit(solved, seed) for seed in missing]):
-            rows.append(done.result())
-            file.write(json.dumps(rows[-1]) + "\n")
-            file.flush()
-    table([row for row in rows if row["seed"] < count])
+    main()

@@ -110,6 +110,31 @@ def test_a_mixture_goes_on_with_what_was_drawn(tmp_path):
             lm.load(tmp_path / "w.json")
 
 
+@pytest.mark.parametrize("kind", ["graph", "mixture"])
+@pytest.mark.parametrize("horizon", [8, None])
+def test_policy_graphs_go_on_at_their_node(tmp_path, kind, horizon):
+    """The same actions as the session that was never saved, whatever part was drawn."""
+    model = random_model(0, contexts=3, horizon=8).replace(horizon=horizon, discount=0.9)
+    if kind == "graph":
+        policy = lm.HSVI(gap=0.05, time_limit=2).plan(model).compact(vectors=6, graph=True).policy
+    else:
+        policy = lm.Robust("worst-case", gap=0.05, time_limit=2).plan(model).policy
+    world = model.replace(horizon=8)
+    for seed in range(6):
+        first, steps = played(world, lm.UniformPolicy(), seed)
+        session = policy.session(rng=seed)
+        session.observe(first)
+        for when, (state, reward) in enumerate(steps[:-1]):
+            done = session.act()
+            session.save(tmp_path / "s.json")
+            again = lm.load(tmp_path / "s.json")
+            for one in (session, again):
+                assert one.act() == done
+                one.observe(state, reward, action=when % 2 if seed % 2 else None)
+            assert again.act() == session.act()
+            assert again._batch._nodes[0] == session._batch._nodes[0]
+
+
 def test_contexts_too_unlikely_for_a_number_survive(tmp_path):
     """500 observations that speak for one context, and 500 for the other: the belief is even."""
     rewards = np.array([[[0.05]], [[0.95]]])

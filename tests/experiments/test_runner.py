@@ -5,21 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from toy_sweep import settings, squares
 
 from latentmdp import experiments
-from latentmdp.experiments import Setting, reproduce, run_sweep
+from latentmdp.experiments import reproduce, run_sweep
 from latentmdp.experiments.fig1a import sweep as sweep_1a
 from latentmdp.experiments.fig1b import sweep as sweep_1b
 from latentmdp.experiments.runner import designs
-
-
-def settings(n=3, scale=1):
-    return [Setting(f"toy/{i}", {"seed": i, "scale": scale}) for i in range(n)]
-
-
-def squares(setting):
-    """What a worker process can import by name."""
-    return {"x": np.arange(3), "y": setting["scale"] * np.arange(3.0) ** setting["seed"]}
 
 
 class Refusing:

@@ -25,8 +25,11 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
     assert (docs / "results.md").read_text() == before
     found = reproduce("lower_bound", quick=True, seeds=2, jobs=1, out=out)
     found.folder.rename(out / "lower_bound")
-    covers = [{"kind": "far", "covers": True}] * 9 + [{"kind": "near", "covers": False}]
-    (out / "coverage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in covers))
+    (out / "coverage").mkdir()
+    good = {"kind": "far", "covers": True, "value": 2.0, "mean": 2.1, "low": 1.9, "high": 2.3}
+    bad = {"kind": "near", "covers": False, "value": 2.0, "mean": 1.0, "low": 0.9, "high": 1.1}
+    for i, row in enumerate([good] * 9 + [bad]):
+        (out / "coverage" / f"instance-{i:05d}.json").write_text(json.dumps(row))
     gaps = [(0.1, 0.5), (1.0, 0.1), (2.0, 0.01)]
     entries = [
         {"planner": planner, "sizes": [3, 7, 2, 10], "seed": seed, "gaps": gaps}
@@ -51,8 +54,8 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
     for claim in found.claims:
         assert claim.verdict in text
         assert claim.measured in text
-    assert "| far | 9 | 100% |" in text
-    assert "| all | 10 | 90% |" in text
+    assert "steps | 9 | 100% | 10.0% | +5.0% |" in text
+    assert "| all | 10 | 90% | 9.5% | -0.5% |" in text
     assert "| (3, 7, 2, 10) | HSVI | 2 | 2 s | 1.00% |" in text
     assert "| (3, 7, 2, 10) | SARSOP | 2 | 2 s | 1.00% |" in text
     assert "beside SARSOP" in text
@@ -64,6 +67,8 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
 
 def test_a_page_without_marks_is_refused(docs, tmp_path):
     (docs / "results.md").write_text("# Results\n")
-    (tmp_path / "coverage.jsonl").write_text('{"kind": "far", "covers": true}\n')
+    (tmp_path / "coverage").mkdir()
+    row = {"kind": "far", "covers": True, "value": 2.0, "mean": 2.1, "low": 1.9, "high": 2.3}
+    (tmp_path / "coverage" / "instance-00000.json").write_text(json.dumps(row))
     with pytest.raises(ValueError, match="begin coverage"):
         write_results(tmp_path, docs)

@@ -112,3 +112,43 @@ def test_bad_logs():
     longer = lm.Trajectories.from_arrays([[0, 1, 0]], [[0, 0]], [[1, 0]])
     with pytest.raises(TypeError, match="policy"):
         lm.diagnose(longer, lambda history: 0)
+
+
+def with_gaps(logs, seed):
+    """A fifth of the rewards and a tenth of the last states lost; every third episode goes on."""
+    rng = np.random.default_rng(seed)
+    states, rewards = logs.states.copy(), logs.rewards.copy()
+    rewards[rng.random(rewards.size) < 0.2] = -1
+    ends = logs.offsets[1:] + np.arange(len(logs))
+    states[ends[rng.random(len(logs)) < 0.1]] = -1
+    continues = np.arange(len(logs)) % 3 == 1
+    fields = logs.without_contexts().to_fields()
+    fields |= {"states": states, "rewards": rewards, "continues": continues}
+    return lm.Trajectories.from_fields(fields)
+
+
+@pytest.mark.parametrize("policy", [None, lm.UniformPolicy()])
+@pytest.mark.parametrize("contexts", [1, 3])
+def test_gaps_are_left_out(contexts, policy):
+    """Windows are counted by hand; contexts are seen as in logs without gaps."""
+    model = lm.make("separated", contexts=3, states=4, actions=2, delta=1.0, horizon=4, rng=0)
+    if contexts == 1:
+        model = random_model(7, contexts=1, states=4, horizon=4)
+    logs = with_gaps(uniform_logs(model, 30_000), 1)
+    found = lm.diagnose(logs, policy, rng=0)
+    assert found.n_contexts_seen == contexts
+    assert found.connected
+    rewards = logs.rewards.reshape(-1, 4) < 0
+    rewards[:, -1] |= logs.last_states < 0
+    lost = int((rewards[:, :-1] | rewards[:, 1:]).sum())
+    assert found.lost_windows == lost > 0
+    assert f"{lost}  " in found.table()
+
+
+def test_logs_with_nothing_but_gaps_show_one_context():
+    logs = uniform_logs(random_model(1, horizon=4), 50).without_contexts()
+    lost = lm.Trajectories.from_fields({**logs.to_fields(), "rewards": logs.rewards * 0 - 1})
+    found = lm.diagnose(lost)
+    assert found.n_contexts_seen == 1
+    assert found.lost_windows == 150
+    assert "no state was seen often enough" in found.table()

@@ -3,8 +3,8 @@
 python -m latentmdp.report.results out docs
 
 reads what is there under `out` (folders of `latentmdp reproduce`, the arena, the file of gaps that
-benchmarks/planning_gap.py writes, the file of intervals of benchmarks/interval_coverage.py), draws
-pictures into docs/pictures, and fills the parts of docs/results.md from `<!-- begin NAME -->` to
+benchmarks/planning_gap.py writes, the folder of benchmarks/interval_coverage.py), draws pictures
+into docs/pictures, and fills the parts of docs/results.md from `<!-- begin NAME -->` to
 `<!-- end NAME -->`. A part whose runs are not there stays as it is.
 """
 
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -36,6 +36,15 @@ __all__ = ["PARTS", "write_results"]
 EXPERIMENTS = ("fig1a", "fig1b", "fig2", "lower_bound")
 _CONFIDENCE = 0.95
 """What the intervals of `solve` ask for."""
+
+_KINDS_OF_LOGS = {
+    "far": "far: contexts far apart (delta .5 to 1), 5 to 15 steps",
+    "near": "near: contexts close (delta .2 to .4), 8 to 20 steps",
+    "long": "long: 30 to 50 steps (delta .3 to .8)",
+    "confounded": "confounded: made by someone who knew the context",
+    "ending": "ending: episodes end in a terminal state",
+    "costs": "costs: rewards are costs, one large and rare",
+}
 
 Part = tuple[str, Mapping[str, "Figure"]]
 """Markdown, in which a picture stands as `{name}`, and the pictures by name."""
@@ -140,17 +149,18 @@ def arena_part(folder: Path) -> Part | None:
     return "\n".join(lines), {"arena": picture(arena)}
 
 
-def coverage_part(file: Path) -> Part | None:
+def coverage_part(folder: Path) -> Part | None:
     """How often the intervals of `solve` hold what its policy earns, by kind of logs."""
-    if not file.is_file():
+    rows = [json.loads(file.read_text()) for file in sorted(folder.glob("instance-*.json"))]
+    if not rows:
         return None
-    rows = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
-    kinds: dict[str, list[bool]] = {}
+    kinds: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        kinds.setdefault(row["kind"], []).append(row["covers"])
-    kinds = {**kinds, "all": [row["covers"] for row in rows]}
+        kinds.setdefault(row["kind"], []).append(row)
+    kinds["all"] = rows
     figure, (axes,) = canvas(2.8)
-    for i, covers in enumerate(kinds.values()):
+    for i, some in enumerate(kinds.values()):
+        covers = [row["covers"] for row in some]
         share = float(np.mean(covers))
         low, high = _wilson(sum(covers), len(covers))
         axes.errorbar(share, -i, xerr=[[share - low], [high - share]], fmt="o", color=COLOURS[0])
@@ -158,17 +168,28 @@ def coverage_part(file: Path) -> Part | None:
     axes.set_yticks([-i for i in range(len(kinds))], list(kinds))
     axes.set(xlabel="share of intervals that hold the true value", ylabel="logs", xlim=(0.0, 1.02))
     legend(figure)
-    table = [(kind, str(len(c)), f"{np.mean(c):.0%}") for kind, c in kinds.items()]
+    table = [(_KINDS_OF_LOGS.get(kind, kind), *_covered(some)) for kind, some in kinds.items()]
     lines = [
         "`solve` gives an interval of 95 % for what its policy will earn. Each instance was solved "
         "from logs alone, and the policy then valued in the true model. Bars are 95 % intervals of "
-        "the share itself.",
+        "the share itself; widths and errors are shares of the true value, on average.",
         "",
-        *_table(("kind of logs", "instances", "covered"), table),
+        *_table(("kind of logs", "instances", "covered", "half-width", "mean off by"), table),
         "",
         "{coverage}",
     ]
     return "\n".join(lines), {"coverage": figure}
+
+
+def _covered(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """How many there are, the share that covers, and how wide and how far off intervals are."""
+    value, mean, low, high = (
+        np.array([row[name] for row in rows]) for name in ("value", "mean", "low", "high")
+    )
+    scale = np.maximum(np.abs(value), 1e-9)
+    width, error = np.mean((high - low) / 2.0 / scale), np.mean((mean - value) / scale)
+    covers = np.mean([row["covers"] for row in rows])
+    return str(len(rows)), f"{covers:.0%}", f"{width:.1%}", f"{error:+.1%}"
 
 
 def _wilson(successes: int, number: int, z: float = 1.96) -> tuple[float, float]:
@@ -191,7 +212,7 @@ PARTS: dict[str, tuple[str, Callable[[Path], Part | None]]] = {
     **{name: (name, experiment_part) for name in EXPERIMENTS},
     "planning": ("planning_gap.json", planning_part),
     "arena": ("arena", arena_part),
-    "coverage": ("coverage.jsonl", coverage_part),
+    "coverage": ("coverage", coverage_part),
 }
 """Name of a part of the page to where its runs are, and what makes the part of them."""
 

@@ -15,6 +15,10 @@ had from them: fit a model and diagnose that. What logs do show, whatever the co
 Each episode counts once for (s, a), at its first visit after `length` steps: these are independent
 draws. If one memoryless policy is known to have made the logs, all actions can be looked at
 together, and longer tests too: P((a, o)_{1:length}, h | s) has rank at most M then.
+
+Where a reward or a last state is missing, the windows around it are left out: what is lost may
+depend on the context and on what was to be seen, but not on the history. Segments of one individual
+show (s, a) once, like one episode.
 """
 
 from dataclasses import dataclass
@@ -80,6 +84,8 @@ class LogDiagnosis(Verdicts):
         Singular values beyond sampling noise.
     connected
         Whether the transitions seen connect all states that occur.
+    lost_windows
+        Windows that were left out because something in them is missing.
     """
 
     episodes: int
@@ -90,6 +96,7 @@ class LogDiagnosis(Verdicts):
     noise: Floats
     visible_contexts: Integers
     connected: bool
+    lost_windows: int = 0
 
     @property
     def n_contexts_seen(self) -> int:
@@ -114,11 +121,16 @@ class LogDiagnosis(Verdicts):
         unknown = "need a model of each context: fit one and diagnose it"
         return [
             ("episodes, steps", f"{self.episodes}, {self.steps}", ""),
+            *self._gaps(),
             ("coverage", f"{S * A - missing} of {S * A}", tried),
             ("contexts visible", str(self.n_contexts_seen), seen),
             ("states connected", connected, "by the transitions seen, all contexts together"),
             ("delta, alpha_2, alpha_3, diameter", "-", unknown),
         ]
+
+    def _gaps(self) -> list[Row]:
+        told = "left out, because a reward or a last state in them is missing"
+        return [("windows with gaps", str(self.lost_windows), told)] if self.lost_windows else []
 
     def __repr__(self) -> str:
         tried, pairs = int((self.visits > 0).sum()), self.visits.size
@@ -148,7 +160,8 @@ def diagnose_logs(
             f"no episode has the {needed} steps of a history and a test of length {length}"
         )
     S = logged.n_states
-    found = _evidence(logs, length, known, as_generator(rng))
+    usable, lost = _windows(logs, length, length if known else 1)
+    found = _evidence(logs, usable, length, known, as_generator(rng))
     ends = logs.states[logs.offsets[windows] + windows + length]
     return LogDiagnosis(
         episodes=logged.n_episodes,
@@ -159,6 +172,7 @@ def diagnose_logs(
         noise=np.array([one.noise for one in found]),
         visible_contexts=np.array([one.rank for one in found]),
         connected=_connected(logs),
+        lost_windows=lost,
     )
 
 
@@ -174,25 +188,33 @@ def _require_memoryless(policy: Policy | HistoryPolicy | None, shape: tuple[int,
         )
 
 
+def _windows(logs: Trajectories, length: int, ahead: int) -> tuple[Integers, int]:
+    """Steps with `length` before them and `ahead` from them on, all known; how many were not."""
+    episode, _, _, reward, next_state = logs.steps()
+    t = np.arange(logs.n_steps) - logs.offsets[episode]
+    inside = np.flatnonzero((t >= length) & (t + ahead <= logs.lengths[episode]))
+    gaps = np.concatenate([[0], np.cumsum((reward < 0) | (next_state < 0))])
+    whole = gaps[inside + ahead] == gaps[inside - length]
+    return inside[whole], int((~whole).sum())
+
+
 def _evidence(
-    logs: Trajectories, length: int, known: bool, rng: np.random.Generator
+    logs: Trajectories, usable: Integers, length: int, known: bool, rng: np.random.Generator
 ) -> list[Evidence]:
     """For each state, the table of it that shows most contexts."""
     S, A, _ = sizes_of(logs)
     episode, state, action, *_ = logs.steps()
     ahead = length if known else 1
-    t = np.arange(logs.n_steps) - logs.offsets[episode]
-    usable = np.flatnonzero((t >= length) & (t + ahead <= logs.lengths[episode]))
     place = state.astype(np.int64) if known else state.astype(np.int64) * A + action
-    visit = episode[usable] * np.int64(S * A) + place[usable]
-    first = usable[np.unique(visit, return_index=True)[1]]  # the first visit of each episode
+    visit = logs.individuals()[episode[usable]] * np.int64(S * A) + place[usable]
+    first = usable[np.unique(visit, return_index=True)[1]]  # the first visit of each individual
     group = place[first]
     history = _numbered(logs, first, range(-length, 0))
     follows = _numbered(logs, first, range(ahead), with_next=True)
     weights = logs.multiplicities()[episode[first]].astype(np.float64)
     order = np.argsort(group, kind="stable")
     groups, starts = np.unique(group[order], return_index=True)
-    parts = np.split(order, starts[1:])
+    parts = np.split(order, starts)[1:]
     sizes = np.array([weights[part].sum() for part in parts])
     best = [Evidence(0, np.zeros(1), np.inf)] * S
     for k in np.argsort(-sizes, kind="stable")[:MOST_TABLES]:
@@ -225,7 +247,8 @@ def _connected(logs: Trajectories) -> bool:
     from scipy.sparse.csgraph import connected_components
 
     steps, S = logs.steps(), logs.n_states
-    edges = (steps.state, steps.next_state)
-    graph = coo_array((np.ones(logs.n_steps), edges), shape=(S, S))
+    seen = steps.next_state >= 0
+    edges = (steps.state[seen], steps.next_state[seen])
+    graph = coo_array((np.ones(int(seen.sum())), edges), shape=(S, S))
     _, labels = connected_components(graph, directed=False)
-    return bool(np.unique(labels[np.unique(logs.states)]).size <= 1)
+    return bool(np.unique(labels[np.unique(logs.states[logs.states >= 0])]).size <= 1)
