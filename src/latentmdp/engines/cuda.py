@@ -82,14 +82,16 @@ class Gpu:
                 'device="cpu" uses the memory of this machine'
             )
 
-    def pieces(self, total: int, bytes_each: float, most: int) -> list[tuple[int, int]]:
+    def pieces(
+        self, total: int, bytes_each: float, most: int, what: str = "episode"
+    ) -> list[tuple[int, int]]:
         """Cut range(total) into intervals of `most` items at most that fit into memory."""
         from latentmdp.engines.threads import blocks
 
         fitting = int(self.free_memory / max(bytes_each, 1.0))
         if fitting < 1:
             raise DeviceError(
-                f"one episode takes {bytes_each:.3g} bytes of the GPU's memory, "
+                f"one {what} takes {bytes_each:.3g} bytes of the GPU's memory, "
                 f"{self.free_memory:.3g} are free"
             )
         return blocks(total, min(most, fitting))

@@ -12,6 +12,7 @@ from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.q_learning import QLearning
 from latentmdp.online.refit import Refit, learn
 from latentmdp.online.run import Curve, Phase, Regret, Run
+from latentmdp.online.runs import Runs
 
 __all__ = [
     "LUCRL",
@@ -29,6 +30,7 @@ __all__ = [
     "Refit",
     "Regret",
     "Run",
+    "Runs",
     "VarianceBonus",
     "baselines",
     "learn",
