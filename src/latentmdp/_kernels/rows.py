@@ -115,7 +115,7 @@ def product(typingctx, one, other):
 
 @intrinsic
 def fused(typingctx, one, other, total):
-    """total + one other, rounded once where the machine can."""
+    """The sum total + one other, rounded once where the machine can."""
 
     def emit(context, builder, signature, arguments):
         name = "llvm.fma.f64" if _on_gpu(context) else "llvm.fmuladd.f64"

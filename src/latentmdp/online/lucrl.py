@@ -187,26 +187,33 @@ class LUCRL(Learner):
         window = arrays.positive_integer("window", window)
         if first_seed < 0:
             raise ValueError(f"first_seed must not be negative, got {first_seed}")
-        began, place, chosen = (
-            time.perf_counter(),
-            as_world(world),
-            range(first_seed, first_seed + seeds),
-        )
+        began, place = time.perf_counter(), as_world(world)
+        chosen = range(first_seed, first_seed + seeds)
         place.space.required_horizon()
         empirical = self.empirical_model(place, episodes)
         if on_gpu(device):
             if not (isinstance(self.planner, QMDP) and isinstance(place, ModelWorld)):
                 raise DeviceError('device="cuda" runs L-UCRL with QMDP() in a LatentMDP only')
             revealed = self.contexts == "revealed"
-            kept = gpu_runs(place, empirical, revealed, episodes, chosen, window, progress)
+            returns, beliefs, counts = gpu_runs(
+                place, empirical, revealed, episodes, chosen, window, progress
+            )
         else:
             workers = thread_count(threads) if isinstance(place, ModelWorld) else 1
-            kept = played_runs(
+            returns, beliefs, counts = played_runs(
                 lambda seed: self.run(world, episodes, rng=seed), chosen, window, workers, progress
             )
-        settings = self.record_settings(place, episodes)
-        shape = (empirical.space, episodes, window, first_seed, settings)
-        return Runs(*kept, *shape, seconds=time.perf_counter() - began)
+        return Runs(
+            returns,
+            beliefs,
+            counts,
+            space=empirical.space,
+            episodes=episodes,
+            window=window,
+            first_seed=first_seed,
+            settings=self.record_settings(place, episodes),
+            seconds=time.perf_counter() - began,
+        )
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""

@@ -144,8 +144,8 @@ def played_runs(
             run = play(seeds[start])
             advance(stop - start)
             assert run.counts is not None
-            means = (window_means(values, window) for values in (run.returns, run.beliefs))
-            return *means, run.counts
+            earned, believed = (window_means(v, window) for v in (run.returns, run.beliefs))
+            return earned, believed, run.counts
 
         kept = run_blocks(work, blocks(len(seeds), 1), threads)
     returns, beliefs, counts = zip(*kept)

@@ -169,7 +169,7 @@ def lucrl_kernel(kind, registers=None):
     (M, S, A, Z), H, W = kind.sizes, kind.horizon, kind.width
     joint, start, bonus, adaptive = kind[3:7]
     revealed, lanes, runs = kind[7:]
-    sizes, n = (S, A, Z), A * W
+    sizes, n, longest = (S, A, Z), A * W, H + 1
     sources = S * A * S if joint else S * A
     alone = _SIMULATED or lanes > _WARP
     full = (1 << min(lanes, _WARP)) - 1
@@ -239,7 +239,7 @@ def lucrl_kernel(kind, registers=None):
         weight = cuda.shared.array((runs, M), np.float64)[slot]
         value = cuda.shared.array((runs, 2, S), np.float64)[slot]
         uniforms = cuda.shared.array((runs, H), np.float64)[slot]
-        states = cuda.shared.array((runs, H + 1), np.int32)[slot]
+        states = cuda.shared.array((runs, longest), np.int32)[slot]
         actions = cuda.shared.array((runs, H), np.int32)[slot]
         rewards = cuda.shared.array((runs, H), np.int32)[slot]
         told = cuda.shared.array((runs, 2), np.int32)[slot]
@@ -279,9 +279,8 @@ def lucrl_kernel(kind, registers=None):
                         estimate, optimistic, m, share, states, actions, rewards, length
                     )
                 _meet(alone, mask)
-                if told[1]:
-                    if refresh_visited(estimate, optimistic, told[0], m, lane, lanes):
-                        optimistic.due[0] = True
+                if told[1] and refresh_visited(estimate, optimistic, told[0], m, lane, lanes):
+                    optimistic.due[0] = True
                 _meet(alone, mask)
 
     return play
