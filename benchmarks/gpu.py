@@ -25,7 +25,7 @@ from latentmdp.engines.cuda import gpu
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.online.runs import Grouping, gpu_runs
+from latentmdp.online.runs import GROUPING, Grouping, gpu_runs
 from latentmdp.policies import Policy
 from latentmdp.simulation import Rollouts
 from latentmdp.worlds import ModelWorld
@@ -193,9 +193,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--episodes", type=int, default=50_000)
     parser.add_argument("--replan", default="every")
-    parser.add_argument("--lanes", type=int, default=Grouping().lanes)
-    parser.add_argument("--block", type=int, default=Grouping().threads)
-    parser.add_argument("--registers", type=int, default=Grouping().registers)
+    parser.add_argument("--lanes", type=int, default=GROUPING.lanes)
+    parser.add_argument("--block", type=int, default=GROUPING.threads)
+    parser.add_argument("--registers", type=int, default=GROUPING.registers)
     parser.add_argument("--scan", action="store_true")
     parser.set_defaults(size=(CONTEXTS, STATES, ACTIONS, HORIZON))
     return parser.parse_args()

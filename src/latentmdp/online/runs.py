@@ -37,7 +37,7 @@ from latentmdp.worlds import ModelWorld, Space
 if TYPE_CHECKING:
     from latentmdp._kernels.cuda.lucrl import BatchKind, Learners
 
-__all__ = ["Grouping", "Runs", "gpu_runs", "played_runs"]
+__all__ = ["GROUPING", "Grouping", "Runs", "gpu_runs", "played_runs"]
 
 _SHARED_BYTES = 40_000
 """Of the memory that a block of threads shares, what runs may take: 48 KiB are always there."""
@@ -159,9 +159,14 @@ class Grouping(NamedTuple):
     needs more; `registers` limits those of a thread.
     """
 
-    lanes: int = 8
-    threads: int = 32
+    lanes: int
+    threads: int
     registers: int | None = None
+
+
+GROUPING = Grouping(8, 32, 128)
+"""Ten thousand runs are a few hundred threads for every processor of a large GPU: few lanes leave
+fewer of them idle while the first one plays."""
 
 
 def gpu_runs(
@@ -175,6 +180,7 @@ def gpu_runs(
     grouping: Grouping | None = None,
 ) -> tuple[Floats, Floats, tuple[AnyCounts, ...]]:
     """Returns, beliefs and counts of runs on the GPU that all begin as `empirical`."""
+    grouping = grouping or GROUPING
     device, kind = gpu(), kind_of(empirical, revealed, grouping)
     windows = -(-episodes // window)
     require_memory(
@@ -189,7 +195,7 @@ def gpu_runs(
         each = _run_bytes(empirical) + 16.0 * windows
         for start, stop in device.pieces(len(seeds), each, _MOST_RUNS, "run"):
             learners = learners_on(device, empirical, keys[start:stop])
-            batch = _Batch(device, kind, grouping or Grouping(), chances, learners, window)
+            batch = _Batch(device, kind, grouping, chances, learners, window)
             kept.append(batch.play(episodes, advance))
     sizes = _window_sizes(episodes, window)
     returns, beliefs = (np.concatenate(part) / sizes for part in list(zip(*kept))[:2])
@@ -235,7 +241,7 @@ class _Batch:
         return tuple(map(self._gpu.fetch, wanted))
 
 
-def kind_of(empirical: EmpiricalModel, revealed: bool, grouping: Grouping | None) -> BatchKind:
+def kind_of(empirical: EmpiricalModel, revealed: bool, grouping: Grouping) -> BatchKind:
     """What the kernel is compiled for; raises where runs do not fit a GPU."""
     from latentmdp._kernels.cuda.lucrl import BatchKind, shared_bytes
 
@@ -246,7 +252,7 @@ def kind_of(empirical: EmpiricalModel, revealed: bool, grouping: Grouping | None
             f'{space.n_actions} actions are too many; device="cpu" counts what occurs'
         )
     simulated = gpu().simulated
-    lanes, threads, _ = grouping or Grouping()
+    lanes, threads, _ = grouping
     if lanes < 1 or lanes & (lanes - 1) or lanes > 1024 or not 1 <= threads <= 1024:
         raise ValueError(
             f"lanes must be a power of two up to 1024 and threads at most 1024, got {lanes} and "
