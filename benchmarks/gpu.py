@@ -25,7 +25,7 @@ from latentmdp.engines.cuda import gpu
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.online.runs import GROUPING, Grouping, gpu_runs
+from latentmdp.online.many_runs import GROUPING, Grouping, gpu_runs
 from latentmdp.policies import Policy
 from latentmdp.simulation import Rollouts
 from latentmdp.worlds import ModelWorld

@@ -16,7 +16,7 @@ from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.fit import FitWarning
-from latentmdp.online import runs
+from latentmdp.online import many_runs
 
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
 
@@ -355,7 +355,7 @@ def test_runs_of_lucrl_in_pieces_and_windows(monkeypatch):
     """Runs that do not fit into memory together, and means that go over several launches."""
     world, learner = testing.random_model(0, horizon=3), lm.LUCRL()
     expected = learner.run_many(world, 7, 3, window=3)
-    monkeypatch.setattr("latentmdp.online.runs._MOST_RUNS", 2)
+    monkeypatch.setattr("latentmdp.online.many_runs._MOST_RUNS", 2)
     assert learner.run_many(world, 7, 3, window=3, device="cuda") == expected
 
 
@@ -376,7 +376,7 @@ def test_runs_that_a_gpu_cannot_make_are_refused():
 def test_thousands_of_episodes_of_many_runs_are_those_of_the_cpu(replan, lanes, monkeypatch):
     rng, shape = np.random.default_rng(0), (7, 15, 3)
     model = lm.LatentMDP(rng.dirichlet(np.full(15, 0.3), shape), rng.random(shape), horizon=30)
-    monkeypatch.setattr("latentmdp.online.runs.GROUPING", runs.Grouping(lanes, 64))
+    monkeypatch.setattr("latentmdp.online.many_runs.GROUPING", many_runs.Grouping(lanes, 64))
     on_cpu, on_gpu = (
         lm.LUCRL(replan=replan).run_many(model, 3_000, 13, device=device)
         for device in ("cpu", "cuda")

@@ -12,7 +12,7 @@ from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.q_learning import QLearning
 from latentmdp.online.refit import Refit, learn
 from latentmdp.online.run import Curve, Phase, Regret, Run
-from latentmdp.online.runs import Runs
+from latentmdp.online.many_runs import ManyRuns
 
 __all__ = [
     "LUCRL",
@@ -30,7 +30,7 @@ __all__ = [
     "Refit",
     "Regret",
     "Run",
-    "Runs",
+    "ManyRuns",
     "VarianceBonus",
     "baselines",
     "learn",

@@ -63,7 +63,7 @@ class Learner(ABC):
     def settings(self) -> dict[str, Any]:
         """What tells this learner from another of its class, as JSON."""
 
-    def record_settings(self, world: World, episodes: int, **chance: Any) -> dict[str, Any]:
+    def _record_settings(self, world: World, episodes: int, **chance: Any) -> dict[str, Any]:
         """All that a run depends on, as its record has it."""
         settings = {
             "learner": type(self).__name__,
@@ -114,7 +114,7 @@ class Learner(ABC):
         if checkpoint is not None:
             require_writable(checkpoint)
         learning = self.begin(place, episodes, key)
-        settings = self.record_settings(place, episodes, seed=given_seed(rng), key=key)
+        settings = self._record_settings(place, episodes, seed=given_seed(rng), key=key)
         with one_writer(checkpoint), _bar(learning, progress) as tick:
             if checkpoint is not None:
                 learning.resume(checkpoint, settings)

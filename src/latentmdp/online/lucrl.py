@@ -64,7 +64,7 @@ from latentmdp.online.empirical_model import (
     same_contexts,
 )
 from latentmdp.online.run import Run
-from latentmdp.online.runs import Runs, gpu_runs, played_runs
+from latentmdp.online.many_runs import ManyRuns, gpu_runs, played_runs
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
@@ -157,7 +157,7 @@ class LUCRL(Learner):
         threads: int | None = None,
         device: str = "cpu",
         progress: bool = False,
-    ) -> Runs:
+    ) -> ManyRuns:
         """Run several times in one world; run i is that of `run` with rng=first_seed + i.
 
         Parameters
@@ -203,7 +203,7 @@ class LUCRL(Learner):
             returns, beliefs, counts = played_runs(
                 lambda seed: self.run(world, episodes, rng=seed), chosen, window, workers, progress
             )
-        return Runs(
+        return ManyRuns(
             returns,
             beliefs,
             counts,
@@ -211,7 +211,7 @@ class LUCRL(Learner):
             episodes=episodes,
             window=window,
             first_seed=first_seed,
-            settings=self.record_settings(place, episodes),
+            settings=self._record_settings(place, episodes),
             seconds=time.perf_counter() - began,
         )
 

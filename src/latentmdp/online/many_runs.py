@@ -28,7 +28,6 @@ from latentmdp._util.words import plural
 from latentmdp.engines.cuda import Gpu, gpu
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
-from latentmdp.model import LatentMDP
 from latentmdp.online.base import next_chunk
 from latentmdp.online.empirical_model import AnyCounts, Counts, EmpiricalModel
 from latentmdp.online.run import Run
@@ -37,7 +36,7 @@ from latentmdp.worlds import ModelWorld, Space
 if TYPE_CHECKING:
     from latentmdp._kernels.cuda.lucrl import BatchKind, Learners
 
-__all__ = ["GROUPING", "Grouping", "Runs", "gpu_runs", "played_runs"]
+__all__ = ["GROUPING", "Grouping", "ManyRuns", "gpu_runs", "played_runs"]
 
 _SHARED_BYTES = 40_000
 """Of the memory that a block of threads shares, what runs may take: 48 KiB are always there."""
@@ -59,7 +58,7 @@ _OF_RUN = {
 
 
 @dataclass(frozen=True, eq=False)
-class Runs(Result):
+class ManyRuns(Result):
     """Many runs of one learner in one world.
 
     Attributes
@@ -70,7 +69,7 @@ class Runs(Result):
     beliefs : (R, K / window)
         The same of the belief in the true context at the end of an episode.
     counts
-        What each run had counted in the end.
+        What each run had counted in the end; `counts[i].model(space)` is its empirical model.
     space
         Sizes, reward values, horizon and discount, as the learner knew them.
     episodes
@@ -102,10 +101,6 @@ class Runs(Result):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def model(self, i: int) -> LatentMDP:
-        """The empirical model of run i."""
-        return self.counts[i].model(self.space)
-
     def facts(self) -> Iterator[tuple[str, Any]]:
         """What a reader wants to know first, by name."""
         yield "learner", self.settings.get("learner")
@@ -116,7 +111,7 @@ class Runs(Result):
 
     def __repr__(self) -> str:
         learner = self.settings.get("learner", "a learner")
-        return f"Runs({plural(len(self), 'run')} of {learner}, {self.episodes} episodes each)"
+        return f"ManyRuns({plural(len(self), 'run')} of {learner}, {self.episodes} episodes each)"
 
 
 def window_means(values: Floats, window: int) -> Floats:

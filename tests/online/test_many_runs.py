@@ -7,7 +7,7 @@ from numba import njit
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp._kernels.optimism import back_up_optimistically, value_span
-from latentmdp.online.runs import window_means
+from latentmdp.online.many_runs import window_means
 from latentmdp.worlds import ModelWorld
 
 
@@ -24,9 +24,9 @@ def test_every_run_is_that_of_its_seed():
         assert np.array_equal(runs.returns[i], alone.returns)
         assert np.array_equal(runs.beliefs[i], alone.beliefs)
         assert runs.counts[i] == alone.counts
-        assert runs.model(i) == alone.model
+        assert runs.counts[i].model(runs.space) == alone.model
     assert runs.settings["world"] == alone.settings["world"]
-    assert repr(runs) == "Runs(3 runs of LUCRL, 30 episodes each)"
+    assert repr(runs) == "ManyRuns(3 runs of LUCRL, 30 episodes each)"
     assert dict(runs.facts())["runs"] == "3"
 
 
