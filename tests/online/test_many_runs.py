@@ -18,7 +18,8 @@ def world(**settings):
 def test_every_run_is_that_of_its_seed():
     model, learner = world(), lm.LUCRL(replan="lazy")
     runs = learner.run_many(model, 30, 3, first_seed=5)
-    assert len(runs) == 3 and runs.returns.shape == (3, 30)
+    assert len(runs) == 3
+    assert runs.returns.shape == (3, 30)
     for i in range(3):
         alone = learner.run(model, 30, rng=5 + i)
         assert np.array_equal(runs.returns[i], alone.returns)

@@ -7,12 +7,12 @@ from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.doubts import LearnWarning
 from latentmdp.online.empirical_model import Counts, OutcomeCounts
 from latentmdp.online.lucrl import LUCRL
+from latentmdp.online.many_runs import ManyRuns
 from latentmdp.online.posterior_sampling import PosteriorSampling
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.q_learning import QLearning
 from latentmdp.online.refit import Refit, learn
 from latentmdp.online.run import Curve, Phase, Regret, Run
-from latentmdp.online.many_runs import ManyRuns
 
 __all__ = [
     "LUCRL",
@@ -22,6 +22,7 @@ __all__ = [
     "Curve",
     "LearnWarning",
     "Learner",
+    "ManyRuns",
     "OutcomeCounts",
     "PSRStart",
     "Phase",
@@ -30,7 +31,6 @@ __all__ = [
     "Refit",
     "Regret",
     "Run",
-    "ManyRuns",
     "VarianceBonus",
     "baselines",
     "learn",

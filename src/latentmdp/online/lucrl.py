@@ -63,8 +63,8 @@ from latentmdp.online.empirical_model import (
     counts_from_arrays,
     same_contexts,
 )
-from latentmdp.online.run import Run
 from latentmdp.online.many_runs import ManyRuns, gpu_runs, played_runs
+from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
