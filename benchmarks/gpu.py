@@ -4,7 +4,9 @@ Simulation is timed as it stands in the GPU's memory, states, actions and reward
 more with the way to this machine's memory. The pass of EM is measured against all cores and against
 the speed at which the GPU copies memory.
 
-`python benchmarks/gpu.py` measures these; `python benchmarks/gpu.py lucrl` many runs of L-UCRL, the
+`python benchmarks/gpu.py` measures these; `python benchmarks/gpu.py rollouts` only how fast Q-MDP's
+policy is played, for several sizes of blocks of threads and numbers of registers of a thread.
+`python benchmarks/gpu.py lucrl` measures many runs of L-UCRL, the
 first of which are held against the CPU's. With `--scan` it tries ways to lay runs out on the GPU
 (threads of a run, registers of a thread) on a few episodes each, and makes the runs in the fastest.
 """
@@ -21,6 +23,7 @@ from timing import best_seconds
 import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.engines import Team
+from latentmdp.engines import cuda as cuda_engine
 from latentmdp.engines.cuda import gpu
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
@@ -140,6 +143,18 @@ def learning(model: lm.LatentMDP) -> None:
     )
 
 
+def rollouts(model: lm.LatentMDP) -> None:
+    """Q-MDP's policy played with blocks of threads and registers of other sizes."""
+    from latentmdp._kernels.cuda import episodes as episode_kernels
+
+    policy, usual = lm.QMDP().plan(model).policy, (cuda_engine._BLOCK, episode_kernels._REGISTERS)
+    for block, registers in (usual, *itertools.product((128, 256), (96, 112, 128, 144, 160, None))):
+        cuda_engine._BLOCK, episode_kernels._REGISTERS = block, registers
+        episode_kernels.rollout_kernel.cache_clear()
+        rate = stored_steps(model, policy) / 1e9
+        print(f"blocks of {block}, registers {registers}: {rate:.1f} G steps/s", flush=True)
+
+
 def runs_in(
     model: lm.LatentMDP, learner: lm.LUCRL, runs: int, episodes: int, grouping: Grouping
 ) -> tuple[Any, float]:
@@ -188,7 +203,7 @@ def random_model(M: int, S: int, A: int, H: int) -> lm.LatentMDP:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("all", "lucrl"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "rollouts", "lucrl"), default="all")
     parser.add_argument("--size", type=lambda text: tuple(map(int, text.split(","))))
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--episodes", type=int, default=50_000)
@@ -212,6 +227,9 @@ def main() -> None:
         lucrl(asked)
         return
     model = random_model(CONTEXTS, STATES, ACTIONS, HORIZON)
+    if asked.what == "rollouts":
+        rollouts(model)
+        return
     simulation(model, "uniform policy", lm.UniformPolicy())
     simulation(model, "Q-MDP policy", lm.QMDP().plan(model).policy)
     learning(model)

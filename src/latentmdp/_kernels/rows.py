@@ -161,7 +161,7 @@ def two_entries(typingctx, table, i, m):
 
 def _plain_row_product(one, i, other, j):
     total = 0.0
-    for m in range(0, one.shape[1], 2):
+    for m in range(0, other.shape[1], 2):  # the width of a belief is known when this is compiled
         first, second = two_entries(one, i, m)
         total += product(first, other[j, m])
         total += product(second, other[j, m + 1])

@@ -115,9 +115,9 @@ class Gpu:
         """An array of the GPU as one of this machine."""
         return array if self.simulated else array.copy_to_host()
 
-    def launch(self, kernel: Any, threads: int, *arguments: Any, block: int = _BLOCK) -> None:
+    def launch(self, kernel: Any, threads: int, *arguments: Any, block: int | None = None) -> None:
         """Start a kernel for `threads` threads; it may still run when this returns."""
-        block = _SIMULATED_BLOCK if self.simulated else block
+        block = _SIMULATED_BLOCK if self.simulated else block or _BLOCK
         self.launch_blocks(kernel, -(-threads // block), block, *arguments)
 
     def launch_blocks(self, kernel: Any, blocks: int, block: int, *arguments: Any) -> None:
