@@ -191,6 +191,28 @@ def test_commands_play_on_a_gpu(tmp_path):
     assert lm.load(files[0]) == lm.load(files[1])
 
 
+def test_a_fit_from_logs_alone_and_its_command(tmp_path):
+    """The passes are the GPU's, and the model that of the CPU up to rounding."""
+    model = lm.make("separated", contexts=2, states=2, actions=1, horizon=6, delta=0.5, rng=0)
+    logs = lm.simulate(model, lm.UniformPolicy(), 12, rng=0)
+    known = {"reward_model": "state-action", "behaviour": "shared", "shared_initial": True}
+    settled = {**known, "shared_rewards": False, "shared_transitions": False, "rng": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        one, other = (
+            lm.initialize(None, logs, 1, **settled, device=device) for device in ("cpu", "cuda")
+        )
+    np.testing.assert_allclose(other.model.transitions, one.model.transitions, rtol=1e-9)
+    with pytest.raises(DeviceError, match="going on from a fit"):
+        lm.initialize(None, logs, start=one, device="cuda")
+    with pytest.raises(DeviceError, match="psr"):
+        lm.initialize(logs, logs, 2, method="psr", device="cuda")
+    lm.save(logs, tmp_path / "logs.parquet")
+    command = ["fit", str(tmp_path / "logs.parquet"), "--contexts", "1", "--device", "cuda"]
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+
+
 def mixed_logs(model):
     """Long episodes, short ones that are merged, and some that end early."""
     long = lm.simulate(model, lm.UniformPolicy(), 6, rng=3)
