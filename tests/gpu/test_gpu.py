@@ -191,8 +191,11 @@ def test_commands_play_on_a_gpu(tmp_path):
     assert lm.load(files[0]) == lm.load(files[1])
 
 
-def test_a_fit_from_logs_alone_and_its_command(tmp_path):
+def test_a_fit_from_logs_alone_and_its_command(tmp_path, monkeypatch):
     """The passes are the GPU's, and the model that of the CPU up to rounding."""
+    made = []
+    passes = lambda: made.append("pass") or cuda_pass.CudaPass()  # noqa: E731
+    monkeypatch.setattr("latentmdp.estimation.em.CudaPass", passes)
     model = lm.make("separated", contexts=2, states=2, actions=1, horizon=6, delta=0.5, rng=0)
     logs = lm.simulate(model, lm.UniformPolicy(), 12, rng=0)
     known = {"reward_model": "state-action", "behaviour": "shared", "shared_initial": True}
@@ -203,6 +206,7 @@ def test_a_fit_from_logs_alone_and_its_command(tmp_path):
             lm.initialize(None, logs, 1, **settled, device=device) for device in ("cpu", "cuda")
         )
     np.testing.assert_allclose(other.model.transitions, one.model.transitions, rtol=1e-9)
+    assert len(made) == 1
     with pytest.raises(DeviceError, match="going on from a fit"):
         lm.initialize(None, logs, start=one, device="cuda")
     with pytest.raises(DeviceError, match="psr"):
@@ -211,6 +215,7 @@ def test_a_fit_from_logs_alone_and_its_command(tmp_path):
     command = ["fit", str(tmp_path / "logs.parquet"), "--contexts", "1", "--device", "cuda"]
     result = CliRunner().invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.output
+    assert len(made) == 2
 
 
 def mixed_logs(model):
