@@ -9,14 +9,16 @@ from typer.testing import CliRunner
 
 import latentmdp as lm
 from latentmdp import simulation, testing
+from latentmdp._util.random import philox_key
 from latentmdp.cli.app import app
 from latentmdp.covariates import Covariates
-from latentmdp.engines.cuda import Gpu
+from latentmdp.engines.cuda import Gpu, gpu
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.fit import FitWarning
 from latentmdp.online import many_runs
+from latentmdp.worlds import ModelWorld
 
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
 
@@ -365,17 +367,37 @@ LEARNERS = {
 }
 
 
+def state_of(held, n_states):
+    """All that a learner knows, by name; values without the states that fill up a row of them."""
+    found = {}
+    for part, names in many_runs._OF_RUN.items():
+        for name in sorted({*names} - {"rows", "seen", "bonus"}):
+            found[name] = gpu().fetch(getattr(getattr(held, part), name))
+    lanes = found["outside"].shape[-1] // found["spread"].shape[-1]
+    values = found["values"]
+    found["values"] = values.reshape(len(values), -1, lanes)[..., :n_states]
+    return found
+
+
 @pytest.mark.parametrize("name", LEARNERS)
-def test_runs_of_lucrl_are_those_of_the_cpu(name):
+def test_runs_of_lucrl_are_those_of_the_cpu(name, monkeypatch):
+    """What they earn and count, and what they know in the end: plans, bonus and estimates."""
     contexts, learner = LEARNERS[name]
+    held, place = [], many_runs.learners_on
+    monkeypatch.setattr(many_runs, "learners_on", lambda *a: held.append(place(*a)) or held[0])
     world = costly_ends()
     if contexts is not None:
         world = testing.random_model(0, contexts=contexts, states=3, horizon=3, discount=0.9)
     on_cpu, on_gpu = (
-        learner.run_many(world, 7, 2, first_seed=3, window=window, device=device)
-        for window, device in ((1, "cpu"), (1, "cuda"))
+        learner.run_many(world, 7, 2, first_seed=3, device=device) for device in ("cpu", "cuda")
     )
     assert on_gpu == on_cpu
+    learning = learner.begin(ModelWorld(world), 7, philox_key(4))
+    learning.play(7)
+    alone = place(gpu(), learning.empirical, np.zeros(1, np.uint64))
+    expected, found = (state_of(own, world.n_states) for own in (alone, held[0]))
+    for field, values in expected.items():
+        np.testing.assert_array_equal(found[field][1], values[0], err_msg=field)
 
 
 def test_runs_of_lucrl_in_pieces_and_windows(monkeypatch):
