@@ -2,12 +2,20 @@
 
 Simulation is timed as it stands in the GPU's memory, states, actions and rewards stored, and once
 more with the way to this machine's memory. The pass of EM is measured against all cores and against
-the speed at which the GPU copies memory. An argument sets the number of episodes.
+the speed at which the GPU copies memory.
+
+`python benchmarks/gpu.py` measures these; `python benchmarks/gpu.py rollouts` only how fast Q-MDP's
+policy is played, for several sizes of blocks of threads and numbers of registers of a thread.
+`python benchmarks/gpu.py lucrl` measures many runs of L-UCRL, the
+first of which are held against the CPU's. With `--scan` it tries ways to lay runs out on the GPU
+(threads of a run, registers of a thread) on a few episodes each, and makes the runs in the fastest.
 """
 
-import sys
+import argparse
+import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from timing import best_seconds
@@ -15,18 +23,21 @@ from timing import best_seconds
 import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.engines import Team
+from latentmdp.engines import cuda as cuda_engine
 from latentmdp.engines.cuda import gpu
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
+from latentmdp.online.many_runs import GROUPING, Grouping, gpu_runs
 from latentmdp.policies import Policy
 from latentmdp.simulation import Rollouts
 from latentmdp.worlds import ModelWorld
 
 CONTEXTS, STATES, ACTIONS, HORIZON = 7, 15, 3, 30
-EPISODES = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+EPISODES = 1_000_000
 LAUNCHED, COPIED = 16 * EPISODES, 200 * EPISODES
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
+CHECKED, CHECKED_EPISODES, SCANNED_EPISODES = 8, 2_000, 400
 
 
 def finished(work: Callable[[], object], calls: int = 10) -> float:
@@ -132,16 +143,93 @@ def learning(model: lm.LatentMDP) -> None:
     )
 
 
+def rollouts(model: lm.LatentMDP) -> None:
+    """Q-MDP's policy played with blocks of threads and registers of other sizes."""
+    from latentmdp._kernels.cuda import episodes as episode_kernels
+
+    policy, usual = lm.QMDP().plan(model).policy, (cuda_engine._BLOCK, episode_kernels._REGISTERS)
+    for block, registers in (usual, *itertools.product((128, 256), (96, 112, 128, 144, 160, None))):
+        cuda_engine._BLOCK, episode_kernels._REGISTERS = block, registers
+        episode_kernels.rollout_kernel.cache_clear()
+        rate = stored_steps(model, policy) / 1e9
+        print(f"blocks of {block}, registers {registers}: {rate:.1f} G steps/s", flush=True)
+
+
+def runs_in(
+    model: lm.LatentMDP, learner: lm.LUCRL, runs: int, episodes: int, grouping: Grouping
+) -> tuple[Any, float]:
+    """Returns, beliefs and counts of runs, and the seconds they took once compiled."""
+    world, window = ModelWorld(model), max(1, episodes // 500)
+    revealed = learner.contexts == "revealed"
+    for seeds, K in ((range(2), 2), (range(runs), episodes)):
+        start = time.perf_counter()
+        empirical = learner.empirical_model(world, episodes)
+        found = gpu_runs(world, empirical, revealed, K, seeds, window, grouping=grouping)
+        seconds = time.perf_counter() - start
+    return found, seconds
+
+
+def lucrl(asked: argparse.Namespace) -> None:
+    """Many runs of L-UCRL, contexts revealed."""
+    M, S, A, H = asked.size
+    model, learner = random_model(M, S, A, H), lm.LUCRL(replan=asked.replan)
+    grouping = Grouping(asked.lanes, asked.block, asked.registers)
+    here = [learner.run_many(model, CHECKED_EPISODES, CHECKED, device=d) for d in ("cpu", "cuda")]
+    print(f"{CHECKED} runs of {CHECKED_EPISODES:,} episodes as on the CPU: {here[0] == here[1]}")
+    if asked.scan:
+        layouts = itertools.product((4, 8, 16, 32), (asked.block,), (None, 128, 96))
+        seconds = {}
+        for layout in itertools.starmap(Grouping, layouts):
+            seconds[layout] = runs_in(model, learner, asked.runs, SCANNED_EPISODES, layout)[1]
+            print(f"  {layout}: {seconds[layout]:.2f} s", flush=True)
+        grouping = min(seconds, key=seconds.__getitem__)
+    (returns, *_), took = runs_in(model, learner, asked.runs, asked.episodes, grouping)
+    played = asked.runs * asked.episodes
+    print(
+        f"{asked.runs:,} runs of {asked.episodes:,} episodes at {(M, S, A, H)} in {took:.1f} s, "
+        f"{played / took / 1e6:.2f} M episodes/s, {grouping}; "
+        f"mean return at first {returns[:, 0].mean():.3f}, in the end {returns[:, -1].mean():.3f}"
+    )
+    start = time.perf_counter()
+    learner.run(model, CHECKED_EPISODES * 10, rng=0)
+    alone = CHECKED_EPISODES * 10 / (time.perf_counter() - start)
+    print(f"  one core: {alone / 1e6:.3f} M episodes/s, {played / took / alone:.0f} times slower")
+
+
+def random_model(M: int, S: int, A: int, H: int) -> lm.LatentMDP:
+    rng, shape = np.random.default_rng(0), (M, S, A)
+    return lm.LatentMDP(rng.dirichlet(np.full(S, 0.3), shape), rng.random(shape), horizon=H)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=("all", "rollouts", "lucrl"), default="all")
+    parser.add_argument("--size", type=lambda text: tuple(map(int, text.split(","))))
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--episodes", type=int, default=50_000)
+    parser.add_argument("--replan", default="every")
+    parser.add_argument("--lanes", type=int, default=GROUPING.lanes)
+    parser.add_argument("--block", type=int, default=GROUPING.threads)
+    parser.add_argument("--registers", type=int, default=GROUPING.registers)
+    parser.add_argument("--scan", action="store_true")
+    parser.set_defaults(size=(CONTEXTS, STATES, ACTIONS, HORIZON))
+    return parser.parse_args()
+
+
 def main() -> None:
+    asked = arguments()
     try:
         gpu()
     except DeviceError as error:
         print(error)
         return
-    rng = np.random.default_rng(0)
-    shape = (CONTEXTS, STATES, ACTIONS)
-    transitions = rng.dirichlet(np.full(STATES, 0.3), shape)
-    model = lm.LatentMDP(transitions, rng.random(shape), horizon=HORIZON)
+    if asked.what == "lucrl":
+        lucrl(asked)
+        return
+    model = random_model(CONTEXTS, STATES, ACTIONS, HORIZON)
+    if asked.what == "rollouts":
+        rollouts(model)
+        return
     simulation(model, "uniform policy", lm.UniformPolicy())
     simulation(model, "Q-MDP policy", lm.QMDP().plan(model).policy)
     learning(model)

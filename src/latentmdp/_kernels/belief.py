@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.rows import set_products, weigh_row
+from latentmdp._kernels.rows import product, set_products, weigh_row
 
 __all__ = [
     "AWAKE",
@@ -27,6 +27,7 @@ __all__ = [
     "observe_step",
     "posteriors",
     "reset_belief",
+    "reset_belief_at_once",
     "update_belief",
     "update_belief_at_once",
     "write_belief",
@@ -77,11 +78,11 @@ def update_belief_at_once(belief, table, row):
     M = belief.shape[1]
     total, faintest, asleep = 0.0, 1.0, 0.0
     for m in range(M):
-        product = belief[AWAKE, m] * table[row, m]
-        total += product
+        share: float = product(belief[AWAKE, m], table[row, m])
+        total += share
         asleep += belief[LEVEL, m]
-        if product > 0.0:
-            faintest = min(faintest, product)
+        if share > 0.0:
+            faintest = min(faintest, share)
         elif belief[AWAKE, m] > 0.0 and table[row, m] > 0.0:
             faintest = 0.0
     if asleep > 0.0 or total < _FAINT or faintest < _FAINT * total:
@@ -135,10 +136,22 @@ def _product(awake, mantissas, levels, table, row, m):
 @njit(cache=True, nogil=True)
 def reset_belief(belief, prior, initial, state, at=0):
     """Start from the prior over contexts and condition on the first state; False if impossible."""
+    _set_prior(belief, prior, at)
+    return update_belief(belief, initial, state, at)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def reset_belief_at_once(belief, prior, initial, state):
+    """`reset_belief` entry by entry, for tables of any width on a GPU too."""
+    _set_prior(belief, prior, 0)
+    return update_belief_at_once(belief, initial, state)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _set_prior(belief, prior, at):
     for m in range(prior.shape[0]):
         belief[at + AWAKE, m] = prior[m]
         belief[at + MANTISSA, m] = belief[at + LEVEL, m] = 0.0
-    return update_belief(belief, initial, state, at)
 
 
 @njit(cache=True, nogil=True)

@@ -10,6 +10,9 @@ contexts, and the cells of a row s A + a are linked, from `heads[row]` on, in th
 they were first seen. Whoever counts an episode must have made room for its cells before. Which form
 it is the type of the `Estimate` says, so that each is compiled for itself.
 
+Steps over rows take every `step`-th one from `first` on: the threads of a GPU share the rows of a
+run, and one thread takes all. A `product` is one that a GPU must not fuse with a sum.
+
 Steps are inlined by LLVM (`forceinline`): a call that passes a tuple of arrays copies all of it.
 Inlined by numba (`inline="always"`), steps lose writes to arrays that nothing reads afterwards,
 because it does not see that they belong to an argument.
@@ -23,6 +26,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from latentmdp._kernels.belief import update_belief_at_once
+from latentmdp._kernels.rows import product
 
 __all__ = [
     "KNOWN",
@@ -103,27 +107,27 @@ def refresh(estimate):
     for row in range(estimate.rows.shape[0]):
         estimate.rows[row] = row
     for m in range(estimate.visits.shape[1]):
-        refresh_rows(estimate, estimate.rows.shape[0], m)
+        refresh_rows(estimate, estimate.rows.shape[0], m, 0, 1)
         refresh_start(estimate, m)
 
 
-def refresh_rows(estimate, n_rows, m):
+def refresh_rows(estimate, n_rows, m, first, step):
     """T-hat, and mean and variance of R-hat, of the first `n_rows` of `estimate.rows`."""
     raise NotImplementedError
 
 
 @overload(refresh_rows, jit_options={"forceinline": True})
-def _refresh_rows(estimate, n_rows, m):
+def _refresh_rows(estimate, n_rows, m, first, step):
     return _refresh_rows_of_table if in_table(estimate) else _refresh_rows_of_arrays
 
 
-def _refresh_rows_of_arrays(estimate, n_rows, m):
+def _refresh_rows_of_arrays(estimate, n_rows, m, first, step):
     S, A, Z = estimate.sizes
     counts, T, paid = estimate.transition_counts, estimate.transitions, estimate.reward_counts
     rows, values, means = estimate.rows, estimate.reward_values, estimate.means
     variances, visits, scales = estimate.variances, estimate.visits, estimate.scale
     width, sources = means.shape[1] // A, S if estimate.transition_rewards else 1
-    for i in range(n_rows):
+    for i in range(first, n_rows, step):
         row = rows[i]
         s = row // A
         column = (row - s * A) * width + s
@@ -136,23 +140,23 @@ def _refresh_rows_of_arrays(estimate, n_rows, m):
         mean, second = 0.0, 0.0
         for source in range(row * sources, (row + 1) * sources):
             for z in range(Z):
-                earned = paid[source, z, m] * values[z]
+                earned: float = product(paid[source, z, m], values[z])
                 mean += earned
-                second += earned * values[z]
+                second += product(earned, values[z])
         mean *= scale
         means[m, column] = mean
-        variances[m, column] = max(0.0, second * scale - mean * mean)
+        variances[m, column] = max(0.0, product(second, scale) - product(mean, mean))
         visits[row, m] = total
         scales[row, m] = scale
 
 
-def _refresh_rows_of_table(estimate, n_rows, m):
+def _refresh_rows_of_table(estimate, n_rows, m, first, step):
     """Visits, and mean and variance of R-hat, from the cells of each row."""
     A, width = estimate.sizes[1], estimate.means.shape[1] // estimate.sizes[1]
     heads, cells, counts = estimate.table.heads, estimate.table.cells, estimate.table.counts
     rows, values, means = estimate.rows, estimate.reward_values, estimate.means
     variances, visits, scales = estimate.variances, estimate.visits, estimate.scale
-    for i in range(n_rows):
+    for i in range(first, n_rows, step):
         row = rows[i]
         total, mean, second = 0.0, 0.0, 0.0
         k = heads[row]
@@ -367,7 +371,7 @@ def observe(estimate, belief, s, a, n, z):
 def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
     S, A, Z = estimate.sizes
     row = s * A + a
-    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    floor, slope = estimate.smoothing, 1.0 - product(estimate.smoothing * S, np.float64(Z))
     moves, paid, scale = estimate.transition_counts, estimate.reward_counts, estimate.scale
     visits, joint, out = estimate.visits, estimate.transition_rewards, estimate.scratch
     source = row * S + n if joint else row
@@ -377,7 +381,7 @@ def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
         if not joint:
             share *= moves[row, n, m] * scale[row, m]
         lacking |= visits[row, m] < 1.0
-        out[0, m] = floor + slope * share
+        out[0, m] = floor + product(slope, share)
     if lacking:
         total, arrived, earned = TINY, 0.0, 0.0
         for m in range(n_contexts):
@@ -387,7 +391,7 @@ def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):
                 arrived += moves[row, n, m]
         common = earned / total if joint else (earned / total) * (arrived / total)
         for m in range(n_contexts):
-            out[0, m] += slope * max(0.0, 1.0 - visits[row, m]) * common
+            out[0, m] += product(slope * max(0.0, 1.0 - visits[row, m]), common)
 
 
 def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):

@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import draw_entry
-from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief_at_once
+from latentmdp._kernels.belief import AWAKE, reset_belief_at_once, update_belief_at_once
 from latentmdp._kernels.borrowed import borrowed
 from latentmdp._kernels.empirical import (
     count,
@@ -22,9 +22,18 @@ from latentmdp._kernels.empirical import (
     refresh_start,
 )
 from latentmdp._kernels.optimism import LEAST_CHANGE, greedy_action, is_due, replan, weigh_rows
-from latentmdp._kernels.rollout import begin_episode, draw_uniforms
+from latentmdp._kernels.rollout import add_scaled, begin_episode, draw_uniforms
 
-__all__ = ["Played", "absorb_episode", "discounted_return", "play_lucrl"]
+__all__ = [
+    "Played",
+    "absorb_episode",
+    "act",
+    "count_episode",
+    "discounted_return",
+    "play_lucrl",
+    "refresh_visited",
+    "weigh_contexts",
+]
 
 
 class Played(NamedTuple):
@@ -69,34 +78,17 @@ def _play(
     first, second = np.empty(H), np.empty(H)
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
-    # Out of the tuple once: taking an array from it counts references in every step.
-    starts, next_state, paid = chances.starts, chances.next_state, chances.reward
-    scratch = estimate.scratch
-    thresholds, aliases = chances.outcome_threshold, chances.outcome_alias
-    A, terminal, values = estimate.sizes[1], optimistic.terminal, optimistic.values
     for i in range(returns.shape[0]):
         if not has_room(estimate, H):
             return i
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
         context, s = begin_episode(chances, key, episode)
-        reset_belief(belief, estimate.prior, estimate.initial, s)
         draw_uniforms(key, episode, 1, H, first, second)
-        states[0], length = s, 0
-        while length < H and not terminal[s]:
-            t = length
-            a = greedy_action(values, A, t, s, belief)
-            row = s * A + a
-            k = draw_entry(second[t], thresholds, aliases, context, starts[row], starts[row + 1])
-            n, z = np.int64(next_state[k]), np.int64(paid[k])
-            likelihoods(estimate, M, s, a, n, z)
-            update_belief_at_once(belief, scratch, 0)
-            actions[t], rewards[t], states[t + 1] = a, z, n
-            s, length = n, length + 1
-        for m in range(M):
-            weight[m] = belief[AWAKE, m]
-            if revealed:
-                weight[m] = 1.0 if m == context else 0.0
+        length = act(
+            chances, estimate, optimistic, context, s, second, belief, states, actions, rewards
+        )
+        weigh_contexts(belief, context, revealed, weight)
         absorb_episode(estimate, optimistic, weight, states, actions, rewards, length)
         returns[i] = discounted_return(rewards, length, estimate.reward_values, optimistic.discount)
         contexts[i] = context
@@ -110,26 +102,68 @@ def _play(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def act(chances, estimate, optimistic, context, s, uniforms, belief, states, actions, rewards):
+    """Play one episode from state s by the optimistic values and the filter; its length."""
+    # Out of the tuple once: taking an array from it counts references in every step.
+    starts, next_state, paid = chances.starts, chances.next_state, chances.reward
+    thresholds, aliases = chances.outcome_threshold, chances.outcome_alias
+    A, terminal, values = estimate.sizes[1], optimistic.terminal, optimistic.values
+    scratch, H = estimate.scratch, actions.shape[0]
+    reset_belief_at_once(belief, estimate.prior, estimate.initial, s)
+    states[0], length = s, 0
+    while length < H and not terminal[s]:
+        t = length
+        a = greedy_action(values, A, t, s, belief)
+        row = s * A + a
+        k = draw_entry(uniforms[t], thresholds, aliases, context, starts[row], starts[row + 1])
+        n, z = np.int64(next_state[k]), np.int64(paid[k])
+        likelihoods(estimate, belief.shape[1], s, a, n, z)
+        update_belief_at_once(belief, scratch, 0)
+        actions[t], rewards[t], states[t + 1] = a, z, n
+        s, length = n, length + 1
+    return length
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def weigh_contexts(belief, context, revealed, weight):
+    """b-hat: one at the true context where it is revealed, what the filter believes otherwise."""
+    for m in range(weight.shape[0]):
+        weight[m] = belief[AWAKE, m]
+        if revealed:
+            weight[m] = 1.0 if m == context else 0.0
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def absorb_episode(estimate, optimistic, belief, states, actions, rewards, length):
     """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
     visited = distinct_rows(estimate, states, actions, length)
     locate(estimate, states, actions, rewards, length)
     for m in range(belief.shape[0]):
-        weight = belief[m]
-        if weight == 0.0:
+        if belief[m] == 0.0:
             continue
-        estimate.initial_counts[states[0], m] += weight
-        refresh_start(estimate, m)
-        if not count(estimate, m, weight, states, actions, rewards, length):
-            continue
+        steps = (states, actions, rewards, length)
+        if count_episode(estimate, optimistic, m, belief[m], *steps):
+            optimistic.due[0] |= refresh_visited(estimate, optimistic, visited, m, 0, 1)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def count_episode(estimate, optimistic, m, weight, states, actions, rewards, length):
+    """Add an episode to the counts of one context; False if all was below their rounding."""
+    estimate.initial_counts[states[0], m] += weight
+    refresh_start(estimate, m)
+    changed = count(estimate, m, weight, states, actions, rewards, length)
+    if changed:
         optimistic.changes[m] += weight
         optimistic.stale[m] |= optimistic.changes[m] > LEAST_CHANGE
-        refresh_rows(estimate, visited, m)
-        weigh_rows(estimate, optimistic, visited, m)
-        if optimistic.growth == 0.0:
-            optimistic.due[0] = True
-        else:
-            optimistic.due[0] |= is_due(estimate, optimistic, visited, m)
+    return changed
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def refresh_visited(estimate, optimistic, visited, m, first, step):
+    """Derive what the counts of the rows in `estimate.rows` imply; whether a plan is due."""
+    refresh_rows(estimate, visited, m, first, step)
+    weigh_rows(estimate, optimistic, visited, m, first, step)
+    return is_due(estimate, optimistic, visited, m, first, step)
 
 
 @njit(cache=True, nogil=True)
@@ -137,6 +171,6 @@ def discounted_return(rewards, length, reward_values, discount):
     """Sum of discount^t r_t over the first `length` rewards, given as indices."""
     total, scale = 0.0, 1.0
     for t in range(length):
-        total += scale * reward_values[rewards[t]]
+        total = add_scaled(total, scale, reward_values[rewards[t]])
         scale *= discount
     return total

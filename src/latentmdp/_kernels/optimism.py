@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from latentmdp._kernels.belief import AWAKE
 from latentmdp._kernels.empirical import NEXT, ROW, in_table, support
 from latentmdp._kernels.induction import context_q_values
+from latentmdp._kernels.rows import fused, product
 from latentmdp._kernels.simd import discounted_maxima, extent, raised_values
 
 __all__ = [
@@ -33,11 +34,16 @@ __all__ = [
     "HIDDEN_REWARDS",
     "LEAST_CHANGE",
     "OptimisticValues",
+    "add_bonus",
+    "back_up_optimistically",
+    "forbid",
     "greedy_action",
     "is_due",
     "largest_bonus",
+    "note_plan",
     "replan",
     "replan_values",
+    "value_span",
     "weigh",
     "weigh_rows",
 ]
@@ -106,18 +112,26 @@ class OptimisticValues(NamedTuple):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _add_bonus(estimate, optimistic, m):
-    """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
+def add_bonus(estimate, optimistic, m, first, step):
+    """Hidden rewards of one context [kwon2021, Prop. 3.2], of every `step`-th row."""
     S, A, _ = estimate.sizes
     width = optimistic.bonus.shape[1] // A
-    for row in range(S * A):
+    for row in range(first, S * A, step):
         visits = estimate.visits[row, m]
         column = row % A * width + row // A
         missing = max(0.0, 1.0 - visits)
         share = min(1.0, math.sqrt(optimistic.width / max(1.0, visits)))
-        bonus = min(optimistic.reach, optimistic.reach * missing + optimistic.spread[m] * share)
+        bonus = product(optimistic.reach, missing) + product(optimistic.spread[m], share)
+        bonus = min(optimistic.reach, bonus)
         optimistic.bonus[m, column] = bonus
         optimistic.rewards[m, column] = estimate.means[m, column] + bonus
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def forbid(estimate, optimistic, m):
+    """No bonus, and a reward that no maximum takes, for actions that are not allowed."""
+    A = estimate.sizes[1]
+    width = optimistic.bonus.shape[1] // A
     for i in range(optimistic.missing.shape[0]):
         row = optimistic.missing[i]
         column = row % A * width + row // A
@@ -133,7 +147,7 @@ def weigh(estimate, optimistic):
         estimate.rows[row] = row
     for m in range(optimistic.stale.shape[0]):
         optimistic.outside[m] = np.inf
-        weigh_rows(estimate, optimistic, estimate.rows.shape[0], m)
+        weigh_rows(estimate, optimistic, estimate.rows.shape[0], m, 0, 1)
         for i in range(optimistic.missing.shape[0]):
             row = optimistic.missing[i]
             column = row % A * width + row // A
@@ -146,7 +160,7 @@ def weigh(estimate, optimistic):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def weigh_rows(estimate, optimistic, n_rows, m):
+def weigh_rows(estimate, optimistic, n_rows, m, first, step):
     """What a bonus by variance needs of the first `n_rows` of `estimate.rows`."""
     A, printed = estimate.sizes[1], optimistic.kind == AS_PRINTED
     if optimistic.kind == HIDDEN_REWARDS:
@@ -157,13 +171,13 @@ def weigh_rows(estimate, optimistic, n_rows, m):
     means, variances, rewards = estimate.means, estimate.variances, optimistic.rewards
     slopes, shares, outside = optimistic.slopes, optimistic.shares, optimistic.outside
     unseen, inverse = optimistic.unseen, optimistic.inverse
-    for i in range(n_rows):
+    for i in range(first, n_rows, step):
         row = rows[i]
         s = row // A
         column = (row - s * A) * outside.shape[1] + s
         n, share = visits[row, m], scale[row, m]
-        bonus = reward_deviation * math.sqrt(variances[m, column] * share)
-        rewards[m, column] = means[m, column] + bonus + reward_remainder * share
+        bonus: float = product(reward_deviation, math.sqrt(variances[m, column] * share))
+        rewards[m, column] = means[m, column] + bonus + product(reward_remainder, share)
         successors = support(estimate, row, m) if printed else 1
         slopes[m, column] = deviation * math.sqrt(successors * share)
         shares[m, column] = remainder * share
@@ -241,7 +255,7 @@ def _plain_raised_q_values(T, optimistic, m, n_actions):
         _raise_values(optimistic, m, t, second, origin, span)
         origin = value[0]
         _maxima(q, optimistic.discount, n_actions, value)
-        span = _span(optimistic, m, value)
+        span = value_span(optimistic, m, value)
 
 
 @njit(cache=True, nogil=True)
@@ -265,6 +279,56 @@ def _raise_values(optimistic, m, t, second, origin, span):
             q[column] = 0.0
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def optimistic_value(T, optimistic, value, m, t, i, origin, span):
+    """Entry i of values[m, t] by itself, rounded as `plan_context` rounds it.
+
+    `value` (S,) are discounted values of the next step, `origin` and `span` as in the induction
+    there.
+    """
+    total, second = 0.0, 0.0
+    if optimistic.kind == HIDDEN_REWARDS:
+        total = optimistic.rewards[m, i]
+        for s in range(value.shape[0]):
+            total = fused(value[s], T[m, s, i], total)
+        return total
+    for s in range(value.shape[0]):
+        share, v = T[m, s, i], value[s] - origin
+        if optimistic.kind == BY_VARIANCE:
+            total = fused(v, share, total)
+            second = fused(product(v, v), share, second)
+        else:
+            moved: float = product(share, v)
+            total += moved
+            second += product(moved, v)
+    squared: float = product(product(total, total), optimistic.inverse[m, i])
+    deviation = math.sqrt(max(0.0, second - squared))
+    cap, slope, share = optimistic.caps[t], optimistic.slopes[m, i], optimistic.shares[m, i]
+    total = total + origin + optimistic.rewards[m, i]
+    if optimistic.kind == BY_VARIANCE:
+        total = fused(optimistic.unseen[m, i], cap - origin, total)
+        total = fused(slope, deviation, fused(share, span, total))
+    else:
+        bonus: float = product(slope, deviation)
+        total += max(bonus, share)
+        total += product(optimistic.unseen[m, i], cap - origin)
+    return min(cap, total)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def back_up_optimistically(estimate, optimistic, value, m, t, s, origin, span):
+    """Fill values[m, t] of one state; its discounted value. See `optimistic_value`."""
+    A, best = estimate.sizes[1], -np.inf
+    width, T = optimistic.outside.shape[1], estimate.transitions
+    for a in range(A):
+        q = optimistic_value(T, optimistic, value, m, t, a * width + s, origin, span)
+        if optimistic.kind != HIDDEN_REWARDS and optimistic.terminal[s]:
+            q = 0.0
+        optimistic.values[m, t, a * width + s] = q
+        best = max(best, q)
+    return optimistic.discount * best
+
+
 @njit(cache=True, nogil=True)
 def _maxima(q, discount, n_actions, value):
     """Fill value (W,) with discounted maxima over the actions of q (A W,)."""
@@ -278,7 +342,7 @@ def _maxima(q, discount, n_actions, value):
 
 
 @njit(cache=True, nogil=True)
-def _span(optimistic, m, value):
+def value_span(optimistic, m, value):
     """The largest value of the states that were met less the least; `reach` if none was."""
     low, high = np.inf, -np.inf
     for s in range(value.shape[0]):
@@ -309,7 +373,7 @@ def _table_q_values(sizes, table, scale, optimistic, m):
                 q[columns[i]] += shares[i] * value[successors[i]]
         origin = value[0]
         _maxima(q, optimistic.discount, sizes[1], value)
-        span = _span(optimistic, m, value)
+        span = value_span(optimistic, m, value)
 
 
 @njit(cache=True, nogil=True)
@@ -395,6 +459,14 @@ def _largest_value(estimate, optimistic, m):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def note_plan(estimate, optimistic, m):
+    """A context was planned: nothing of it is stale, and its bonus adapts to its values."""
+    if optimistic.adaptive:
+        optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
+    optimistic.stale[m], optimistic.changes[m] = False, 0.0
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due; whether it was."""
     if not optimistic.due[0]:
@@ -402,11 +474,10 @@ def replan(estimate, optimistic):
     for m in range(optimistic.stale.shape[0]):
         if optimistic.stale[m]:
             if optimistic.kind == HIDDEN_REWARDS:
-                _add_bonus(estimate, optimistic, m)
+                add_bonus(estimate, optimistic, m, 0, 1)
+                forbid(estimate, optimistic, m)
             plan_context(estimate, optimistic, m)
-            if optimistic.adaptive:
-                optimistic.spread[m] = _largest_value(estimate, optimistic, m) - optimistic.lowest
-            optimistic.stale[m], optimistic.changes[m] = False, 0.0
+            note_plan(estimate, optimistic, m)
             if optimistic.growth != 0.0:
                 optimistic.planned_visits[:, m] = estimate.visits[:, m]
     optimistic.due[0] = optimistic.growth == 0.0
@@ -420,11 +491,13 @@ def replan_values(estimate, optimistic):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def is_due(estimate, optimistic, n_rows, m):
+def is_due(estimate, optimistic, n_rows, m, first, step):
     """Whether one of the first `n_rows` of `estimate.rows` has grown so much that a plan is due."""
+    if optimistic.growth == 0.0:
+        return True
     growth, planned, visits = optimistic.growth, optimistic.planned_visits, estimate.visits
     rows, due = estimate.rows, False
-    for i in range(n_rows):
+    for i in range(first, n_rows, step):
         before, now = planned[rows[i], m], visits[rows[i], m]
         if growth == DOUBLING:
             power = math.ldexp(1.0, math.frexp(before)[1]) if before >= 1.0 else 1.0
@@ -441,8 +514,8 @@ def greedy_action(values, n_actions, t, s, belief):
     width = values.shape[2] // n_actions
     for a in range(n_actions):
         value = 0.0
-        for m in range(values.shape[0]):
-            value += values[m, t, a * width + s] * belief[AWAKE, m]
+        for m in range(belief.shape[1]):
+            value += product(values[m, t, a * width + s], belief[AWAKE, m])
         if value > best:
             best, winner = value, a
     return winner

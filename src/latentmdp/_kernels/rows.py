@@ -7,7 +7,8 @@ bit.
 
 On a GPU each thread has rows of its own, and the intrinsics become the plain loops (`_plain_...`).
 There a compiler fuses a product and the addition that follows it into one operation, with one
-rounding fewer; `product` is a product that it leaves alone.
+rounding fewer; `product` is a product that it leaves alone. `fused` is one operation on purpose, as
+the vector code of `simd` has it.
 """
 
 from llvmlite import ir
@@ -15,7 +16,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["product", "row_product", "set_products", "two_entries", "weigh_row", "wide_product"]
+__all__ = [
+    "fused",
+    "product",
+    "row_product",
+    "set_products",
+    "two_entries",
+    "weigh_row",
+    "wide_product",
+]
 
 _WIDTH = 8
 _DOUBLE, _BIT, _INDEX = ir.DoubleType(), ir.IntType(1), ir.IntType(64)
@@ -105,6 +114,18 @@ def product(typingctx, one, other):
 
 
 @intrinsic
+def fused(typingctx, one, other, total):
+    """The sum total + one other, rounded once where the machine can."""
+
+    def emit(context, builder, signature, arguments):
+        name = "llvm.fma.f64" if _on_gpu(context) else "llvm.fmuladd.f64"
+        return _call(builder, name, _DOUBLE, list(arguments))
+
+    f = types.float64
+    return f(f, f, f), emit
+
+
+@intrinsic
 def wide_product(typingctx, one, other):
     """The product of two 32-bit words that are held in 64 bits.
 
@@ -140,7 +161,7 @@ def two_entries(typingctx, table, i, m):
 
 def _plain_row_product(one, i, other, j):
     total = 0.0
-    for m in range(0, one.shape[1], 2):
+    for m in range(0, other.shape[1], 2):  # the width of a belief is known when this is compiled
         first, second = two_entries(one, i, m)
         total += product(first, other[j, m])
         total += product(second, other[j, m + 1])

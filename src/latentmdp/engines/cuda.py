@@ -82,14 +82,16 @@ class Gpu:
                 'device="cpu" uses the memory of this machine'
             )
 
-    def pieces(self, total: int, bytes_each: float, most: int) -> list[tuple[int, int]]:
+    def pieces(
+        self, total: int, bytes_each: float, most: int, what: str = "episode"
+    ) -> list[tuple[int, int]]:
         """Cut range(total) into intervals of `most` items at most that fit into memory."""
         from latentmdp.engines.threads import blocks
 
         fitting = int(self.free_memory / max(bytes_each, 1.0))
         if fitting < 1:
             raise DeviceError(
-                f"one episode takes {bytes_each:.3g} bytes of the GPU's memory, "
+                f"one {what} takes {bytes_each:.3g} bytes of the GPU's memory, "
                 f"{self.free_memory:.3g} are free"
             )
         return blocks(total, min(most, fitting))
@@ -113,9 +115,9 @@ class Gpu:
         """An array of the GPU as one of this machine."""
         return array if self.simulated else array.copy_to_host()
 
-    def launch(self, kernel: Any, threads: int, *arguments: Any, block: int = _BLOCK) -> None:
+    def launch(self, kernel: Any, threads: int, *arguments: Any, block: int | None = None) -> None:
         """Start a kernel for `threads` threads; it may still run when this returns."""
-        block = _SIMULATED_BLOCK if self.simulated else block
+        block = _SIMULATED_BLOCK if self.simulated else block or _BLOCK
         self.launch_blocks(kernel, -(-threads // block), block, *arguments)
 
     def launch_blocks(self, kernel: Any, blocks: int, block: int, *arguments: Any) -> None:

@@ -21,6 +21,8 @@ from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
 from latentmdp.engines.base import Engine
+from latentmdp.engines.cuda import on_gpu
+from latentmdp.errors import DeviceError
 from latentmdp.estimation.em import EM, settled_em
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
@@ -59,6 +61,7 @@ def initialize(
     threads: int | None = None,
     engine: Engine | None = None,
     progress: bool = False,
+    device: str = "cpu",
 ) -> Fit:
     """Estimate a latent MDP from short and long episodes.
 
@@ -94,11 +97,19 @@ def initialize(
         on it.
     progress
         Say on the standard error stream what is being done.
+    device
+        "cpu", or "cuda" for a GPU, which makes the passes of the fit itself, see `EM.fit`; what is
+        chosen or decided before is, on the CPU.
 
     Returns
     -------
     Fit
         With the responsibilities of the long episodes.
+
+    Raises
+    ------
+    DeviceError
+        There is no GPU, or it cannot make this fit; nothing has been done then.
     """
     require_choice("method", method, ("likelihood", "psr"))
     require_reward_model(reward_model)
@@ -106,11 +117,17 @@ def initialize(
         arrays.positive_integer("max_contexts", max_contexts)
     else:
         n_contexts = arrays.positive_integer("n_contexts", n_contexts)
+    goes_on = start is not None and start.estimator is not None and n_contexts == "auto"
+    if on_gpu(device) and (method == "psr" or goes_on):
+        asked = 'method="psr"' if method == "psr" else "going on from a fit"
+        raise DeviceError(
+            f'device="cuda" makes the passes of a new fit by EM only; {asked} runs on the CPU'
+        )
     began = time.perf_counter()
     logs = checked_logs([long] if short is None else [short, long])
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
-    if start is not None and start.estimator is not None and n_contexts == "auto":
+    if start is not None and goes_on:
         return _went_on(start, logs, rng, began)
     if n_contexts == "auto" and not may_show_contexts(logs):
         n_contexts = 1
@@ -140,7 +157,7 @@ def initialize(
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     starts = None if begin is None else [begin, None]
-    fit = settings.fit(logs, start=starts, rng=generator, engine=engine)
+    fit = settings.fit(logs, start=starts, rng=generator, device=device, engine=engine)
     if selection is None:
         for decision in fit.decisions:
             report(decision)

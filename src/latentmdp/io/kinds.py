@@ -150,7 +150,8 @@ def is_policy(obj: object) -> bool:
     """Whether an object is a policy that a file can hold."""
     names = {base.__name__ for base in type(obj).__mro__}
     return any(
-        kind.class_name in names and kind.name.endswith("-policy") for kind in _KINDS.values()
+        kind.class_name in names and kind.name.endswith(("-policy", "policy-graph"))
+        for kind in _KINDS.values()
     )
 
 

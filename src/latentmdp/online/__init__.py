@@ -7,6 +7,7 @@ from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.doubts import LearnWarning
 from latentmdp.online.empirical_model import Counts, OutcomeCounts
 from latentmdp.online.lucrl import LUCRL
+from latentmdp.online.many_runs import ManyRuns
 from latentmdp.online.posterior_sampling import PosteriorSampling
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.q_learning import QLearning
@@ -21,6 +22,7 @@ __all__ = [
     "Curve",
     "LearnWarning",
     "Learner",
+    "ManyRuns",
     "OutcomeCounts",
     "PSRStart",
     "Phase",

@@ -39,7 +39,7 @@ from latentmdp.simulation import PolicyAgent
 from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import Space, Transition, World, as_world
 
-__all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones"]
+__all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones", "next_chunk"]
 
 Batch = TypeVar("Batch")
 """What `play` hands to `absorb`: an episode, or several."""
@@ -62,6 +62,17 @@ class Learner(ABC):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What tells this learner from another of its class, as JSON."""
+
+    def _record_settings(self, world: World, episodes: int, **chance: Any) -> dict[str, Any]:
+        """All that a run depends on, as its record has it."""
+        settings = {
+            "learner": type(self).__name__,
+            **self.settings(),
+            "world": world.fingerprint(),
+            **chance,
+            "episodes": episodes,
+        }
+        return dict(json.loads(json.dumps(settings)))
 
     def run(
         self,
@@ -103,15 +114,7 @@ class Learner(ABC):
         if checkpoint is not None:
             require_writable(checkpoint)
         learning = self.begin(place, episodes, key)
-        settings = {
-            "learner": type(self).__name__,
-            **self.settings(),
-            "world": place.fingerprint(),
-            "seed": given_seed(rng),
-            "key": key,
-            "episodes": episodes,
-        }
-        settings = json.loads(json.dumps(settings))
+        settings = self._record_settings(place, episodes, seed=given_seed(rng), key=key)
         with one_writer(checkpoint), _bar(learning, progress) as tick:
             if checkpoint is not None:
                 learning.resume(checkpoint, settings)
@@ -121,7 +124,7 @@ class Learner(ABC):
                 learning.plan()
                 batch = learning.play(min(chunk, learning.next_stop() - first))
                 learning.absorb(batch)
-                chunk = _next_chunk(chunk, learning.done - first, time.monotonic() - began)
+                chunk = next_chunk(chunk, learning.done - first, time.monotonic() - began)
                 tick()
                 late = time.monotonic() - saved > CHECKPOINT_SECONDS
                 if checkpoint is not None and (late or learning.done == episodes):
@@ -385,7 +388,7 @@ def _named(run: Run, world: World) -> Run:
     return replace(run, model=run.model.replace(**told)) if told else run
 
 
-def _next_chunk(chunk: int, played: int, seconds: float) -> int:
+def next_chunk(chunk: int, played: int, seconds: float) -> int:
     """How many episodes to play until the next look at the clock."""
     if seconds < CHUNK_SECONDS and played >= chunk:
         return 2 * chunk

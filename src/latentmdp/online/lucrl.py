@@ -38,6 +38,7 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +49,9 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Arrays, Floats, Indices
 from latentmdp._util.validation import require_choice
+from latentmdp.engines.cuda import on_gpu
+from latentmdp.engines.threads import thread_count
+from latentmdp.errors import DeviceError
 from latentmdp.fit import Fit
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner, Learning
@@ -59,12 +63,13 @@ from latentmdp.online.empirical_model import (
     counts_from_arrays,
     same_contexts,
 )
+from latentmdp.online.many_runs import ManyRuns, gpu_runs, played_runs
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
 from latentmdp.trajectories import Episode, Trajectories
-from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
+from latentmdp.worlds import ModelWorld, Space, Transition, World, as_world, play_episode
 
 __all__ = ["LUCRL", "play_rounds", "revealed_context"]
 
@@ -140,6 +145,75 @@ class LUCRL(Learner):
         if self.n_contexts is not None:
             arrays.positive_integer("n_contexts", self.n_contexts)
         self.growth()
+
+    def run_many(
+        self,
+        world: Any,
+        episodes: int,
+        seeds: int,
+        *,
+        first_seed: int = 0,
+        window: int = 1,
+        threads: int | None = None,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> ManyRuns:
+        """Run several times in one world; run i is that of `run` with rng=first_seed + i.
+
+        Parameters
+        ----------
+        world, episodes
+            As in `run`.
+        seeds
+            How many runs.
+        window
+            Keep the mean return of every so many episodes in a row; 1 keeps all returns.
+        threads
+            Runs side by side in a `LatentMDP`; None takes all cores. Elsewhere there is one at a
+            time. The result does not depend on it.
+        device
+            "cpu", or "cuda" for a GPU, which makes all runs side by side, with Q-MDP in a latent
+            MDP. The result does not depend on it.
+        progress
+            Show a progress bar.
+
+        Raises
+        ------
+        DeviceError
+            There is no GPU, or it cannot make these runs; nothing has been played then.
+        """
+        episodes = arrays.positive_integer("episodes", episodes)
+        seeds = arrays.positive_integer("seeds", seeds)
+        window = arrays.positive_integer("window", window)
+        if first_seed < 0:
+            raise ValueError(f"first_seed must not be negative, got {first_seed}")
+        began, place = time.perf_counter(), as_world(world)
+        chosen = range(first_seed, first_seed + seeds)
+        place.space.required_horizon()
+        empirical = self.empirical_model(place, episodes)
+        if on_gpu(device):
+            if not (isinstance(self.planner, QMDP) and isinstance(place, ModelWorld)):
+                raise DeviceError('device="cuda" runs L-UCRL with QMDP() in a LatentMDP only')
+            revealed = self.contexts == "revealed"
+            returns, beliefs, counts = gpu_runs(
+                place, empirical, revealed, episodes, chosen, window, progress
+            )
+        else:
+            workers = thread_count(threads) if isinstance(place, ModelWorld) else 1
+            returns, beliefs, counts = played_runs(
+                lambda seed: self.run(world, episodes, rng=seed), chosen, window, workers, progress
+            )
+        return ManyRuns(
+            returns,
+            beliefs,
+            counts,
+            space=empirical.space,
+            episodes=episodes,
+            window=window,
+            first_seed=first_seed,
+            settings=self._record_settings(place, episodes),
+            seconds=time.perf_counter() - began,
+        )
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-__all__ = ["launch", "numba_cuda"]
+__all__ = ["launch", "limited_jit", "numba_cuda"]
 
 _MISSING_NAMES = {"row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid"}
 """Functions that numpy has renamed and that numba-cuda still asks for when it is imported."""
@@ -21,6 +21,15 @@ def numba_cuda():
     from numba import cuda
 
     return cuda
+
+
+def limited_jit(registers):
+    """`cuda.jit` with so many registers for a thread; the simulator has none."""
+    from numba import cuda
+
+    if registers is None or cuda.config.ENABLE_CUDASIM:
+        return cuda.jit
+    return cuda.jit(max_registers=registers)
 
 
 def launch(kernel, blocks, block, arguments):

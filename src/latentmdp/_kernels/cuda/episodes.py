@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import observe_step, reset_belief, update_belief, write_belief
+from latentmdp._kernels.cuda.driver import limited_jit
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rollout import (
     NOT_LISTED,
@@ -70,20 +71,13 @@ _REGISTERS = 128
 beliefs go to memory themselves."""
 
 
-def _jit(registers):
-    """`cuda.jit` with so many registers for a thread; the simulator has none."""
-    if registers is None or cuda.config.ENABLE_CUDASIM:
-        return cuda.jit
-    return cuda.jit(max_registers=registers)
-
-
 @cache
 def rollout_kernel(kind):
     """The compiled rollout of one `RolloutKind`."""
     width, stochastic, filters, layered, partial, n_vectors, n_outcomes = kind[:7]
     ragged, given, stores, earns = kind[7:]
 
-    @_jit(_REGISTERS if filters else None)
+    @limited_jit(_REGISTERS if filters else None)
     def rollout(chances, acting, earning, key, first_episode, horizon, noted):
         i = cuda.grid(1)
         if i >= noted.contexts.shape[0]:

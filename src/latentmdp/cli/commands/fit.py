@@ -35,6 +35,7 @@ def command(
     reward_levels: options.RewardLevels = "auto",
     informative_rewards: options.InformativeRewards = True,
     seed: options.Seed = 0,
+    device: options.Device = "cpu",
 ) -> None:
     """Find the hidden contexts in logs and say what separates them.
 
@@ -45,9 +46,11 @@ def command(
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
+    from latentmdp.engines.cuda import on_gpu
     from latentmdp.report.contexts import assignment, largest_differences
 
     options.check_target(out, lm.LatentMDP)
+    on_gpu(device)  # before logs are read
     number = options.contexts_of(contexts)
     shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
     data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
@@ -63,6 +66,7 @@ def command(
             behaviour=behaviour,  # type: ignore[arg-type]
             **shared,
             rng=seed,
+            device=device,
         )
     options.save(fit.model, out)
     messages = [str(warning.message) for warning in caught]
