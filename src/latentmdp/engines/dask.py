@@ -97,7 +97,7 @@ class Dask:
         futures = [self._submitted(function, item, shared) for item in items]
         number = {future.key: i for i, future in enumerate(futures)}
         try:
-            for future in as_completed(futures, loop=self.client.loop):  # type: ignore[no-untyped-call]
+            for future in as_completed(futures, loop=self.client.loop):
                 yield number[future.key], self._result(future)
         finally:
             self.client.cancel([future for future in futures if not future.done()])
@@ -133,9 +133,7 @@ def _connected(address: str, timeout: float) -> Any:
             "engines.Dask needs dask and distributed: pip install 'latentmdp[cluster]'"
         ) from None
     try:
-        return Client(  # type: ignore[no-untyped-call]
-            address, timeout=timeout, set_as_default=False
-        )
+        return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise EngineError(f"no Dask scheduler answers at {address}: {error}") from None
 
