@@ -299,10 +299,11 @@ def load_logs(
     covariates: str | None = None,
     reward_levels: str = "auto",
     informative_rewards: bool = True,
+    engine: lm.engines.Engine | None = None,
 ) -> Logs:
     """The logs in a file, a folder or a pattern; models are refused.
 
-    The options are for tables of others.
+    The options are for tables of others; the engine checks the files of a folder.
     """
     arguments: dict[str, Any] = {}
     if columns is not None:
@@ -318,7 +319,7 @@ def load_logs(
     if not informative_rewards:
         arguments["informative_rewards"] = False
     if path.is_dir() or set("*?[") & set(str(path)):
-        return lm.open_logs(str(path), **arguments)
+        return lm.open_logs(str(path), engine=engine, **arguments)
     logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
     if not len(logs):
         raise typer.BadParameter(f"{path} holds no episode")

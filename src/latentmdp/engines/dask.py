@@ -2,7 +2,8 @@
 
 Tasks carry the paths of files, not their contents: logs and the scratch folder must lie where every
 worker can read them. A worker that dies has its tasks run again elsewhere, by Dask; one that joins
-late gets the tasks that wait. Dask's dashboard shows what runs where.
+late gets the tasks that wait. A task uses one thread, so a worker with as many threads as its
+machine has cores uses all of them. Dask's dashboard shows what runs where.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from latentmdp._version import __version__
+from latentmdp.engines.threads import one_thread
 from latentmdp.errors import EngineError
 
 __all__ = ["Dask"]
@@ -116,7 +118,8 @@ class Dask:
             if isinstance(error, FileNotFoundError):
                 raise EngineError(
                     f"a worker does not find {error.filename}: logs and the scratch folder must "
-                    "lie, and stay, where every worker can read them (Dask(..., scratch=FOLDER))"
+                    "lie, and stay, where every worker can read them: Dask(..., scratch=FOLDER) or "
+                    "TMPDIR=FOLDER before a command"
                 ) from error
             raise
         except Exception as error:
@@ -151,4 +154,5 @@ def _run(version: str, function: Callable[..., Any], item: Any, common: tuple[An
             f"worker {get_worker().address} runs latentmdp {__version__}, but {version} sends it "
             "work: install the same version everywhere"
         )
-    return function(item, *common)
+    with one_thread():
+        return function(item, *common)

@@ -35,6 +35,7 @@ def command(
     reward_levels: options.RewardLevels = "auto",
     informative_rewards: options.InformativeRewards = True,
     seed: options.Seed = 0,
+    cluster: options.Cluster = None,
 ) -> None:
     """Find the hidden contexts in logs and say what separates them.
 
@@ -50,7 +51,8 @@ def command(
     options.check_target(out, lm.LatentMDP)
     number = options.contexts_of(contexts)
     shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
-    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
+    engine = options.engine_of(cluster)
+    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards, engine)
     doing = f"fitting {plural(len(data), 'episode')}"
     with warnings.catch_warnings(record=True) as caught, screen.progress(doing):
         warnings.simplefilter("always")
@@ -62,6 +64,7 @@ def command(
             reward_model=reward_model,  # type: ignore[arg-type]
             behaviour=behaviour,  # type: ignore[arg-type]
             **shared,
+            engine=engine,
             rng=seed,
         )
     options.save(fit.model, out)
