@@ -96,7 +96,7 @@ def on_workers(workers: int, folder: str) -> dict:
         logs = lm.open_logs(folder, engine=engine)
         jobs = {
             "EM": (fitted, (small, engine), (logs, engine)),
-            "fig1a": (sweep, (engine, 1), (engine, 8)),
+            "fig1a": (sweep, (engine, 1), (engine, 100)),
             "evaluation": (value, (engine, 10_000), (engine, 400_000)),
         }
         found = {}
