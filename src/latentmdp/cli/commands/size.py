@@ -13,7 +13,7 @@ from latentmdp.cli.screen import Screen
 __all__ = ["command"]
 
 
-@options.command(config=True)
+@options.command()
 def command(
     screen: Screen,
     contexts: Annotated[int, typer.Option("--contexts", min=1, help="M.")] = 3,
