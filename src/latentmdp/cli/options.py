@@ -6,16 +6,18 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import latentmdp as lm
-from latentmdp._util.arrays import Integers
 from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
-from latentmdp.trajectories import Logs
+
+if TYPE_CHECKING:
+    from latentmdp._util.arrays import Integers
+    from latentmdp.trajectories import Logs
 
 __all__ = [
     "Behaviour",

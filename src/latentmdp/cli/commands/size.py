@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from latentmdp._util.memory import memory_text
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -37,6 +36,7 @@ def command(
 
     Example: `latentmdp size --contexts 3 --states 20 --episodes 1e9 --workers 1600`
     """
+    from latentmdp._util.memory import memory_text
     from latentmdp.experiments.costs import costs
 
     with screen.progress("measuring this machine"):
