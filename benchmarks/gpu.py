@@ -14,7 +14,7 @@ from timing import best_seconds
 
 import latentmdp as lm
 from latentmdp._util.random import philox_key
-from latentmdp.engines import Threads
+from latentmdp.engines import Team
 from latentmdp.engines.cuda import gpu
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
@@ -112,16 +112,16 @@ def learning(model: lm.LatentMDP) -> None:
     episodes.expected_counts(table, first, passes)
     made = time.perf_counter() - start
     on_gpu = finished(lambda: episodes.expected_counts(table, first, passes))
-    every = Threads()
-    cores = best_seconds({"": lambda: episodes.expected_counts(table, first, every)})[""]
-    (by_cell, _), value = episodes.expected_counts(table, first, every)
+    with Team(None) as team:
+        cores = best_seconds({"": lambda: episodes.expected_counts(table, first, team)})[""]
+        (by_cell, _), value = episodes.expected_counts(table, first, team)
     (found, _), other = episodes.expected_counts(table, first, passes)
     (again, _), _ = episodes.expected_counts(table, first, passes)
     steps = EPISODES * HORIZON
     moved = passes.bytes_read / on_gpu
     print(
         f"EM pass: {on_gpu * 1e3:.3f} ms, {steps / on_gpu / 1e9:.1f} G steps/s, "
-        f"{cores / on_gpu:.1f} times {every.threads} cores ({cores * 1e3:.1f} ms); "
+        f"{cores / on_gpu:.1f} times {team.threads} cores ({cores * 1e3:.1f} ms); "
         f"{moved / 1e9:.0f} GB/s, {moved / bandwidth():.2f} of the copy speed; "
         f"first pass {made:.2f} s"
     )
