@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu lint bench arena experiments case-study docs pictures results package clean
+.PHONY: help demo test test-cluster test-gpu lint bench arena experiments case-study docs pictures results package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -22,6 +22,9 @@ demo: $(VENV)/.run  ## the whole story in a minute or two: act, learn, certify (
 
 test: lint  ## lint, then the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-cluster: $(VENV)/.cluster  ## the tests of engines.Dask, on workers of this machine
+	$(BIN)/python -m pytest tests/engines/test_dask.py
 
 test-gpu: $(VENV)/.dev  ## the tests of device="cuda" on the GPU of this machine
 	$(BIN)/python -c "from latentmdp.engines.cuda import gpu; gpu()"
@@ -89,6 +92,10 @@ $(VENV)/.dev: $(VENV)/.run
 
 $(VENV)/.examples: $(VENV)/.run
 	$(PIP) --no-build-isolation --editable '.[examples]'
+	@touch $@
+
+$(VENV)/.cluster: $(VENV)/.dev
+	$(PIP) --no-build-isolation --editable '.[cluster]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run

@@ -9,7 +9,7 @@ from numba import njit
 from timing import best_seconds
 
 import latentmdp as lm
-from latentmdp.engines.threads import Team
+from latentmdp.engines import Threads
 from latentmdp.estimation.episodes import Episodes
 
 TRANSITIONS = 1_000_000
@@ -32,15 +32,15 @@ def compare(horizon: int) -> None:
     raw = logs.cells(("state", "action", "next_state", "reward"), (7, 2, 2))
     cells = np.searchsorted(episodes.cells, raw).astype(np.int32)
     log_table, out = np.log(table), np.zeros((len(logs), 3))
-    with Team(2) as two:
-        seconds = best_seconds(
-            {
-                "bare": lambda: bare_pass(cells, logs.offsets, log_table, out),
-                "one thread": lambda: episodes.expected_counts(table, first),
-                "two threads": lambda: episodes.expected_counts(table, first, two),
-            },
-            rounds=30,
-        )
+    two = Threads(2)
+    seconds = best_seconds(
+        {
+            "bare": lambda: bare_pass(cells, logs.offsets, log_table, out),
+            "one thread": lambda: episodes.expected_counts(table, first),
+            "two threads": lambda: episodes.expected_counts(table, first, two),
+        },
+        rounds=30,
+    )
     bare = seconds.pop("bare")
     distinct = sum(group.first.size for group in episodes.groups)
     print(f"H={horizon}: {len(logs)} episodes, {distinct} distinct; bare pass {bare * 1e3:.1f} ms")

@@ -280,6 +280,19 @@ def test_diagnosis_and_off_policy_values_of_logs_on_disk(tmp_path):
         lm.off_policy_value(found, lambda history: 0)
 
 
+def test_what_needs_all_episodes_in_memory_says_so(tmp_path):
+    model = random_model(3, contexts=2, states=4, actions=2, horizon=6)
+    found = lm.simulate(model, lm.UniformPolicy(), 1500, rng=1, out=tmp_path)
+    for work in (
+        lm.estimation.TrajectoryKMeans(2).fit,
+        lm.estimation.SubspaceClustering(2).fit,
+        lm.SpectralPSR(2).fit,
+        lm.spectral.count_moments,
+    ):
+        with pytest.raises(TypeError, match=r"all episodes in memory .* give logs\.read\(\)"):
+            work(found)
+
+
 def test_solve_reads_logs_on_disk(tmp_path, monkeypatch):
     model = random_model(3, contexts=2, states=4, actions=2, horizon=6)
     found = lm.simulate(model, lm.UniformPolicy(), 400, rng=1, out=tmp_path)

@@ -280,76 +280,75 @@ class LogFiles(Logs):
     reward_edges: Floats | None
     covariates: Covariates | None
     missing: MissingCells | None
-    summary: _Summary
-    files: tuple[_FileBatch, ...]
-    amounts_paid: bool
+    _summary: _Summary
+    _files: tuple[_FileBatch, ...]
 
     def batches(self) -> Sequence[_FileBatch]:
         """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
-        return self.files
+        return self._files
 
     def __len__(self) -> int:
-        return self.summary.episodes
+        return self._summary.episodes
 
     @property
     def n_rewards(self) -> int:
         """Z: the number of reward values, or one more than the largest index in the data."""
         if self.reward_values is not None:
             return self.reward_values.size
-        return self.summary.rewards
+        return self._summary.rewards
 
     @property
     def n_steps(self) -> int:
         """Number of stored transitions, multiplicities not counted."""
-        return self.summary.steps
+        return self._summary.steps
 
     @property
     def n_episodes(self) -> int:
         """Number of episodes, multiplicities counted."""
-        return self.summary.counted
+        return self._summary.counted
 
     @property
     def n_individuals(self) -> int:
         """Number of stored individuals, multiplicities not counted."""
-        return self.summary.individuals
+        return self._summary.individuals
 
     @property
     def longest(self) -> int:
         """Number of actions in the longest episode."""
-        return self.summary.longest
+        return self._summary.longest
 
     @property
     def lacks(self) -> Lacks:
         """What is missing somewhere."""
-        return self.summary.lacks
+        return self._summary.lacks
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing: no reward, no last state, no lost steps."""
-        return not any(self.summary.lacks)
+        return not any(self._summary.lacks)
 
     @property
     def pays_amounts(self) -> bool:
         """Whether rewards are amounts that say nothing about the context."""
-        return self.amounts_paid
+        return not self._files[0].reader.arguments["informative_rewards"]
 
     def endings(self) -> Endings:
         """Where episodes end, and where actions were taken."""
-        found, size = self.summary.endings, self.n_states
+        found, size = self._summary.endings, self.n_states
         none = Endings(np.full(size, NEVER), np.zeros(size, np.bool_))
         return none.joined(found)
 
     def without_contexts(self) -> LogFiles:
         """The same episodes with their contexts hidden."""
-        hidden = tuple(batch._replace(labelled=False) for batch in self.files)
-        return replace(self, files=hidden, summary=self.summary._replace(contexts=0))
+        hidden = tuple(batch._replace(labelled=False) for batch in self._files)
+        return replace(self, _files=hidden, _summary=self._summary._replace(contexts=0))
 
     def validate(self, model: LatentMDP) -> None:
         """Raise `TrajectoryError` unless every index fits the model."""
-        sizes = (self.summary.states, self.summary.actions, self.summary.rewards)
+        sizes = (self._summary.states, self._summary.actions, self._summary.rewards)
         limits = (model.n_states, model.n_actions, model.n_rewards)
         whats = ("state", "action", "reward index")
-        given = [*zip(whats, sizes, limits), ("context", self.summary.contexts, model.n_contexts)]
+        given = [*zip(whats, sizes, limits), ("context", self._summary.contexts, model.n_contexts)]
         for what, size, limit in given:
             if size > limit:
                 raise TrajectoryError(
@@ -364,12 +363,12 @@ class LogFiles(Logs):
 
     def read(self, batches: Iterable[int] | None = None) -> Trajectories:
         """The episodes of some batches, by default of all, in memory."""
-        chosen = range(len(self.files)) if batches is None else batches
-        return Trajectories.concat(self.files[k].read() for k in chosen)
+        chosen = range(len(self._files)) if batches is None else batches
+        return Trajectories.concat(self._files[k].read() for k in chosen)
 
     def sample(self, steps: int) -> Trajectories:
         """In memory, batches spread evenly over the logs, of about so many steps together."""
-        return self.read(spread(len(self.files), self.n_steps, steps))
+        return self.read(spread(len(self._files), self.n_steps, steps))
 
     def __repr__(self) -> str:
         return (
@@ -386,10 +385,10 @@ def in_memory(logs: Logs) -> Trajectories:
     return logs.sample(HELD_STEPS)
 
 
-def spread(batches: int, steps: int, most: int) -> list[int]:
-    """Numbers of batches spread evenly over all, of about `most` steps together, at least one."""
-    number = batches if steps <= most else max(1, int(batches * most / steps))
-    return [(2 * k + 1) * batches // (2 * number) for k in range(number)]
+def spread(number: int, steps: int, held_steps: int) -> list[int]:
+    """Which of so many batches, spread evenly, have `held_steps` together, about; at least one."""
+    kept = number if steps <= held_steps else max(1, int(number * held_steps / steps))
+    return [(2 * k + 1) * number // (2 * kept) for k in range(kept)]
 
 
 class _Summary(NamedTuple):
@@ -959,9 +958,8 @@ def _assembled(units: Iterable[_Unit], reader: _Reader) -> LogFiles:
         reward_edges=None if edges is None else np.asarray(edges, float),
         covariates=Covariates.concat(covariates) if covariates else None,
         missing=summary.missing if any(summary.missing) else None,
-        summary=summary,
-        files=builder.made(reader),
-        amounts_paid=not asked["informative_rewards"],
+        _summary=summary,
+        _files=builder.made(reader),
     )
 
 

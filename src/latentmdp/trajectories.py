@@ -66,6 +66,7 @@ __all__ = [
     "first_state_counts",
     "mean_amounts",
     "occurring_cells",
+    "require_in_memory",
     "require_logs",
     "sizes_of",
 ]
@@ -1194,6 +1195,16 @@ def require_logs(name: str, logs: object) -> None:
             f"{name} must be Trajectories or LogFiles, got {type(logs).__name__}: read a file with "
             "load(path), columns with Trajectories.from_table(table), or what is larger than "
             "memory with open_logs(paths)"
+        )
+
+
+def require_in_memory(name: str, logs: object) -> None:
+    """Raise `TypeError` unless an argument is logs in memory."""
+    require_logs(name, logs)
+    if not isinstance(logs, Trajectories):
+        raise TypeError(
+            f"{name} must be Trajectories, all episodes in memory at once, got {logs!r}: give "
+            "logs.read(), or logs.sample(steps) of them"
         )
 
 

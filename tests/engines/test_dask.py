@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -90,5 +92,46 @@ def test_a_worker_of_another_version_is_refused(engine, monkeypatch):
 def test_a_scheduler_that_does_not_answer_is_named():
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         lm.engines.Dask("tcp://127.0.0.1:9", timeout=0.5)
+    with pytest.raises(EngineError, match=r"no Dask scheduler answers at nonsense: missing port"):
+        lm.engines.Dask("nonsense")
     with pytest.raises(TypeError, match=r"must be a distributed\.Client or the address"):
         lm.engines.Dask(3)
+
+
+def test_a_cluster_without_workers_is_told(tmp_path):
+    settings = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**settings) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.warns(UserWarning, match="has no worker yet"),
+    ):
+        lm.engines.Dask(client)
+
+
+def test_a_task_on_a_worker_has_one_thread(engine):
+    assert list(engine.map(lambda item: lm.engines.thread_count(item), [None, 3])) == [1, 3]
+
+
+def test_the_bootstrap_of_solve_runs_on_a_cluster(engine):
+    model = random_model(3, contexts=2, states=3, actions=2, horizon=5)
+    logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=1)
+    settled = {"behaviour": "shared", "shared_initial": True, "reward_model": "state-action"}
+    settled |= {"shared_rewards": False, "shared_transitions": False, "bootstrap": 2}
+    there = lm.solve(logs, 2, rng=0, engine=engine, **settled)
+    assert there == lm.solve(logs, 2, rng=0, **settled)
+
+
+def test_a_scheduler_that_goes_away_is_told(tmp_path):
+    place = ["-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--no-show"]
+    note = tmp_path / "scheduler.json"
+    command = [sys.executable, *place, "--scheduler-file", str(note)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as scheduler:
+        try:
+            with distributed.Client(scheduler_file=str(note), set_as_default=False) as client:
+                with pytest.warns(UserWarning, match="has no worker yet"):
+                    engine = lm.engines.Dask(client)
+                threading.Timer(0.5, scheduler.kill).start()
+                with pytest.raises(EngineError, match=r"the scheduler at .* went away|lost a task"):
+                    list(engine.map(abs, [-1]))
+        finally:
+            scheduler.kill()

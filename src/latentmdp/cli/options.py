@@ -6,16 +6,18 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import latentmdp as lm
-from latentmdp._util.arrays import Integers
 from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.config import Config
 from latentmdp.cli.screen import session
-from latentmdp.trajectories import Logs
+
+if TYPE_CHECKING:
+    from latentmdp._util.arrays import Integers
+    from latentmdp.trajectories import Logs
 
 __all__ = [
     "Behaviour",
@@ -299,10 +301,11 @@ def load_logs(
     covariates: str | None = None,
     reward_levels: str = "auto",
     informative_rewards: bool = True,
+    engine: lm.engines.Engine | None = None,
 ) -> Logs:
     """The logs in a file, a folder or a pattern; models are refused.
 
-    The options are for tables of others.
+    The options are for tables of others; the engine checks the files of a folder.
     """
     arguments: dict[str, Any] = {}
     if columns is not None:
@@ -318,7 +321,7 @@ def load_logs(
     if not informative_rewards:
         arguments["informative_rewards"] = False
     if path.is_dir() or set("*?[") & set(str(path)):
-        return lm.open_logs(str(path), **arguments)
+        return lm.open_logs(str(path), engine=engine, **arguments)
     logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
     if not len(logs):
         raise typer.BadParameter(f"{path} holds no episode")

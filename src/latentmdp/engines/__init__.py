@@ -2,7 +2,7 @@
 
 from latentmdp.engines.base import Engine, as_engine, total, tree_sum
 from latentmdp.engines.dask import Dask
-from latentmdp.engines.threads import Team, Threads, blocks, run_blocks, thread_count
+from latentmdp.engines.threads import Team, Threads, blocks, one_thread, run_blocks, thread_count
 
 __all__ = [
     "Dask",
@@ -11,6 +11,7 @@ __all__ = [
     "Threads",
     "as_engine",
     "blocks",
+    "one_thread",
     "run_blocks",
     "thread_count",
     "total",

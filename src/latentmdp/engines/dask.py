@@ -2,18 +2,22 @@
 
 Tasks carry the paths of files, not their contents: logs and the scratch folder must lie where every
 worker can read them. A worker that dies has its tasks run again elsewhere, by Dask; one that joins
-late gets the tasks that wait. Dask's dashboard shows what runs where.
+late gets the tasks that wait. A task uses one thread, so a worker with as many threads as its
+machine has cores uses all of them. Dask's dashboard shows what runs where.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from latentmdp._version import __version__
+from latentmdp.engines.threads import one_thread
 from latentmdp.errors import EngineError
 
 __all__ = ["Dask"]
@@ -57,6 +61,12 @@ class Dask:
                 "client must be a distributed.Client or the address of a scheduler, got "
                 f"{type(client).__name__}"
             )
+        if not self._workers():
+            warnings.warn(
+                f"the scheduler at {self.client.scheduler.address} has no worker yet: work waits "
+                "until one joins",
+                stacklevel=2,
+            )
 
     def __repr__(self) -> str:
         return f"Dask({self.client.scheduler.address!r})"
@@ -64,8 +74,10 @@ class Dask:
     @property
     def threads(self) -> int:
         """Threads of all workers together, at least one."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        return max(1, sum(int(worker["nthreads"]) for worker in workers))
+        return max(1, sum(int(worker["nthreads"]) for worker in self._workers()))
+
+    def _workers(self) -> list[dict[str, Any]]:
+        return list(self.client.scheduler_info(n_workers=-1)["workers"].values())
 
     def run_length(self, items: int) -> int:
         """The largest power of two that leaves every thread its share of tasks."""
@@ -85,7 +97,7 @@ class Dask:
             while waiting:
                 yield self._result(waiting.popleft())
         finally:
-            self.client.cancel(list(waiting))
+            self._cancel(list(waiting))
 
     def finished(
         self, function: Callable[..., R], items: Iterable[T], *common: Any
@@ -97,10 +109,10 @@ class Dask:
         futures = [self._submitted(function, item, shared) for item in items]
         number = {future.key: i for i, future in enumerate(futures)}
         try:
-            for future in as_completed(futures, loop=self.client.loop):  # type: ignore[no-untyped-call]
+            for future in as_completed(futures, loop=self.client.loop):
                 yield number[future.key], self._result(future)
         finally:
-            self.client.cancel([future for future in futures if not future.done()])
+            self._cancel([future for future in futures if not future.done()])
 
     def _shared(self, common: tuple[Any, ...]) -> Any:
         """What all tasks take, as a task of its own: another worker can make it again."""
@@ -109,14 +121,24 @@ class Dask:
     def _submitted(self, function: Callable[..., Any], item: Any, shared: Any) -> Any:
         return self.client.submit(_run, __version__, function, item, shared, pure=False)
 
+    def _cancel(self, futures: list[Any]) -> None:
+        """Cancel tasks, if there still is a scheduler."""
+        with suppress(OSError, TimeoutError):
+            self.client.cancel(futures)
+
     def _result(self, future: Any) -> Any:
         try:
             return future.result()
         except (OSError, EngineError) as error:
+            if type(error).__name__ == "CommClosedError":
+                raise EngineError(
+                    f"the scheduler at {self.client.scheduler.address} went away: {error}"
+                ) from error
             if isinstance(error, FileNotFoundError):
                 raise EngineError(
                     f"a worker does not find {error.filename}: logs and the scratch folder must "
-                    "lie, and stay, where every worker can read them (Dask(..., scratch=FOLDER))"
+                    "lie, and stay, where every worker can read them: Dask(..., scratch=FOLDER) or "
+                    "TMPDIR=FOLDER before a command"
                 ) from error
             raise
         except Exception as error:
@@ -128,14 +150,16 @@ class Dask:
 def _connected(address: str, timeout: float) -> Any:
     try:
         from distributed import Client
+        from distributed.comm.addressing import parse_address, parse_host_port
     except ImportError:
         raise EngineError(
             "engines.Dask needs dask and distributed: pip install 'latentmdp[cluster]'"
         ) from None
     try:
-        return Client(  # type: ignore[no-untyped-call]
-            address, timeout=timeout, set_as_default=False
-        )
+        protocol, place = parse_address(address)
+        if protocol in ("tcp", "tls"):
+            parse_host_port(place)  # a client that cannot be made is not closed without noise
+        return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise EngineError(f"no Dask scheduler answers at {address}: {error}") from None
 
@@ -153,4 +177,5 @@ def _run(version: str, function: Callable[..., Any], item: Any, common: tuple[An
             f"worker {get_worker().address} runs latentmdp {__version__}, but {version} sends it "
             "work: install the same version everywhere"
         )
-    return function(item, *common)
+    with one_thread():
+        return function(item, *common)

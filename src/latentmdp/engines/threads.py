@@ -9,18 +9,37 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-__all__ = ["Team", "Threads", "blocks", "run_blocks", "thread_count"]
+__all__ = ["Team", "Threads", "blocks", "one_thread", "run_blocks", "thread_count"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, `threads=None` is one thread: other work has the other cores."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
 
 def thread_count(threads: int | None) -> int:
-    """Resolve the `threads` argument: None means every core this process may use."""
+    """Resolve the `threads` argument: None means every core this process may use.
+
+    A task on a worker of a cluster has one of them (`one_thread`).
+    """
     if threads is None:
+        if _ALONE.get():
+            return 1
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1

@@ -41,7 +41,7 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.starts import leading_eigenvectors
 from latentmdp.fit import Fit
-from latentmdp.trajectories import Trajectories
+from latentmdp.trajectories import Trajectories, require_in_memory
 
 __all__ = ["ClusterThenEM", "Profiles", "SubspaceClustering", "TrajectoryKMeans", "profiles"]
 
@@ -102,7 +102,7 @@ class Profiles(NamedTuple):
 
 def profiles(logs: Trajectories) -> Profiles:
     """Count transitions in the first and the second half of every episode."""
-    arrays.require_instance("logs", logs, Trajectories)
+    require_in_memory("logs", logs)
     if logs.n_steps == 0:
         raise TrajectoryError("the logs hold no step to cluster episodes by")
     episode, codes = logs.steps().episode, logs.cells(("state", "action", "next_state"))
@@ -122,6 +122,7 @@ class SubspaceClustering(ClusterThenEM):
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
+        require_in_memory("logs", logs)
         generator = as_generator(rng)
         chosen = np.arange(len(logs))
         if len(logs) > _MOST:

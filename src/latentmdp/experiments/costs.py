@@ -3,14 +3,17 @@
 With M contexts, n outcomes in the table of a model (K for each state and action, n = S A K) and
 N = episodes x horizon steps of logs,
 
-    model            n (8 M + 8) bytes
+    model            n (8 M + 12) bytes
     Q-MDP            H n M multiplications
-    logs             12 N bytes in memory; about 2 N in Parquet files
-    one pass of EM   N (c_0 + c_1 M) seconds; 2 N bytes of cells, 4 N with more than 65,536 of them
-    a filter         N (c_0' + c_1' M) seconds
+    logs             12 N bytes in memory, some 45 N while EM fits them; about 2 N in Parquet files
+    reading them     c N seconds: files are checked, and their steps numbered
+    one pass of EM   c N seconds; 2 N bytes of cells, 4 N with more than 65,536 of them
+    a filter         c N seconds
 
-The constants are measured here, on a small problem with as many contexts, in about a second. From
-disk EM holds no more than some batches and a sample of 2^24 steps, whatever N is.
+with another constant c in each line, which grows with M. The constants are measured here, on a
+small problem with as many contexts, in seconds of one thread's own, so that other work on the
+machine does not count. From disk EM holds no more than some batches and a sample of 2^24 steps,
+whatever N is.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -25,7 +29,7 @@ from latentmdp._util.arrays import positive_integer
 from latentmdp.belief import posterior
 from latentmdp.engines.threads import Threads, thread_count
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.logs_on_disk import HELD_STEPS
+from latentmdp.logs_on_disk import HELD_STEPS, open_logs
 from latentmdp.model import LatentMDP
 from latentmdp.planning import QMDP
 from latentmdp.policies import UniformPolicy
@@ -35,10 +39,17 @@ from latentmdp.trajectories import BATCH_STEPS
 __all__ = ["Costs", "Rates", "costs", "measured_rates"]
 
 _STEPS = 400_000
-"""Steps that are measured: enough for a stable rate, few enough for a second."""
+"""Steps that are measured: enough for a stable rate, few enough for a few seconds."""
 
-_FIXED = 0.25 * 2**30
+_FIXED = 0.15 * 2**30
 """Bytes of Python, NumPy and the compiled loops."""
+
+_PEAK_BYTES = 45.0
+"""Bytes for each step when a fit in memory needs most: 12 of the logs, 2 of cells, and arrays that
+come and go. Measured at 5 to 100 million steps (`benchmarks/scale.py`); within a fifth of it."""
+
+_HELD_BYTES = 52.0
+"""Bytes for each step that is looked at side by side with others, to find where EM starts."""
 
 _BATCH_BYTES = 80.0 * BATCH_STEPS
 """Bytes that reading one batch takes, while it is read."""
@@ -48,8 +59,15 @@ _TASK_SECONDS = 1e-3
 
 _TASKS_PER_WORKER = 8
 
-_GPU_STEPS = 95e9
-"""Simulated steps a second of one H200 under a uniform policy, at (7, 15, 3, 30)."""
+_GPU_STEPS = 112e9
+"""Simulated steps a second of one H200 under a uniform policy, at (7, 15, 3, 30), stored there."""
+
+_GPU_THREADS = 220.0
+"""Threads that make a pass of EM as fast as one H200: it was 24 to 31 times as fast as 16 cores,
+and those 9 times as fast as one."""
+
+_GPU_BYTES = 139.0 * 2**30
+"""Memory of one H200, where the steps stay between passes of EM."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +76,15 @@ class Rates:
 
     Attributes
     ----------
-    simulation, filter, em_pass : float
-        For one step: to play it, to filter it, and in one pass of EM.
+    simulation, reading, filter, em_pass : float
+        For one step: to play it, to read it from files before EM, to filter it, and in one pass
+        of EM.
     multiplication : float
         For one multiplication of a plan.
     """
 
     simulation: float
+    reading: float
     filter: float
     em_pass: float
     multiplication: float
@@ -82,14 +102,15 @@ class Costs:
         The model; the logs in memory with EM's cells; the same fit from disk; the files.
     plan_seconds : float
         One plan by Q-MDP.
-    simulation_seconds, filter_seconds, pass_seconds : float
-        To play, to filter, and to pass over all steps once, on all cores of this machine.
+    simulation_seconds, reading_seconds, filter_seconds, pass_seconds : float
+        To play, to read before EM, to filter, and to pass over all steps once, on all cores of
+        this machine.
     workers : int
-        Workers of one thread each that the next number is for.
-    cluster_seconds : float
-        One pass on them, with what the scheduler needs.
-    gpu_simulation_seconds : float
-        To play all steps on one H200.
+        Workers of one thread each that the next two numbers are for.
+    cluster_reading_seconds, cluster_pass_seconds : float
+        The same on them, with what the scheduler needs.
+    gpu_simulation_seconds, gpu_pass_seconds : float
+        To play all steps on one H200, and to pass over them there; NaN if they do not fit.
     """
 
     steps: float
@@ -99,11 +120,14 @@ class Costs:
     stored_bytes: float
     plan_seconds: float
     simulation_seconds: float
+    reading_seconds: float
     filter_seconds: float
     pass_seconds: float
     workers: int
-    cluster_seconds: float
+    cluster_reading_seconds: float
+    cluster_pass_seconds: float
     gpu_simulation_seconds: float
+    gpu_pass_seconds: float
 
 
 def measured_rates(n_contexts: int) -> Rates:
@@ -117,7 +141,11 @@ def measured_rates(n_contexts: int) -> Rates:
     first = np.full((episodes.first_state.size, n_contexts), 0.1 / n_contexts)
     one, N = Threads(1), logs.n_steps
     work = horizon * model.outcomes.probs.size
+    with TemporaryDirectory(prefix="latentmdp-") as folder:
+        simulate(model, policy, number, rng=0, out=folder, threads=1)
+        reading = _seconds(lambda: Episodes([open_logs(folder, engine=one)], engine=one)) / N
     return Rates(
+        reading=reading,
         simulation=_seconds(lambda: simulate(model, policy, number, rng=0, threads=1)) / N,
         filter=_seconds(lambda: posterior(model, logs, threads=1)) / N,
         em_pass=_seconds(lambda: episodes.expected_counts(table, first, one)) / N,
@@ -137,13 +165,13 @@ def _small(n_contexts: int) -> LatentMDP:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """The shortest of three times, after one call that compiles."""
+    """Seconds of this thread's own, the fewest of three calls after one that compiles."""
     work()
     found = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.thread_time()
         work()
-        found.append(time.perf_counter() - began)
+        found.append(time.thread_time() - began)
     return min(found)
 
 
@@ -173,19 +201,24 @@ def costs(
     table, steps = float(n_states) * n_actions * n_outcomes, float(episodes) * horizon
     cell = 2.0 if table <= 1 << 16 else 4.0
     counts = 8.0 * n_contexts * table
-    alone = steps * rates.em_pass
+    working = _FIXED + threads * (_BATCH_BYTES + 4.0 * counts)
+    handing_out = _TASKS_PER_WORKER * workers * _TASK_SECONDS
+    on_gpu = steps * (cell + 4.0) <= _GPU_BYTES
     held = min(steps, float(HELD_STEPS))
     return Costs(
         steps=steps,
-        model_bytes=table * (8.0 * n_contexts + 8.0),
-        memory_bytes=_FIXED + steps * (12.0 + cell) + 4.0 * counts,
-        disk_bytes=_FIXED + threads * _BATCH_BYTES + held * cell + 4.0 * threads * counts,
+        model_bytes=table * (8.0 * n_contexts + 12.0),
+        memory_bytes=working + steps * (_PEAK_BYTES + cell - 2.0),
+        disk_bytes=working + held * (_HELD_BYTES + cell - 2.0),
         stored_bytes=2.0 * steps,
         plan_seconds=horizon * table * n_contexts * rates.multiplication,
         simulation_seconds=steps * rates.simulation / threads,
+        reading_seconds=steps * rates.reading / threads,
         filter_seconds=steps * rates.filter / threads,
-        pass_seconds=alone / threads,
+        pass_seconds=steps * rates.em_pass / threads,
         workers=workers,
-        cluster_seconds=alone / workers + _TASKS_PER_WORKER * workers * _TASK_SECONDS,
+        cluster_reading_seconds=steps * rates.reading / workers + handing_out,
+        cluster_pass_seconds=steps * rates.em_pass / workers + handing_out,
         gpu_simulation_seconds=steps / _GPU_STEPS,
+        gpu_pass_seconds=steps * rates.em_pass / _GPU_THREADS if on_gpu else float("nan"),
     )

@@ -13,11 +13,13 @@ The optimism bias is the mean of d_b; their spread measures how uncertain the va
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import stats
 
 from latentmdp._util.arrays import Flags, Floats, normalised
-from latentmdp.engines.threads import run_blocks
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.metrics import Interval
@@ -46,6 +48,7 @@ def bootstrap_differences(
     final: Flags,
     repeats: int,
     rng: np.random.Generator,
+    engine: Engine | None = None,
 ) -> Floats:
     """The differences d_b, shape (repeats,).
 
@@ -53,24 +56,32 @@ def bootstrap_differences(
     of the pseudo-counts were themselves chosen from the logs, so each repetition draws its own:
     those of the fit, or one step of their grid up or down. Simulated episodes are cut where the
     logged ones were, except where those reached a `final` state (S,): the fitted model then ends by
-    itself.
+    itself. Repetitions run in the `engine`, by default in threads.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    possible = fit.model.allowed
-    logger = _LogSimulator(logs, fit, behaviour, final)
-
-    def difference(b: int, _: int) -> float:
-        own = np.random.default_rng(int(seeds[b]))
-        drawn = logger.simulate(own)
-        em = _like(fit, _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=3))
-        refitted = restricted(em.fit(drawn, start=fit, rng=own).model, possible)
-        if fit.model.bonus is not None:  # amounts that are not part of simulated logs
-            refitted = refitted.replace(bonus=fit.model.bonus)
-        planned = planner.plan(only_tried(refitted, drawn)).policy
-        return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
-
+    world = _Repeated(fit, planner, _LogSimulator(logs, fit, behaviour, final))
     with without_fit_warnings():
-        return np.array(run_blocks(difference, [(b, b + 1) for b in range(repeats)], None))
+        return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), world)))
+
+
+class _Repeated(NamedTuple):
+    """What every repetition starts from."""
+
+    fit: Fit
+    planner: Planner
+    logger: _LogSimulator
+
+
+def _difference(seed: int, world: _Repeated) -> float:
+    """One d_b."""
+    fit, own = world.fit, np.random.default_rng(seed)
+    drawn = world.logger.simulate(own)
+    em = _like(fit, _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=3))
+    refitted = restricted(em.fit(drawn, start=fit, rng=own).model, fit.model.allowed)
+    if fit.model.bonus is not None:  # amounts that are not part of simulated logs
+        refitted = refitted.replace(bonus=fit.model.bonus)
+    planned = world.planner.plan(only_tried(refitted, drawn)).policy
+    return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
 
 
 def _like(fit: Fit, steps: Floats) -> EM:

@@ -257,8 +257,8 @@ def solve(
     progress
         Say on the standard error stream what the fit is doing.
     engine
-        Where the passes over the episodes run; in threads by default. The result does not depend
-        on it.
+        Where the passes over the episodes and the repetitions of the bootstrap run; in threads by
+        default. The result does not depend on it.
     """
     require_logs("logs", logs)
     if not 0.0 < confidence < 1.0:
@@ -306,7 +306,9 @@ def solve(
     known = logged_behaviour(logs) if given is None else given
     if fit.behaviour_by_context is not None:
         known = fit.behaviour_by_context
-    differences = bootstrap_differences(some, fit, planner, known, final, bootstrap, generator)
+    differences = bootstrap_differences(
+        some, fit, planner, known, final, bootstrap, generator, engine
+    )
     logged = _logged(some, plan.policy, fit, known, generator, final)
     first_steps = in_model.first_steps(logged.steps)
     if fit.weight_model is not None and fit.model.n_contexts > 1:

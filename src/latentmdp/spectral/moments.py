@@ -30,7 +30,7 @@ from latentmdp._util.arrays import Floats
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
-from latentmdp.trajectories import Sizes, Trajectories, sizes_of
+from latentmdp.trajectories import Sizes, Trajectories, require_in_memory, sizes_of
 
 __all__ = ["Moments", "count_moments", "summary_moments", "window_lengths"]
 
@@ -152,6 +152,7 @@ def count_moments(
     ValueError
         The policy gives probability zero to an action that a test must try.
     """
+    require_in_memory("logs", logs)
     lengths = window_lengths(length)
     require_choice("offsets", offsets, ("all", "first"))
     sizes = sizes_of(logs)

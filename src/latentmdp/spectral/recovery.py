@@ -41,7 +41,12 @@ from latentmdp.spectral.linking import (
     synchronise,
 )
 from latentmdp.spectral.psr import PSR
-from latentmdp.trajectories import Trajectories, cell_counts, first_state_counts
+from latentmdp.trajectories import (
+    Trajectories,
+    cell_counts,
+    first_state_counts,
+    require_in_memory,
+)
 
 __all__ = ["count_model", "recover"]
 
@@ -424,7 +429,7 @@ def _log(table: Floats, mixed: float = 0.0) -> Floats:
 
 def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, repeats: int) -> int:
     arrays.require_instance("psr", psr, PSR)
-    arrays.require_instance("logs", logs, Trajectories)
+    require_in_memory("logs", logs)
     M = psr.rank if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
     arrays.positive_integer("repeats", repeats)
     require_choice("variant", variant, ("paper", "practical"))

@@ -26,7 +26,7 @@ from latentmdp.spectral.noise import evident_rank
 from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets, row_sums
-from latentmdp.trajectories import Sizes, Trajectories, sizes_of
+from latentmdp.trajectories import Sizes, Trajectories, require_in_memory, sizes_of
 
 __all__ = ["SpectralPSR"]
 
@@ -108,7 +108,7 @@ class SpectralPSR:
             if self.refinements:
                 raise ValueError("refinements need the logs themselves, not their moments")
             return self._build(logs, self.safeguards, policy)
-        arrays.require_instance("logs", logs, Trajectories)
+        require_in_memory("logs", logs)
         self._require_rank(sizes_of(logs))
         moments = count_moments(logs, self.length, policy, offsets=self.offsets)
         psr = self._build(moments, self.safeguards, policy)

@@ -34,6 +34,7 @@ def command(
     ] = None,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
+    cluster: options.Cluster = None,
 ) -> None:
     """Say what a policy earns per episode in a model, exactly or by simulation.
 
@@ -46,6 +47,9 @@ def command(
 
     if on_gpu(device) and logs is not None:
         raise typer.BadParameter("--device cuda plays episodes, and --logs needs none")
+    if cluster is not None and logs is not None:
+        raise typer.BadParameter("--cluster plays episodes, and --logs needs none")
+    engine = options.engine_of(cluster)
     world = options.load_model(model)
     if logs is not None:
         _from_logs(screen, model, world, policy, logs, method, seed)
@@ -53,7 +57,13 @@ def command(
     with screen.progress(f"evaluating {policy}"):
         acting = find_policy(policy, world)
         value = lm.evaluate(
-            world, acting, episodes=episodes, rng=seed, method=method, device=device
+            world,
+            acting,
+            episodes=episodes,
+            rng=seed,
+            method=method,
+            device=device,
+            engine=engine,
         )
     facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
     known_errors = value.stderr_by_context

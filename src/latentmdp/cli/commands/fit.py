@@ -36,6 +36,7 @@ def command(
     informative_rewards: options.InformativeRewards = True,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
+    cluster: options.Cluster = None,
 ) -> None:
     """Find the hidden contexts in logs and say what separates them.
 
@@ -53,7 +54,8 @@ def command(
     on_gpu(device)  # before logs are read
     number = options.contexts_of(contexts)
     shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
-    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
+    engine = options.engine_of(cluster)
+    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards, engine)
     doing = f"fitting {plural(len(data), 'episode')}"
     with warnings.catch_warnings(record=True) as caught, screen.progress(doing):
         warnings.simplefilter("always")
@@ -65,6 +67,7 @@ def command(
             reward_model=reward_model,  # type: ignore[arg-type]
             behaviour=behaviour,  # type: ignore[arg-type]
             **shared,
+            engine=engine,
             rng=seed,
             device=device,
         )

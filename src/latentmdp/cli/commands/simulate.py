@@ -26,6 +26,7 @@ def command(
     episodes: options.Episodes = 1_000,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
+    cluster: options.Cluster = None,
     hide_contexts: Annotated[
         bool, typer.Option("--hide-contexts", help="Leave the true contexts out of the logs.")
     ] = False,
@@ -42,12 +43,15 @@ def command(
         raise typer.BadParameter("--hide-contexts goes with a file, not with a folder of parts")
     if not in_parts:
         options.check_target(out, lm.Trajectories)
+    engine = options.engine_of(cluster)
     world = options.load_model(model)
     acting = find_policy(policy, world)
     given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
     if in_parts:
         with screen.progress("simulating"):
-            files = lm.simulate(world, acting, episodes, rng=seed, out=out)
+            files = lm.simulate(
+                world, acting, episodes, rng=seed, out=out, device=device, engine=engine
+            )
         mean = options.mean_return(files)
         screen.result(**given, mean_return=mean, out=out)
         screen.say(f"{files!r}, mean return {mean:.4g}, in {out}")
@@ -57,7 +61,9 @@ def command(
     with screen.progress("simulating", total=episodes) as move:
         for first in range(0, episodes, shard):
             size = min(shard, episodes - first)
-            parts.append(lm.simulate(world, acting, size, seed, first, device=device))
+            parts.append(
+                lm.simulate(world, acting, size, seed, first, device=device, engine=engine)
+            )
             total += float(parts[-1].returns().sum())
             move(size)
     logs = lm.Trajectories.concat(parts)

@@ -1,18 +1,18 @@
 """`latentmdp size`: the memory and the time that a problem will take."""
 
 from dataclasses import asdict
+from math import isnan
 from typing import Annotated
 
 import typer
 
-from latentmdp._util.memory import memory_text
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
 
 
-@options.command(config=True)
+@options.command()
 def command(
     screen: Screen,
     contexts: Annotated[int, typer.Option("--contexts", min=1, help="M.")] = 3,
@@ -32,10 +32,11 @@ def command(
 ) -> None:
     """Say how much memory and time a problem will take: here, on workers, on a GPU.
 
-    This machine is measured for about a second.
+    This machine is measured for some seconds; without `--workers`, the cluster is one thread.
 
     Example: `latentmdp size --contexts 3 --states 20 --episodes 1e9 --workers 1600`
     """
+    from latentmdp._util.memory import memory_text
     from latentmdp.experiments.costs import costs
 
     with screen.progress("measuring this machine"):
@@ -51,15 +52,20 @@ def command(
             "a plan by Q-MDP": _time(found.plan_seconds),
             "simulation": _time(found.simulation_seconds),
             "beliefs of all episodes": _time(found.filter_seconds),
-            "a pass of EM here": _time(found.pass_seconds),
-            f"a pass of EM on {workers:,} workers": _time(found.cluster_seconds),
-            "simulation on one H200": _time(found.gpu_simulation_seconds),
+            "reading the files before EM": _time(found.reading_seconds),
+            "a pass of EM": _time(found.pass_seconds),
+            f"reading, on {workers:,} workers": _time(found.cluster_reading_seconds),
+            f"a pass of EM, on {workers:,} workers": _time(found.cluster_pass_seconds),
+            "simulation, uniform actions, on one H200": _time(found.gpu_simulation_seconds),
+            "a pass of EM, on one H200": _time(found.gpu_pass_seconds),
         },
     )
-    screen.say("EM takes some 50 to 500 passes; simulation on a GPU is that of a uniform policy.")
+    screen.say("EM takes some 50 to 500 passes.")
 
 
 def _time(seconds: float) -> str:
+    if isnan(seconds):
+        return "does not fit into its memory"
     for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2.0 * length:
             return f"{seconds / length:.1f} {unit}"

@@ -34,6 +34,7 @@ def command(
     reward_levels: options.RewardLevels = "auto",
     informative_rewards: options.InformativeRewards = True,
     seed: options.Seed = 0,
+    cluster: options.Cluster = None,
 ) -> None:
     """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
 
@@ -45,7 +46,8 @@ def command(
     options.outcome_targets(lm.offline.Solved, out, model_out, run_out)
     number = options.contexts_of(contexts)
     shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
-    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards)
+    engine = options.engine_of(cluster)
+    data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards, engine)
     doing = f"solving from {plural(len(data), 'episode')}"
     with warnings.catch_warnings(), screen.progress(doing):
         warnings.simplefilter("ignore")
@@ -57,6 +59,7 @@ def command(
             reward_model=reward_model,  # type: ignore[arg-type]
             behaviour=behaviour,
             **shared,
+            engine=engine,
         )
     options.save_outcome(solved, out, model_out, run_out)
     logged_return = options.mean_return(data)
