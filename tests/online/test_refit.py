@@ -1,5 +1,7 @@
 """Learning from nothing: it learns, it is reproducible, and it survives being killed."""
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -10,6 +12,7 @@ import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.envs import tabular_model
 from latentmdp.online import CheckpointError, Refit, Run, base, refit
+from latentmdp.planning import certified_plan
 from latentmdp.simulation import play
 from latentmdp.worlds import ModelWorld
 
@@ -167,15 +170,43 @@ def test_a_bonus_is_a_bonus() -> None:
         quick(small_world(), bonus=0.3)
 
 
-def test_the_last_tenth_is_the_final_policys_own() -> None:
+def test_the_last_fifth_is_the_final_policys_own() -> None:
     """It is the same as following the policy in the world, and its mean is the value."""
     world = small_world()
     run = quick(world)
-    own = play(ModelWorld(world), run.policy, 30, philox_key(run.settings["key"]), 270)
-    np.testing.assert_array_equal(run.returns[270:], own.returns())
+    own = play(ModelWorld(world), run.policy, 60, philox_key(run.settings["key"]), 240)
+    np.testing.assert_array_equal(run.returns[240:], own.returns())
     assert run.value.mean == pytest.approx(own.returns().mean())
     assert run.value.low < run.value.mean < run.value.high
-    assert run.fit.responsibilities.shape == (270, 2)
+    assert run.fit.responsibilities.shape == (240, 2)
+
+
+@pytest.mark.parametrize("wrong", [0, 2, 9])
+def test_a_plan_that_the_world_contradicts_is_given_up(
+    wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next fit has learned from its trial, and half of its own episodes are the last plan's."""
+    plans = []
+
+    def promising(model: lm.LatentMDP) -> lm.Plan:
+        plan = certified_plan(model)
+        if len(plans) < wrong:
+            plan = replace(plan, lower=plan.upper + 100.0, upper=plan.upper + 100.0)
+        plans.append(plan)
+        return plan
+
+    monkeypatch.setattr(refit, "certified_plan", promising)
+    world = small_world()
+    trial, most = 10, 7
+    with warnings.catch_warnings(record=True):
+        run = quick(world, episodes=800, planner=None)
+    given_up = min(wrong, most)
+    assert len(plans) == given_up + 1
+    assert len(run.fit.responsibilities) == 640 + trial * given_up
+    own = run.returns[640 + trial * given_up :]
+    assert run.value.mean == pytest.approx(own.mean())
+    told = [message for message in run.warnings if "the model promises" in message]
+    assert len(told) == (wrong > most)
 
 
 @pytest.mark.parametrize("permuted", [0, 1])

@@ -17,7 +17,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan, acting_smoothing
 from latentmdp.trajectories import Trajectories
 
-__all__ = ["LearnWarning", "doubts", "moving_context", "told_apart"]
+__all__ = ["LearnWarning", "contradicted", "doubts", "moving_context", "told_apart"]
 
 
 class LearnWarning(UserWarning):
@@ -52,7 +52,7 @@ def doubts(
     found = []
     if value is None:
         found.append("too few episodes to try the final policy in the world")
-    elif (promised := _contradicted(plan, value)) is not None:
+    elif (promised := contradicted(plan, value)) is not None:
         found.append(
             f"the model promises {promised:.4g} an episode, and the world paid {value.mean:.4g} "
             f"({value.low:.4g} to {value.high:.4g}): the model is wrong where the policy goes"
@@ -80,7 +80,7 @@ def told_apart(fit: Fit) -> float:
     return (float(fit.responsibilities.max(axis=1).mean()) - guess) / (1.0 - guess)
 
 
-def _contradicted(plan: Plan, value: Interval) -> float | None:
+def contradicted(plan: Plan, value: Interval) -> float | None:
     """What the plan promises, if the world's returns exclude it."""
     lower = plan.lower if plan.lower is not None else -np.inf
     upper = plan.upper if plan.upper is not None else np.inf

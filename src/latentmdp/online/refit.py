@@ -4,7 +4,8 @@
     repeat, at growing intervals:
         fit a latent MDP to all episodes so far by maximum likelihood
         from the counts of that fit, play L-UCRL with inferred contexts
-    fit once more, plan with a certificate, and play that plan in the last tenth of the episodes
+    fit once more, plan with a certificate, and play that plan in the last fifth of the episodes;
+        while its first episodes contradict what it promises, fit them too and plan again
 
 Online EM [kwon2021, Alg. 3] counts each episode once, under the labels believed at the time, and
 never takes a wrong label back; it needs a good start. Refitting on the whole history relabels
@@ -17,8 +18,10 @@ the others, which counts kept apart by true labels cannot do: a row of a fit cou
 
 visits, N_m(s, a) the expected ones in context m and k the pseudo-counts of the pooled row.
 
-The last tenth of the episodes is the final policy's own: nothing is tried in it and nothing is
-learned from it, so it tells what the policy earns in the world, whatever the model promises.
+The last fifth of the episodes is the final policy's own: nothing is tried in it, so it tells what
+the policy earns in the world, whatever the model promises. A model may be wrong where no episode
+has been, and then its plan may go there. What the world pays shows it: such a plan is given up
+after a few episodes, the next one has learned from them, and only the last one's count.
 
 What EM does not estimate by itself is settled whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
@@ -36,7 +39,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import RNGLike, philox_key
@@ -54,7 +56,7 @@ from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
-from latentmdp.online.doubts import LearnWarning, doubts, told_apart
+from latentmdp.online.doubts import LearnWarning, contradicted, doubts, told_apart
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL, play_rounds
 from latentmdp.online.posterior_sampling import drawn_fit
@@ -77,9 +79,13 @@ from latentmdp.worlds import World
 __all__ = ["Refit", "Settled", "learn"]
 
 _FEWEST = 10
-"""Episodes of a phase at least: a fit costs more than they do."""
+"""Episodes of a phase, and of a trial, at least: a fit costs more than they do."""
 
 _DOUBLED = 2
+
+_OWN_SHARE, _TRIALS = 5, 16
+"""One episode in so many is the final policy's own; they are cut into so many trials, and from half
+of them on a plan is the last."""
 
 _REPLAN = "lazy"
 """Between two fits a plan is due when a count has grown by a fifth: as good a curve as a plan for
@@ -277,7 +283,8 @@ class _Refitting(Learning[Trajectories]):
         if self.done == 0:
             return
         if self.done >= self._own:
-            self._finish()
+            if self._plan is None:
+                self._finish()
             return
         fit = self.settle() if self.unsettled else self.refit()
         model = self._sized(fit.model)
@@ -324,15 +331,29 @@ class _Refitting(Learning[Trajectories]):
     @property
     def _own(self) -> int:
         """The first of the final policy's own episodes."""
-        return self.episodes - metrics.last_tenth(self.episodes)
+        return self.episodes - max(1, self.episodes // _OWN_SHARE)
+
+    @property
+    def _trial(self) -> int:
+        """Episodes of a trial of the final policy."""
+        return max(1, (self.episodes - self._own) // _TRIALS)
+
+    @property
+    def _on_trial(self) -> bool:
+        """Whether a final policy may still be given up, and enough episodes are left for another.
+
+        A plan that has passed its trial is the last; so is any where a trial would show little.
+        """
+        enough = self._trial >= _FEWEST and self._shown is None
+        return enough and self.done - self._own < _TRIALS // 2 * self._trial
 
     def play(self, most: int) -> Trajectories:
         """Play a phase: the longer, the more is known."""
         # The fits draw from the key itself, so the world's chance has a key of its own.
         key = philox_key(self.key)
         if self._plan is not None:
-            left = self.episodes - self.done
-            return play(self.world, self._plan.policy, left, key, self.done)
+            length = self._trial if self._on_trial else self.episodes - self.done
+            return play(self.world, self._plan.policy, length, key, self.done)
         if self.fit is None:
             number = self.learner.n_contexts
             length = max(self.learner.explore, 1 if number == "auto" else number)
@@ -376,11 +397,17 @@ class _Refitting(Learning[Trajectories]):
             model_error=self.model_error(None if fit is None else fit.model),
             mean_return=float(self.returns[now].mean()),
         )
-        if self._plan is None:
-            self.logs = Trajectories.concat([self.logs, batch.without_contexts()])
+        new = batch.without_contexts()
+        if self._plan is None or self._given_up(self._plan, now):
+            self.logs, self._plan = Trajectories.concat([self.logs, new]), None
         else:
-            self._shown = batch.without_contexts()
+            self._shown = new if self._shown is None else Trajectories.concat([self._shown, new])
         self.phases = (*self.phases, phase)
+
+    def _given_up(self, plan: Plan, now: slice) -> bool:
+        """Whether a trial contradicts what the plan promises."""
+        value = mean_return(self.returns[now])
+        return self._on_trial and value is not None and contradicted(plan, value) is not None
 
     @property
     def unsettled(self) -> bool:
