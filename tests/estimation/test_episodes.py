@@ -115,7 +115,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     model = random_model(3, contexts=3, states=5, actions=3, horizon=60)
     logs = [lm.simulate(model, lm.UniformPolicy(), 8000, rng=1).without_contexts()]
     episodes = Episodes(logs)
-    assert len(episodes.groups[0].blocks) > 2
+    assert len(episodes.groups[0].blocks(episodes._block_size)) > 2
     alone, log_likelihood = episodes.expected_counts(*tables(model, episodes))
     together, same = episodes.expected_counts(*tables(model, episodes), Threads(3))
     assert np.array_equal(alone.by_cell, together.by_cell)

@@ -196,8 +196,13 @@ def test_commands_play_on_a_gpu(tmp_path):
 def test_a_fit_from_logs_alone_and_its_command(tmp_path, monkeypatch):
     """The passes are the GPU's, and the model that of the CPU up to rounding."""
     made = []
-    passes = lambda: made.append("pass") or cuda_pass.CudaPass()  # noqa: E731
-    monkeypatch.setattr("latentmdp.estimation.em.CudaPass", passes)
+
+    class Counted(cuda_pass.CudaPass):
+        def __init__(self, *given):
+            made.append("pass")
+            super().__init__(*given)
+
+    monkeypatch.setattr("latentmdp.estimation.em.CudaPass", Counted)
     model = lm.make("separated", contexts=2, states=2, actions=1, horizon=6, delta=0.5, rng=0)
     logs = lm.simulate(model, lm.UniformPolicy(), 12, rng=0)
     known = {"reward_model": "state-action", "behaviour": "shared", "shared_initial": True}

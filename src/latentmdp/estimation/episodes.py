@@ -58,9 +58,9 @@ _DIRECT_KEYS = 1 << 23
 """Up to this largest number, distinct integers are found by marking a table of as many entries
 (8 MB of flags), beyond it by sorting: the table is faster, its memory grows with the number."""
 
-_BLOCK_WORK = 1 << 17
-"""Steps in one block of a pass: enough that starting a thread for it costs nothing beside the work,
-few enough that a log of a million steps has a block for each of several threads."""
+_BLOCKS, _LEAST_WORK, _MOST_WORK = 64, 1 << 17, 1 << 19
+"""Into how many blocks a pass is cut, and steps of one: enough that handing it to a thread costs
+nothing beside the work, few enough that a log of a million steps has one for each of several."""
 
 _MOST_ROWS = 10**8
 """Rows (s, a), 0.8 GB of flags and numbers each: beyond them a log is refused before memory runs
@@ -103,13 +103,17 @@ class Group:
     common: Indices | None
 
     @cached_property
-    def blocks(self) -> list[tuple[int, int]]:
-        """Intervals of episodes of about equal work."""
+    def _work(self) -> Floats:
+        """Of all episodes up to each."""
         steps = np.diff(self.offsets)
         if self.common is not None:
             steps = steps - self.common
-        work = np.cumsum(steps + 2.0)
-        pieces = int(np.ceil(work[-1] / _BLOCK_WORK))
+        return np.cumsum(steps + 2.0)
+
+    def blocks(self, size: int) -> list[tuple[int, int]]:
+        """Intervals of episodes of about equal work, of `size` steps or less."""
+        work = self._work
+        pieces = int(np.ceil(work[-1] / size))
         cuts = np.searchsorted(work, work[-1] * np.arange(1, pieces) / pieces)
         edges = np.unique(np.concatenate([[0], cuts, [self.first.size]]))
         return list(zip(edges[:-1].tolist(), edges[1:].tolist()))
@@ -316,6 +320,7 @@ class Episodes:
             S, A, Z if use_rewards else 1, use_next_states, widths, encoder, *beginnings
         )
         self.n_steps = sum(part.n_steps for part in logs)
+        self._block_size = min(max(self.n_steps // _BLOCKS, _LEAST_WORK), _MOST_WORK)
         batches = [batch for part in logs for batch in part.batches()]
         in_memory = all(isinstance(part, Trajectories) for part in logs)
         self._folder: TemporaryDirectory[str] | None = None
@@ -526,7 +531,7 @@ class Episodes:
         elif self._totals is None:  # few, in memory, and not worth a journey
             sums = tree_sum(self._held_counts(Threads(None), P, W))
         else:
-            sums = total(engine, _chunk_counts, self.chunks, P, W)
+            sums = total(engine, _chunk_counts, self.chunks, P, W, self._block_size)
         by_cell, by_first, log_likelihood = sums
         return ExpectedCounts(by_cell[:, :M], by_first[:, :M]), float(log_likelihood)
 
@@ -536,7 +541,7 @@ class Episodes:
             (group, block, k)
             for k, chunk in enumerate(self.chunks)
             for group in chunk.groups()
-            for block in group.blocks
+            for block in group.blocks(self._block_size)
         ]
         sums, at = _no_counts(P, W), 0
         for (_, _, k), block in zip(jobs, engine.map(_block_counts, jobs, P, W)):
@@ -593,11 +598,11 @@ _Sums = tuple[Floats, Floats, float]
 """Expected counts of cells and of beginnings, and the log-likelihood."""
 
 
-def _chunk_counts(chunk: Chunk | StoredChunk, P: Floats, W: Floats) -> _Sums:
+def _chunk_counts(chunk: Chunk | StoredChunk, P: Floats, W: Floats, size: int) -> _Sums:
     """The sums over a chunk: a piece of work for any worker."""
     sums = _no_counts(P, W)
     for group in chunk.groups():
-        for block in group.blocks:
+        for block in group.blocks(size):
             sums = _with_block(sums, _block_counts((group, block, 0), P, W))
     return sums
 
