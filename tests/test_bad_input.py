@@ -346,12 +346,12 @@ def test_things_of_another_kind_are_named() -> None:
     run = lm.LUCRL().run(model, 3, rng=0)
     calls = {
         "model must be a LatentMDP, got Trajectories": lambda: lm.posterior(logs, model),
-        "logs must be Trajectories, got LatentMDP": lambda: lm.posterior(model, model),
+        "logs must be Trajectories or LogFiles, got LatentMDP": lambda: lm.posterior(model, model),
         "estimate must be a LatentMDP, got Fit": lambda: lm.model_error(model, lm.EM(1).fit(logs)),
         "model must be a LatentMDP, got int": lambda: lm.separation(3),
         "psr must be a PSR, got Trajectories": lambda: lm.recover(logs, psr),
-        "logs must be Trajectories, got PSR": lambda: lm.recover(psr, psr),
-        "logs must be Trajectories, got str": lambda: lm.SpectralPSR(rank=1).fit("x"),
+        "logs must be Trajectories or LogFiles, got PSR": lambda: lm.recover(psr, psr),
+        "logs must be Trajectories or LogFiles, got str": lambda: lm.SpectralPSR(rank=1).fit("x"),
         "model must be a LatentMDP, got str": lambda: lm.SpectralPSR(rank=1).from_model("x"),
         "batch 1 must be Trajectories, got list": lambda: lm.Trajectories.concat([logs, []]),
         "reference must be a Plan, got float": lambda: run.regret(3.0),

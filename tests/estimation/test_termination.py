@@ -146,7 +146,9 @@ def test_gaps_in_the_numbers_and_rewards_without_end_are_said() -> None:
 
 
 def test_logs_must_be_logs() -> None:
-    with pytest.raises(TypeError, match=r"logs must be Trajectories, got str: read a file with"):
+    with pytest.raises(
+        TypeError, match=r"logs must be Trajectories or LogFiles, got str: read a file with"
+    ):
         lm.solve("logs.parquet", 2)  # type: ignore[arg-type]
 
 

@@ -135,6 +135,9 @@ class EM:
     initial : None, "shared", "own", (S,) or (M, S)
         Known initial distributions, or how to learn them: one that all contexts share, one for
         each context, or (by default) what predicts held-out episodes better.
+    folds : None or int
+        Parts of the individuals, each held out once where held-out episodes decide; by default 5,
+        or 2 of very many.
     tolerance
         Stop when one EM map gains less than this (in nats, over all episodes).
     max_iter
@@ -157,6 +160,7 @@ class EM:
     reward_model: RewardModel = "state-action"
     weights: ArrayLike | None = None
     initial: ArrayLike | Literal["shared", "own"] | None = None
+    folds: int | None = None
     tolerance: float = 1e-3
     max_iter: int = 2000
     threads: int | None = None
@@ -182,6 +186,10 @@ class EM:
                     f'{name} must be True, False or "auto", got {getattr(self, name)!r}'
                 )
         validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
+        if self.folds is not None and arrays.positive_integer("folds", self.folds) < 2:
+            raise ValueError(
+                "folds must be at least 2: one part is left out, the others are fitted"
+            )
         if not self.tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}")
         if self.weights is not None:
@@ -349,6 +357,7 @@ class EM:
             lambda some, point: climb(some, point, tolerance, self.max_iter).point,
             open_parts,
             given,
+            self.folds,
         )
         chosen = scores.best()
         likelihood = problem.likelihood.with_pseudo_counts(chosen)

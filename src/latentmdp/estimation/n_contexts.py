@@ -94,10 +94,6 @@ _KNOWING_ERRORS, _KNOWING_GAIN = 2.0, 3.0
 """Standard errors, and nats, by which everything must be predicted better if the logger is to have
 known the context: where it did not, chance gains that once in forty logs."""
 
-_PATIENCE = 2
-"""The search ends after so many candidates in a row that predict no better: two contexts may only
-show together."""
-
 _SURE_ERRORS = 2.0
 """A choice is sure if one context less loses more than so many standard errors."""
 
@@ -112,6 +108,7 @@ def choose_contexts(
     logs: Logs | Sequence[Logs],
     *,
     max_contexts: int = MAX_CONTEXTS,
+    min_contexts: int = 1,
     reward_model: RewardModel | Literal["auto"] = "auto",
     behaviour: Literal["shared", "by-context", "auto"] = "auto",
     shared_rewards: bool | Literal["auto"] = "auto",
@@ -119,6 +116,7 @@ def choose_contexts(
     shared_initial: bool | Literal["auto"] = "auto",
     folds: int | None = None,
     restarts: int = 4,
+    patience: int = 2,
     rng: RNGLike = None,
     threads: int | None = None,
     report: Callable[[str], None] = lambda _: None,
@@ -127,6 +125,9 @@ def choose_contexts(
 
     Parameters
     ----------
+    max_contexts, min_contexts
+        The largest and the smallest number that is tried; with a smallest one above 1 the logger's
+        policy must be settled.
     reward_model
         What rewards depend on; "auto" decides by BIC.
     behaviour, shared_rewards, shared_transitions, shared_initial
@@ -136,6 +137,9 @@ def choose_contexts(
         default five, or three where there are more than 20,000 individuals.
     restarts
         Fresh starts of every fit, beside those from the candidate before it.
+    patience
+        Numbers in a row that must predict no better before the search ends: two contexts may only
+        show together.
     report
         Called with a line for every decision.
 
@@ -152,6 +156,11 @@ def choose_contexts(
     generator = as_generator(rng)
     parts = checked_logs(logs)
     require_reward_model(reward_model)
+    least = arrays.positive_integer("min_contexts", min_contexts)
+    if least > max_contexts:
+        raise ValueError(f"min_contexts is {least}, and max_contexts is {max_contexts}")
+    if least > 1 and behaviour == "auto":
+        raise ValueError(f'min_contexts={least} goes with behaviour="shared" or "by-context"')
     form = settle_reward_model(
         parts, FEW_CONTEXTS, reward_model, generator, threads=threads, report=report
     )
@@ -165,7 +174,15 @@ def choose_contexts(
         threads=threads,
     )
     found = search_contexts(
-        parts, settings, max_contexts, generator, folds=folds, restarts=restarts, report=report
+        parts,
+        settings,
+        max_contexts,
+        generator,
+        least=least,
+        folds=folds,
+        restarts=restarts,
+        patience=arrays.positive_integer("patience", patience),
+        report=report,
     )
     return found.selection
 
@@ -188,8 +205,10 @@ def search_contexts(
     max_contexts: int,
     rng: np.random.Generator,
     *,
+    least: int = 1,
     folds: int | None = None,
     restarts: int = 4,
+    patience: int = 2,
     report: Callable[[str], None] = lambda _: None,
     engine: Engine | None = None,
 ) -> ChosenContexts:
@@ -205,17 +224,17 @@ def search_contexts(
     parts = problem.likelihood.episodes.sample().folds(folds, rng)
     auto = "behaviour" in problem.open_parts
     plain = tuple(part for part in problem.open_parts if part != "behaviour")
-    first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng)
-    first.run(most, report)
+    first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng, least)
+    first.run(most, report, patience)
     if not auto:
         return first.outcome(report)
     known = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=plain)
     second = _ContextSearch(known, parts, restarts, rng)
     second.found.append(first.found[0])
-    second.run(min(most, FEW_CONTEXTS), lambda _: None)
+    second.run(min(most, FEW_CONTEXTS), lambda _: None, patience)
     if _gain(second, first).clear:
         report("contexts with loggers of their own:")
-        second.run(most, report)
+        second.run(most, report, patience)
     decision = _gain(second, first)
     chosen = second if not decision.shared else first
     report(str(decision))
@@ -276,7 +295,10 @@ class _Candidate(NamedTuple):
 
 
 class _ContextSearch:
-    """The candidates found so far, and what all of them are fitted to."""
+    """The candidates found so far, and what all of them are fitted to.
+
+    Candidate k has `least` + k contexts.
+    """
 
     def __init__(
         self,
@@ -284,8 +306,9 @@ class _ContextSearch:
         folds: list[tuple[Episodes, Episodes]],
         restarts: int,
         rng: np.random.Generator,
+        least: int = 1,
     ) -> None:
-        self.problem, self.restarts, self.rng = problem, restarts, rng
+        self.problem, self.restarts, self.rng, self.least = problem, restarts, rng, least
         whole = problem.likelihood
         self.folds: list[tuple[MixtureLikelihood, Episodes]] = [
             (MixtureLikelihood(train, whole.structure, whole.pseudo_counts, whole.engine), test)
@@ -297,37 +320,38 @@ class _ContextSearch:
         self.found: list[_Candidate] = []
         self.decisions: tuple[Decision, ...] = ()
 
-    def run(self, most: int, report: Callable[[str], None]) -> None:
-        """Try further candidates until two in a row predict no better."""
+    def run(self, most: int, report: Callable[[str], None], patience: int) -> None:
+        """Try further candidates until so many in a row predict no better."""
         idle = 0
-        while len(self.found) < most and idle < _PATIENCE:
+        while self.least + len(self.found) <= most and idle < patience:
             before = self.best
             self.try_next()
             last = len(self.found) - 1
             gained = last == 0 or self.loss(last, before)[0] > _LEAST_GAIN
             idle = 0 if gained else idle + 1
-            if last == 1:
+            if last == (self.least == 1):
                 for decision in self.decisions:
                     report(str(decision))
             score = self.found[last].scores @ self.weights / self.weights.sum()
-            report(f"{plural(last + 1, 'context')}: {score:.4f} nats an unseen individual")
+            report(f"{plural(self.least + last, 'context')}: {score:.4f} nats an unseen individual")
 
     def action_scores(self, k: int) -> Floats:
         """Of the scores of a candidate, what its predictions of the logger's actions add."""
         candidate, scores, counts = self.found[k], [], []
         for (train, test), point in zip(self.folds, candidate.points):
-            likelihood = train.with_contexts(k + 1).with_pseudo_counts(candidate.strengths)
+            likelihood = train.with_contexts(self.least + k)
+            likelihood = likelihood.with_pseudo_counts(candidate.strengths)
             scores += likelihood.held_out_actions(point, test)
             counts += [group.counts for group in test.groups]
         return np.concatenate(scores)[np.concatenate(counts) > 0.0]
 
     def try_next(self) -> None:
         """Fit one context more than the last candidate has."""
-        M = len(self.found) + 1
+        M = self.least + len(self.found)
         if M == 1:
             self.found.append(self._one_context())
             return
-        if M == 2:
+        if not self.found or M == 2:
             views = views_of(self.problem.own_parts, self.problem.open_parts)
             few = max(2, self.restarts // 2)
             starts = [
@@ -418,7 +442,7 @@ class _ContextSearch:
         models, log_likelihood, n_parameters = [], [], []
         shares = np.broadcast_to(1.0, (sum(map(len, self.problem.logs)), 1))
         for k, candidate in enumerate(self.found):
-            likelihood = self.problem.likelihood.with_contexts(k + 1)
+            likelihood = self.problem.likelihood.with_contexts(self.least + k)
             likelihood = likelihood.with_pseudo_counts(candidate.strengths)
             points = sorted(candidate.points, key=lambda p: -likelihood.log_likelihood(p))
             point = _climbed(likelihood, likelihood.mixed(points[0]))
@@ -426,7 +450,7 @@ class _ContextSearch:
             models.append(model)
             log_likelihood.append(likelihood.log_likelihood(point))
             n_parameters.append(likelihood.n_parameters)
-            if k == chosen and k > 0:
+            if k == chosen and self.least + k > 1:
                 own = "behaviour" in likelihood.own_parts
                 acted = behaviour_from_parameters(likelihood, point) if own else None
                 shares = shares_of(
@@ -441,8 +465,8 @@ class _ContextSearch:
         if statement.startswith("Not sure"):
             warnings.warn(statement, FitWarning, stacklevel=3)
         selection = ContextSelection(
-            n_contexts=chosen + 1,
-            candidates=tuple(range(1, len(self.found) + 1)),
+            n_contexts=self.least + chosen,
+            candidates=tuple(range(self.least, self.least + len(self.found))),
             log_likelihood=np.array(log_likelihood),
             n_parameters=np.array(n_parameters),
             held_out=np.array([c.scores @ self.weights for c in self.found]) / total,
@@ -451,7 +475,7 @@ class _ContextSearch:
             statement=statement,
             models=tuple(models),
         )
-        said = [str(decision) for decision in (self.decisions if chosen else ())]
+        said = [str(decision) for decision in (self.decisions if self.least + chosen > 1 else ())]
         said += [] if logger is None else [str(logger)]
         return ChosenContexts(selection, self.found[chosen].strengths, tuple(said), shares)
 
@@ -467,19 +491,22 @@ def _climbed(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
 
 def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -> str:
     """How sure the choice is, in words."""
-    what, tried = plural(chosen + 1, "context"), len(search.found)
+    least, tried = search.least, len(search.found)
+    what = plural(least + chosen, "context")
     if chosen == tried - 1 and tried > 1:
         return (
             f"Not sure: {what}, the most that were tried, still predict better; there may be more."
         )
     others = [k for k in (chosen - 1, chosen + 1) if 0 <= k < tried]
-    said = ", ".join(f"{k + 1} lose {losses[k, 0]:.1f} ± {losses[k, 1]:.1f} nats" for k in others)
+    said = ", ".join(
+        f"{least + k} lose {losses[k, 0]:.1f} ± {losses[k, 1]:.1f} nats" for k in others
+    )
     if chosen != best and losses[chosen, 0] > _LEAST_GAIN:
         few = f"{losses[chosen, 0]:.1f} ± {losses[chosen, 1]:.1f} nats"
-        return f"Not sure: {what}, within half a standard error of {best + 1}; they lose {few}."
+        return f"Not sure: {what}, within half a standard error of {least + best}; they lose {few}."
     below = [k for k in range(chosen) if losses[k, 0] <= _SURE_ERRORS * losses[k, 1]]
     above = [k for k in range(chosen + 1, tried) if losses[k, 0] <= losses[k, 1]]
     word = "Fairly sure" if below or above else "Sure"
-    how = "best" if chosen == best else f"as well as {best + 1}"
-    predict = f"{'predict' if chosen else 'predicts'} unseen individuals {how}"
+    how = "best" if chosen == best else f"as well as {least + best}"
+    predict = f"{'predict' if least + chosen > 1 else 'predicts'} unseen individuals {how}"
     return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."

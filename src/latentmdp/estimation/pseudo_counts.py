@@ -308,6 +308,7 @@ def cross_validation(
     climb: Climb,
     open_parts: tuple[Part, ...] = (),
     given: PseudoCounts | None = None,
+    folds: int | None = None,
 ) -> HeldOut:
     """Held-out scores by cross-validation of all episodes, or of a sample of very many.
 
@@ -315,10 +316,10 @@ def cross_validation(
     same contexts.
     """
     episodes = likelihood.episodes.sample()
-    number = 2 if episodes.n_episodes >= _MANY_EPISODES else 5
+    number = folds or (2 if episodes.n_episodes >= _MANY_EPISODES else 5)
     structure, prior, engine = likelihood.structure, likelihood.pseudo_counts, likelihood.engine
-    folds = [
+    parts = [
         Fold(MixtureLikelihood(train, structure, prior, engine), test, starts)
         for train, test in episodes.folds(number, rng)
     ]
-    return HeldOut(folds, climb, open_parts, given)
+    return HeldOut(parts, climb, open_parts, given)

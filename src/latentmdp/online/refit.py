@@ -109,7 +109,11 @@ _DRAWS = 1
 """Keeps the draws of models apart from those of the fits."""
 _FOLDS, _STARTS = 2, 2
 """Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
-that are read once, since it is chosen again each time the data have doubled."""
+that are read once, since it is chosen again each time the data have doubled. For the same reason
+the search goes on from the last choice, and ends with the first number that predicts no better."""
+
+_STRENGTH_FOLDS = 3
+"""Folds with which the pseudo-counts are chosen, for the same reason."""
 
 
 def learn(
@@ -160,7 +164,7 @@ def learn(
         Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables; "auto"
         decides by BIC, again each time the data have doubled.
     planner
-        Makes the final plan; HSVI to a gap of 1 % within 10 seconds by default. While learning,
+        Makes the final plan; HSVI to a gap of 2 % within 10 seconds by default. While learning,
         plans are Q-MDP's, or PBVI's where Q-MDP falls short of its own bound.
     checkpoint
         A file to go on from after an interruption; the result is the same to the bit.
@@ -434,14 +438,16 @@ class _Refitting(Learning[Trajectories]):
                 with without_fit_warnings():
                     chosen = choose_contexts(
                         self.logs,
-                        max_contexts=learner.max_contexts,
+                        max_contexts=max(least, learner.max_contexts),
+                        min_contexts=least,
                         reward_model=reward_model,
                         behaviour="shared",
                         folds=_FOLDS,
                         restarts=_STARTS,
+                        patience=2 if least == 1 else 1,
                         rng=rng,
                     )
-                M = max(least, chosen.n_contexts)
+                M = chosen.n_contexts
             fit = self._em(M, reward_model, rng)
             if (most := self._most_pseudo_counts(M, reward_model)) is not None:
                 moves, rewards = fit.pseudo_counts, fit.reward_pseudo_counts
@@ -491,6 +497,7 @@ class _Refitting(Learning[Trajectories]):
             reward_pseudo_counts=None if shared else reward_pseudo_counts,
             shared_rewards=shared,
             reward_model=reward_model,
+            folds=_STRENGTH_FOLDS,
         )
         known = self._model is not None and self._model.n_contexts == n_contexts
         with without_fit_warnings():
