@@ -256,7 +256,7 @@ class MarkovPolicy(Fielded, Policy):
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
         when = "stationary" if self.stationary else plural(self.n_layers, "step")
-        return f"MarkovPolicy({kind}, {when}, {self.n_states} states)"
+        return f"MarkovPolicy({kind}, {when}, {plural(self.n_states, 'state')})"
 
 
 class AlphaVectorPolicy(Fielded, Policy):

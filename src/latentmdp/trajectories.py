@@ -1146,7 +1146,8 @@ class Trajectories(Logs, Fielded):
         extra += "" if self.amounts is None else ", rewards unseen"
         if self.covariates is not None:
             extra += f", covariates {', '.join(self.covariates.names)}"
-        return f"Trajectories({len(self)} episodes, {length}{extra})"
+        noun = "episode" if len(self) == 1 else "episodes"
+        return f"Trajectories({len(self)} {noun}, {length}{extra})"
 
 
 _LISTS = ("states", "actions", "rewards")

@@ -171,3 +171,21 @@ def test_solve_takes_off_the_bias_and_covers_the_truth() -> None:
     assert abs(biases.mean() - drawn) < 4 * stderr[1]
     assert biases.mean() > 4 * stderr[1]
     assert sum(s.value.low <= truth <= s.value.high for s in solved) >= 41
+
+
+def test_simulated_episodes_may_all_end_before_the_longest_logged_one() -> None:
+    """One episode of many lasted: a refit to others like them still has its horizon."""
+    T = np.array([[[[0.1, 0.9], [0.1, 0.9]], [[0.0, 1.0], [0.0, 1.0]]]])
+    world = lm.LatentMDP(
+        T,
+        [[[0.4, 0.6], [0.0, 0.0]]],
+        horizon=4,
+        initial=0,
+        allowed=[[True, True], [False, False]],
+    )
+    logs = lm.simulate(world, lm.UniformPolicy(), 400, rng=0).without_contexts()
+    longest = int(np.argmax(logs.lengths == 4))
+    few = lm.Trajectories.concat([logs[logs.lengths == 1][:60], logs[longest : longest + 1]])
+    found = lm.solve(few, 1, rng=0, planner=PLANNER)
+    assert found.model.horizon == 4
+    assert found.value.low <= found.value.mean <= found.value.high

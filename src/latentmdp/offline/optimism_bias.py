@@ -78,6 +78,8 @@ def _difference(seed: int, world: _Repeated) -> float:
     drawn = world.logger.simulate(own)
     em = _like(fit, _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=3))
     refitted = restricted(em.fit(drawn, start=fit, rng=own).model, fit.model.allowed)
+    # Episodes that end by themselves may all be shorter than the longest logged one.
+    refitted = refitted.replace(horizon=fit.model.horizon, discount=fit.model.discount)
     if fit.model.bonus is not None:  # amounts that are not part of simulated logs
         refitted = refitted.replace(bonus=fit.model.bonus)
     planned = world.planner.plan(only_tried(refitted, drawn)).policy

@@ -277,7 +277,8 @@ class Run(Result):
     def __repr__(self) -> str:
         learner = self.settings.get("learner", "a learner")
         contexts = plural(self.model.n_contexts, "context")
+        noun = "episode" if self.n_episodes == 1 else "episodes"
         return (
-            f"Run({self.n_episodes} episodes of {learner}, {contexts}, "
+            f"Run({self.n_episodes} {noun} of {learner}, {contexts}, "
             f"{self.trailing_return():.4g} per episode in the last tenth)"
         )
