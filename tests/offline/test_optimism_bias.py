@@ -183,7 +183,7 @@ def test_simulated_episodes_may_all_end_before_the_longest_logged_one() -> None:
         initial=0,
         allowed=[[True, True], [False, False]],
     )
-    logs = lm.simulate(world, lm.UniformPolicy(), 400, rng=0).without_contexts()
+    logs = lm.simulate(world, lm.UniformPolicy(), 20_000, rng=0).without_contexts()
     longest = int(np.argmax(logs.lengths == 4))
     few = lm.Trajectories.concat([logs[logs.lengths == 1][:60], logs[longest : longest + 1]])
     found = lm.solve(few, 1, rng=0, planner=PLANNER)
