@@ -65,7 +65,7 @@ def experiment_part(folder: Path) -> Part | None:
         figures[key] = panel_figure(panel)
         lines += ["", f"**{panel.title}.** {panel.caption}", "", f"{{{key}}}"]
     timed = [run.seconds for run in experiment.runs if run.seconds is not None]
-    took = f", {sum(timed) / 60.0:.0f} minutes of one core" if timed else ""
+    took = f", {plural(max(1, round(sum(timed) / 60.0)), 'minute')} of one core" if timed else ""
     lines += ["", f"{plural(len(experiment.runs), 'run')}{took}."]
     return "\n".join(lines), figures
 
