@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -141,7 +141,7 @@ class Threads:
 
     def map(self, function: Callable[..., R], items: Iterable[T], *common: Any) -> Iterator[R]:
         """`function(item, *common)` of every item, in their order."""
-        if self.threads == 1 or (isinstance(items, Sized) and len(items) == 1):
+        if self.threads == 1:
             yield from (function(item, *common) for item in items)
             return
         waiting: deque[Future[R]] = deque()

@@ -30,7 +30,7 @@ are w_m(x), and W has a row for every pair of a first state and covariates that 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -526,30 +526,24 @@ class Episodes:
             return ExpectedCounts(counts, firsts), logs
         engine, M = engine or Threads(1), table.shape[1]
         P, W = (_padded(one, _width(M)) for one in (table, first))
-        if self._totals is None and engine.local:
-            sums = tree_sum(self._held_counts(engine, P, W))
-        elif self._totals is None:  # few, in memory, and not worth a journey
-            sums = tree_sum(self._held_counts(Threads(None), P, W))
-        else:
+        if self._totals is not None:
             sums = total(engine, _chunk_counts, self.chunks, P, W, self._block_size)
+        elif len(jobs := self._jobs()) == 1:
+            sums = _block_counts(jobs[0], P, W)
+        else:  # where workers do not see this memory: few, and not worth a journey
+            work = engine if engine.local else Threads(None)
+            sums = tree_sum(_by_chunk(jobs, work.map(_block_counts, jobs, P, W), P, W))
         by_cell, by_first, log_likelihood = sums
         return ExpectedCounts(by_cell[:, :M], by_first[:, :M]), float(log_likelihood)
 
-    def _held_counts(self, engine: Engine, P: Floats, W: Floats) -> Iterator[_Sums]:
-        """The sums of each chunk in memory; threads share out the blocks of all of them."""
-        jobs = [
+    def _jobs(self) -> list[_Job]:
+        """The blocks of all chunks in memory, each with the number of its chunk."""
+        return [
             (group, block, k)
             for k, chunk in enumerate(self.chunks)
             for group in chunk.groups()
             for block in group.blocks(self._block_size)
         ]
-        sums, at = _no_counts(P, W), 0
-        for (_, _, k), block in zip(jobs, engine.map(_block_counts, jobs, P, W)):
-            if k != at:
-                yield sums
-                sums, at = _no_counts(P, W), k
-            sums = _with_block(sums, block)
-        yield sums
 
     def log_evidence(self, table: Floats, first: Floats) -> list[Floats]:
         """Log Z of each merged episode, group by group; arguments as for `expected_counts`."""
@@ -598,6 +592,23 @@ _Sums = tuple[Floats, Floats, float]
 """Expected counts of cells and of beginnings, and the log-likelihood."""
 
 
+_Job = tuple[Group, tuple[int, int], int]
+"""A group, an interval of its episodes, and the number of their chunk."""
+
+
+def _by_chunk(
+    jobs: Sequence[_Job], blocks: Iterable[_Sums], P: Floats, W: Floats
+) -> Iterator[_Sums]:
+    """The sums of each chunk, from those of its blocks in their order."""
+    sums, at = _no_counts(P, W), 0
+    for (_, _, k), block in zip(jobs, blocks):
+        if k != at:
+            yield sums
+            sums, at = _no_counts(P, W), k
+        sums = _with_block(sums, block)
+    yield sums
+
+
 def _chunk_counts(chunk: Chunk | StoredChunk, P: Floats, W: Floats, size: int) -> _Sums:
     """The sums over a chunk: a piece of work for any worker."""
     sums = _no_counts(P, W)
@@ -618,7 +629,7 @@ def _with_block(sums: _Sums, block: _Sums) -> _Sums:
     return by_cell, by_first, log_likelihood + block[2]
 
 
-def _block_counts(job: tuple[Group, tuple[int, int], int], P: Floats, W: Floats) -> _Sums:
+def _block_counts(job: _Job, P: Floats, W: Floats) -> _Sums:
     """The sums over some episodes of a group, by the compiled loops."""
     from latentmdp._kernels.mixture import kernels
 
