@@ -285,7 +285,15 @@ def test_contexts_once_found_are_kept(world) -> None:
     )
     alone = refitting(same, 800, n_contexts="auto")
     assert (found.fit.model.n_contexts, alone.fit.model.n_contexts) == (2, 1)
-    assert refitting(same, 800, found, n_contexts="auto").fit.model.n_contexts == 2
+    found.logs = lm.Trajectories.concat([found.logs, alone.logs])
+    assert found.settle().model.n_contexts == 2
+
+
+def test_contexts_too_many_are_given_up(world) -> None:
+    """A choice made from a few episodes may fall once more of them are there."""
+    many = refitting(world, 100, n_contexts=3)
+    assert many.fit.model.n_contexts == 3
+    assert refitting(world, 400, many, n_contexts="auto").fit.model.n_contexts == 2
 
 
 def test_the_reward_model_is_found(world) -> None:

@@ -49,10 +49,6 @@ _DENSE_CELLS = 2000
 """Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
 products are taken through the episodes themselves."""
 
-_MOST_ROWS = 4000
-"""The matrix of visits of pairs of rows is dense, 128 MB at this size: with more rows there is no
-pair-moment start."""
-
 _SWEEPS = 40
 """Sweeps of the alternating least squares, each taken half-way so that they do not oscillate. A
 sweep costs little beside the pair matrix itself."""
@@ -99,7 +95,7 @@ def own_starts(
     found = _pair_starts(likelihood, wanted, rng) if wanted else []
     if kind == "pairs":
         if not found:
-            raise ValueError(f'start="pairs" needs at most {_MOST_ROWS} distinct (state, action)')
+            raise ValueError('start="pairs" needs more distinct steps than there are contexts')
         return found
     return found + [_random_start(likelihood, rng) for _ in range(number - len(found))]
 
@@ -107,12 +103,9 @@ def own_starts(
 def _pair_starts(
     likelihood: MixtureLikelihood, most: int, rng: np.random.Generator
 ) -> list[ExpectedCounts]:
-    """The distinct solutions of the mixture in R^(M-1), best first.
-
-    There are none with too many rows, nor with fewer cells than directions.
-    """
+    """The distinct solutions of the mixture in R^(M-1), best first; with too few cells none."""
     view, M = View(likelihood), likelihood.structure.n_contexts
-    if view.n_rows > _MOST_ROWS or view.episodes.cells.size < M - 1:
+    if view.episodes.cells.size < M - 1:
         return []
     moments = PairMoments(view.episodes, view.row)
     F = moments.factor(M - 1)
@@ -231,7 +224,7 @@ class PairMoments:
     def _write_down(self) -> None:
         """The whitened pair matrix, and the visits of pairs of rows."""
         moments, member = self.episodes.pair_counts(), self._member
-        self.visits = np.asarray(member @ (member @ moments).T)
+        self._visits = np.asarray(member @ (member @ moments).T)
         P = (self.root**2)[:, None]
         moments -= P * (member @ moments)[self.row]
         moments -= P.T * (member @ moments.T).T[:, self.row]
@@ -246,10 +239,7 @@ class PairMoments:
             times.append(group.counts)
         self._visited = sp.vstack(tables).tocsr()
         self._times, self._counts, self._totals = np.concatenate(times), counts, totals
-        rows: Any = self._visited @ self._member.T
-        visits = np.asarray((rows.T @ sp.diags(self._times) @ rows).todense())
-        visits[np.diag_indices(self.n_rows)] -= totals
-        self.visits = visits
+        self._rows: Any = (self._visited @ self._member.T).tocsr()
 
     def product(self, vectors: Floats) -> Floats:
         """The whitened pair matrix times vectors (C, r)."""
@@ -263,6 +253,13 @@ class PairMoments:
         found -= self._counts[:, None] * centred
         return np.asarray(found / np.maximum(self.root, 1e-150)[:, None])
 
+    def _by_visits(self, table: Floats) -> Floats:
+        """The visits N of pairs of rows times a table (rows, k)."""
+        if self.dense:
+            return np.asarray(self._visits @ table)
+        found = self._rows.T @ (self._times[:, None] * (self._rows @ table))
+        return np.asarray(found - self._totals[:, None] * table)
+
     def spectrum(self) -> tuple[Floats, float]:
         """Eigenvalues, largest first, in units in which noise has unit variance, and its edge.
 
@@ -275,7 +272,7 @@ class PairMoments:
 
     def _scale(self) -> Floats:
         """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
-        margin = self.visits.sum(axis=1)
+        margin = self._by_visits(np.ones((self.n_rows, 1)))[:, 0]
         return np.asarray(np.sqrt(np.maximum(margin, 1e-12) / np.sqrt(max(margin.sum(), 1e-12))))
 
     def factor(self, rank: int) -> Floats:
@@ -298,10 +295,10 @@ class PairMoments:
     def _regressed(self, G: Floats) -> Floats:
         """Least squares for each cell's factor given all others', weighted by visits."""
         rank = G.shape[1]
-        outer = np.zeros((self.n_rows, rank, rank))
-        np.add.at(outer, self.row, G[:, :, None] * G[:, None, :])
-        normal = np.einsum("ij,jrs->irs", self.visits, outer) + _RIDGE * np.eye(rank)
-        return np.linalg.solve(normal[self.row], self.product(G)[:, :, None])[:, :, 0]
+        outer = self._member @ (G[:, :, None] * G[:, None, :]).reshape(-1, rank**2)
+        normal = self._by_visits(outer).reshape(-1, rank, rank) + _RIDGE * np.eye(rank)
+        solved = np.linalg.solve(normal[self.row], self.product(G)[:, :, None])
+        return np.asarray(solved[:, :, 0], dtype=np.float64)
 
     def factors(self, F: Floats, points: Floats) -> Floats:
         """1 + F c_m for every cell and context, (C, M), kept positive."""

@@ -25,9 +25,7 @@ after a few episodes, the next one has learned from them, and only the last one'
 
 What EM does not estimate by itself is settled whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
-found), and how many pseudo-counts to use. The number of contexts found never falls while the reward
-model stays: the better a policy is, the less its episodes show of what the contexts differ in, and
-what was once clear still holds.
+found), and how many pseudo-counts to use.
 """
 
 from __future__ import annotations
@@ -107,10 +105,11 @@ _PRIOR = 0.3
 
 _DRAWS = 1
 """Keeps the draws of models apart from those of the fits."""
-_FOLDS, _STARTS = 2, 2
+_FOLDS, _STARTS, _FALL = 2, 2, 2
 """Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
 that are read once, since it is chosen again each time the data have doubled. For the same reason
-the search goes on from the last choice, and ends with the first number that predicts no better."""
+the search begins so much below the last choice, and ends with the first number that predicts no
+better. It begins below because a few episodes often fit best with too many contexts."""
 
 _STRENGTH_FOLDS = 3
 """Folds with which the pseudo-counts are chosen, for the same reason."""
@@ -428,11 +427,12 @@ class _Refitting(Learning[Trajectories]):
         """EM over the whole history with nothing taken for granted but what the user said."""
         rng, previous = self._chance(), self._model
         learner = self.learner
-        asked, least = learner.reward_model, 1 if previous is None else previous.n_contexts
+        asked, last = learner.reward_model, 1 if previous is None else previous.n_contexts
+        least = max(1, last - _FALL)
         reward_model: RewardModel = "state-action" if asked == "auto" else asked
         if asked == "auto" and previous is not None:
             reward_model = previous.reward_model
-        for last in (False, True):
+        for again in (False, True):
             M = least if learner.n_contexts == "auto" else learner.n_contexts
             if learner.n_contexts == "auto" and may_show_contexts([self.logs]):
                 with without_fit_warnings():
@@ -454,7 +454,7 @@ class _Refitting(Learning[Trajectories]):
                 if moves > most[0] or rewards > most[1]:
                     found = (min(moves, most[0]), min(rewards, most[1]))
                     fit = self._em(M, reward_model, rng, *found)
-            if last or asked != "auto":
+            if again or asked != "auto":
                 break
             better = preferred_reward_model(self.logs, fit.responsibilities)
             if better == reward_model:
