@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any, Self, TypeVar
 
 __all__ = ["Team", "Threads", "blocks", "one_thread", "run_blocks", "thread_count"]
@@ -84,17 +86,18 @@ class Team:
 
     def __init__(self, threads: int | None) -> None:
         self.threads = thread_count(threads)
-        self._pool: ThreadPoolExecutor | None = None
+        self._bells: list[Lock] = []  # each wakes a thread that waits for it
+        self._worker: Callable[[], None] | None = None
+        self._number, self._ended, self._done = 0, count(1), Lock()
 
     def __enter__(self) -> Self:
-        if self.threads > 1:
-            self._pool = ThreadPoolExecutor(self.threads)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+        self._worker, self._number = None, 0
+        for bell in self._bells:
+            bell.release()
+        self._bells = []
 
     def share(self, worker: Callable[[], None], number: int) -> None:
         """Run the same worker in `number` threads at most, the calling one among them.
@@ -102,11 +105,56 @@ class Team:
         Workers take pieces of work from each other until none is left, which costs far less than
         handing every piece to a thread. A worker must not raise.
         """
-        others = 0 if self._pool is None else min(self.threads, number) - 1
-        futures = [self._pool.submit(worker) for _ in range(others)] if self._pool else []
-        worker()
-        for future in futures:
-            future.result()
+        self._number = min(self.threads, number) - 1
+        if self._number < 1:
+            worker()
+            return
+        while len(self._bells) < self._number:
+            self._start()
+        self._worker, self._ended = worker, count(1)
+        self._done.acquire()
+        self._wake(0)
+        try:
+            worker()
+        finally:
+            self._wait()
+
+    def _start(self) -> None:
+        """Start a thread that waits for its bell."""
+        bell = Lock()
+        bell.acquire()
+        self._bells.append(bell)
+        Thread(target=self._help, args=(bell, len(self._bells)), daemon=True).start()
+
+    def _wake(self, place: int) -> None:
+        """Wake two threads, which wake two others each: so all begin soon, and so does this."""
+        bells = self._bells
+        for other in (2 * place, 2 * place + 1):
+            if other < self._number:
+                bells[other].release()
+
+    def _help(self, bell: Lock, place: int) -> None:
+        """Help whenever the bell rings, until there is nothing to help with."""
+        while True:
+            bell.acquire()
+            self._wake(place)
+            if self._worker is None:
+                return
+            self._worker()
+            if next(self._ended) == self._number:
+                self._done.release()
+
+    def _wait(self) -> None:
+        """Wait for the other threads; what interrupts it is raised afterwards."""
+        interrupt = None
+        while True:
+            try:
+                with self._done:
+                    break
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 class Threads:

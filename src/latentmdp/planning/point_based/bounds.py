@@ -468,14 +468,14 @@ class Bounds:
         order, starts = np.empty(n, np.int64), np.empty(groups[S] + 1, np.int64)
         leaders = np.zeros((M, groups[S] + LANES))
         starts[groups[S]] = n
-        size = S if n <= _FEW_ITEMS else -(-S // 64)
+        team = None if n <= _FEW_ITEMS else self.team
 
         def cut(first: int, last: int) -> None:
             cut_states(
                 member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders
             )
 
-        run_in_blocks(self.team, cut, S, size, self.check)
+        run_in_blocks(team, cut, S, -(-S // 64), self.check)
         uppers = points.uppers[:n]
         gains = points.splits[:n] - uppers
         tops = np.empty(groups[S], np.int64)
@@ -486,7 +486,7 @@ class Bounds:
         def put(first: int, last: int) -> None:
             put_plans(order, beliefs, vectors, first, last, columns, rows, masses, inverses)
 
-        run_in_blocks(self.team, put, n, _FEW_ITEMS, self.check)
+        run_in_blocks(team, put, n, _FEW_ITEMS, self.check)
         return StepBounds(
             starts=starts,
             groups=groups,
