@@ -38,6 +38,39 @@ def test_interpolation_is_exact_for_linear_functions(order: tuple[int, int, int]
         assert pair == pytest.approx(values[i] * mass[i] + values[j] * mass[j])
 
 
+def solid_of(function, n: int) -> np.ndarray:
+    """A solid with the values of a function of the belief at its grid points."""
+    solids = np.zeros((1, n + 1, n + 1, n + 1))
+    for x, y, z in np.ndindex(n + 1, n + 1, n + 1):
+        if x >= y >= z:
+            solids[0, x, y, z] = function(np.array([n - x, x - y, y - z, z]) / n)
+    return solids
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_solids_are_exact_for_linear_functions_and_above_convex_ones(n: int) -> None:
+    rng = np.random.default_rng(n)
+    plans = rng.normal(size=(6, 4))
+    linear, convex = solid_of(lambda b: plans[0] @ b, n), solid_of(lambda b: max(plans @ b), n)
+    corners = np.concatenate([np.eye(4), np.eye(4) + np.eye(4)[::-1], np.ones((1, 4))])
+    for mass in np.concatenate([corners, 3.0 * rng.dirichlet(np.full(4, 0.5), 300)]):
+        assert kernels.solid_value(linear, 0, mass) == pytest.approx(plans[0] @ mass)
+        value = kernels.solid_value(convex, 0, mass)
+        assert value >= max(plans @ mass) - 1e-12
+        assert value <= mass @ plans.max(axis=0) + 1e-12  # no more than with the vertices alone
+    assert kernels.solid_value(linear, 0, np.zeros(4)) == 0.0
+
+
+def test_a_finer_solid_keeps_the_values_of_the_coarse_one() -> None:
+    plans = np.random.default_rng(0).normal(size=(6, 4))
+    coarse, fine = solid_of(lambda b: max(plans @ b), 3), np.zeros((1, 7, 7, 7))
+    kernels.refine_solids(coarse, fine)
+    assert np.allclose(fine[:, ::2, ::2, ::2], coarse)
+    for mass in np.random.default_rng(1).dirichlet(np.ones(4), 100):
+        same = kernels.solid_value(coarse, 0, mass)
+        assert kernels.solid_value(fine, 0, mass) == pytest.approx(same)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_every_split_bounds_the_optimum_and_more_faces_are_tighter(seed: int) -> None:
     model = random_model(
@@ -58,3 +91,4 @@ def test_every_split_bounds_the_optimum_and_more_faces_are_tighter(seed: int) ->
             rest = model.replace(weights=belief, horizon=model.horizon - t)
             assert testing.optimal_value(rest) <= bounds[1, i] + 1e-9
             assert bounds[1, i] <= bounds[0, i] + 1e-9
+    assert (tight[0].solids.size > 1) == (model.n_contexts == 4)

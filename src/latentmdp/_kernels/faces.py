@@ -1,4 +1,4 @@
-"""Upper bounds on the value from problems with few contexts: the vertices, edges and triangles.
+"""Upper bounds on the value from problems with few contexts: vertices, edges, triangles, solids.
 
 V_t(s, ·) is convex and positively homogeneous in the unnormalised belief u, so it is subadditive:
 V(u) <= sum_k V(u_k) for every split u = sum_k u_k. A part that lives on one, two or three contexts
@@ -7,7 +7,8 @@ of the simplex; linear interpolation of a convex function between grid points st
 
 A grid has G cells along a side. Points of an edge {i < j} are k/G on i and 1 - k/G on j. Points
 of a triangle {i < j < k} are (G - x, x - y, y)/G with G >= x >= y >= 0, interpolated on the
-Freudenthal triangulation.
+Freudenthal triangulation. A solid is the whole simplex of four contexts, in the same way: points
+are (G - x, x - y, y - z, z)/G with G >= x >= y >= z >= 0.
 """
 
 from typing import NamedTuple
@@ -21,10 +22,13 @@ from latentmdp._kernels.loops import sort_down
 __all__ = [
     "Faces",
     "backup_edges",
+    "backup_solids",
     "backup_triangles",
     "edge_rank",
     "edge_value",
     "fill_triangles",
+    "refine_solids",
+    "solid_value",
     "split_value",
     "split_values",
     "triangle_rank",
@@ -36,7 +40,7 @@ _FAINTEST = 1e-300
 
 
 class Faces(NamedTuple):
-    """Bounds of one time step; `edges` is (1, 1, 1) and `triangles` (1, 1, 1, 1) without any.
+    """Bounds of one time step; what there is not has a grid of one point.
 
     With three contexts there may be `charts` of the whole triangle instead, see `_kernels.charts`.
     """
@@ -44,6 +48,7 @@ class Faces(NamedTuple):
     vertices: np.ndarray  # (S, M)
     edges: np.ndarray  # (S, M (M - 1) / 2, G + 1)
     triangles: np.ndarray  # (S, M (M - 1) (M - 2) / 6, G + 1, G + 1)
+    solids: np.ndarray  # (S, G + 1, G + 1, G + 1), with four contexts
     charts: np.ndarray  # (S, F)
     ruler: tuple[int, int, int]  # of the charts, or zeros
 
@@ -110,6 +115,34 @@ def _interpolated(triangles, s, rank, u, v, w):
 
 
 @njit(cache=True, nogil=True)
+def solid_value(solids, s, mass):
+    """Bound for the mass on four contexts."""
+    total = mass[0] + mass[1] + mass[2] + mass[3]
+    if total < _FAINTEST:
+        return 0.0
+    G = solids.shape[1] - 1
+    scale = G / total
+    z = mass[3]
+    y = mass[2] + z
+    x, y, z = (mass[1] + y) * scale, y * scale, z * scale
+    a, b, c = min(int(x), G - 1), min(int(y), G - 1), min(int(z), G - 1)
+    x, y, z = x - a, y - b, z - c
+    # From the lowest corner of a cube to the highest, along the largest remainder first.
+    if x >= y and x >= z:
+        first, one, two, three = solids[s, a + 1, b, c], x, max(y, z), min(y, z)
+        second = solids[s, a + 1, b + 1, c] if y >= z else solids[s, a + 1, b, c + 1]
+    elif y >= z:
+        first, one, two, three = solids[s, a, b + 1, c], y, max(x, z), min(x, z)
+        second = solids[s, a + 1, b + 1, c] if x >= z else solids[s, a, b + 1, c + 1]
+    else:
+        first, one, two, three = solids[s, a, b, c + 1], z, max(x, y), min(x, y)
+        second = solids[s, a + 1, b, c + 1] if x >= y else solids[s, a, b + 1, c + 1]
+    value = (1.0 - one) * solids[s, a, b, c] + (one - two) * first
+    value += (two - three) * second + three * solids[s, a + 1, b + 1, c + 1]
+    return total * value
+
+
+@njit(cache=True, nogil=True)
 def split_value(faces, s, mass, order):
     """Bound at an unnormalised belief: the best of a few splits; `order` is room for M integers.
 
@@ -136,6 +169,8 @@ def split_value(faces, s, mass, order):
             value += triangle_value(triangles, s, h, i, j, M, mass[h], mass[i], mass[j])
             k += 3
         best = min(best, value + _pairs(vertices, edges, s, mass, order, k))
+    if M == 4 and faces.solids.shape[1] > 1:
+        best = min(best, solid_value(faces.solids, s, mass))
     return best
 
 
@@ -278,3 +313,44 @@ def fill_triangles(vertices, out):
                         for y in range(x + 1):
                             value = (G - x) * vertices[s, i] + (x - y) * vertices[s, j]
                             out[s, rank, x, y] = (value + y * vertices[s, k]) / G
+
+
+@njit(cache=True, nogil=True)
+def backup_solids(table, rewards, allowed, discount, limits, later, first, last, out):
+    """Back up the four-context values, like `backup_edges`: out is (S, G + 1, G + 1, G + 1)."""
+    A, G = rewards.shape[1], out.shape[1] - 1
+    starts, next_state, probs = table.starts, table.next_state, table.probs
+    belief, mass = np.empty(4), np.empty(4)
+    for s in range(first, last):
+        for x in range(G + 1):
+            for y in range(x + 1):
+                for z in range(y + 1):
+                    belief[0], belief[1] = (G - x) / G, (x - y) / G
+                    belief[2], belief[3] = (y - z) / G, z / G
+                    best = -np.inf
+                    for a in range(A):
+                        limit, value = 0.0, 0.0
+                        for m in range(4):
+                            limit += belief[m] * limits[s, a, m]
+                            value += belief[m] * rewards[s, a, m]
+                        if not allowed[s, a] or limit <= best:
+                            continue
+                        for k in range(starts[s * A + a], starts[s * A + a + 1]):
+                            for m in range(4):
+                                mass[m] = belief[m] * probs[k, m]
+                            value += discount * solid_value(later.solids, next_state[k], mass)
+                        best = max(best, value)
+                    out[s, x, y, z] = best if best > -np.inf else 0.0
+
+
+@njit(cache=True, nogil=True)
+def refine_solids(solids, out):
+    """Interpolate solids at the points of a finer grid out (S, G + 1, G + 1, G + 1)."""
+    G, mass = out.shape[1] - 1, np.empty(4)
+    for s in range(out.shape[0]):
+        for x in range(G + 1):
+            for y in range(x + 1):
+                for z in range(y + 1):
+                    mass[0], mass[1] = (G - x) / G, (x - y) / G
+                    mass[2], mass[3] = (y - z) / G, z / G
+                    out[s, x, y, z] = solid_value(solids, s, mass)

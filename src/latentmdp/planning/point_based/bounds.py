@@ -252,7 +252,7 @@ class Bounds:
         return sum(len(points) for points in self.points)
 
     def tighten(self, work: float, memory: float) -> None:
-        """Bring in the edges and triangles of the simplex, see `small_faces`."""
+        """Bring in the small faces of the simplex, see `small_faces`."""
         self._face(
             small_faces(self.model, self.table, self.q, work, memory, self.check, team=self.team)
         )
@@ -265,7 +265,7 @@ class Bounds:
     def memory(self, points: float, successors: float) -> float:
         """Bytes with so many more points, and successors of one time step at once."""
         A, M = self.model.n_actions, self.model.n_contexts
-        faces = sum(array.nbytes for now in self.faces for array in now[:4])
+        faces = sum(array.nbytes for now in self.faces for array in now[:5])
         total = self.n_points + points
         grown = 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
         fixed = self.q.nbytes + self.least.nbytes + self.table.probs.nbytes

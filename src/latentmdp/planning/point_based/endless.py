@@ -149,7 +149,7 @@ class EndlessBounds(Bounds):
         self.keep_better()
 
     def tighten(self, work: float, memory: float) -> None:
-        """Bring in the edges and triangles of the simplex, see `endless_faces`."""
+        """Bring in the small faces of the simplex, see `endless_faces`."""
         points = self.points[0]
         self.faces = [
             endless_faces(self.model, self.table, self.q[0], work, memory, self.check, self.team)

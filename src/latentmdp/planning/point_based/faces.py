@@ -1,4 +1,4 @@
-"""Values of the problems with two and three contexts, for every time step, on grids.
+"""Values of the problems with two, three and four contexts, for every time step, on grids.
 
 The bounds they give at any belief, and their backups, are in `latentmdp._kernels.faces`.
 """
@@ -8,11 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from latentmdp._kernels.faces import Faces, backup_edges, backup_triangles, fill_triangles
+from latentmdp._kernels.faces import (
+    Faces,
+    backup_edges,
+    backup_solids,
+    backup_triangles,
+    fill_triangles,
+    refine_solids,
+)
 from latentmdp._util.arrays import Floats
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
@@ -31,6 +38,10 @@ _TRIANGLE_CELLS = tuple(range(24, 5, -2))
 """The same along the side of a triangle, where work grows with the square: in steps of two, since a
 factor of two would leave much of a budget unused."""
 
+_SOLID_CELLS, _SOLID_WORK = (48, 40, *range(32, 5, -2)), 4.0
+"""The same along the side of a solid, where work grows with the cube, and how many interpolations
+of the others one there is worth. Only a model of four contexts has one: it is the whole simplex."""
+
 _BLOCK_WORK = 2e5
 """Interpolations between two looks at the clock, some milliseconds."""
 
@@ -39,14 +50,18 @@ _ITERATIONS, _MOST_ITERATIONS, _LEFT = 20.0, 500, 1e-5
 """Without an end: iterations that the work is planned for, those made at most, and the share of the
 value that may be left to gain; backed-up points gain more than a finer end of this iteration."""
 
+_COARSER = (8, 4, 2, 1)
+"""The grid of a solid, times coarser: iterations on the coarse ones do most at next to no cost."""
+
 
 def straight_faces(model: LatentMDP, q: Floats) -> list[Faces]:
     """The vertices alone, which is Q-MDP's bound.
 
     `q` is Q_{t,m}(s, a) of every context, shape (H, S, A, M).
     """
-    none = np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1)), np.zeros((1, 1)), NO_RULER
-    return [Faces(vertices, *none) for vertices in best_of(model, q)]
+    none = np.zeros((1, 1, 1, 1))
+    rest = np.zeros((1, 1, 1)), none, none, np.zeros((1, 1)), NO_RULER
+    return [Faces(vertices, *rest) for vertices in best_of(model, q)]
 
 
 def small_faces(
@@ -58,15 +73,15 @@ def small_faces(
     check: Callable[[], None],
     team: Team | None = None,
 ) -> list[Faces]:
-    """Back up edges and triangles for t = H-1..0 from `q`, as finely as the budget allows.
+    """Back up edges, triangles and solids for t = H-1..0 from `q`, as finely as the budget allows.
 
     Parameters
     ----------
     table
         The model's outcomes, those merged that say the same.
     work, memory
-        Interpolations, and bytes, for edges and triangles each; a grid that would need more is
-        coarsened, and in the end left out.
+        Interpolations, and bytes, for each kind of face; a grid that would need more is coarsened,
+        and in the end left out.
     check
         Called now and then; it may raise to stop.
     team
@@ -74,24 +89,64 @@ def small_faces(
     """
     H, S, _, M = q.shape
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    values = min(work / max(1, table.size), memory / (16.0 * S)) / H
-    edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
-    side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
-    if edge == 0:
-        return straight_faces(model, q)
+    grids = _Grids.within(M, min(work / max(1, table.size), memory / (16.0 * S)) / H)
     straight = straight_faces(model, q)
-    shape = (S, math.comb(M, 3), side + 1, side + 1) if side and M >= 3 else (1, 1, 1, 1)
-    edges = np.zeros((S, math.comb(M, 2), edge + 1))
-    later = straight[0]._replace(vertices=np.zeros((S, M)), edges=edges, triangles=np.zeros(shape))
+    if grids.edge == 0:
+        return straight
+    size = grids.states_in_block(table.size / S)
+    later = straight[0]._replace(vertices=np.zeros((S, M)), **grids.zeros(S))
     faces = []
-    size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
     for t in range(H - 1, -1, -1):
-        now = straight[t]._replace(edges=np.empty_like(edges), triangles=np.zeros(shape))
+        now = straight[t]._replace(**grids.zeros(S))
         backup = _backup(now, table, rewards, model.allowed, model.discount, q[t], later)
         run_in_blocks(team, backup, S, size, check)
         faces.append(now)
         later = now
     return faces[::-1]
+
+
+class _Grids(NamedTuple):
+    """Cells along a side of each kind of face, 0 for none."""
+
+    n_contexts: int
+    edge: int
+    triangle: int
+    solid: int
+
+    @classmethod
+    def within(cls, M: int, values: float) -> Self:
+        """The finest with so many values of each kind for a state."""
+        return cls(
+            M,
+            _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values),
+            _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
+            * (M >= 3),
+            _finest(_SOLID_CELLS, lambda n: _SOLID_WORK * math.comb(n + 3, 3), values) * (M == 4),
+        )
+
+    def zeros(self, S: int) -> dict[str, Any]:
+        """The arrays of S states."""
+        M, none = self.n_contexts, (1, 1, 1, 1)
+        triangle, solid = self.triangle + 1, self.solid + 1
+        return {
+            "edges": np.zeros((S, math.comb(M, 2), self.edge + 1)),
+            "triangles": np.zeros(
+                (S, math.comb(M, 3), triangle, triangle) if triangle > 1 else none
+            ),
+            "solids": np.zeros((S, solid, solid, solid) if solid > 1 else none),
+        }
+
+    def states_in_block(self, outcomes: float) -> int:
+        """States whose backup takes some milliseconds, with so many outcomes each."""
+        M, (_, edge, triangle, solid) = self.n_contexts, self
+        values = math.comb(M, 2) * (edge + 1) + math.comb(M, 3) * math.comb(triangle + 2, 2)
+        values += int(_SOLID_WORK * math.comb(solid + 3, 3))
+        return max(1, int(_BLOCK_WORK / max(1.0, outcomes * values)))
+
+
+def _finest(choices: tuple[int, ...], size: Callable[[int], float], allowed: float) -> int:
+    """The first choice that is small enough, or 0."""
+    return next((n for n in choices if size(n) <= allowed), 0)
 
 
 def _backup(now: Faces, *arguments: Any) -> Callable[[int, int], None]:
@@ -101,18 +156,10 @@ def _backup(now: Faces, *arguments: Any) -> Callable[[int, int], None]:
         backup_edges(*arguments, first, last, now.edges)  # type: ignore[call-arg]
         if now.triangles.shape[2] > 1:
             backup_triangles(*arguments, first, last, now.triangles)  # type: ignore[call-arg]
+        if now.solids.shape[1] > 1:
+            backup_solids(*arguments, first, last, now.solids)  # type: ignore[call-arg]
 
     return work
-
-
-def _values(M: int, edge: int, side: int) -> int:
-    """Grid points of a state."""
-    return math.comb(M, 2) * (edge + 1) + math.comb(M, 3) * math.comb(side + 2, 2)
-
-
-def _finest(choices: tuple[int, ...], size: Callable[[int], int], allowed: float) -> int:
-    """The first choice that is small enough, or 0."""
-    return next((n for n in choices if size(n) <= allowed), 0)
 
 
 def endless_faces(
@@ -124,7 +171,7 @@ def endless_faces(
     check: Callable[[], None],
     team: Team | None = None,
 ) -> Faces:
-    """Edges and triangles of a model without an end, iterated from Q-MDP's bound down.
+    """Edges, triangles and solids of a model without an end, iterated from Q-MDP's bound down.
 
     `q` is Q_m(s, a) of every context, shape (S, A, M). Every iterate is an upper bound, so the
     iteration ends when little is left to gain. The rest is as for `small_faces`.
@@ -132,9 +179,8 @@ def endless_faces(
     S, _, M = q.shape
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
     values = min(work / (_ITERATIONS * max(1, table.size)), memory / (16.0 * S))
-    edge = _finest(_EDGE_CELLS, lambda n: math.comb(M, 2) * (n + 1), values)
-    side = _finest(_TRIANGLE_CELLS, lambda n: math.comb(M, 3) * math.comb(n + 2, 2), values)
-    straight = straight_faces(model, q[None])[0]
+    grids, straight = _Grids.within(M, values), straight_faces(model, q[None])[0]
+    edge = grids.edge
     if edge == 0:
         return straight
     vertices, x = straight.vertices, np.arange(edge + 1) / edge
@@ -143,7 +189,7 @@ def endless_faces(
     faces = straight._replace(edges=np.ascontiguousarray(edges))
     arguments = (table, rewards, model.allowed, model.discount, q)
     wanted = _LEFT * (1.0 - model.discount) * max(float(np.abs(vertices).max()), 1e-300)
-    size = max(1, int(_BLOCK_WORK * S / max(1.0, table.size * _values(M, edge, side))))
+    size = grids.states_in_block(table.size / S)
 
     def iterate(back_up: Callable[..., None], name: str, faces: Faces) -> Faces:
         for _ in range(_MOST_ITERATIONS):
@@ -157,10 +203,19 @@ def endless_faces(
         return faces
 
     faces = iterate(backup_edges, "edges", faces)
-    if side and M >= 3:
-        triangles = np.zeros((S, math.comb(M, 3), side + 1, side + 1))
-        fill_triangles(vertices, triangles)
-        faces = iterate(backup_triangles, "triangles", faces._replace(triangles=triangles))
+    room = grids.zeros(S)
+    if grids.triangle:
+        fill_triangles(vertices, room["triangles"])
+        faces = iterate(backup_triangles, "triangles", faces._replace(triangles=room["triangles"]))
+    if grids.solid:
+        coarse = np.zeros((S, 2, 2, 2))
+        coarse[:, [0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]] = vertices
+        for coarser in _COARSER:
+            cells = grids.solid // coarser + 1
+            fine = np.zeros((S, cells, cells, cells))
+            refine_solids(coarse, fine)
+            faces = iterate(backup_solids, "solids", faces._replace(solids=fine))
+            coarse = faces.solids
     return faces
 
 
