@@ -21,7 +21,8 @@ by the best of its vectors at every belief. That policy mostly earns more, and m
 following it for a while from the start: with the beliefs met after d steps, its value is at least
 what was earned on the way plus what the best vectors promise there. Without an end the graph that
 is worth most need not have the best vectors to act by. So all is done again with the beliefs that
-the policy of these vectors meets, a few times, and the policy of which most is proved counts.
+the policy of these vectors meets, a few times, and with beliefs told apart more or less finely; the
+policy of which most is proved counts.
 """
 
 from __future__ import annotations
@@ -50,11 +51,16 @@ _STEPS, _FEWEST_EPISODES, _MOST_EPISODES = 50_000, 50, 1_000
 """Steps that are simulated to see which beliefs a policy meets, and limits on its episodes: they
 only make the first graph."""
 
-_RESOLUTION = 100.0
-"""Simulated beliefs that agree to 1 / 100 in every context are one."""
 
-_MOST_POINTS = 150
-"""Beliefs of a (t, s), or of s without an end, at which vectors are looked for: those met most."""
+class _Look(NamedTuple):
+    """At which beliefs vectors are looked for."""
+
+    resolution: float  # beliefs that agree to 1 / resolution in every context are one
+    most_points: int  # of a (t, s), or of s without an end: those met most
+
+
+_LOOKS = (_Look(100.0, 150), _Look(30.0, 150), _Look(100.0, 400), _Look(50.0, 800))
+"""Without an end, one after the other until little is lost: none is best on every problem."""
 
 _ROUNDS, _FRUITLESS, _GAIN = 30, 3, 1e-5
 """Rounds at most, and how many may bring less than this share of the value in a row."""
@@ -69,7 +75,7 @@ _VISITS = 1e-6
 """Without an end arrivals are summed until this share is left."""
 
 
-_MOST_FOLLOWED, _MOST_PROVED = 5_000, 40_000
+_MOST_FOLLOWED, _MOST_PROVED = 5_000, 100_000
 """Beliefs of one step from which a policy is followed further, those met most: while policies are
 compared, and for the last proof without an end. More prove a little more and take longer."""
 
@@ -120,7 +126,7 @@ def compacted(plan: Plan, vectors: int | None, loss: float | None, graph: bool) 
     choice = _Choice(policy)
     if vectors is not None:
         most = arrays.positive_integer("vectors", vectors)
-        small = choice.of(most) if graph else choice.served(most, plan.lower)
+        small = choice.of(most) if graph else _served(choice, most, plan.lower)
         return _stated(plan, choice, small, graph)
     assert loss is not None
     if not 0.0 < loss < 1.0:
@@ -155,47 +161,60 @@ def _stated(plan: Plan, choice: _Choice, small: _Small, graph: bool) -> Plan:
     )
 
 
+def _served(choice: _Choice, most: int, lower: float | None) -> _Small:
+    """So many vectors to act by the best of them, from the beliefs where they do best.
+
+    `lower` is what the plan before proves: losing little of it is good enough.
+    """
+    enough = math.inf if lower is None else lower - _LITTLE * abs(lower)
+    best = choice.served(most, enough)
+    if choice.model.horizon is not None:
+        return best
+    for look in _LOOKS[1:]:
+        if best.lower >= enough:
+            return best
+        found = _Choice(choice.policy, look).served(most, enough)
+        best = max(best, found, key=lambda small: small.lower)
+    return choice.followed(best, _MOST_PROVED)
+
+
 class _Choice:
     """The few vectors of a policy, for any number of them."""
 
-    def __init__(self, policy: AlphaVectorPolicy) -> None:
-        self.policy, self.model = policy, policy.model
+    def __init__(self, policy: AlphaVectorPolicy, look: _Look = _LOOKS[0]) -> None:
+        self.policy, self.model, self.look = policy, policy.model, look
         model = self.model
         self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
         joint = model.weights[:, None] * model.initial
         self.starts = np.flatnonzero((joint.sum(axis=0) > 0.0) & ~model.terminal)
         self.joint = joint[:, self.starts].T.copy()
-        self.met = _met(policy, model)
+        self.met = _met(policy, model, look)
 
     def of(self, most: int, before: _Small | None = None) -> _Small:
         """At most so many vectors for each (t, s), or s; a graph before them is a place to begin.
 
         They are looked for at the beliefs that are met by the policy, or by that of the graph.
         """
-        met = self.met if before is None else _met(before.graph.nodes, self.model)
+        met = self.met if before is None else _met(before.graph.nodes, self.model, self.look)
         small = self._first(met, most, before)
         if self.model.horizon is None:
             small = _rounds(small, lambda found: self._first(met, most, found))
         return _rounds(small, lambda found: self._improved(found.graph, most))
 
-    def served(self, most: int, lower: float | None) -> _Small:
-        """So many vectors to act by the best of them, with what is proved of that.
-
-        `lower` is what the plan before proves: losing little of it is good enough.
-        """
+    def served(self, most: int, enough: float) -> _Small:
+        """So many vectors to act by the best of them, with what is proved of that."""
         small = self.of(most)
         best, fruitless = self.followed(small), 0
-        enough = math.inf if lower is None else lower - _LITTLE * abs(lower)
-        if self.model.horizon is not None or best.lower >= enough:
+        if self.model.horizon is not None:
             return best
         for _ in range(_MEETINGS):
+            if fruitless == _FRUITLESS_MEETINGS or best.lower >= enough:
+                break
             small = self.of(most, small)
             found = self.followed(small)
             fruitless = 0 if found.lower > best.lower else fruitless + 1
             best = max(best, found, key=lambda small: small.lower)
-            if fruitless == _FRUITLESS_MEETINGS or best.lower >= enough:
-                break
-        return self.followed(best, _MOST_PROVED)
+        return best
 
     def within(self, lower: float, graph: bool) -> _Small:
         """About as few as keep the lower bound; as many as there are points if none does."""
@@ -206,7 +225,7 @@ class _Choice:
 
         few, many = 0, 1
         found = proved(many)
-        while found.lower < lower and many < _MOST_POINTS:
+        while found.lower < lower and many < self.look.most_points:
             few, many = many, 2 * many
             found = proved(many)
         while many - few > 1 and found.lower >= lower:
@@ -393,7 +412,8 @@ class _Choice:
         reached = table.next_state[outcome]
         alive = (layer < model.n_layers) & ~model.terminal[reached] & masses.any(axis=1)
         where = np.concatenate([self.starts, (layer * S + reached)[alive]])
-        return _gathered(model, where, np.concatenate([self.joint, masses[alive]]))
+        masses = np.concatenate([self.joint, masses[alive]])
+        return _gathered(model, where, masses, self.look.most_points)
 
 
 def _rounds(small: _Small, improve: Callable[[_Small], _Small]) -> _Small:
@@ -411,7 +431,7 @@ def _rounds(small: _Small, improve: Callable[[_Small], _Small]) -> _Small:
     return best
 
 
-def _met(policy: AlphaVectorPolicy, model: LatentMDP) -> _Points:
+def _met(policy: AlphaVectorPolicy, model: LatentMDP, look: _Look) -> _Points:
     """The beliefs that a policy meets in its model, by simulation from a fixed seed."""
     steps = Space.of(model).longest_episode
     episodes = int(np.clip(_STEPS // steps, _FEWEST_EPISODES, _MOST_EPISODES))
@@ -423,13 +443,13 @@ def _met(policy: AlphaVectorPolicy, model: LatentMDP) -> _Points:
     states, beliefs, t = logs.states[acted].astype(np.int64), beliefs[acted], t[acted]
     groups = states if model.horizon is None else t * model.n_states + states
     weights = model.discount**t / episodes
-    keys = belief_keys(groups, beliefs, _RESOLUTION)
+    keys = belief_keys(groups, beliefs, look.resolution)
     _, one, member = np.unique(keys, return_index=True, return_inverse=True)
     masses = beliefs[one] * np.bincount(member.ravel(), weights, one.size)[:, None]
-    return _gathered(model, groups[one], masses)
+    return _gathered(model, groups[one], masses, look.most_points)
 
 
-def _gathered(model: LatentMDP, groups: Integers, masses: Floats) -> _Points:
+def _gathered(model: LatentMDP, groups: Integers, masses: Floats, most: int) -> _Points:
     """Masses by (t, s), the largest of each; a trace of the prior where there is none."""
     S = model.n_states
     alive = np.flatnonzero(~model.terminal)
@@ -441,8 +461,8 @@ def _gathered(model: LatentMDP, groups: Integers, masses: Floats) -> _Points:
     groups, masses = groups[order], masses[order]
     sizes = np.bincount(groups, minlength=model.n_layers * S)
     rank = np.arange(groups.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    sizes = np.minimum(sizes, _MOST_POINTS)
-    return _Points(masses[rank < _MOST_POINTS], np.concatenate([[0], np.cumsum(sizes)]))
+    sizes = np.minimum(sizes, most)
+    return _Points(masses[rank < most], np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def _same_beliefs(states: Integers, masses: Floats) -> tuple[Integers, Floats]:
