@@ -74,7 +74,7 @@ def sarsop_curve(program: str, model: lm.LatentMDP, seconds: float) -> Curve:
 
 def printed_curve(text: str) -> Curve:
     """(seconds, gap) of the rows in what SARSOP prints."""
-    number = r"([-+.\de]+)"
+    number = r"([-+]?\.?\d[-+.\de]*)"
     rows = re.findall(rf"^\s*{number}\s+\d+\s+\d+\s+{number}\s+{number}\s", text, re.MULTILINE)
     found = [tuple(map(float, row)) for row in rows]
     return [(t, (upper - lower) / lower) for t, lower, upper in found if lower > 0.0]

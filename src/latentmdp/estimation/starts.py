@@ -49,6 +49,10 @@ _DENSE_CELLS = 2000
 """Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
 products are taken through the episodes themselves."""
 
+_MOST_VISITS = 1_000_000
+"""Cells of episodes, each counted once for an episode, that such products are taken through: of
+more, every second episode, or every third, says as much as a start needs."""
+
 _SWEEPS = 40
 """Sweeps of the alternating least squares, each taken half-way so that they do not oscillate. A
 sweep costs little beside the pair matrix itself."""
@@ -216,10 +220,11 @@ class PairMoments:
             shape=(self.n_rows, counts.size),
         )
         self.dense = counts.size <= _DENSE_CELLS
+        self._visits: Floats | None = None  # of pairs of rows, where they are written down
         if self.dense:
             self._write_down()
         else:
-            self._sum_up(counts, totals)
+            self._sum_up(counts.size)
 
     def _write_down(self) -> None:
         """The whitened pair matrix, and the visits of pairs of rows."""
@@ -231,15 +236,23 @@ class PairMoments:
         root = np.maximum(self.root, 1e-150)
         self.whitened = moments / np.outer(root, root)
 
-    def _sum_up(self, counts: Floats, totals: Floats) -> None:
+    def _sum_up(self, n_cells: int) -> None:
         """The episodes' sums of innovations, as sparse counts and visits of rows."""
         tables, times = [], []
         for group in self.episodes.groups:
-            tables.append(_table_of(group, counts.size))
+            tables.append(_table_of(group, n_cells))
             times.append(group.counts)
-        self._visited = sp.vstack(tables).tocsr()
-        self._times, self._counts, self._totals = np.concatenate(times), counts, totals
-        self._rows: Any = (self._visited @ self._member.T).tocsr()
+        visited: Any = sp.vstack(tables).tocsr()
+        every = slice(None, None, max(1, -(-visited.nnz // _MOST_VISITS)))
+        self._visited, self._times = visited[every], np.concatenate(times)[every]
+        self._counts = self._visited.T @ self._times
+        self._totals = self._member @ self._counts
+        rows: Any = (self._visited @ self._member.T).tocsr()
+        self._rows = rows
+        if self.n_rows**2 <= rows.nnz:
+            visits = np.asarray((rows.T @ sp.diags(self._times) @ rows).todense())
+            visits[np.diag_indices(self.n_rows)] -= self._totals
+            self._visits = visits
 
     def product(self, vectors: Floats) -> Floats:
         """The whitened pair matrix times vectors (C, r)."""
@@ -255,7 +268,7 @@ class PairMoments:
 
     def _by_visits(self, table: Floats) -> Floats:
         """The visits N of pairs of rows times a table (rows, k)."""
-        if self.dense:
+        if self._visits is not None:
             return np.asarray(self._visits @ table)
         found = self._rows.T @ (self._times[:, None] * (self._rows @ table))
         return np.asarray(found - self._totals[:, None] * table)
