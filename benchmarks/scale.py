@@ -6,7 +6,7 @@
 Episodes of 100 steps of a random model (3 contexts, 20 states, 3 actions) are written in shards and
 fitted by EM with two starts, from disk and in memory, each in a process of its own. With --twice,
 twice as many are fitted from disk as well: the memory should be the same. With --dask the same fit,
-figure 1a in small and the evaluation of a policy run on 1, 2 and 4 local workers. Seconds of wall
+figure 1a and the evaluation of a policy run on 1, 2 and 4 local workers. Seconds of wall
 clock mean little on a machine that others use too, so the seconds of the processors are told
 beside them: `own` of this process, which no worker takes off it, and `work` of the workers. On idle
 cores two workers are about (own + work) / (own + work / 2) times as fast as one.
@@ -82,9 +82,9 @@ def on_workers(workers: int, folder: str) -> dict:
     policy = lm.QMDP().plan(model()).policy
     small = lm.simulate(model(), lm.UniformPolicy(), 30_000, rng=2)
 
-    def sweep(engine, seeds):
+    def sweep(engine, quick, seeds):
         with tempfile.TemporaryDirectory() as runs:
-            table = run_sweep(fig1a.sweep(True, seeds), fig1a.work, runs, engine=engine)
+            table = run_sweep(fig1a.sweep(quick, seeds), fig1a.work, runs, engine=engine)
         return {"digest": sha256(table["error"].to_numpy().tobytes()).hexdigest()[:16]}
 
     def value(engine, episodes):
@@ -96,8 +96,8 @@ def on_workers(workers: int, folder: str) -> dict:
         logs = lm.open_logs(folder, engine=engine)
         jobs = {
             "EM": (fitted, (small, engine), (logs, engine)),
-            "fig1a": (sweep, (engine, 1), (engine, 100)),
-            "evaluation": (value, (engine, 10_000), (engine, 400_000)),
+            "fig1a": (sweep, (engine, True, 1), (engine, False, 10)),
+            "evaluation": (value, (engine, 10_000), (engine, 4_000_000)),
         }
         found = {}
         for name, (job, warm, full) in jobs.items():
