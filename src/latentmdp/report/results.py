@@ -79,7 +79,7 @@ def planning_part(file: Path) -> Part | None:
         key = entry.get("planner", "HSVI"), tuple(entry["sizes"])
         found.setdefault(key, []).append([point for point in entry["gaps"] if point[1] > 0.0])
     colours = {sizes: COLOURS[i] for i, sizes in enumerate(dict.fromkeys(s for _, s in found))}
-    figure, (axes,) = canvas()
+    figure, (axes,) = canvas(height=2.8 + 0.22 * len(found))
     rows = []
     for (planner, sizes), curves in sorted(found.items(), key=lambda item: item[0][::-1]):
         end = min(curve[-1][0] for curve in curves)
@@ -95,9 +95,7 @@ def planning_part(file: Path) -> Part | None:
         axes.fill_between(times[known], 100 * low, 100 * high, color=colours[sizes], alpha=0.18)
         last = [curve[-1][1] for curve in curves]
         rows.append((str(sizes), planner, str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
-    axes.set(
-        xscale="log", yscale="log", xlabel="seconds", ylabel="gap between the bounds, per cent"
-    )
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap, per cent")
     legend(figure, columns=1)
     header = ("(M, S, A, H)", "planner", "instances", "after", "median gap")
     peer = any(planner == "SARSOP" for planner, _ in found)
