@@ -478,6 +478,8 @@ class PolicyGraph(Fielded, Policy):
     """
 
     def __init__(self, nodes: AlphaVectorPolicy, followers: ArrayLike, first: ArrayLike) -> None:
+        from latentmdp._kernels.compact import wrong_link
+
         arrays.require_instance("nodes", nodes, AlphaVectorPolicy)
         self.nodes, self.model = nodes, nodes.model
         self.followers = _links("followers", followers)
@@ -493,12 +495,12 @@ class PolicyGraph(Fielded, Policy):
                 f"followers must have {self.node_starts[-1]} entries, one for each outcome of each "
                 f"node's action, got shape {self.followers.shape}"
             )
-        within = np.arange(self.followers.size) - np.repeat(self.node_starts[:-1], counts)
-        reached = table.next_state[np.repeat(table.starts[rows], counts) + within]
         ends = nodes.n_layers > 1 or self.model.horizon == 1
-        layer = np.repeat(groups // S, counts) + ends
-        over = (layer >= nodes.n_layers) | self.model.terminal[reached]
-        _require_links("followers", self.followers, np.where(over, -1, layer * S + reached), groups)
+        place, wanted = wrong_link(
+            table, self.model.terminal, rows, groups, nodes.n_layers, ends, self.followers
+        )
+        if place >= 0:
+            raise _wrong_link("followers", place, self.followers[place], wanted)
         start = np.where(self.model.terminal, -1, np.arange(S))
         if self.first.shape[-1:] != (S,):
             raise ValueError(f"first must have {S} entries, got shape {self.first.shape}")
@@ -596,8 +598,12 @@ def _require_links(name: str, links: Integers, wanted: Integers, groups: Integer
     wrong = ~inside | (found != wanted)
     if wrong.any():
         i = int(np.argmax(wrong))
-        told = "-1, the episode is over" if wanted[i] < 0 else f"a node of group {wanted[i]}"
-        raise ValueError(f"{name}[{i}] is {links[i]}: must be {told}")
+        raise _wrong_link(name, i, links[i], wanted[i])
+
+
+def _wrong_link(name: str, place: int, link: int, wanted: int) -> ValueError:
+    told = "-1, the episode is over" if wanted < 0 else f"a node of group {wanted}"
+    return ValueError(f"{name}[{place}] is {link}: must be {told}")
 
 
 def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:

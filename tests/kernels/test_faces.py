@@ -9,7 +9,7 @@ from models import random_model
 from latentmdp import testing
 from latentmdp._kernels import faces as kernels
 from latentmdp.planning import q_values
-from latentmdp.planning.point_based.faces import small_faces, straight_faces
+from latentmdp.planning.point_based.faces import endless_faces, small_faces, straight_faces
 
 
 @pytest.mark.parametrize("M", [2, 3, 4, 7])
@@ -92,3 +92,22 @@ def test_every_split_bounds_the_optimum_and_more_faces_are_tighter(seed: int) ->
             assert testing.optimal_value(rest) <= bounds[1, i] + 1e-9
             assert bounds[1, i] <= bounds[0, i] + 1e-9
     assert (tight[0].solids.size > 1) == (model.n_contexts == 4)
+
+
+@pytest.mark.parametrize("work", [3e3, 1e4, 1e5, 2e5, 4e5, 1e6])
+def test_without_an_end_a_budget_of_any_size_gives_bounds_that_hold(work: float) -> None:
+    """The smallest grids too, which have no coarser ones to begin with."""
+    model = random_model(3, 4, 2, 2, 3).replace(horizon=None, discount=0.8, initial=0)
+    q, table = q_values(model), model.outcomes.informative()
+    faces = endless_faces(model, table, q[0], work, np.inf, lambda: None)
+    finest = endless_faces(model, table, q[0], 1e8, np.inf, lambda: None)
+    states = np.zeros(20, np.int64)
+    beliefs = np.random.default_rng(0).dirichlet(np.ones(4), 20)
+    bounds = np.empty((2, 20))
+    kernels.split_values(faces, states, beliefs, bounds[0])
+    kernels.split_values(finest, states, beliefs, bounds[1])
+    for i in range(0, 20, 5):
+        short = model.replace(horizon=3, weights=beliefs[i])
+        assert testing.optimal_value(short) <= bounds[1, i] + 1e-9  # no rewards are negative
+    assert (bounds[1] <= bounds[0] + 0.05 * np.abs(bounds[0])).all()
+    assert (bounds[1] <= beliefs @ q[0, 0].max(axis=0) + 1e-9).all()

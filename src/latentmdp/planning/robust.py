@@ -298,7 +298,8 @@ class _Game:
 
         self.model, self.asked, self.clock = model, asked, clock
         # The bounds of single weights are no bounds on the objective: they are not shown.
-        self.search = HeuristicSearch(model, _Quiet(clock), team)
+        self.quiet = _Quiet(clock)
+        self.search = HeuristicSearch(model, self.quiet, team)
         self.bounds = self.search.bounds
         self.hidden = np.zeros(model.n_contexts)
         if model.initial_bonus is not None:
@@ -401,9 +402,10 @@ class _Game:
 
     def respond(self) -> None:
         """Nature's answer to all policies found so far, and the mixture against it."""
-        from latentmdp.planning.point_based.graphs import plans_at, snapshot
+        from latentmdp.planning.point_based.graphs import graph_seconds, plans_at, snapshot
 
         plans, states = snapshot(self.bounds), self.beliefs[0][0]
+        self.quiet.graph = graph_seconds(self.bounds, plans)
         found = [plans_at(plans, *beliefs) for beliefs in self.beliefs]
         start = self.model.initial[:, states]
         columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in found])
@@ -484,7 +486,12 @@ class _Quiet(PlanningClock):
 
     def __init__(self, clock: PlanningClock) -> None:
         self.__dict__ = {**vars(clock), "history": [], "_on_progress": None}
-        self._clock = clock
+        self._clock, self.graph = clock, 0.0
+
+    @property
+    def remaining(self) -> float:
+        """See `PlanningClock.remaining`; the graph of the mixture takes its time too."""
+        return super().remaining - self.graph
 
     def check(self) -> None:
         """See `PlanningClock.check`; an interrupt is noted by the clock of the run."""

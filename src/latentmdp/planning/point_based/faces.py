@@ -210,9 +210,8 @@ def endless_faces(
     if grids.solid:
         coarse = np.zeros((S, 2, 2, 2))
         coarse[:, [0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]] = vertices
-        for coarser in _COARSER:
-            cells = grids.solid // coarser + 1
-            fine = np.zeros((S, cells, cells, cells))
+        for n in (grids.solid // coarser for coarser in _COARSER if grids.solid >= 2 * coarser):
+            fine = np.zeros((S, n + 1, n + 1, n + 1))
             refine_solids(coarse, fine)
             faces = iterate(backup_solids, "solids", faces._replace(solids=fine))
             coarse = faces.solids

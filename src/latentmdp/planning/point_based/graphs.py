@@ -21,7 +21,10 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.endless import PlanGraph, mark_reached
 
-__all__ = ["Nodes", "first_beliefs", "nodes_of", "plans_at", "snapshot"]
+__all__ = ["Nodes", "first_beliefs", "graph_seconds", "nodes_of", "plans_at", "snapshot"]
+
+_LINK_SECONDS = 1.2e-7
+"""To find a link, to put it into the graph, and to evaluate it."""
 
 
 class Nodes(NamedTuple):
@@ -48,6 +51,18 @@ def first_beliefs(model: LatentMDP, weights: Floats) -> tuple[Integers, Floats]:
 def snapshot(bounds: Bounds) -> Any:
     """The plans as they are now: the `PlanGraph` without an end, else the `StepBounds` by time."""
     return getattr(bounds, "graph", None) or bounds.steps
+
+
+def graph_seconds(bounds: Bounds, plans: Any) -> float:
+    """About how long the graph of a snapshot takes: its plans, and each context's by (t, s)."""
+    if isinstance(plans, PlanGraph):
+        nodes = plans.states.size
+    else:
+        model = bounds.model
+        nodes = sum(len(now.rows) for now in plans)
+        nodes += len(plans) * model.n_states * model.n_contexts
+    outcomes = bounds.model.outcomes
+    return _LINK_SECONDS * nodes * outcomes.size / max(1, outcomes.starts.size - 1)
 
 
 def plans_at(plans: Any, states: Integers, beliefs: Floats) -> tuple[Integers, Floats]:
