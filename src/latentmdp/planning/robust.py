@@ -406,6 +406,9 @@ class _Game:
 
         plans, states = snapshot(self.bounds), self.beliefs[0][0]
         self.quiet.graph = graph_seconds(self.bounds, plans)
+        if self.clock.time_limit is not None and self.quiet.graph > self.clock.time_limit:
+            self._lower_upper()
+            self.clock.stop_for_time()  # a mixture of these plans would come far too late
         found = [plans_at(plans, *beliefs) for beliefs in self.beliefs]
         start = self.model.initial[:, states]
         columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in found])

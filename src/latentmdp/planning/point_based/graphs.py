@@ -23,7 +23,7 @@ from latentmdp.planning.point_based.endless import PlanGraph, mark_reached
 
 __all__ = ["Nodes", "first_beliefs", "graph_seconds", "nodes_of", "plans_at", "snapshot"]
 
-_LINK_SECONDS = 1.2e-7
+_LINK_SECONDS = 2e-7
 """To find a link, to put it into the graph, and to evaluate it."""
 
 
