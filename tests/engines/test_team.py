@@ -31,6 +31,14 @@ def test_every_job_is_done_once(threads: int) -> None:
             assert sorted(done) == list(range(jobs))
 
 
+def test_many_short_calls_of_changing_size_keep_apart() -> None:
+    with Team(6) as team:
+        for call in range(3000):
+            jobs, done = 1 + call % 7, list[int]()
+            team.share(taking(jobs, done), jobs)
+            assert sorted(done) == list(range(jobs))
+
+
 def test_all_threads_work_side_by_side() -> None:
     meeting = threading.Barrier(6, timeout=30.0)
     with Team(6) as team:

@@ -140,8 +140,10 @@ class Team:
             self._wake(place)
             if self._worker is None:
                 return
+            # Once the last one has ended, the next call may begin and have others.
+            ended, number = self._ended, self._number
             self._worker()
-            if next(self._ended) == self._number:
+            if next(ended) == number:
                 self._done.release()
 
     def _wait(self) -> None:
