@@ -147,7 +147,10 @@ def endless():
 
 
 def limits():
-    """Wall time of planners under a time limit, as a share of what is promised."""
+    """Wall time of planners under a time limit, and whether it is what is promised.
+
+    Each is run once before, so that compilation does not count.
+    """
     rng = np.random.default_rng(3)
     many = lm.LatentMDP(
         rng.dirichlet(np.ones(200), size=(50, 200, 2)),
@@ -157,9 +160,11 @@ def limits():
     )
     wide = sparse(2_000, M=10)
     for name, model in (("M=50, S=200, Z=10", many), ("M=10, S=2,000", wide)):
-        for limit in (2.0, 5.0, 10.0):
+        for limit in (1.0, 2.0, 5.0, 10.0):
             for planner in (
                 lm.HSVI(gap=0.0, time_limit=limit),
+                lm.Robust("worst-case", gap=0.0, time_limit=limit),
+                lm.Robust("regret", gap=0.0, time_limit=limit),
                 lm.PBVI(beliefs=10_000, time_limit=limit),
                 lm.Memoryless(time_limit=limit),
                 lm.Memoryless(method="mip", time_limit=limit),
@@ -168,8 +173,9 @@ def limits():
                 wall = time.perf_counter()
                 plan = planner.plan(model)
                 wall = time.perf_counter() - wall
-                kept = "kept" if wall <= 1.1 * limit + 0.5 else "MISSED"
-                print(f"{name}, {planner!r:.60}: {wall:.2f} s, {kept}; lower {plan.lower}")
+                if limit > 1.0:
+                    kept = "kept" if wall <= 1.1 * limit + 0.5 else "MISSED"
+                    print(f"{name}, {planner!r:.60}: {wall:.2f} s, {kept}; lower {plan.lower}")
 
 
 def threads():

@@ -38,6 +38,7 @@ from latentmdp._util.fields import Fielded
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
     Outcomes,
+    RunInBlocks,
     check_outcomes,
     dense_joint,
     dense_rewards,
@@ -493,10 +494,14 @@ class LatentMDP(Fielded):
     @cached_property
     def outcomes(self) -> Outcomes:
         """What can follow each (s, a), with its probability in every context."""
-        table = outcomes_from_arrays(self.transitions, self.reward_probs)
-        for array in table:
-            arrays.frozen(np.asarray(array))
-        return table
+        return self.tabulate()
+
+    def tabulate(self, run: RunInBlocks | None = None) -> Outcomes:
+        """The `outcomes`; where they are still to be made, `run` does it block by block."""
+        if "outcomes" not in vars(self):
+            table = outcomes_from_arrays(self.transitions, self.reward_probs, run)
+            vars(self)["outcomes"] = table.frozen()
+        return self.outcomes
 
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""

@@ -27,12 +27,14 @@ from latentmdp._util.arrays import (
     Indices,
     Integers,
     first_index,
+    frozen,
     normalised,
 )
 from latentmdp._util.memory import require_memory
 
 __all__ = [
     "Outcomes",
+    "RunInBlocks",
     "check_outcomes",
     "dense_joint",
     "dense_rewards",
@@ -111,6 +113,12 @@ class Outcomes(NamedTuple):
             np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
         )
 
+    def frozen(self) -> Outcomes:
+        """The table itself, read-only from now on."""
+        for array in self:
+            frozen(np.asarray(array))
+        return self
+
     def informative(self, run: RunInBlocks | None = None) -> Outcomes:
         """The table with outcomes merged that lead to the same state and the same belief.
 
@@ -142,7 +150,7 @@ class Outcomes(NamedTuple):
             self.reward[kept],
             merged,
         )
-        return table, place[leader]
+        return table.frozen(), place[leader]
 
 
 _SAME = 1e-12

@@ -32,6 +32,7 @@ from latentmdp.trajectories import History
 
 if TYPE_CHECKING:
     from latentmdp._kernels.belief import Filter
+    from latentmdp._kernels.graphs import Links
     from latentmdp._kernels.rollout import Acting
     from latentmdp.sessions import BatchSession, Session
 
@@ -470,6 +471,10 @@ class PolicyGraph(Fielded, Policy):
         action in the model's outcome table; -1 where the episode is over.
     first : (S,)
         The node at each first state, -1 in terminal states.
+    stays : (n,) flags, optional
+        The nodes that list no followers, because they go on with the node at their own place among
+        those of whatever state comes next. A plan for one context needs no other: what is seen on
+        the way changes nothing.
 
     Notes
     -----
@@ -477,45 +482,116 @@ class PolicyGraph(Fielded, Policy):
     goes on from the node that is best at the belief.
     """
 
-    def __init__(self, nodes: AlphaVectorPolicy, followers: ArrayLike, first: ArrayLike) -> None:
-        from latentmdp._kernels.compact import wrong_link
+    def __init__(
+        self,
+        nodes: AlphaVectorPolicy,
+        followers: ArrayLike,
+        first: ArrayLike,
+        stays: ArrayLike | None = None,
+    ) -> None:
+        from latentmdp._kernels.graphs import wrong_link
 
         arrays.require_instance("nodes", nodes, AlphaVectorPolicy)
         self.nodes, self.model = nodes, nodes.model
-        self.followers = _links("followers", followers)
-        self.first = _links("first", first)
+        links = _links("followers", followers)
+        self.first = arrays.frozen(_links("first", first).astype(np.int64))
         n, S = nodes.actions.size, self.model.n_states
-        groups = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
-        rows = groups % S * self.model.n_actions + nodes.actions
-        table = self.model.outcomes
+        self.n_nodes = n
+        self.stays = None if stays is None else self._staying(stays)
+        groups, rows, table = self._groups(), self._rows(), self.model.outcomes
         counts = table.starts[rows + 1] - table.starts[rows]
+        if self.stays is not None:
+            counts[self.stays] = 0
         self.node_starts = arrays.frozen(np.concatenate([[0], np.cumsum(counts)]))
-        if self.followers.shape != (self.node_starts[-1],):
+        if links.shape != (self.node_starts[-1],):
+            own = "" if self.stays is None else " that does not stay"
             raise ValueError(
-                f"followers must have {self.node_starts[-1]} entries, one for each outcome of each "
-                f"node's action, got shape {self.followers.shape}"
+                f"followers must have {self.node_starts[-1]} entries, one for each outcome of the "
+                f"action of each node{own}, got shape {links.shape}"
             )
-        ends = nodes.n_layers > 1 or self.model.horizon == 1
+        if links.dtype != np.int32:
+            links = np.clip(links, -2, n)  # what lies outside stays outside, whatever the width
+        self.followers = arrays.frozen(np.array(links, np.int32))
         place, wanted = wrong_link(
-            table, self.model.terminal, rows, groups, nodes.n_layers, ends, self.followers
+            table, self.model.terminal, rows, groups, nodes.n_layers, self._ends(), self.links()
         )
         if place >= 0:
-            raise _wrong_link("followers", place, self.followers[place], wanted)
+            raise _wrong_link("followers", place, np.asarray(followers)[place], wanted)
         start = np.where(self.model.terminal, -1, np.arange(S))
         if self.first.shape[-1:] != (S,):
             raise ValueError(f"first must have {S} entries, got shape {self.first.shape}")
         for own in np.atleast_2d(self.first):
             _require_links("first", own, start, groups)
-        self.n_nodes = n
+
+    def _groups(self) -> Integers:
+        """The group t S + s, or s, of each node."""
+        return np.repeat(np.arange(self.nodes.offsets.size - 1), np.diff(self.nodes.offsets))
+
+    def _rows(self) -> Integers:
+        """The row of the outcome table that belongs to each node's state and action."""
+        states = self._groups() % self.model.n_states
+        return states * self.model.n_actions + self.nodes.actions
+
+    def _ends(self) -> bool:
+        """Whether the nodes of the next step are others."""
+        return self.nodes.n_layers > 1 or self.model.horizon == 1
+
+    def _staying(self, stays: ArrayLike) -> Flags:
+        """The flags, if every state of the next step has a node at the place of each that stays."""
+        flags, nodes = np.asarray(stays), self.nodes
+        if flags.shape != (self.n_nodes,) or flags.dtype != np.bool_:
+            raise ValueError(
+                f"stays must be {self.n_nodes} flags, one for each node, got shape {flags.shape}, "
+                f"dtype {flags.dtype}"
+            )
+        sizes = np.diff(nodes.offsets).reshape(nodes.n_layers, -1)[:, ~self.model.terminal]
+        fewest = np.append(sizes.min(axis=1, initial=self.n_nodes), self.n_nodes)
+        groups = self._groups()
+        places = np.arange(self.n_nodes) - nodes.offsets[groups]
+        later = groups // self.model.n_states + self._ends()
+        astray = flags & (places >= fewest[later])
+        if astray.any():
+            i = int(np.argmax(astray))
+            raise ValueError(
+                f"stays[{i}] is True: every state that may come next must have a node at place "
+                f"{places[i]}, where this node is among those of its own state"
+            )
+        return arrays.frozen(np.array(flags))
+
+    def links(self) -> Links:
+        """What follows the nodes, as kernels read it."""
+        from latentmdp._kernels.graphs import Links
+
+        stays = np.zeros(self.n_nodes, np.bool_) if self.stays is None else self.stays
+        return Links(*map(arrays.read_only, (self.node_starts, self.followers, stays)))
+
+    def follower(self, node: int, outcome: int) -> int:
+        """The node after an outcome, by its number in the model's table, of a node's action.
+
+        -1 where the episode is over.
+        """
+        table, S, offsets = self.model.outcomes, self.model.n_states, self.nodes.offsets
+        group = int(np.searchsorted(offsets, node, side="right")) - 1
+        if self.stays is None or not self.stays[node]:
+            row = group % S * self.model.n_actions + int(self.nodes.actions[node])
+            return int(self.followers[self.node_starts[node] + outcome - table.starts[row]])
+        layer = group // S + self._ends()
+        if layer >= self.nodes.n_layers:
+            return -1
+        later = layer * S + int(table.next_state[outcome])
+        same = int(offsets[later] + node - offsets[group])
+        return same if same < offsets[later + 1] else -1
 
     def reached_nodes(self) -> Flags:
         """Whether the graph can come to each node from one of its first nodes, (n,)."""
-        owner = np.repeat(np.arange(self.n_nodes), np.diff(self.node_starts))
-        reached, before = np.zeros(self.n_nodes + 1, np.bool_), -1  # the last is node -1
-        reached[self.first] = True
-        while before < (before := int(reached[:-1].sum())):
-            reached[self.followers[reached[owner]]] = True
-        return reached[:-1]
+        from latentmdp._kernels.graphs import reach
+
+        reached = np.zeros(self.n_nodes, np.bool_)
+        reached[self.first[self.first >= 0]] = True
+        nodes, S = self.nodes, self.model.n_states
+        way = (self.model.outcomes, self._rows(), self._groups(), nodes.offsets, nodes.n_layers)
+        reach(*way, self._ends(), self.links(), S, reached)
+        return reached
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
@@ -526,13 +602,9 @@ class PolicyGraph(Fielded, Policy):
             raise ValueError(
                 f"the policy covers 1 step, the model's horizon is {world.horizon or 'none'}"
             )
-        links: dict[str, Any] = {
-            "reached": np.cumsum(weights),
-            "first": np.atleast_2d(self.first),
-            "node_starts": self.node_starts,
-            "followers": self.followers,
-        }
-        links = {name: arrays.read_only(array) for name, array in links.items()}
+        starts = {"reached": np.cumsum(weights), "first": np.atleast_2d(self.first)}
+        links: dict[str, Any] = {name: arrays.read_only(a) for name, a in starts.items()}
+        links |= self.links()._asdict()
         return self.nodes.acting(world)._replace(filters=True, follows=True, **links)
 
     def __repr__(self) -> str:
@@ -545,7 +617,7 @@ class MixturePolicy(PolicyGraph):
 
     Parameters
     ----------
-    nodes, followers
+    nodes, followers, stays
         See `PolicyGraph`; the graphs may share nodes.
     first : (K, S)
         The first nodes of each graph.
@@ -559,8 +631,9 @@ class MixturePolicy(PolicyGraph):
         followers: ArrayLike,
         first: ArrayLike,
         weights: ArrayLike,
+        stays: ArrayLike | None = None,
     ) -> None:
-        super().__init__(nodes, followers, np.atleast_2d(np.asarray(first)))
+        super().__init__(nodes, followers, np.atleast_2d(np.asarray(first)), stays)
         given = arrays.as_floats("weights", weights)
         if given.shape != self.first.shape[:1]:
             raise ValueError(
@@ -572,7 +645,8 @@ class MixturePolicy(PolicyGraph):
     @property
     def parts(self) -> tuple[PolicyGraph, ...]:
         """The policy graphs, all with the same nodes."""
-        return tuple(PolicyGraph(self.nodes, self.followers, first) for first in self.first)
+        shared = self.nodes, self.followers
+        return tuple(PolicyGraph(*shared, first, self.stays) for first in self.first)
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
@@ -588,7 +662,7 @@ def _links(name: str, values: ArrayLike) -> Integers:
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    return arrays.frozen(np.array(array, np.int64))
+    return array
 
 
 def _require_links(name: str, links: Integers, wanted: Integers, groups: Integers) -> None:
@@ -636,7 +710,8 @@ def _acting(n_layers: int, **given: Any) -> Acting:
         "reached": np.ones(1),
         "first": np.zeros((1, 1), np.int64),
         "node_starts": np.arange(2),
-        "followers": np.zeros(1, np.int64),
+        "followers": np.zeros(1, np.int32),
+        "stays": np.zeros(1, np.bool_),
     }
     flags = dict.fromkeys(("stochastic", "filters", "follows"), False)
     content: dict[str, Any] = {**flags, "filter": _no_filter()}

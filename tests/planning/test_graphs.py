@@ -27,9 +27,10 @@ def test_vectors_are_the_values_of_the_nodes(horizon: int | None) -> None:
     for t, s in np.ndindex(nodes.n_layers, model.n_states):
         for i in range(*nodes.offsets[t * model.n_states + s :][:2]):
             row = s * model.n_actions + nodes.actions[i]
-            links = policy.followers[policy.node_starts[i] : policy.node_starts[i + 1]]
+            outcomes = range(*table.starts[row : row + 2])
+            links = [policy.follower(i, k) for k in outcomes]
             rest = np.array([nodes.vectors[f] if f >= 0 else np.zeros(3) for f in links])
-            probs = table.probs[table.starts[row] : table.starts[row + 1]]
+            probs = table.probs[outcomes]
             expected = rewards[:, s, nodes.actions[i]] + model.discount * (probs * rest).sum(0)
             np.testing.assert_allclose(nodes.vectors[i], expected, rtol=1e-8)
 
@@ -97,18 +98,98 @@ def test_goes_on_after_what_its_model_thinks_impossible() -> None:
     assert session.act() in (0, 1)
 
 
+@pytest.mark.parametrize("how", ["dense", "sparse", "transition", "many", "chart", "endings"])
+def test_values_in_every_context_are_those_of_the_graph(how: str) -> None:
+    """The search knows what its plans earn; following their links gives the same."""
+    sizes = {"many": (5, 30, 3, 12), "chart": (3, 30, 3, 12)}.get(how, (4, 5, 3, 6))
+    model = testing.random_model(
+        3,
+        **dict(zip(("contexts", "states", "actions", "horizon"), sizes)),
+        zeros=0.5 if how == "sparse" else 0.0,
+        reward_model="transition" if how == "transition" else "state-action",
+        n_terminal=int(how == "endings"),
+        forbidden=0.3 if how == "endings" else 0.0,
+        discount=0.9 if how == "dense" else 1.0,
+        bonus=how == "dense",
+    )
+    plan = lm.Robust("regret", gap=0.0, time_limit=1.0).plan(model)
+    policy = plan.policy
+    assert policy.stays.any()
+    assert not policy.stays.all()
+    exact = lm.evaluate(model, policy, method="exact")
+    np.testing.assert_allclose(exact.by_context, plan.by_context, rtol=1e-10)
+    played = lm.evaluate(model, policy, 20_000, rng=0, method="monte-carlo")
+    # six standard errors
+    assert abs(played.mean - exact.mean) < 6.0 * played.stderr
+    listed = all_listed(policy)
+    again = lm.evaluate(model, listed, method="exact")
+    np.testing.assert_allclose(again.by_context, exact.by_context, rtol=1e-12)
+    assert lm.simulate(model, listed, 200, rng=1) == lm.simulate(model, policy, 200, rng=1)
+    assert listed.reached_nodes().tolist() == policy.reached_nodes().tolist()
+
+
+def all_listed(policy: lm.MixturePolicy) -> lm.MixturePolicy:
+    """The same graph with all followers listed."""
+    nodes, table = policy.nodes, policy.model.outcomes
+    states = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
+    rows = states % policy.model.n_states * policy.model.n_actions + nodes.actions
+    links = [
+        policy.follower(i, k)
+        for i, row in enumerate(rows.tolist())
+        for k in range(*table.starts[row : row + 2])
+    ]
+    return lm.MixturePolicy(nodes, links, policy.first, policy.weights)
+
+
+def test_nodes_may_stay_where_there_is_no_end() -> None:
+    """The optimal policies of the contexts as a graph without an end."""
+    model = random_model(2, 3, 4, 2, 4).replace(horizon=None, discount=0.8)
+    S, M = model.n_states, model.n_contexts
+    q = lm.QMDP().plan(model).policy.vectors.reshape(S, model.n_actions, M)
+    actions = q.argmax(axis=1)  # (S, M): of the contexts
+    nodes = lm.AlphaVectorPolicy(
+        np.zeros((S * M, M)), actions.ravel(), np.arange(0, S * M + 1, M), model
+    )
+    graph = lm.PolicyGraph(nodes, [], np.arange(0, S * M, M) + 1, np.ones(S * M, bool))
+    alone = lm.MarkovPolicy(actions[None, :, 1])
+    found, wanted = lm.evaluate(model, graph, method="exact"), lm.evaluate(model, alone)
+    np.testing.assert_allclose(found.by_context, wanted.by_context, rtol=1e-9)
+    assert graph.reached_nodes().reshape(S, M)[:, 1].all()
+    assert graph.reached_nodes().sum() == S
+    logs = lm.simulate(model, graph, 20, rng=0)
+    assert all((actions[e.states[:-1], 1] == e.actions).all() for e in logs)
+
+
 def test_refuses_links_that_lead_astray() -> None:
     policy = mixed(0)
-    wrong = policy.followers.copy()
-    wrong[0] = -5
-    with pytest.raises(ValueError, match=r"followers\[0\] is -5"):
-        lm.PolicyGraph(policy.nodes, wrong, policy.first[0])
+    wrong, stays = policy.followers.astype(np.int64), policy.stays
+    for astray in (-5, policy.n_nodes, 2**32):
+        wrong[0] = astray
+        with pytest.raises(ValueError, match=rf"followers\[0\] is {astray}"):
+            lm.PolicyGraph(policy.nodes, wrong, policy.first[0], stays)
     with pytest.raises(ValueError, match="followers must have"):
-        lm.PolicyGraph(policy.nodes, wrong[:-1], policy.first[0])
+        lm.PolicyGraph(policy.nodes, wrong[:-1], policy.first[0], stays)
     with pytest.raises(ValueError, match="first must have 3"):
-        lm.PolicyGraph(policy.nodes, policy.followers, [0])
+        lm.PolicyGraph(policy.nodes, policy.followers, [0], stays)
+    weights = [0.5, 0.2, 0.1, 0.2, 0.0]
     with pytest.raises(ValueError, match="weights must have"):
-        lm.MixturePolicy(policy.nodes, policy.followers, policy.first, [0.5, 0.2, 0.1, 0.2, 0.0])
+        lm.MixturePolicy(policy.nodes, policy.followers, policy.first, weights, stays)
+    with pytest.raises(ValueError, match=r"stays must be \d+ flags, one for each node"):
+        lm.PolicyGraph(policy.nodes, policy.followers, policy.first[0], stays[1:])
+    model = random_model(0, 2, 2, 2, 2)
+    nodes = lm.AlphaVectorPolicy(np.zeros((5, 2)), np.zeros(5, int), [0, 2, 3, 4, 5], model)
+    with pytest.raises(ValueError, match=r"stays\[1\] is True: every state that may come next"):
+        lm.PolicyGraph(nodes, [], [1, 2], np.ones(5, bool))
+
+
+def test_a_limit_before_the_first_answer_still_mixes_the_contexts() -> None:
+    """The plans of the single contexts are there before anything else."""
+    model = random_model(0, 6, 40, 3, 30)
+    plan = lm.Robust("worst-case", gap=0.0, time_limit=1e-3).plan(model)
+    assert "time limit" in plan.message
+    assert plan.lower <= plan.upper < np.inf
+    informed = [lm.QMDP().plan(model.context(m)).upper for m in range(6)]
+    assert plan.upper <= min(informed) * (1.0 + 1e-9)
 
 
 def test_a_graph_is_saved_and_loaded(tmp_path) -> None:

@@ -148,7 +148,8 @@ def mark_followers(
                 scores,
                 cells,
             )
-            if j >= 0:
+            # A write where nothing changes would take the cache line from other threads.
+            if j >= 0 and not out[j]:
                 out[j] = True
-            else:
+            elif j < 0 and not standing_out[n, -1 - j]:
                 standing_out[n, -1 - j] = True

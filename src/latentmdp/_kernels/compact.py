@@ -11,7 +11,6 @@ __all__ = [
     "best_plans_at",
     "choose_plans",
     "link_points",
-    "wrong_link",
 ]
 
 
@@ -142,23 +141,3 @@ def arrive(table, n_actions, discount, states, labels, offsets, followers, befor
             k, f = begin + o - offsets[i], followers[o]
             for m in range(probs.shape[1]):
                 out[f, m] += discount * before[i, m] * probs[k, m]
-
-
-@njit(cache=True, nogil=True)
-def wrong_link(table, terminal, rows, groups, n_layers, ends, followers):
-    """The first link that is not a node of where its outcome leads, and the group wanted there.
-
-    Links are those of the outcomes of each node's row of the table; nodes are in the order of
-    groups t S + s, and those of the next step are one layer on if time `ends`. -1 stands for none:
-    as a link where the episode is over, as a group there, and as a place if all is right.
-    """
-    S, n, k = terminal.shape[0], groups.shape[0], 0
-    for i in range(n):
-        layer = groups[i] // S + ends
-        for outcome in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
-            s, link = table.next_state[outcome], followers[k]
-            wanted = -1 if layer >= n_layers or terminal[s] else layer * S + s
-            if link < -1 or link >= n or (groups[link] if link >= 0 else -1) != wanted:
-                return k, wanted
-            k += 1
-    return -1, -1

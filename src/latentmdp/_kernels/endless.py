@@ -47,9 +47,13 @@ def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, fi
 
 @njit(cache=True, nogil=True)
 def evaluate_plans(
-    table, rewards, discount, states, labels, offsets, followers, rows, first, last, out
+    table, rewards, discount, states, labels, links, own, later, rows, first, last, out
 ):
-    """One iteration for items first..last-1 from rows (n, M) into out; least and largest change."""
+    """One iteration for items first..last-1 from rows (n, M) into out; least and largest change.
+
+    Nodes of state s that are where these items are begin at own[s], those of the next step at
+    later[s]: an item that stays goes on at its place there.
+    """
     _, A, M = rewards.shape
     probs = table.probs
     least, largest = np.inf, -np.inf
@@ -59,10 +63,19 @@ def evaluate_plans(
         begin = table.starts[s * A + a]
         for m in range(M):
             vector[m] = 0.0
-        for j in range(offsets[i], offsets[i + 1]):
-            k, f = begin + j - offsets[i], followers[j]
-            for m in range(M):
-                vector[m] += probs[k, m] * rows[f, m]
+        if links.stays[i]:
+            place = i - own[s]
+            for k in range(begin, table.starts[s * A + a + 1]):
+                n = table.next_state[k]
+                if later[n] + place < later[n + 1]:
+                    for m in range(M):
+                        vector[m] += probs[k, m] * rows[later[n] + place, m]
+        else:
+            links_begin = links.node_starts[i]
+            for j in range(links_begin, links.node_starts[i + 1]):
+                k, f = begin + j - links_begin, links.followers[j]
+                for m in range(M):
+                    vector[m] += probs[k, m] * rows[f, m]
         for m in range(M):
             value = rewards[s, a, m] + discount * vector[m]
             change = value - rows[i, m]

@@ -90,8 +90,9 @@ class Acting(NamedTuple):
     follows: bool
     reached: NDArray[np.float64]  # (K,): cumulative probabilities of the parts
     first: NDArray[np.int64]  # (K, S): the first node of each part, -1 in terminal states
-    node_starts: NDArray[np.int64]  # (n + 1,)
-    followers: NDArray[np.int64]  # of node i after each outcome of its action: from node_starts[i]
+    node_starts: NDArray[np.int64]  # (n + 1,), see `Links` for this and the next two
+    followers: NDArray[np.int32]
+    stays: NDArray[np.bool_]  # (n,)
 
 
 class Earning(NamedTuple):
@@ -147,11 +148,17 @@ def next_node(acting, node, s, a, k, t, n, belief, at=0):
     node's own, it is the node that is best at the belief.
     """
     S, A, _ = acting.filter.sizes
-    if k >= 0 and node >= 0 and acting.labels[node] == a:
-        return acting.followers[acting.node_starts[node] + k - acting.filter.starts[s * A + a]]
+    linked = k >= 0 and node >= 0 and acting.labels[node] == a
+    if linked and not acting.stays[node]:
+        link = acting.node_starts[node] + k - acting.filter.starts[s * A + a]
+        return np.int64(acting.followers[link])
     if t >= acting.n_layers > 1:
         return np.int64(-1)
-    group = t * S + n if acting.n_layers > 1 else n
+    layer = t if acting.n_layers > 1 else 0
+    group = layer * S + n
+    if linked:
+        same = acting.offsets[group] + node - acting.offsets[max(layer - 1, 0) * S + s]
+        return same if same < acting.offsets[group + 1] else np.int64(-1)
     return best_vector(acting.vectors, acting.offsets[group], acting.offsets[group + 1], belief, at)
 
 

@@ -113,23 +113,26 @@ def mark_standing(table, n_actions, lattice, ruler, later, labels, wanted, first
                 else:
                     condition(lattice[f], probs, k, mass)
                     _, j = best_product(later[next_state[k]], mass, 0, F)
-                out[next_state[k], j] = True
+                if not out[next_state[k], j]:  # a write would take the line from other threads
+                    out[next_state[k], j] = True
 
 
 @njit(cache=True, nogil=True)
-def follow_standing(table, n_actions, lattice, later, states, plans, labels, offsets, out):
-    """Write what standing plans of given states go on with, as -1 - j, at out[offsets[i]] on.
+def follow_standing(table, lattice, ruler, later, plans, rows, begins, first, last, out):
+    """Write what standing plans first..last-1 go on with, as -1 - j, at out[begins[i]] on.
 
-    The policies of the contexts go on with their own kind.
+    `rows` are those of the table that belong to a plan's state and action. For the policies of the
+    contexts, which go on with their own kind, there is nothing to look for.
     """
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass = np.empty(M)
-    for i in range(states.shape[0]):
-        f, begin = plans[i], starts[states[i] * n_actions + labels[i]]
-        for o in range(offsets[i], offsets[i + 1]):
-            k, j = begin + o - offsets[i], f
-            if f >= M:
+    for i in range(first, last):
+        f, begin = plans[i], starts[rows[i]]
+        for k in range(begin, starts[rows[i] + 1]):
+            if ruler[0] > 0:
+                j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
+            else:
                 condition(lattice[f], probs, k, mass)
                 _, j = best_product(later[next_state[k]], mass, 0, F)
-            out[o] = -1 - j
+            out[begins[i] + k - begin] = -1 - j

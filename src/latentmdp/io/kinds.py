@@ -484,13 +484,20 @@ for _kind in (
             "nodes": ("alpha-vector-policy",),
             **_each(_INTEGERS, "followers", "first"),
             "weights": _FLOATS,
+            "stays": _FLAGS,
         },
+        optional=frozenset({"stays"}),
     ),
     Kind(
         "policy-graph",
         "PolicyGraph",
         lambda: PolicyGraph,
-        {"nodes": ("alpha-vector-policy",), **_each(_INTEGERS, "followers", "first")},
+        {
+            "nodes": ("alpha-vector-policy",),
+            **_each(_INTEGERS, "followers", "first"),
+            "stays": _FLAGS,
+        },
+        optional=frozenset({"stays"}),
     ),
     Kind(
         "robust-plan",

@@ -386,7 +386,7 @@ def _graph_controller(policy: PolicyGraph, model: LatentMDP) -> Controller:
         begin, end = table.starts[row], table.starts[row + 1]
         k = begin + np.searchsorted(keys[begin:end], n * Z + z)
         if k < end and keys[k] == n * Z + z and nodes.actions[node] == a:
-            return int(policy.followers[policy.node_starts[node] + k - begin]), after, t + 1
+            return policy.follower(node, int(k)), after, t + 1
         return nodes.best(t + 1, n, after), after, t + 1
 
     return Controller(

@@ -605,7 +605,7 @@ def _rule_of_graph(graph: PolicyGraph, begins: bool) -> ActionRule:
             keys = table.next_state[begin:end].astype(np.int64) * Z + table.reward[begin:end]
             place = np.flatnonzero(keys == step.next_state * Z + step.reward)
             if place.size:
-                then = int(graph.followers[graph.node_starts[node] + place[0]])
+                then = graph.follower(node, begin + int(place[0]))
         if then < 0:
             then = nodes.best(step.t + 1, step.next_state, step.after)
         return nodes.vectors[then], int(nodes.actions[then])

@@ -10,15 +10,18 @@ c = discount / (1 - discount) [macqueen1966].
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
-__all__ = ["ContextBounds", "evaluated_graph", "graph_bounds", "node_bounds"]
+if TYPE_CHECKING:
+    from latentmdp._kernels.graphs import Links
+
+__all__ = ["ContextBounds", "evaluated_graph", "graph_bounds", "node_bounds", "start_values"]
 
 _SETTLED = 1e-12
 """Iteration ends when the bounds are this close, relative to the largest value."""
@@ -40,9 +43,12 @@ class ContextBounds(NamedTuple):
 
 
 def node_bounds(
-    model: LatentMDP, actions: Integers, offsets: Integers, node_starts: Integers,
-    followers: Integers, guess: Floats | None = None,
-) -> tuple[Floats, Floats]:  # fmt: skip
+    model: LatentMDP,
+    actions: Integers,
+    offsets: Integers,
+    links: Links,
+    guess: Floats | None = None,
+) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
     from latentmdp._kernels.endless import evaluate_plans
 
@@ -50,16 +56,19 @@ def node_bounds(
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
     labels, rows = actions.astype(np.int64), np.zeros((n + 1, model.n_contexts))
-    problem = (model.outcomes, rewards, model.discount, states, labels, node_starts, followers)
+    problem = (model.outcomes, rewards, model.discount, states, labels, links)
     # The last row stays zero: what follows where the episode is over, node -1.
     if model.horizon is not None and offsets.size > S + 1:
+        later = np.full(S + 1, n)  # no nodes
         for t in range((offsets.size - 1) // S - 1, -1, -1):
-            evaluate_plans(*problem, rows, offsets[t * S], offsets[t * S + S], rows)
+            own = offsets[t * S : t * S + S + 1]
+            evaluate_plans(*problem, own, later, rows, own[0], own[S], rows)
+            later = own
         return rows[:n], rows[:n]
     other = rows.copy()
     if model.horizon is not None:
         for _ in range(model.horizon):
-            evaluate_plans(*problem, rows, 0, n, other)
+            evaluate_plans(*problem, offsets, offsets, rows, 0, n, other)
             rows, other = other, rows
         return rows[:n], rows[:n]
     if guess is not None:
@@ -67,7 +76,7 @@ def node_bounds(
     share = model.discount / (1.0 - model.discount)
     least = largest = 0.0
     for _ in range(_MOST_ITERATIONS):
-        least, largest = evaluate_plans(*problem, rows, 0, n, other)
+        least, largest = evaluate_plans(*problem, offsets, offsets, rows, 0, n, other)
         rows, other = other, rows
         finest = max(_SETTLED, _ROUNDING * share) * float(np.abs(rows).max(initial=0.0))
         if (largest - least) * share <= finest:
@@ -90,16 +99,19 @@ def evaluated_graph(
     model: LatentMDP,
     actions: Integers,
     offsets: Integers,
-    followers: Integers,
+    followers: Indices | Integers,
     first: Integers,
     weights: Floats | None = None,
     guess: Floats | None = None,
 ) -> PolicyGraph:
     """The graph with these links, its nodes' vectors the values (from below) in every context."""
+    from latentmdp._kernels.graphs import Links
+
     rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
-    vectors, _ = node_bounds(model, actions, offsets, node_starts, followers, guess)
+    links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
+    vectors, _ = node_bounds(model, actions, offsets, links, guess)
     nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
     if weights is None:
         return PolicyGraph(nodes, followers, first)
@@ -117,14 +129,15 @@ def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
     policy.acting(model)  # raises if it does not fit
     nodes = policy.nodes
     guess = nodes.vectors if policy.model.n_contexts == model.n_contexts else None
-    links = (nodes.actions, nodes.offsets, policy.node_starts, policy.followers)
+    lower, upper = node_bounds(model, nodes.actions, nodes.offsets, policy.links(), guess)
+    return ContextBounds(start_values(model, policy, lower), start_values(model, policy, upper))
+
+
+def start_values(model: LatentMDP, policy: PolicyGraph, values: Floats) -> Floats:
+    """What a graph earns in each context, (M,), if its nodes have these values (n, M)."""
     shares = policy.weights if isinstance(policy, MixturePolicy) else np.ones(1)
     hidden = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
-    alive = np.flatnonzero(~model.terminal)
-    start = model.initial[:, alive]
-    first = np.atleast_2d(policy.first)[:, alive]
-    lower, upper = (
-        hidden + np.einsum("k,ms,ksm->m", shares, start, values[first])
-        for values in node_bounds(model, *links, guess=guess)
-    )
-    return ContextBounds(lower, upper)
+    start = np.flatnonzero(~model.terminal & model.initial.any(axis=0))
+    first = np.atleast_2d(policy.first)[:, start]
+    earned = np.einsum("k,ms,ksm->m", shares, model.initial[:, start], values[first])
+    return np.asarray(hidden + earned)

@@ -194,11 +194,17 @@ class NothingLeft(LimitReached):
 class HeuristicSearch:
     """The state of a run: the bounds, and how many points to visit next."""
 
-    def __init__(self, model: LatentMDP, clock: PlanningClock, team: Team) -> None:
+    def __init__(
+        self,
+        model: LatentMDP,
+        clock: PlanningClock,
+        team: Team,
+        policy_share: float = _POLICY_SHARE,
+    ) -> None:
         from latentmdp.planning.point_based.endless import bounds_of
 
         self.bounds = bounds_of(model, exact=False, check=clock.check, team=team)
-        self.clock = clock
+        self.clock, self._policy_share = clock, policy_share
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds, self._standing_seconds = 0, 0.0, 0.0
         self._resolution, self._spare = _FIRST_RESOLUTION, _MOST_SPARE
@@ -259,7 +265,7 @@ class HeuristicSearch:
         self.clock.record(bounds.best_lower, bounds.best_upper)
         seconds = self.clock.seconds - began
         self._standing_seconds = seconds
-        self.clock.reserve = _POLICY_SHARE * seconds
+        self.clock.reserve = self._policy_share * seconds
         return 1e9 * seconds / max(standing_cost(bounds, shares)[0], 1.0)
 
     def _chart(self) -> bool:
@@ -300,7 +306,7 @@ class HeuristicSearch:
         self._standing_seconds = self.clock.seconds - began
         work = max(1.0, chart_cost(self.bounds, rulers)[0])
         self._chart_pace = self._standing_seconds / work
-        self.clock.reserve = _POLICY_SHARE * self._standing_seconds
+        self.clock.reserve = self._policy_share * self._standing_seconds
         self._keep_better()
 
     def refine(self) -> None:
@@ -350,7 +356,8 @@ class HeuristicSearch:
         if self._resolution > _FINEST_RESOLUTION:
             raise NothingLeft("stopped: no belief is left that would move the bounds")
         self._round_seconds = self.clock.seconds - self._began
-        self.clock.reserve = _POLICY_SHARE * (self._standing_seconds + self._round_seconds)
+        spent = self._standing_seconds + self._round_seconds
+        self.clock.reserve = self._policy_share * spent
 
     def _keep_better(self) -> None:
         """Keep the better of the bounds before and now, and derive which gaps are close."""

@@ -43,11 +43,11 @@ from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing
 from latentmdp.planning.endless import TOLERANCE
-from latentmdp.planning.graphs import evaluated_graph, graph_bounds
+from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_values
 from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
 from latentmdp.planning.qmdp import context_values
-from latentmdp.policies import PolicyGraph
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 __all__ = ["Robust", "RobustPlan"]
 
@@ -71,6 +71,10 @@ until rounding."""
 
 _SAME = 1e-12
 """Weights that differ by no more are the same."""
+
+_GRAPH_SHARE = 1.2
+"""Of the time for the standing plans and for a round, what it takes to link the plans into a graph:
+every plan is followed once, with its own action."""
 
 _NEGLIGIBLE = 1e-9
 """Policies that are drawn more rarely than this are left out."""
@@ -298,8 +302,7 @@ class _Game:
 
         self.model, self.asked, self.clock = model, asked, clock
         # The bounds of single weights are no bounds on the objective: they are not shown.
-        self.quiet = _Quiet(clock)
-        self.search = HeuristicSearch(model, self.quiet, team)
+        self.search = HeuristicSearch(model, _Quiet(clock), team, _GRAPH_SHARE)
         self.bounds = self.search.bounds
         self.hidden = np.zeros(model.n_contexts)
         if model.initial_bonus is not None:
@@ -315,11 +318,13 @@ class _Game:
         worst = self.hidden + (model.initial * least.T).sum(axis=1) - self.reference
         self.lower = float(self.allowed.worst(worst) @ worst)
         # No regret is below zero. If the time was over before V*_m was known, no more is known.
-        self.upper = 0.0 if regret else math.inf
+        best = informed - self.reference
+        self.upper = float(self.allowed.worst(best) @ best)
         self.informed = not regret or clock.remaining > 0.0
         self.answers: list[_Answer] = []
-        self.tried: list[Floats] = [model.weights]
-        self.beliefs = [first_beliefs(model, model.weights)]
+        # The best policies of the single contexts can be mixed from the start.
+        self.tried: list[Floats] = [*np.eye(model.n_contexts), model.weights]
+        self.beliefs = [first_beliefs(model, weights) for weights in self.tried]
         self.n_iter, self.share, self.care = 0, 1.0, 1.0
         self.work = 0  # points visited
         self.promise = -math.inf  # what the policies found so far earn against nature at best
@@ -402,13 +407,9 @@ class _Game:
 
     def respond(self) -> None:
         """Nature's answer to all policies found so far, and the mixture against it."""
-        from latentmdp.planning.point_based.graphs import graph_seconds, plans_at, snapshot
+        from latentmdp.planning.point_based.graphs import plans_at, snapshot
 
         plans, states = snapshot(self.bounds), self.beliefs[0][0]
-        self.quiet.graph = graph_seconds(self.bounds, plans)
-        if self.clock.time_limit is not None and self.quiet.graph > self.clock.time_limit:
-            self._lower_upper()
-            self.clock.stop_for_time()  # a mixture of these plans would come far too late
         found = [plans_at(plans, *beliefs) for beliefs in self.beliefs]
         start = self.model.initial[:, states]
         columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in found])
@@ -446,11 +447,11 @@ class _Game:
         lower, given_up, converged = self.lower, 0.0, self.reached()
         earned = above = np.empty(0)
         policy: Any = self.bounds.policy(None)
+        if not self.answers and self.bounds.steps:
+            self.respond()  # a limit came before the first answer
+            lower, converged = self.lower, self.reached()
         if self.answers:
-            policy = self._graph(self.answers[-1])
-            found = graph_bounds(self.model, policy)
-            assert found is not None
-            earned, above = found
+            policy, earned, above = self._graph(self.answers[-1])
             exactly = earned - self.reference
             lower = float(self.allowed.worst(exactly) @ exactly)
             given_up = max(self.answers[0].lower - lower, 0.0) if single else 0.0
@@ -477,11 +478,21 @@ class _Game:
             given_up=given_up,
         )
 
-    def _graph(self, answer: _Answer) -> PolicyGraph:
+    def _graph(self, answer: _Answer) -> tuple[PolicyGraph, Floats, Floats]:
+        """The graph of a mixture, and what it earns in each context, from below and above."""
         from latentmdp.planning.point_based.graphs import nodes_of
 
-        nodes = nodes_of(self.bounds, answer.plans, answer.states, answer.chosen)
-        return evaluated_graph(self.model, *nodes, weights=answer.mixture)
+        found = nodes_of(self.bounds, answer.plans, answer.states, answer.chosen)
+        if found.vectors is not None:
+            vectors = AlphaVectorPolicy(found.vectors, found.actions, found.offsets, self.model)
+            links = found.followers, found.first, answer.mixture, found.stays
+            policy = MixturePolicy(vectors, *links)
+            earned = start_values(self.model, policy, found.vectors)
+            return policy, earned, earned
+        graph = evaluated_graph(self.model, *found[:4], weights=answer.mixture)
+        known = graph_bounds(self.model, graph)
+        assert known is not None
+        return graph, *known
 
 
 class _Quiet(PlanningClock):
@@ -489,12 +500,7 @@ class _Quiet(PlanningClock):
 
     def __init__(self, clock: PlanningClock) -> None:
         self.__dict__ = {**vars(clock), "history": [], "_on_progress": None}
-        self._clock, self.graph = clock, 0.0
-
-    @property
-    def remaining(self) -> float:
-        """See `PlanningClock.remaining`; the graph of the mixture takes its time too."""
-        return super().remaining - self.graph
+        self._clock = clock
 
     def check(self) -> None:
         """See `PlanningClock.check`; an interrupt is noted by the clock of the run."""

@@ -450,7 +450,7 @@ def _linked(graph: PolicyGraph) -> Iterator[tuple[int, float, list[tuple[int, fl
             total = float(masses.sum())
             row = int(states[k]) * model.n_actions + int(nodes.actions[k])
             begin, end = table.starts[row : row + 2].tolist()
-            links = graph.followers[graph.node_starts[k] :][: end - begin].tolist()
+            links = [graph.follower(k, outcome) for outcome in range(begin, end)]
             following = []
             for then, probs in zip(links, table.probs[begin:end]):
                 if then >= 0 and total > 0.0 and (masses * probs).any():

@@ -107,7 +107,7 @@ def _as_vectors(policy: Policy, model: LatentMDP | None) -> AlphaVectorPolicy:
 def _require_size(policy: AlphaVectorPolicy, graph: PolicyGraph | None) -> None:
     M, S, *_ = policy.model.dimensions
     outcomes = policy.model.outcomes.size
-    links = 0 if graph is None else graph.followers.size + graph.node_starts.size + graph.first.size
+    links = 0 if graph is None else sum(array.size for array in (*graph.links(), graph.first))
     parts = {
         "vectors": (8.0 * M + 4.0) * policy.actions.size + 4.0 * (policy.offsets.size + links),
         "outcomes": (8.0 * M + 8.0) * outcomes + 4.0 * S * policy.model.n_actions + 8.0 * M * S,
@@ -180,7 +180,8 @@ def _links(graph: PolicyGraph) -> dict[str, Any]:
     """How a graph goes on from node to node; of a mixture, how likely each of them is drawn."""
     arrays = {
         "nodeStarts": graph.node_starts.astype(np.int32),
-        "followers": graph.followers.astype(np.int32),
+        "followers": graph.followers,
+        "stays": graph.links().stays.astype(np.int32),
         "first": np.atleast_2d(graph.first).astype(np.int32),
     }
     links: dict[str, Any] = {name: _encoded(array) for name, array in arrays.items()}

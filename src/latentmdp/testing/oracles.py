@@ -403,7 +403,7 @@ def _graph(policy: PolicyGraph, history: History, n_actions: int) -> Floats:
             k = next(
                 k for k in range(begin, end) if (table.next_state[k], table.reward[k]) == (n, z)
             )
-            node = int(policy.followers[policy.node_starts[node] + k - begin])
+            node = policy.follower(node, k)
         if node >= 0:
             chances[int(nodes.actions[node])] += share
     return chances / chances.sum() if chances.sum() > 0.0 else np.full(n_actions, 1.0 / n_actions)

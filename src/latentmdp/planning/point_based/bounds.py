@@ -30,7 +30,6 @@ from latentmdp._kernels.standing import mark_standing
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.engines.threads import Team
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.charts import charts
@@ -49,6 +48,10 @@ costs."""
 
 _FEW_ITEMS = 4096
 """So many plans are put into order by one thread: it takes less than a millisecond."""
+
+_NEARLY_ALL = 0.8
+"""Of the standing plans of a time step: where so many are followed, the next step keeps all of its
+own, as finding out which ones it needs takes as long as making them."""
 
 _STANDING_COPIES = 2
 """The standing plans, and those of them that the policy keeps."""
@@ -219,15 +222,11 @@ class Bounds:
             size = max(1, int(_BLOCK_NANOSECONDS / (4.0 * cost)))
             return run_in_blocks(self.team, work, total, size, self.check)
 
-        if model.is_table or "outcomes" in vars(model):
-            table = model.outcomes
-        else:
-            table = outcomes_from_arrays(model.transitions, model.reward_probs, run)
-        self.table, self.places = table.merged(run)
+        self.table, self.places = model.tabulate(run).merged(run)
         self.context_actions = best_actions(model, self.q)
         self.rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
         nanoseconds = self.table.size / model.n_states * (100.0 + 4.0 * model.n_contexts)
-        self._block = int(min(max(_BLOCK_NANOSECONDS / (nanoseconds + 1.0), 1.0), _MOST_IN_BLOCK))
+        self.block = int(min(max(_BLOCK_NANOSECONDS / (nanoseconds + 1.0), 1.0), _MOST_IN_BLOCK))
         self.check()
 
     def prepare(self, lattice: Floats) -> None:
@@ -315,7 +314,7 @@ class Bounds:
                 faintest, first, last,
             )  # fmt: skip
 
-        parts = run_in_blocks(self.team, work, chosen.size, self._block, self.check)
+        parts = run_in_blocks(self.team, work, chosen.size, self.block, self.check)
         states, beliefs, chances, gaps = (
             np.concatenate(part) for part in zip(*(parts or [work(0, 0)]))
         )
@@ -408,8 +407,11 @@ class Bounds:
                 standing, first, last, others,
             )  # fmt: skip
 
-        run_in_blocks(self.team, follow, states.size, self._block)
-        run_in_blocks(self.team, follow_standing, self.model.n_states, self._block)
+        run_in_blocks(self.team, follow, states.size, self.block)
+        if standing[~self.model.terminal].mean() < _NEARLY_ALL:
+            run_in_blocks(self.team, follow_standing, self.model.n_states, self.block)
+        else:
+            others[:] = True
         return items, others
 
     def _informed_policy(self) -> AlphaVectorPolicy:
@@ -442,7 +444,7 @@ class Bounds:
                 points.states, points.beliefs, points.limits, first, last, vectors, labels,
             )  # fmt: skip
 
-        run_in_blocks(self.team, work, len(points), self._block, self.check)
+        run_in_blocks(self.team, work, len(points), self.block, self.check)
         return vectors, labels
 
     def _upper_backup(self, t: int, visited: Integers, later: StepBounds | None) -> None:
@@ -457,7 +459,7 @@ class Bounds:
                 points.limits,
             )  # fmt: skip
 
-        run_in_blocks(self.team, work, visited.size, self._block, self.check)
+        run_in_blocks(self.team, work, visited.size, self.block, self.check)
 
     def _arrange(self, t: int, vectors: Floats, labels: Integers) -> StepBounds:
         """Put the plans of the points of time t into search order, beside the standing plans."""

@@ -35,6 +35,7 @@ import numpy as np
 from latentmdp._kernels import alpha
 from latentmdp._kernels.endless import evaluate_plans, follow, gains_over_next, invert, visit
 from latentmdp._kernels.faces import split_values
+from latentmdp._kernels.graphs import Links
 from latentmdp._kernels.plans import best_plans
 from latentmdp._kernels.simd import LANES
 from latentmdp._util.arrays import Flags, Floats, Integers
@@ -245,7 +246,7 @@ class EndlessBounds(Bounds):
                 states, beliefs, limits, first, last, vectors, labels,
             )  # fmt: skip
 
-        run_in_blocks(self.team, work, chosen.size, self._block, self.check)
+        run_in_blocks(self.team, work, chosen.size, self.block, self.check)
         gained = np.einsum("im,im->i", beliefs, vectors - self.vectors[chosen])
         better = gained >= 0.0
         chosen, vectors, labels = chosen[better], vectors[better], labels[better]
@@ -267,7 +268,7 @@ class EndlessBounds(Bounds):
         states = np.repeat(np.arange(S), np.diff(step.starts[step.groups]))
         outcomes = np.diff(table.starts)[states * A + step.labels]
         offsets = np.concatenate([[0], np.cumsum(outcomes)])
-        followers = np.empty(offsets[-1], np.int64)
+        followers = np.empty(offsets[-1], np.int32)
         beliefs = np.ascontiguousarray(step.beliefs.T)
 
         def look(first: int, last: int) -> None:
@@ -276,16 +277,18 @@ class EndlessBounds(Bounds):
                 followers,
             )  # fmt: skip
 
-        run_in_blocks(self.team, look, states.size, self._block, self.check)
+        run_in_blocks(self.team, look, states.size, self.block, self.check)
         values, discount = step.rows.copy(), self.model.discount
         other, share = np.empty_like(values), discount / (1.0 - discount)
         gap = 0.0 if self.exact else self.best_upper - self.best_lower
         wanted = max(_FINEST * self.magnitude, _SETTLED * gap)
 
+        links = Links(offsets, followers, np.zeros(states.size, np.bool_))
+
         def evaluate(first: int, last: int) -> tuple[float, float]:
             return evaluate_plans(
-                table, self.rewards, discount, states, step.labels, offsets, followers, values,
-                first, last, other,
+                table, self.rewards, discount, states, step.labels, links, offsets, offsets,
+                values, first, last, other,
             )  # fmt: skip
 
         for _ in range(_MOST_ITERATIONS):
@@ -331,7 +334,7 @@ class EndlessBounds(Bounds):
         def compare(begin: int, end: int) -> None:
             gains_over_next(step, graph.states, self._place, begin, end, gains)
 
-        run_in_blocks(self.team, compare, self.n_points, self._block, self.check)
+        run_in_blocks(self.team, compare, self.n_points, self.block, self.check)
         loss = visits[self._place].sum(axis=1) * gains
         loss[:first] = np.inf
         loss[np.concatenate(self.starts)] = np.inf

@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentmdp._kernels.endless import follow
+from latentmdp._kernels.graphs import mark_codes, name_codes
 from latentmdp._kernels.plans import StepBounds, best_plans
 from latentmdp._kernels.standing import follow_standing
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.model import LatentMDP
+from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.endless import PlanGraph, mark_reached
 
-__all__ = ["Nodes", "first_beliefs", "graph_seconds", "nodes_of", "plans_at", "snapshot"]
+__all__ = ["Nodes", "first_beliefs", "nodes_of", "plans_at", "snapshot"]
 
-_LINK_SECONDS = 2e-7
-"""To find a link, to put it into the graph, and to evaluate it."""
+_NODES_AT_ONCE = 512
+"""Nodes whose links one thread writes at a time."""
 
 
 class Nodes(NamedTuple):
@@ -32,8 +34,10 @@ class Nodes(NamedTuple):
 
     actions: Integers  # (n,)
     offsets: Integers  # (layers S + 1,)
-    followers: Integers  # -1 where the episode is over
+    followers: Indices | Integers  # -1 where the episode is over
     first: Integers  # (K, S), -1 in terminal states
+    stays: Flags | None  # (n,): the optimal policies of the contexts
+    vectors: Floats | None  # (n, M): what the nodes earn, where that is known exactly
 
 
 def first_beliefs(model: LatentMDP, weights: Floats) -> tuple[Integers, Floats]:
@@ -51,18 +55,6 @@ def first_beliefs(model: LatentMDP, weights: Floats) -> tuple[Integers, Floats]:
 def snapshot(bounds: Bounds) -> Any:
     """The plans as they are now: the `PlanGraph` without an end, else the `StepBounds` by time."""
     return getattr(bounds, "graph", None) or bounds.steps
-
-
-def graph_seconds(bounds: Bounds, plans: Any) -> float:
-    """About how long the graph of a snapshot takes: its plans, and each context's by (t, s)."""
-    if isinstance(plans, PlanGraph):
-        nodes = plans.states.size
-    else:
-        model = bounds.model
-        nodes = sum(len(now.rows) for now in plans)
-        nodes += len(plans) * model.n_states * model.n_contexts
-    outcomes = bounds.model.outcomes
-    return _LINK_SECONDS * nodes * outcomes.size / max(1, outcomes.starts.size - 1)
 
 
 def plans_at(plans: Any, states: Integers, beliefs: Floats) -> tuple[Integers, Floats]:
@@ -108,96 +100,176 @@ def _endless_nodes(bounds: Bounds, graph: PlanGraph, states: Integers, chosen: I
     followers = number[graph.followers[np.repeat(wanted, counts)]]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(kept, minlength=model.n_states))])
     first = _first(model, offsets, states, number[chosen])
-    return Nodes(actions, offsets, _unmerged(bounds, kept, actions, followers), first)
+    links = _unmerged(bounds, kept, actions, followers)
+    return Nodes(actions, offsets, links, first, None, None)
 
 
 def _finite_nodes(
     bounds: Bounds, steps: Sequence[StepBounds], states: Integers, chosen: Integers
 ) -> Nodes:
-    model = bounds.model
-    S, likeliest = model.n_states, int(np.argmax(model.weights))
+    model, M = bounds.model, bounds.model.n_contexts
     items = np.zeros(len(steps[0].rows), np.bool_)
     standing = np.zeros(steps[0].standing_labels.shape, np.bool_)
     for row in chosen:
         items[row[row >= 0]] = True
         standing[states[row < 0], -1 - row[row < 0]] = True
-    total, sizes, actions, linked = 0, [], [], []
-    pending, first = (states, chosen[0]), chosen
+    contexts = [int(np.argmax(model.weights))]
+    total, layers, links, first, pending = 0, list[_NodeLayer](), list[Indices](), chosen, None
     for t, now in enumerate(steps):
-        standing[:, likeliest] = True
-        standing[model.terminal] = False
-        places, plans = np.nonzero(standing)
-        of_item = np.repeat(np.arange(S), np.diff(now.starts[now.groups]))
-        items &= ~model.terminal[of_item]
-        kept = np.flatnonzero(items)
-        own = np.concatenate([places, of_item[kept]])
-        order = np.argsort(own, kind="stable")
-        number = np.empty(own.size, np.int64)
-        number[order] = total + np.arange(own.size)
-        of_standing, of_items = np.full(standing.shape, -1), np.full(items.size, -1)
-        of_standing[places, plans], of_items[kept] = number[: plans.size], number[plans.size :]
-        if t == 0:
-            first = np.array([_named(states, row, of_standing, of_items) for row in chosen])
+        reached = np.flatnonzero(standing[:, :M].any(axis=0)).tolist()
+        contexts += [m for m in reached if m not in contexts]
+        layer = _layer(model, now, total, contexts, standing, items)
+        total += layer.actions.size
+        if pending is None:
+            first = np.array([_named(states, row, layer) for row in chosen])
         else:
-            linked.append(_named(*pending, of_standing, of_items))
-        labels = np.concatenate([now.standing_labels[places, plans], now.labels[kept]])
-        actions.append(labels[order])
-        sizes.append(np.bincount(own, minlength=S))
-        total += own.size
-        if t + 1 < len(steps):
-            later = steps[t + 1]
-            pending = _followed(bounds, now, later, places, plans, of_item[kept], kept, order)
-            items = np.zeros(len(later.rows), np.bool_)
-            standing = np.zeros(later.standing_labels.shape, np.bool_)
-            at, codes = pending
-            items[codes[codes >= 0]] = True
-            standing[at[codes < 0], -1 - codes[codes < 0]] = True
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    node_actions = np.concatenate(actions).astype(np.int64)
-    node_states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
-    rows = node_states * model.n_actions + node_actions
-    ends = int(np.diff(bounds.table.starts)[rows[offsets[-1 - S] :]].sum())
-    followers = np.concatenate([*linked, np.full(ends, -1)])
-    followers = _unmerged(bounds, node_states, node_actions, followers)
-    return Nodes(node_actions, offsets, followers, _first(model, offsets, states, first))
+            links.append(pending.named(bounds, layer))
+        layers.append(layer)
+        later = steps[t + 1] if t + 1 < len(steps) else None
+        pending = _followed(bounds, now, later, layer)
+        if later is not None:
+            items, standing = pending.marked(bounds, later)
+    assert pending is not None
+    links.append(pending.named(bounds, None))
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([layer.sizes for layer in layers]))])
+    return Nodes(
+        np.concatenate([layer.actions for layer in layers]),
+        offsets,
+        np.concatenate(links),
+        _first(model, offsets, states, first),
+        np.concatenate([layer.stays for layer in layers]),
+        np.concatenate([layer.vectors for layer in layers]),
+    )
 
 
-def _named(at: Integers, codes: Integers, of_standing: Integers, of_items: Integers) -> Integers:
-    """Numbers of the nodes of states `at` that a search calls `codes`."""
-    found = of_standing[at, np.maximum(-1 - codes, 0)]
-    found[codes >= 0] = of_items[codes[codes >= 0]]
+class _NodeLayer(NamedTuple):
+    """The nodes of a time step, by state: contexts' policies, other standing plans, items."""
+
+    states: Integers  # (n,)
+    plans: Integers  # (n,): the standing plan, or the item
+    is_item: Flags  # (n,)
+    stays: Flags  # (n,)
+    actions: Integers  # (n,)
+    vectors: Floats  # (n, M)
+    sizes: Integers  # (S,): how many nodes a state has
+    standing_nodes: Indices  # (S, F): the nodes of the plans, -1 where there is none
+    item_nodes: Indices  # (n',)
+
+
+def _layer(
+    model: LatentMDP,
+    now: StepBounds,
+    total: int,
+    contexts: list[int],
+    standing: Flags,
+    items: Flags,
+) -> _NodeLayer:
+    """The nodes of the wanted plans and, in every state, of the contexts, which keep their places.
+
+    Nodes are numbered from `total` on.
+    """
+    alive, own = np.flatnonzero(~model.terminal), len(contexts)
+    standing[:, : model.n_contexts] = False
+    standing[model.terminal] = False
+    places, plans = np.nonzero(standing)
+    of_item = np.repeat(np.arange(model.n_states), np.diff(now.starts[now.groups]))
+    kept = np.flatnonzero(items & ~model.terminal[of_item])
+    states = np.concatenate([np.repeat(alive, own), places, of_item[kept]])
+    plans = np.concatenate([np.tile(contexts, alive.size), plans, kept])
+    kinds = np.repeat([0, 1, 2], [own * alive.size, places.size, kept.size])
+    order = np.argsort(states, kind="stable")
+    states, plans, kinds = states[order], plans[order], kinds[order]
+    is_item = kinds == 2
+    stand, numbers = np.flatnonzero(~is_item), np.arange(total, total + states.size)
+    standing_nodes = np.full(standing.shape, -1, np.int32)
+    standing_nodes[states[stand], plans[stand]] = numbers[stand]
+    item_nodes = np.full(items.size, -1, np.int32)
+    item_nodes[plans[is_item]] = numbers[is_item]
+    actions, vectors = np.empty(states.size, np.int64), np.empty((states.size, model.n_contexts))
+    actions[is_item], vectors[is_item] = now.labels[plans[is_item]], now.rows[plans[is_item]]
+    actions[stand] = now.standing_labels[states[stand], plans[stand]]
+    vectors[stand] = now.standing[states[stand], :, plans[stand]]
+    sizes = np.bincount(states, minlength=model.n_states)
+    return _NodeLayer(
+        states, plans, is_item, kinds == 0, actions, vectors, sizes, standing_nodes, item_nodes
+    )
+
+
+def _named(at: Integers, codes: Integers, layer: _NodeLayer) -> Integers:
+    """The nodes of states `at` that a search calls `codes`."""
+    found = layer.standing_nodes[at, np.maximum(-1 - codes, 0)].astype(np.int64)
+    found[codes >= 0] = layer.item_nodes[codes[codes >= 0]]
     return found
 
 
+class _Followed(NamedTuple):
+    """What nodes that do not stay go on with, after the outcomes of the merged table."""
+
+    rows: Integers  # (n,): of the table, for each node
+    begins: Integers  # (n,): where its codes begin
+    codes: Indices  # plans of the next step, as `search` numbers them
+
+    def marked(self, bounds: Bounds, later: StepBounds) -> tuple[Flags, Flags]:
+        """The items and the standing plans of the next step that are gone on with."""
+        items = np.zeros(len(later.rows), np.bool_)
+        standing = np.zeros(later.standing_labels.shape, np.bool_)
+
+        def mark(first: int, last: int) -> None:
+            mark_codes(
+                bounds.table, self.rows, self.begins, self.codes, first, last, items, standing
+            )
+
+        run_in_blocks(bounds.team, mark, self.rows.size, _NODES_AT_ONCE)
+        return items, standing
+
+    def named(self, bounds: Bounds, layer: _NodeLayer | None) -> Indices:
+        """The nodes of a layer that follow the outcomes of the model's table; -1 without one."""
+        table = bounds.model.outcomes
+        counts = np.diff(table.starts)[self.rows]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        out = np.full(starts[-1], -1, np.int32)
+        if layer is None:
+            return out
+
+        def name(first: int, last: int) -> None:
+            name_codes(
+                table, bounds.table, bounds.places, self.rows, self.begins, self.codes,
+                layer.item_nodes, layer.standing_nodes, starts, first, last, out,
+            )  # fmt: skip
+
+        run_in_blocks(bounds.team, name, self.rows.size, _NODES_AT_ONCE)
+        return out
+
+
 def _followed(
-    bounds: Bounds,
-    now: StepBounds,
-    later: StepBounds,
-    places: Integers,
-    plans: Integers,
-    item_states: Integers,
-    kept: Integers,
-    order: Integers,
-) -> tuple[Integers, Integers]:
-    """Next states and plans after every outcome of the standing plans and items kept, in order."""
+    bounds: Bounds, now: StepBounds, later: StepBounds | None, layer: _NodeLayer
+) -> _Followed:
+    """What the nodes of a layer that do not stay go on with; nothing in the last one."""
     table, A = bounds.table, bounds.model.n_actions
-    counts = np.diff(table.starts)
-    labels = now.standing_labels[places, plans].astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(counts[places * A + labels])])
-    standing = np.empty(offsets[-1], np.int64)
-    follow_standing(table, A, now.lattice, later.standing, places, plans, labels, offsets, standing)
-    own = now.labels[kept]
-    item_offsets = np.concatenate([[0], np.cumsum(counts[item_states * A + own])])
-    found = np.empty(item_offsets[-1], np.int64)
-    beliefs = np.ascontiguousarray(now.beliefs.T[kept])
-    follow(
-        table, A, later, now.breadth, item_states, beliefs, own, item_offsets, 0, kept.size, found
-    )
-    states = np.concatenate([places, item_states])
-    rows = (states * A + np.concatenate([labels, own]))[order]
-    begins = np.concatenate([offsets[:-1], offsets[-1] + item_offsets[:-1]])[order]
-    codes = np.concatenate([standing, found])[_ranges(begins, counts[rows])]
-    return table.next_state[_ranges(table.starts[rows], counts[rows])].astype(np.int64), codes
+    linked = np.flatnonzero(~layer.stays)
+    states, plans, labels = layer.states[linked], layer.plans[linked], layer.actions[linked]
+    rows = states * A + labels
+    ends = np.cumsum(np.diff(table.starts)[rows])
+    begins = np.concatenate([[0], ends])
+    if later is None:
+        return _Followed(rows, begins[:-1], np.empty(0, np.int32))
+    codes, is_item = np.empty(begins[-1], np.int32), layer.is_item[linked]
+    kept, stand = np.flatnonzero(is_item), np.flatnonzero(~is_item)
+    beliefs = np.ascontiguousarray(now.beliefs.T[plans[kept]])
+    of_items = (states[kept], beliefs, labels[kept], begins[kept])
+    of_standing = (plans[stand], rows[stand], begins[stand])
+
+    def follow_items(first: int, last: int) -> None:
+        follow(table, A, later, now.breadth, *of_items, first, last, codes)
+
+    def follow_others(first: int, last: int) -> None:
+        follow_standing(
+            table, now.lattice, later.ruler, later.standing, *of_standing, first, last, codes
+        )
+
+    run_in_blocks(bounds.team, follow_items, kept.size, bounds.block)
+    run_in_blocks(bounds.team, follow_others, stand.size, bounds.block)
+    return _Followed(rows, begins[:-1], codes)
 
 
 def _unmerged(bounds: Bounds, states: Integers, actions: Integers, followers: Integers) -> Integers:

@@ -18,6 +18,7 @@
   // A policy graph goes from node to node; a mixture has first nodes for each policy in it.
   const graph = data.first === undefined ? null : {
     nodeStarts: integers(data.nodeStarts), followers: integers(data.followers),
+    stays: integers(data.stays),
     first: integers(data.first), weights: data.weights || [1],
   };
 
@@ -154,6 +155,10 @@
   /** The node of a graph after outcome k, with which state n is reached at time t. */
   function nextNode(node, s, a, k, t, n, awake) {
     if (k >= 0 && node >= 0 && labels[node] === a) {
+      if (graph.stays[node]) {  // at its place among the nodes of the next state
+        const own = data.layers > 1 ? (t - 1) * S + s : s, next = data.layers > 1 ? t * S + n : n;
+        return over(t, n) ? -1 : offsets[next] + node - offsets[own];
+      }
       return graph.followers[graph.nodeStarts[node] + k - starts[s * A + a]];
     }
     return over(t, n) ? -1 : followed(t, n, awake);
