@@ -21,7 +21,7 @@ demo: $(VENV)/.run  ## the whole story in a minute or two: act, learn, certify (
 	$(BIN)/latentmdp demo --out out
 
 test: lint  ## lint, then the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-cluster: $(VENV)/.cluster  ## the tests of engines.Dask, on workers of this machine
 	$(BIN)/python -m pytest tests/engines/test_dask.py

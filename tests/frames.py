@@ -36,15 +36,19 @@ def frames_of(entry):
     return done.stdout.split()
 
 
-def _watched(function, found):
-    """`function`, noting the frames above each of its calls; those it returns are watched too."""
+class _Found(BaseException):
+    """The frames that were asked for; nothing in the library catches it."""
+
+
+def _watched(function):
+    """`function`, whose first call below the entry raises the frames above it."""
 
     def call(*arguments):
         frames = inspect.stack(0)[1:]
         names = [frame.function for frame in frames][::-1]
-        if not found and "_entry" in names:
+        if "_entry" in names:
             names = names[names.index("_entry") + 1 :]
-            found.extend(name for name in names if not name.startswith("<"))
+            raise _Found([name for name in names if not name.startswith("<")])
         return function(*arguments)
 
     return call
@@ -55,12 +59,12 @@ def _measured(entry):
 
     module, name = _KERNELS[entry]
     kernels = import_module(f"latentmdp._kernels.{module}")
-    plain, found = getattr(kernels, name), []
+    plain = getattr(kernels, name)
 
     def factory(*arguments):
-        return tuple(_watched(kernel, found) for kernel in plain(*arguments))
+        return tuple(_watched(kernel) for kernel in plain(*arguments))
 
-    setattr(kernels, name, factory if name == "kernels" else _watched(plain, found))
+    setattr(kernels, name, factory if name == "kernels" else _watched(plain))
     import latentmdp as lm
 
     model = lm.make("separated", contexts=2, states=3, horizon=6, delta=1.0, rng=0)
@@ -69,8 +73,11 @@ def _measured(entry):
     def _entry():
         exec(_CALLS[entry], {"lm": lm, "model": model, "logs": logs})
 
-    _entry()
-    return found
+    try:
+        _entry()
+    except _Found as found:
+        return found.args[0]
+    raise AssertionError(f"{entry} never called its kernel")
 
 
 if __name__ == "__main__":

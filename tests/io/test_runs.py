@@ -127,7 +127,7 @@ def test_large_arrays_fit_into_the_metadata(tmp_path):
     """More than the 100 MB that a text in the metadata may have by default."""
     path = tmp_path / "run.parquet"
     run = lm.LUCRL().run(small(), 2, rng=0)
-    curve = type(run.error_curve)(np.arange(2**23), np.zeros(2**23))
+    curve = type(run.error_curve)(np.arange(5_000_000), np.zeros(5_000_000))
     lm.save(dataclasses.replace(run, error_curve=curve), path)
     np.testing.assert_array_equal(lm.load(path).error_curve.episodes, curve.episodes)
 
