@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 
@@ -133,6 +134,7 @@ def test_no_part_imports_itself_in_a_circle():
         visit(name)
 
 
+@cache
 def public_names(module):
     """`__all__` of a module of the package, and the modules below it."""
     path = ROOT.joinpath(*module.split(".")[1:])

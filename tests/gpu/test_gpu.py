@@ -290,7 +290,7 @@ def test_em_on_logs_with_gaps_of_individuals_who_are_known(settings):
     logs = lm.simulate(model, lm.UniformPolicy(), 20, rng=0)
     ages = np.arange(20) // 2 % 3  # one for both segments of an individual
     logs = gappy(logs, covariates=Covariates.from_columns({"age": ages}))
-    em = lm.EM(2, pseudo_counts=1.0, max_iter=6, initial="own", **settings)
+    em = lm.EM(2, pseudo_counts=1.0, max_iter=3, initial="own", **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         on_cpu, on_gpu = (em.fit(logs, start=model, device=d) for d in ("cpu", "cuda"))
