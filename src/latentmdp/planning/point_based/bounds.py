@@ -477,7 +477,7 @@ class Bounds:
                 member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders
             )
 
-        run_in_blocks(team, cut, S, -(-S // 64), self.check)
+        run_in_blocks(team, cut, S, S if team is None else -(-S // 64), self.check)
         uppers = points.uppers[:n]
         gains = points.splits[:n] - uppers
         tops = np.empty(groups[S], np.int64)
