@@ -11,6 +11,7 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp._util import memory
+from latentmdp.engines.threads import Team
 from latentmdp.errors import TooLargeError
 from latentmdp.planning import qmdp
 from latentmdp.planning.qmdp import (
@@ -145,6 +146,33 @@ def test_over_possible_steps_as_by_the_definition(seed: int, kind: dict, termina
         assert lm.QMDP().plan(model.replace(horizon=2)).upper >= best - 1e-12
 
 
+@pytest.mark.parametrize("contexts", [2, 5, 9])
+def test_threads_change_no_bit(contexts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of states, of any number, whose padded rows must not touch those of the next."""
+    model = testing.random_model(
+        4, contexts=contexts, states=23, actions=3, horizon=9, discount=0.9, zeros=0.8,
+        forbidden=0.3, n_terminal=2, as_table=True,
+    )  # fmt: skip
+    plan, least = lm.QMDP(threads=1).plan(model), least_values(model)
+    monkeypatch.setattr(qmdp, "_THREAD_WORK", 1.0)
+    monkeypatch.setattr(qmdp, "_LEAST_BLOCK", 1)
+    for threads, blocks in itertools.product((2, 3, 7), (1, 2, 9)):
+        monkeypatch.setattr(qmdp, "_BLOCKS", blocks)
+        for _ in range(20):
+            again = lm.QMDP(threads=threads).plan(model)
+            assert np.array_equal(again.policy.vectors, plan.policy.vectors)
+            assert again.upper == plan.upper
+        with Team(threads) as team:
+            assert np.array_equal(least_values(model, team=team), least)
+            q = q_values(model, lambda: None, team)
+            assert np.array_equal(q[:, model.allowed].reshape(-1, contexts), plan.policy.vectors)
+
+
+def test_refuses_wrong_threads() -> None:
+    with pytest.raises(ValueError, match="threads must be at least 1, got 0"):
+        lm.QMDP(threads=0)
+
+
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -217,7 +245,7 @@ def test_policies_are_followed_in_every_context() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = testing.random_model(0, states=4, horizon=1000, as_table=True, forbidden=0.5)
+    model = testing.random_model(0, states=4, horizon=10**6, as_table=True, forbidden=0.5)
     for module in (memory, qmdp):
         monkeypatch.setattr(module, "free_memory", lambda: 50_000.0)
     with pytest.raises(TooLargeError, match=r"a horizon of \d+ would fit"):

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from latentmdp._kernels.atomic import count_up, counted
 from latentmdp._kernels.simd import (
     CONTEXT_LANES,
     LANES,
@@ -36,7 +37,6 @@ __all__ = [
     "greedy_rows",
     "informed_value",
     "interleave",
-    "least_values",
     "maxima",
     "pad_contexts",
     "padded_contexts",
@@ -44,7 +44,7 @@ __all__ = [
     "policy_values",
     "q_values",
     "readable_rows",
-    "sparse_q_values",
+    "sparse_values",
     "to_lanes",
     "zero_rows",
 ]
@@ -153,13 +153,19 @@ def back_up(steps, rewards, later, q, best):
     `rewards` (R, W) and `later` (S, W), discounted already, are padded. A terminal state's best
     is left alone.
     """
-    R, M = q.shape
-    W = rewards.shape[1]
+    back_up_states(steps, rewards, later, q, best, 0, best.shape[0])
+
+
+@njit(cache=True, nogil=True)
+def back_up_states(steps, rewards, later, q, best, first_state, last_state):
+    """`back_up` of the states first_state..last_state-1 and their rows alone."""
+    M, W = q.shape[1], rewards.shape[1]
     spare = np.empty((1, W))
-    # A padded row of q spills into the next one, which comes later; the last ones need a detour.
-    direct = (R * M - W) // M if R * M >= W else -1
     first, starts, next_state, probs = steps
-    for s in range(best.shape[0]):
+    # A padded row of q spills into the next one, which comes later; the last ones need a detour.
+    room = first[last_state] * M - W
+    direct = room // M if room >= 0 else -1
+    for s in range(first_state, last_state):
         begin, end = first[s], first[s + 1]
         if end - 1 <= direct and W <= 8:  # all contexts in one vector
             if begin < end and W == 4:
@@ -214,40 +220,38 @@ def greedy_rows(first, q, chosen):
 
 
 @njit(cache=True, nogil=True)
-def sparse_q_values(steps, rewards, discount, later, first, last, values):
-    """Fill the layers first..last-1 of values (H, R, M) by backward induction.
+def sparse_values(steps, rewards, discount, cuts, ahead, first, last, q, best, counters):
+    """Backward induction over the layers last-1..first, by all threads that call this together.
 
-    `later` (S, W) holds the discounted values of the layer `last`, zero after the end, and is
-    brought up to date.
+    The states are cut into blocks at `cuts` (B + 1,). Blocks of all layers are taken one after the
+    other, and one of a layer waits until all of the layer after it are done: whoever runs them
+    works on an earlier one, so some thread always goes on. `counters` (last - first + 1,), zero at
+    the beginning, are the blocks taken, and then those done of each layer.
+
+    `ahead` (2, S, W) holds the discounted values of the layer `last` first, zero after the end; the
+    two are used in turn. `q` is (H, R, M), or (1, R, M) where only maxima are wanted, which go to
+    `best` (H, S, M) unless that has no layers.
     """
-    best = np.zeros_like(later)
-    for t in range(last - 1, first - 1, -1):
-        back_up(steps, rewards, later, values[t], best)
-        scale(discount, best, later)
-
-
-@njit(cache=True, nogil=True)
-def least_values(steps, costs, discount, later, first, last, values):
-    """Fill the layers first..last-1 of values (H, S, M) with minus the largest costs to go.
-
-    `later` is as for `sparse_q_values`.
-    """
-    _, S, M = values.shape
-    best, q = np.zeros_like(later), np.empty((costs.shape[0], M))
-    for t in range(last - 1, first - 1, -1):
-        back_up(steps, costs, later, q, best)
-        scale(discount, best, later)
-        for s in range(S):
-            for m in range(M):
-                values[t, s, m] = 0.0 - best[s, m]
-
-
-@njit(cache=True, nogil=True)
-def scale(factor, source, target):
-    """Fill target (n, W) with a multiple of source."""
-    for i in range(source.shape[0]):
-        for j in range(source.shape[1]):
-            target[i, j] = factor * source[i, j]
+    blocks, M = cuts.shape[0] - 1, q.shape[2]
+    while True:
+        taken = count_up(counters, 0)
+        layer = taken // blocks
+        t, block = last - 1 - layer, taken - layer * blocks
+        if t < first:
+            return
+        while layer > 0 and counted(counters, layer) < blocks:
+            pass
+        later, now = ahead[layer % 2], ahead[(layer + 1) % 2]
+        begin, end = cuts[block], cuts[block + 1]
+        own = q[t] if q.shape[0] > 1 else q[0]
+        back_up_states(steps, rewards, later, own, now, begin, end)
+        for s in range(begin, end):
+            if best.shape[0] > 0:
+                for m in range(M):
+                    best[t, s, m] = now[s, m]
+            for m in range(now.shape[1]):
+                now[s, m] *= discount
+        count_up(counters, layer + 1)
 
 
 @njit(cache=True, nogil=True)

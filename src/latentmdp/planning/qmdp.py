@@ -25,7 +25,8 @@ import numpy as np
 from latentmdp._kernels import induction
 from latentmdp._kernels.induction import Successors
 from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp._util.memory import free_memory, memory_text, require_memory
+from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
+from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import Plan
@@ -60,6 +61,10 @@ _MATRIX_STATES = 256
 _BLOCK_WORK = 3e7
 """Multiplications between two looks at the clock, some ten milliseconds."""
 
+_THREAD_WORK, _BLOCKS, _LEAST_BLOCK = 2e6, 2, 1 << 14
+"""Multiplications that are worth a further thread, some hundred microseconds; blocks of a layer for
+each thread, so that all end at about the same time; and multiplications of a block at least."""
+
 _MOST_REMEMBERED = 1 << 23
 """Probabilities (64 MiB) of rows that a model remembers."""
 
@@ -75,9 +80,16 @@ class QMDP:
     ----------
     smoothing
         alpha of the filter of the policy it returns.
+    threads
+        How many share the work where there are many outcomes; None for all cores. Results do not
+        depend on it.
     """
 
     smoothing: float = 0.0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        thread_count(self.threads)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan by backward induction in each context; `upper` is the informed bound.
@@ -93,7 +105,8 @@ class QMDP:
             informed = float(induction.informed_value(lanes, model.weights, model.initial))
         else:
             rows = planning_rows(model)
-            values = _row_values(model, rows)
+            with Team(self.threads) as team:
+                values = _row_values(model, rows, team=team)
             best = best_values(rows, values[0])
             informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
@@ -118,7 +131,7 @@ def context_values(model: LatentMDP, q: Floats | None = None) -> Floats:
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
 
-def q_values(model: LatentMDP, check: Check | None = None) -> Floats:
+def q_values(model: LatentMDP, check: Check | None = None, team: Team | None = None) -> Floats:
     """Q_{t,m}(s, a) of every context, shape (H, S, A, M); 0 where an action is not allowed.
 
     So a maximum over actions must be taken over `model.allowed`, as `best_actions` does. Where
@@ -126,7 +139,7 @@ def q_values(model: LatentMDP, check: Check | None = None) -> Floats:
     the largest value unless rounding, 1e-15 / (1 - discount) of it, forbids. `check` is called
     now and then. If it raises `LimitReached`, the values that are not there yet are replaced by
     upper bounds: what the rest of the episode earns at most, and the largest reward for every
-    further step.
+    further step. A `team` shares the work where there are many outcomes.
     """
     if check is not None and _suits_matrices(model):
         return _matrix_values(model, model.planning_rewards(), check)
@@ -136,10 +149,10 @@ def q_values(model: LatentMDP, check: Check | None = None) -> Floats:
         induction.interleave(lanes, values)
         return values
     rows = planning_rows(model)
-    return _by_action(model, rows, _row_values(model, rows, check))
+    return _by_action(model, rows, _row_values(model, rows, check, team))
 
 
-def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
+def least_values(model: LatentMDP, check: Check | None = None, team: Team | None = None) -> Floats:
     """Value of the worst policy of every context, shape (H, S, M): the best one for costs.
 
     A terminal state is worth 0. Where there is no end the shape is (1, S, M), and these are lower
@@ -159,13 +172,10 @@ def least_values(model: LatentMDP, check: Check | None = None) -> Floats:
         return np.asarray(0.0 - _endless_best(model, costs, check)[None])
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
-    later = induction.zero_rows(model.n_states, model.n_contexts)
-
-    def fill(first: int, last: int) -> None:
-        induction.least_values(*costs.problem, model.discount, later, first, last, values)
-
-    _fill_layers(values, costs.steps.probs.size, fill, check, -_most(costs.rewards))
-    return values
+    scratch = np.empty((1, costs.action.size, model.n_contexts))
+    fill = _layers_filler(model, costs, scratch, values, team)
+    _fill_layers(values, costs.steps.probs.size, fill, check, _most(costs.rewards))
+    return np.subtract(0.0, values, out=values)
 
 
 def best_of(model: LatentMDP, values: Floats) -> Floats:
@@ -294,7 +304,12 @@ def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
     return values
 
 
-def _row_values(model: LatentMDP, rows: PlanningRows, check: Check | None = None) -> Floats:
+def _row_values(
+    model: LatentMDP,
+    rows: PlanningRows,
+    check: Check | None = None,
+    team: Team | None = None,
+) -> Floats:
     """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
     R, M = rows.action.size, model.n_contexts
     _require_room(model, R, "the Q-values")
@@ -303,13 +318,38 @@ def _row_values(model: LatentMDP, rows: PlanningRows, check: Check | None = None
         later = induction.pad_contexts(model.discount * _endless_best(model, rows, check))
         induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
         return values
-    later = induction.zero_rows(model.n_states, model.n_contexts)
-
-    def fill(first: int, last: int) -> None:
-        induction.sparse_q_values(*rows.problem, model.discount, later, first, last, values)
-
+    nothing = np.empty((0, model.n_states, M))
+    fill = _layers_filler(model, rows, values, nothing, team)
     _fill_layers(values, rows.steps.probs.size, fill, check, _most(rows.rewards))
     return values
+
+
+def _layers_filler(
+    model: LatentMDP, rows: PlanningRows, q: Floats, best: Floats, team: Team | None
+) -> Callable[[int, int], None]:
+    """What fills layers first..last-1, see `induction.sparse_values`; from the last ones on."""
+    S, (steps, rewards) = model.n_states, rows.problem
+    width = induction.padded_contexts(model.n_contexts)
+    ahead = induction.zero_rows(2 * S, model.n_contexts).reshape(2, S, width)
+    layer = steps.probs.size
+    threads = 1 if team is None else team.threads
+    threads = max(1, min(threads, int(model.n_layers * layer / _THREAD_WORK)))
+    blocks = 1 if threads == 1 else max(1, min(_BLOCKS * threads, layer // _LEAST_BLOCK))
+    shares = np.linspace(0, steps.starts[-1], blocks + 1)[1:-1]
+    inner = np.searchsorted(steps.starts[steps.first], shares)
+    cuts = np.concatenate([[0], inner, [S]])
+
+    def fill(first: int, last: int) -> None:
+        counters = np.zeros(last - first + 1, np.int64)
+        todo = (steps, rewards, model.discount, cuts, ahead, first, last, q, best, counters)
+        if team is None or blocks == 1:
+            induction.sparse_values(*todo)
+        else:
+            team.share(lambda: induction.sparse_values(*todo), threads)
+        if (last - first) % 2:
+            ahead[0] = ahead[1]
+
+    return fill
 
 
 def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None) -> Floats:
@@ -389,6 +429,8 @@ def _by_action(model: LatentMDP, rows: PlanningRows, values: Floats) -> Floats:
 def _require_room(model: LatentMDP, rows: int, what: str) -> None:
     """Refuse values (H, rows, M) that would not fit, saying which horizon would."""
     layer = 8.0 * rows * model.n_contexts
+    if 2.0 * model.n_layers * layer <= ALWAYS_FITS:
+        return
     longest = int(free_memory() / (2.0 * layer)) if layer else 0
     require_memory(
         2.0 * model.n_layers * layer,

@@ -150,7 +150,7 @@ class Bounds:
         team: Team | None = None,
     ) -> None:
         self.model, self.exact, self.check, self.team = model, exact, check, team
-        self.q, self.least = q_values(model, check), least_values(model, check)
+        self.q, self.least = q_values(model, check, team), least_values(model, check, team)
         self.allowed = model.allowed
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + hidden
