@@ -10,7 +10,7 @@ __all__ = ["run_in_blocks"]
 
 T = TypeVar("T")
 
-_BLOCKS_A_THREAD, _LEAST_SHARE = 4, 16
+_BLOCKS_A_THREAD, _LEAST_SHARE = 2, 16
 """Blocks that each thread gets, so that all end at about the same time, and how much smaller than
 asked they may become: a block costs some ten microseconds, in which no other can begin."""
 
