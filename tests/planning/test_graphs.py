@@ -198,3 +198,15 @@ def test_a_graph_is_saved_and_loaded(tmp_path) -> None:
     part = mixed(0).parts[0]
     lm.save(part, tmp_path / "graph.npz")
     assert lm.load(tmp_path / "graph.npz") == part
+
+
+def test_the_graph_keeps_to_the_memory_limit() -> None:
+    """Rows of a hundred outcomes: links would take several times what the plans do."""
+    model = random_model(0, 4, 50, 2, 20)
+    sizes = []
+    for limit in (16.0, 1024.0):
+        plan = lm.Robust("regret", gap=0.0, time_limit=2.0, memory_limit=limit).plan(model)
+        sizes.append(plan.policy.followers.nbytes / 2**20)
+        assert sizes[-1] < limit
+        assert np.isfinite(plan.lower)
+    assert sizes[0] < sizes[1]

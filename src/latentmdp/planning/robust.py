@@ -76,6 +76,9 @@ _GRAPH_SHARE = 1.2
 """Of the time for the standing plans and for a round, what it takes to link the plans into a graph:
 every plan is followed once, with its own action."""
 
+_LINK_BYTES = 12.0
+"""Of a link: while it is found, in its layer, and in the graph."""
+
 _NEGLIGIBLE = 1e-9
 """Policies that are drawn more rarely than this are left out."""
 
@@ -304,6 +307,7 @@ class _Game:
         # The bounds of single weights are no bounds on the objective: they are not shown.
         self.search = HeuristicSearch(model, _Quiet(clock), team, _GRAPH_SHARE)
         self.bounds = self.search.bounds
+        self.bounds.link_bytes = _LINK_BYTES
         self.hidden = np.zeros(model.n_contexts)
         if model.initial_bonus is not None:
             self.hidden = self.hidden + model.initial_bonus

@@ -139,6 +139,9 @@ class Bounds:
         None for Q-MDP's policy, of which no more is known than of any other.
     """
 
+    link_bytes = 0.0
+    """What a link takes, where plans are to be linked into a graph."""
+
     gained = 0.0
     """What a further sweep over the same points could still gain: nothing, steps being in order."""
 
@@ -206,6 +209,12 @@ class Bounds:
     def threads(self) -> int:
         """How many threads share the work."""
         return 1 if self.team is None else self.team.threads
+
+    @property
+    def node_bytes(self) -> float:
+        """What the links of one plan take, on average."""
+        rows = self.model.n_states * self.model.n_actions
+        return self.link_bytes and self.link_bytes * self.model.outcomes.size / rows
 
     def table_memory(self) -> float:
         """Bytes of the table of outcomes that is still to be made."""
@@ -275,7 +284,9 @@ class Bounds:
         total = self.n_points + points
         grown = 8.0 * (total * (11 * M + A + 9) + successors * (3 * M + 12))
         fixed = self.q.nbytes + self.least.nbytes + self.table.probs.nbytes
-        return fixed + faces + _STANDING_COPIES * self.standing.nbytes + grown
+        standing = _STANDING_COPIES * self.standing.nbytes
+        linked = sum(labels.size for labels in self.standing.labels) + total
+        return fixed + faces + standing + grown + self.node_bytes * linked
 
     def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
         """Add points at time t; returns their positions."""

@@ -68,7 +68,8 @@ def n_points(ruler: Ruler) -> int:
 def chart_cost(bounds: Bounds, rulers: Sequence[Ruler]) -> tuple[float, float]:
     """How many successors of points are looked at, and the bytes that plans and values take."""
     points = float(sum(n_points(ruler) for ruler in rulers))
-    return bounds.table.size * points, bounds.model.n_states * points * (8 * 4 + 4)
+    size = 8 * 4 + 4 + bounds.node_bytes
+    return bounds.table.size * points, bounds.model.n_states * points * size
 
 
 def allotted(

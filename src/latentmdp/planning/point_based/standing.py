@@ -93,7 +93,8 @@ def standing_cost(bounds: Bounds, shares: Shares) -> tuple[float, float]:
     W = -(-F // LANES) * LANES
     own = 0.3 * M * (M + 8) * bounds.table.size
     others = 0.5 * (F - M) * (80.0 + 0.15 * F * M) * bounds.table.size
-    return H * (own + others), H * S * (8.0 * M * W + 4.0 * F)
+    linked = bounds.node_bytes * (F - M)
+    return H * (own + others), H * S * (8.0 * M * W + 4.0 * F + linked)
 
 
 def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
