@@ -29,7 +29,7 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import LimitReached, PlanningClock, check_limit
+from latentmdp.planning.limits import POLICY_SHARE, LimitReached, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
@@ -104,10 +104,6 @@ early, when others take what was estimated."""
 _CLOSE, _CLOSE_SHARE = 2e-4, 0.02
 """A successor whose relative gap is at most this, and this share of the gap at the start, is not
 searched further: larger ones save time and leave the gap open at last."""
-
-_POLICY_SHARE = 0.3
-"""Of the time for the standing plans and for a round, what it takes to find which plans are
-followed and to put them together."""
 
 _TIMED_FROM, _SAFETY, _LEAST_GROWTH = 3, 0.85, 0.5
 """From this round on the last one's time says how many points the next can have: so many that it
@@ -199,7 +195,7 @@ class HeuristicSearch:
         model: LatentMDP,
         clock: PlanningClock,
         team: Team,
-        policy_share: float = _POLICY_SHARE,
+        policy_share: float = POLICY_SHARE,
     ) -> None:
         from latentmdp.planning.point_based.endless import bounds_of
 

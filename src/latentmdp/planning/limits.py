@@ -11,13 +11,18 @@ from contextlib import contextmanager
 
 from latentmdp._util.clock import compile_seconds
 
-__all__ = ["MIB", "LimitReached", "PlanningClock", "check_limit"]
+__all__ = ["MIB", "POLICY_SHARE", "LimitReached", "PlanningClock", "check_limit"]
 
 MIB = float(1 << 20)
 
 _USABLE_SHARE = 0.97
 """Of the time limit, for the search: the rest is for the policy, which takes longer the more was
 found. A larger share would end after the limit, a smaller one searches less."""
+
+
+POLICY_SHARE = 0.3
+"""Of the time for the standing plans and for a round, what it takes to find which plans are
+followed and to put them together."""
 
 
 class LimitReached(Exception):  # noqa: N818, it is no error, and the text says which limit

@@ -25,7 +25,7 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp.engines.threads import Team, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import MIB, PlanningClock, check_limit
+from latentmdp.planning.limits import MIB, POLICY_SHARE, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
@@ -101,13 +101,18 @@ class PBVI:
             clock.require_memory(bounds.table_memory())
             bounds.tabulate()
             clock.require_memory(standing_cost(bounds, ())[1])
+            began = clock.seconds
             bounds.prepare(np.eye(model.n_contexts))
+            prepared = clock.seconds
+            round_began, clock.reserve = prepared, POLICY_SHARE * (prepared - began)
             for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
                 clock.require_memory(bounds.memory(0, 0))
                 bounds.sweep([np.empty(0, np.int64)] * (bounds.depth + 1))
                 n_iter += 1
                 bounds.keep_better()
                 clock.record(bounds.best_lower, bounds.best_upper)
+                spent = clock.seconds - round_began + prepared - began
+                round_began, clock.reserve = clock.seconds, POLICY_SHARE * spent
         upper, guarantee = bounds.best_upper, None
         if self.spacing is not None and clock.stopped is None:
             guarantee = _guarantee(model, self.spacing, bounds.gained)
