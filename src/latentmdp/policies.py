@@ -510,7 +510,8 @@ class PolicyGraph(Fielded, Policy):
                 f"action of each node{own}, got shape {links.shape}"
             )
         if links.dtype != np.int32:
-            links = np.clip(links, -2, n)  # what lies outside stays outside, whatever the width
+            # What lies outside stays outside, whatever the width.
+            links = np.clip(links.astype(np.int64), -2, n)
         self.followers = arrays.frozen(np.array(links, np.int32))
         place, wanted = wrong_link(
             table, self.model.terminal, rows, groups, nodes.n_layers, self._ends(), self.links()

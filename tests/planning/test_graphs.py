@@ -169,6 +169,9 @@ def test_refuses_links_that_lead_astray() -> None:
         wrong[0] = astray
         with pytest.raises(ValueError, match=rf"followers\[0\] is {astray}"):
             lm.PolicyGraph(policy.nodes, wrong, policy.first[0], stays)
+    unsigned = np.full(wrong.size, 2**63, np.uint64)
+    with pytest.raises(ValueError, match=r"followers\[0\] is 9223372036854775808"):
+        lm.PolicyGraph(policy.nodes, unsigned, policy.first[0], stays)
     with pytest.raises(ValueError, match="followers must have"):
         lm.PolicyGraph(policy.nodes, wrong[:-1], policy.first[0], stays)
     with pytest.raises(ValueError, match="first must have 3"):

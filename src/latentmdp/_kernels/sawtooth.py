@@ -170,17 +170,22 @@ def upper_backup(
 @njit(cache=True, nogil=True)
 def expand(
     table, n_actions, later, faces, close, breadth, states, beliefs, chosen, weights, actions,
-    faintest, first, last, begin, out,
+    faintest, first, last,
 ):  # fmt: skip
     """Successors of the chosen points first..last-1 under one action each, with weights and gaps.
 
-    Fills out, (states, beliefs, weights, gaps), from row `begin` on, one for each observation whose
-    weight is at least `faintest`, and returns where these end. A weight is the point's times the
-    probability, a gap upper minus lower bound. The next step is given as in `upper_backup`.
+    Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
+    `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
+    The next step is given as in `upper_backup`.
     """
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    M, found = probs.shape[1], begin
+    M, most = probs.shape[1], 0
+    for c in range(first, last):
+        row = states[chosen[c]] * n_actions + actions[c]
+        most += starts[row + 1] - starts[row]
+    out = (np.empty(most, np.int64), np.empty((most, M)), np.empty(most), np.empty(most))
     mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, later)
+    found = 0
     for c in range(first, last):
         i = chosen[c]
         row = states[i] * n_actions + actions[c]
@@ -195,7 +200,7 @@ def expand(
             for m in range(M):
                 out[1][found, m] = mass[m] / total
             found += 1
-    return found
+    return out[0][:found], out[1][:found], out[2][:found], out[3][:found]
 
 
 @njit(cache=True, nogil=True)

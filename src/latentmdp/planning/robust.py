@@ -47,7 +47,7 @@ from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_value
 from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
 from latentmdp.planning.qmdp import context_values
-from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 
 __all__ = ["Robust", "RobustPlan"]
 
@@ -321,9 +321,10 @@ class _Game:
         least = np.where(model.terminal[:, None], 0.0, self.bounds.least[0])
         worst = self.hidden + (model.initial * least.T).sum(axis=1) - self.reference
         self.lower = float(self.allowed.worst(worst) @ worst)
-        # No regret is below zero. If the time was over before V*_m was known, no more is known.
+        # V*(w') <= sum_m w'_m V*_m: to know the context cannot hurt, and no regret is below zero.
         best = informed - self.reference
         self.upper = float(self.allowed.worst(best) @ best)
+        # If the time was over before V*_m was known, no more is known of a regret.
         self.informed = not regret or clock.remaining > 0.0
         self.answers: list[_Answer] = []
         # The best policies of the single contexts can be mixed from the start.
@@ -446,11 +447,11 @@ class _Game:
                 self.answers[1:] = [_Answer(alone[best], plans, states, *single)]
 
     def result(self) -> RobustPlan:
-        """The plan, its objective computed again from the graph that is returned."""
+        """The plan, its objective that of the graph that is returned."""
         asked, clock, single = self.asked, self.clock, self.asked.deterministic
         lower, given_up, converged = self.lower, 0.0, self.reached()
         earned = above = np.empty(0)
-        policy: Any = self.bounds.policy(None)
+        policy: Policy
         if not self.answers and self.bounds.steps:
             self.respond()  # a limit came before the first answer
             lower, converged = self.lower, self.reached()
@@ -460,6 +461,8 @@ class _Game:
             lower = float(self.allowed.worst(exactly) @ exactly)
             given_up = max(self.answers[0].lower - lower, 0.0) if single else 0.0
             self.nature = self.answers[-1].nature
+        else:
+            policy = self.bounds.policy(None)
         message = clock.stopped or "the gap is as small as asked"
         if single and self.answers:
             message += f"; a random mixture of policies is better by {given_up:.3g}"

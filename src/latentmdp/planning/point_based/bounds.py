@@ -160,13 +160,6 @@ class Bounds:
         self.breadth, self.close = 1 if exact else 2, 0.0
         self.steps: list[StepBounds] = []
         self.doubt = np.empty(0)
-        nothing = np.empty(0)
-        self._successors = (
-            np.empty(0, np.int64),
-            np.empty((0, model.n_contexts)),
-            nothing,
-            nothing,
-        )
         self.straight = self.faces = straight_faces(model, self.q)
         M, H = model.n_contexts, model.n_layers
         self.points = [BeliefPoints(M, model.n_actions) for _ in range(H)]
@@ -214,7 +207,7 @@ class Bounds:
     def node_bytes(self) -> float:
         """What the links of one plan take, on average."""
         rows = self.model.n_states * self.model.n_actions
-        return self.link_bytes and self.link_bytes * self.model.outcomes.size / rows
+        return self.link_bytes * self.model.outcomes.size / rows
 
     def table_memory(self) -> float:
         """Bytes of the table of outcomes that is still to be made."""
@@ -282,7 +275,7 @@ class Bounds:
         A, M = self.model.n_actions, self.model.n_contexts
         faces = sum(array.nbytes for now in self.faces for array in now[:5])
         total = self.n_points + points
-        grown = 8.0 * (total * (11 * M + A + 9) + successors * (3 * M + 12))
+        grown = 8.0 * (total * (11 * M + A + 9) + successors * (2 * M + 8))
         fixed = self.q.nbytes + self.least.nbytes + self.table.probs.nbytes
         standing = _STANDING_COPIES * self.standing.nbytes
         linked = sum(labels.size for labels in self.standing.labels) + total
@@ -323,34 +316,20 @@ class Bounds:
         actions: Integers,
         faintest: float,
     ) -> tuple[Integers, Floats, Floats, Floats]:
-        points, A = self.points[t], self.model.n_actions
-        rows = points.states[chosen] * A + actions
-        begins = np.concatenate([[0], np.cumsum(np.diff(self.table.starts)[rows])])
-        found = self._room_for(int(begins[-1]))
+        points = self.points[t]
 
-        def work(first: int, last: int) -> slice:
-            begin = begins[first]
-            end = sawtooth.expand(
-                self.table, A, self.steps[later], self.faces[later], self.close, self.breadth,
-                points.states, points.beliefs, chosen, weights, actions, faintest, first, last,
-                begin, found,
+        def work(first: int, last: int) -> tuple[Integers, Floats, Floats, Floats]:
+            return sawtooth.expand(
+                self.table, self.model.n_actions, self.steps[later], self.faces[later],
+                self.close, self.breadth, points.states, points.beliefs, chosen, weights, actions,
+                faintest, first, last,
             )  # fmt: skip
-            return slice(begin, end)
 
         parts = run_in_blocks(self.team, work, chosen.size, self.block, self.check)
         states, beliefs, chances, gaps = (
-            np.concatenate([array[part] for part in parts or [slice(0)]]) for array in found
+            np.concatenate(part) for part in zip(*(parts or [work(0, 0)]))
         )
         return states, beliefs, chances, gaps
-
-    def _room_for(self, successors: int) -> tuple[Integers, Floats, Floats, Floats]:
-        """Working memory for so many successors, kept: many threads that ask for it get in line."""
-        if successors > self._successors[0].size:
-            size, M = 2 * successors, self.model.n_contexts
-            self._successors = (
-                np.empty(size, np.int64), np.empty((size, M)), np.empty(size), np.empty(size),
-            )  # fmt: skip
-        return self._successors
 
     def lower(self) -> float:
         """The lower bound at the start of an episode, attained by `policy(steps)`."""
