@@ -134,13 +134,13 @@ class Outcomes(NamedTuple):
 
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
 
-        def lead(first: int, last: int) -> int:
-            arguments = (self.starts, self.next_state, self.probs, _SAME)
-            return int(tables.leaders(*arguments, first, last, leader))
+        def lead(job: Integers) -> None:
+            tables.leaders(job, self.starts, self.next_state, self.probs, _SAME, leader)
 
-        if sum((run or _at_once)(lead, rows)) == 0:
-            return self, np.arange(self.size)
+        (run or _at_once)(lead, rows)
         first = leader == np.arange(self.size)
+        if first.all():
+            return self, leader
         kept, place = np.flatnonzero(first), np.cumsum(first) - 1
         merged = np.zeros((kept.size, self.probs.shape[1]))
         tables.merge(self.probs, leader, place, merged)
@@ -157,12 +157,14 @@ _SAME = 1e-12
 """Shares of contexts that differ by no more are the same evidence, up to rounding."""
 
 
-RunInBlocks = Callable[[Callable[[int, int], Any], int], list[Any]]
-"""Calls work(first, last) for blocks that cover range(total), and returns the results in order."""
+RunInBlocks = Callable[[Callable[[Integers], None], int], None]
+"""Calls work(job) until all of range(total) is done, see `latentmdp.engines.team`."""
 
 
-def _at_once(work: Callable[[int, int], Any], total: int) -> list[Any]:
-    return [work(0, total)]
+def _at_once(work: Callable[[Integers], None], total: int) -> None:
+    from latentmdp._kernels.sharing import alone
+
+    work(alone(0, total))
 
 
 def outcomes_from_arrays(
@@ -170,7 +172,7 @@ def outcomes_from_arrays(
 ) -> Outcomes:
     """The table of dense T (M, S, A, S) and R (M, S, A, Z) or (M, S, A, S, Z).
 
-    `run` calls work(first, last) for blocks of rows, by default for all at once.
+    `run` does the work block by block, by default all at once.
     """
     from latentmdp._kernels import tables
 
@@ -178,11 +180,11 @@ def outcomes_from_arrays(
     T = transitions.reshape(M, S * A, S)
     R = reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1])
     counts, run = np.empty(S * A, np.int64), run or _at_once
-    run(lambda first, last: tables.count_outcomes(T, R, first, last, counts), S * A)
+    run(lambda job: tables.count_outcomes(job, T, R, counts), S * A)
     starts = np.concatenate([[0], np.cumsum(counts)])
     n = int(starts[-1])
     table = Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
-    run(lambda first, last: tables.fill_outcomes(T, R, first, last, *table), S * A)
+    run(lambda job: tables.fill_outcomes(job, T, R, *table), S * A)
     return table
 
 

@@ -7,7 +7,7 @@ from models import random_model
 from latentmdp import testing
 from latentmdp._kernels import charts as kernels
 from latentmdp._kernels.faces import split_values
-from latentmdp.engines.threads import Team
+from latentmdp.engines.team import Team
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.charts import RULERS, allotted, chart_cost, chart_grid
 

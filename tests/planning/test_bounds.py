@@ -6,7 +6,7 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.engines.threads import Team
+from latentmdp.engines.team import Team
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.expansion import inclusion, locate, systematic
 from latentmdp.planning.point_based.standing import LATTICES, lattice

@@ -11,7 +11,7 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp._util import memory
-from latentmdp.engines.threads import Team
+from latentmdp.engines.team import Team
 from latentmdp.errors import TooLargeError
 from latentmdp.planning import qmdp
 from latentmdp.planning.qmdp import (
@@ -148,16 +148,16 @@ def test_over_possible_steps_as_by_the_definition(seed: int, kind: dict, termina
 
 @pytest.mark.parametrize("contexts", [2, 5, 9])
 def test_threads_change_no_bit(contexts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of states, of any number, whose padded rows must not touch those of the next."""
+    """Parts of the states, of any number, whose padded rows must not touch those of the next."""
     model = testing.random_model(
         4, contexts=contexts, states=23, actions=3, horizon=9, discount=0.9, zeros=0.8,
         forbidden=0.3, n_terminal=2, as_table=True,
     )  # fmt: skip
     plan, least = lm.QMDP(threads=1).plan(model), least_values(model)
     monkeypatch.setattr(qmdp, "_THREAD_WORK", 1.0)
-    monkeypatch.setattr(qmdp, "_LEAST_BLOCK", 1)
-    for threads, blocks in itertools.product((2, 3, 7), (1, 2, 9)):
-        monkeypatch.setattr(qmdp, "_BLOCKS", blocks)
+    monkeypatch.setattr(qmdp, "_LEAST_PART", 1)
+    for threads, parts in itertools.product((2, 3, 7), (1, 2, 9)):
+        monkeypatch.setattr(qmdp, "_PARTS", parts)
         for _ in range(20):
             again = lm.QMDP(threads=threads).plan(model)
             assert np.array_equal(again.policy.vectors, plan.policy.vectors)

@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["borrowed"]
+__all__ = ["borrowed", "disowned"]
 
 
 @intrinsic
@@ -18,12 +18,13 @@ def borrowed(typingctx, arrays):
     """The same tuple, whose arrays have no owner; the caller must keep the given one meanwhile."""
 
     def emit(context, builder, signature, arguments):
-        return _disowned(context, builder, signature.args[0], arguments[0])
+        return disowned(context, builder, signature.args[0], arguments[0])
 
     return arrays(arrays), emit
 
 
-def _disowned(context, builder, kind, value):
+def disowned(context, builder, kind, value):
+    """The value, whose arrays have no owner."""
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         for name in ("meminfo", "parent"):
@@ -31,6 +32,6 @@ def _disowned(context, builder, kind, value):
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         items = cgutils.unpack_tuple(builder, value, len(kind))
-        owned = [_disowned(context, builder, k, item) for k, item in zip(kind, items)]  # type: ignore[call-overload]
+        owned = [disowned(context, builder, k, item) for k, item in zip(kind, items)]  # type: ignore[call-overload]
         return context.make_tuple(builder, kind, owned)
     return value

@@ -9,22 +9,24 @@ from numba import njit
 
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.plans import search
+from latentmdp._kernels.sharing import invite, items
 
 __all__ = ["evaluate_plans", "follow", "gains_over_next", "invert", "visit"]
 
 
 @njit(cache=True, nogil=True)
-def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, first, last, out):
-    """Write the plans of `step` that first..last-1 go on with, at out[offsets[i]] and beyond.
+def follow(job, table, n_actions, step, breadth, states, beliefs, labels, offsets, out):
+    """Write the plans of `step` that those of a job go on with, at out[offsets[i]] and beyond.
 
     Plans are numbered as by `search`.
     """
+    invite(job)
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     next_state, probs, standing = table.next_state, table.probs, step.standing
     n_standing = step.standing_labels.shape[1]
     mass = np.empty(probs.shape[1])
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
-    for i in range(first, last):
+    for i in items(job):
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):
             condition(beliefs[i], probs, k, mass)
@@ -47,19 +49,22 @@ def follow(table, n_actions, step, breadth, states, beliefs, labels, offsets, fi
 
 @njit(cache=True, nogil=True)
 def evaluate_plans(
-    table, rewards, discount, states, labels, links, own, later, rows, first, last, out
+    job, table, rewards, discount, states, labels, links, own, later, rows, out, changes
 ):
-    """One iteration for items first..last-1 from rows (n, M) into out; least and largest change.
+    """One iteration for the items of a job from rows (n, M) into out.
+
+    The least and the largest change of each go to changes (2, n).
 
     Nodes of state s that are where these items are begin at own[s], those of the next step at
     later[s]: an item that stays goes on at its place there.
     """
+    invite(job)
     _, A, M = rewards.shape
     probs = table.probs
-    least, largest = np.inf, -np.inf
     vector = np.empty(M)
-    for i in range(first, last):
+    for i in items(job):
         s, a = states[i], labels[i]
+        least, largest = np.inf, -np.inf
         begin = table.starts[s * A + a]
         for m in range(M):
             vector[m] = 0.0
@@ -81,7 +86,7 @@ def evaluate_plans(
             change = value - rows[i, m]
             least, largest = min(least, change), max(largest, change)
             out[i, m] = value
-    return least, largest
+        changes[0, i], changes[1, i] = least, largest
 
 
 @njit(cache=True, nogil=True)
@@ -108,10 +113,11 @@ def invert(table, n_actions, states, labels, offsets, followers):
 
 
 @njit(cache=True, nogil=True)
-def visit(probs, discount, inverse, start, visits, first, last, out):
-    """Out = start + discount times the visits (n, M) moved on by one step, items first..last-1."""
+def visit(job, probs, discount, inverse, start, visits, out):
+    """Out = start + discount times the visits (n, M) moved on by one step, for a job's items."""
+    invite(job)
     places, leaders, outcomes = inverse
-    for f in range(first, last):
+    for f in items(job):
         for m in range(start.shape[1]):
             out[f, m] = start[f, m]
         for j in range(places[f], places[f + 1]):
@@ -121,12 +127,13 @@ def visit(probs, discount, inverse, start, visits, first, last, out):
 
 
 @njit(cache=True, nogil=True)
-def gains_over_next(step, states, items, first, last, out):
-    """What items[first:last] gain at their own beliefs over the best other item of their state."""
+def gains_over_next(job, step, states, places, out):
+    """What items, those at `places`, gain at their own beliefs over the best other of a state."""
+    invite(job)
     starts, groups, columns, beliefs = step.starts, step.groups, step.columns, step.beliefs
     M = columns.shape[0]
-    for c in range(first, last):
-        i = items[c]
+    for c in items(job):
+        i = places[c]
         s = states[i]
         own, best = 0.0, -np.inf
         for m in range(M):

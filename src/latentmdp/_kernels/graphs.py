@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from latentmdp._kernels.sharing import invite, items
+
 __all__ = ["Links", "mark_codes", "name_codes", "reach", "wrong_link"]
 
 
@@ -73,33 +75,35 @@ def reach(table, rows, groups, offsets, n_layers, ends, links, S, reached):
 
 
 @njit(cache=True, nogil=True)
-def mark_codes(table, rows, begins, codes, first, last, items, standing):
-    """Mark the plans that codes of the nodes first..last-1 stand for, as `search` numbers them.
+def mark_codes(job, table, rows, begins, codes, marked, standing):
+    """Mark the plans that codes of a job's nodes stand for, as `search` numbers them.
 
-    The codes of a node are those from begins[i] on, one for each outcome of its row; `items` (n',)
-    and `standing` (S, F) are plans of the next step.
+    The codes of a node are those from begins[i] on, one for each outcome of its row; `marked` (n',)
+    are items and `standing` (S, F) standing plans of the next step.
     """
-    for i in range(first, last):
+    invite(job)
+    for i in items(job):
         begin = table.starts[rows[i]]
         for k in range(begin, table.starts[rows[i] + 1]):
             code = codes[begins[i] + k - begin]
             # A write where nothing changes would take the cache line from other threads.
-            if code >= 0 and not items[code]:
-                items[code] = True
+            if code >= 0 and not marked[code]:
+                marked[code] = True
             elif code < 0 and not standing[table.next_state[k], -1 - code]:
                 standing[table.next_state[k], -1 - code] = True
 
 
 @njit(cache=True, nogil=True)
 def name_codes(
-    table, merged, places, rows, begins, codes, item_nodes, standing_nodes, starts, first, last, out
+    job, table, merged, places, rows, begins, codes, item_nodes, standing_nodes, starts, out
 ):
     """Write the nodes that follow each outcome of `table`, from codes after those of `merged`.
 
     `places` says where the outcomes of the one are in the other; `item_nodes` (n',) and
     `standing_nodes` (S, F) are the nodes of plans, and links of node i go to out[starts[i]] on.
     """
-    for i in range(first, last):
+    invite(job)
+    for i in items(job):
         row, link = rows[i], starts[i]
         shift = begins[i] - merged.starts[row]
         for outcome in range(table.starts[row], table.starts[row + 1]):

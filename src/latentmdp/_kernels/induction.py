@@ -17,7 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.atomic import count_up, counted
+from latentmdp._kernels.atomic import count_up, counted, wait
+from latentmdp._kernels.sharing import goes_on, invite, items
 from latentmdp._kernels.simd import (
     CONTEXT_LANES,
     LANES,
@@ -220,29 +221,28 @@ def greedy_rows(first, q, chosen):
 
 
 @njit(cache=True, nogil=True)
-def sparse_values(steps, rewards, discount, cuts, ahead, first, last, q, best, counters):
-    """Backward induction over the layers last-1..first, by all threads that call this together.
+def sparse_values(job, steps, rewards, discount, cuts, ahead, last, q, best, done):
+    """Backward induction from layer last-1 on.
 
-    The states are cut into blocks at `cuts` (B + 1,). Blocks of all layers are taken one after the
-    other, and one of a layer waits until all of the layer after it are done: whoever runs them
-    works on an earlier one, so some thread always goes on. `counters` (last - first + 1,), zero at
-    the beginning, are the blocks taken, and then those done of each layer.
+    The states are cut into B parts at `cuts` (B + 1,), and item i of the job is part i % B of layer
+    last-1 - i // B. A part of a layer waits until all of the layer after it are done: whoever runs
+    them took an earlier item, so some thread always goes on. `done` are the parts done of each
+    layer, zero at the beginning.
 
     `ahead` (2, S, W) holds the discounted values of the layer `last` first, zero after the end; the
     two are used in turn. `q` is (H, R, M), or (1, R, M) where only maxima are wanted, which go to
     `best` (H, S, M) unless that has no layers.
     """
-    blocks, M = cuts.shape[0] - 1, q.shape[2]
-    while True:
-        taken = count_up(counters, 0)
-        layer = taken // blocks
-        t, block = last - 1 - layer, taken - layer * blocks
-        if t < first:
-            return
-        while layer > 0 and counted(counters, layer) < blocks:
-            pass
+    invite(job)
+    parts, M = cuts.shape[0] - 1, q.shape[2]
+    for item in items(job):
+        layer = item // parts
+        t, part = last - 1 - layer, item - layer * parts
+        waited = 0
+        while layer > 0 and counted(done, layer - 1) < parts and goes_on(job):
+            waited = wait(waited)
         later, now = ahead[layer % 2], ahead[(layer + 1) % 2]
-        begin, end = cuts[block], cuts[block + 1]
+        begin, end = cuts[part], cuts[part + 1]
         own = q[t] if q.shape[0] > 1 else q[0]
         back_up_states(steps, rewards, later, own, now, begin, end)
         for s in range(begin, end):
@@ -251,7 +251,7 @@ def sparse_values(steps, rewards, discount, cuts, ahead, first, last, q, best, c
                     best[t, s, m] = now[s, m]
             for m in range(now.shape[1]):
                 now[s, m] *= discount
-        count_up(counters, layer + 1)
+        count_up(done, layer)
 
 
 @njit(cache=True, nogil=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.charts import best_corner
+from latentmdp._kernels.sharing import alone, invite, items
 from latentmdp._kernels.simd import LANES, best_product, block_products
 
 __all__ = [
@@ -144,7 +145,7 @@ def arrange(states, beliefs, vectors, S, exact):
     order, starts = np.empty(states.size, np.int64), np.empty(groups[S] + 1, np.int64)
     leaders = np.zeros((vectors.shape[1], groups[S] + LANES))
     starts[groups[S]] = states.size
-    cut_states(member, offsets, groups, beliefs, vectors, 0, S, order, starts, leaders)
+    cut_states(alone(0, S), member, offsets, groups, beliefs, vectors, order, starts, leaders)
     return order, starts, groups, leaders
 
 
@@ -173,9 +174,10 @@ def group_states(states, S, exact):
 
 
 @njit(cache=True, nogil=True)
-def cut_states(member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders):
-    """Cut the plans of the states first..last-1 into cells; the first plans of a state lead."""
-    for s in range(first, last):
+def cut_states(job, member, offsets, groups, beliefs, vectors, order, starts, leaders):
+    """Cut the plans of the states of a job into cells; the first plans of a state lead."""
+    invite(job)
+    for s in items(job):
         begin, end = groups[s], groups[s + 1]
         for k in range(begin, end):
             for m in range(vectors.shape[1]):
@@ -228,10 +230,11 @@ def put_gainful_first(starts, gains, order, tops):
 
 
 @njit(cache=True, nogil=True)
-def put_plans(order, beliefs, vectors, first, last, out_columns, out_rows, out_beliefs, inverses):
-    """Write the plans and beliefs of the items first..last-1 where a search reads them."""
+def put_plans(job, order, beliefs, vectors, out_columns, out_rows, out_beliefs, inverses):
+    """Write the plans and beliefs of a job where a search reads them."""
+    invite(job)
     M = vectors.shape[1]
-    for i in range(first, last):
+    for i in items(job):
         for m in range(M):
             belief = beliefs[order[i], m]
             out_rows[i, m] = vectors[order[i], m]
@@ -241,13 +244,14 @@ def put_plans(order, beliefs, vectors, first, last, out_columns, out_rows, out_b
 
 
 @njit(cache=True, nogil=True)
-def put_wanted(step, standing, items, first, last, offsets, vectors, labels):
-    """Copy the wanted plans of the states first..last-1: standing ones (S, F), then items (n,).
+def put_wanted(job, step, standing, wanted, offsets, vectors, labels):
+    """Copy the wanted plans of the states of a job: standing ones (S, F), then items (n,).
 
     Those of state s go to vectors (n', M) and labels (n',) from offsets[s] on.
     """
+    invite(job)
     M = vectors.shape[1]
-    for s in range(first, last):
+    for s in items(job):
         k = offsets[s]
         for f in range(standing.shape[1]):
             if standing[s, f]:
@@ -256,7 +260,7 @@ def put_wanted(step, standing, items, first, last, offsets, vectors, labels):
                     vectors[k, m] = step.standing[s, m, f]
                 k += 1
         for i in range(step.starts[step.groups[s]], step.starts[step.groups[s + 1]]):
-            if items[i]:
+            if wanted[i]:
                 labels[k] = step.labels[i]
                 for m in range(M):
                     vectors[k, m] = step.rows[i, m]

@@ -10,6 +10,8 @@ sawtooth has no excess and rests on the vertices alone; a little excess lets a p
 that differ from it in contexts of negligible mass.
 """
 
+from typing import NamedTuple, Self
+
 import numpy as np
 from numba import njit
 
@@ -17,8 +19,9 @@ from latentmdp._kernels.alpha import posterior_mass
 from latentmdp._kernels.faces import split_value
 from latentmdp._kernels.loops import next_action
 from latentmdp._kernels.plans import search
+from latentmdp._kernels.sharing import invite, items
 
-__all__ = ["expand", "first_limits", "upper_backup"]
+__all__ = ["Found", "expand", "first_limits", "upper_backup"]
 
 _SAME = 1.0 - 1e-9
 """A ratio k / sum(u) from which on a point is at the belief itself, up to rounding."""
@@ -26,6 +29,25 @@ _SAME = 1.0 - 1e-9
 _FAINT = 0.1
 """Contexts below this share of the largest mass may be exceeded. A larger share lets points serve
 more beliefs, a smaller one wastes less on the worst policy's value."""
+
+
+class Found(NamedTuple):
+    """Successors of belief points."""
+
+    states: np.ndarray  # (n,)
+    beliefs: np.ndarray  # (n, M)
+    weights: np.ndarray  # (n,): chances of being there
+    gaps: np.ndarray  # (n,): upper minus lower bound
+
+    @classmethod
+    def room(cls, n: int, M: int) -> Self:
+        """Arrays to be filled with n successors."""
+        return cls(np.empty(n, np.int64), np.empty((n, M)), np.empty(n), np.empty(n))
+
+    def possible(self) -> Self:
+        """Those that have a weight."""
+        kept = self.weights > 0.0
+        return self if kept.all() else type(self)(*(array[kept] for array in self))
 
 
 @njit(cache=True, nogil=True)
@@ -135,19 +157,21 @@ def first_limits(q, allowed, states, beliefs, out):
 
 @njit(cache=True, nogil=True)
 def upper_backup(
-    table, rewards, discount, later, faces, close, breadth, states, beliefs, chosen, limits
+    job, table, rewards, discount, later, faces, close, breadth, states, beliefs, chosen, limits
 ):
-    """Lower the action bounds `limits` (n, A) of the chosen points, as far as it matters.
+    """Lower the action bounds `limits` (n, A) of the chosen points of a job, as far as it matters.
 
     The bound of a point is the largest of its action bounds, so an action below the largest one
     is left alone. `later` and `faces` are the `StepBounds` and the `Faces` of the next step;
     `breadth` of its cells are searched, and 0 means that there is no next step.
     """
+    invite(job)
     _, A, M = rewards.shape
     next_state, probs = table.next_state, table.probs
     mass, tried = np.empty(M), np.empty(A, np.bool_)
     cells, room = np.empty(breadth, np.int64), _room(M, later)
-    for i in chosen:
+    for c in items(job):
+        i = chosen[c]
         s, best = states[i], -np.inf
         tried[:] = False
         for _ in range(A):
@@ -169,38 +193,31 @@ def upper_backup(
 
 @njit(cache=True, nogil=True)
 def expand(
-    table, n_actions, later, faces, close, breadth, states, beliefs, chosen, weights, actions,
-    faintest, first, last,
-):  # fmt: skip
-    """Successors of the chosen points first..last-1 under one action each, with weights and gaps.
+    job, table, later, faces, close, breadth, beliefs, chosen, rows, begins, weights, faintest, out
+):
+    """Successors of the chosen points of a job, each after a row of the table.
 
-    Returns (states, beliefs, weights, gaps), one row for each observation whose weight is at least
-    `faintest`: its weight is the point's times its probability, its gap upper minus lower bound.
-    The next step is given as in `upper_backup`.
+    Those of point c go to begins[c] and beyond in the arrays of `out`, one for each
+    outcome: its weight is the point's times its probability, 0 if that is less than `faintest`,
+    where the rest is left alone. The next step is given as in `upper_backup`.
     """
+    invite(job)
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    M, most = probs.shape[1], 0
-    for c in range(first, last):
-        row = states[chosen[c]] * n_actions + actions[c]
-        most += starts[row + 1] - starts[row]
-    out = (np.empty(most, np.int64), np.empty((most, M)), np.empty(most), np.empty(most))
+    M = probs.shape[1]
     mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, later)
-    found = 0
-    for c in range(first, last):
-        i = chosen[c]
-        row = states[i] * n_actions + actions[c]
-        for k in range(starts[row], starts[row + 1]):
+    for c in items(job):
+        i, place = chosen[c], begins[c]
+        for k in range(starts[rows[c]], starts[rows[c] + 1]):
             total = posterior_mass(beliefs[i], probs, k, mass)
-            if total <= 0.0 or total * weights[c] < faintest:
-                continue
-            n = next_state[k]
-            lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
-            out[0][found], out[2][found] = n, weights[c] * total
-            out[3][found] = max(upper - lower, 0.0) / total
-            for m in range(M):
-                out[1][found, m] = mass[m] / total
-            found += 1
-    return out[0][:found], out[1][:found], out[2][:found], out[3][:found]
+            out.weights[place] = 0.0
+            if total > 0.0 and total * weights[c] >= faintest:
+                n = next_state[k]
+                lower, upper = _bounds(later, faces, close, n, mass, total, cells, room)
+                out.states[place], out.weights[place] = n, weights[c] * total
+                out.gaps[place] = max(upper - lower, 0.0) / total
+                for m in range(M):
+                    out.beliefs[place, m] = mass[m] / total
+            place += 1
 
 
 @njit(cache=True, nogil=True)

@@ -15,23 +15,25 @@ from numba import njit
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.charts import corner_followed
 from latentmdp._kernels.loops import next_action
+from latentmdp._kernels.sharing import invite, items
 from latentmdp._kernels.simd import best_product
 
 __all__ = ["back_up_contexts", "back_up_standing", "follow_standing", "mark_standing"]
 
 
 @njit(cache=True, nogil=True)
-def back_up_contexts(successors, rewards, discount, later, actions, first, last, own, out, labels):
-    """The optimal policies of the contexts at states first..last-1.
+def back_up_contexts(job, successors, rewards, discount, later, actions, own, out, labels):
+    """The optimal policies of the contexts at the states of a job.
 
     `successors` is an outcome table without rewards, `rewards` (S, A, M), `actions` (S, M) the
     action of each context's policy. `later` and `own` are the values of the policies in every
     context, (S, M, M), context last; they are copied to the first of the standing plans out
     (S, M, W) and labels (S, F).
     """
+    invite(job)
     _, A, M = rewards.shape
     starts, next_state, probs = successors.starts, successors.next_state, successors.probs
-    for s in range(first, last):
+    for s in items(job):
         for k in range(M):
             a = actions[s, k]
             value = own[s, k]
@@ -49,18 +51,19 @@ def back_up_contexts(successors, rewards, discount, later, actions, first, last,
 
 @njit(cache=True, nogil=True)
 def back_up_standing(
-    table, rewards, discount, allowed, q, lattice, later, is_last, first, last, out, labels
+    job, table, rewards, discount, allowed, q, lattice, later, is_last, out, labels
 ):
-    """The standing plans of the beliefs `lattice` (F, M) from the (M+1)th on, first..last-1.
+    """The standing plans of the beliefs `lattice` (F, M) from the (M+1)th on, at a job's states.
 
     `q` (S, A, M) holds Q-values of the single contexts, which rule actions out.
     """
+    invite(job)
     _, A, M = rewards.shape
     F = lattice.shape[0]
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass, vector = np.empty(M), np.empty(M)
     limits, tried = np.empty(A), np.empty(A, np.bool_)
-    for s in range(first, last):
+    for s in items(job):
         for f in range(M, F):
             best = -np.inf
             tried[:] = False
@@ -94,15 +97,16 @@ def back_up_standing(
 
 
 @njit(cache=True, nogil=True)
-def mark_standing(table, n_actions, lattice, ruler, later, labels, wanted, first, last, out):
-    """Mark in out (S, F) the standing plans that wanted ones (S, F) of first..last-1 go on with.
+def mark_standing(job, table, n_actions, lattice, ruler, later, labels, wanted, out):
+    """Mark in out (S, F) the standing plans that wanted ones (S, F) of a job's states go on with.
 
     The policies of the contexts, which go on with their own kind, are left out.
     """
+    invite(job)
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass = np.empty(M)
-    for s in range(first, last):
+    for s in items(job):
         for f in range(M, F):
             if not wanted[s, f]:
                 continue
@@ -118,16 +122,17 @@ def mark_standing(table, n_actions, lattice, ruler, later, labels, wanted, first
 
 
 @njit(cache=True, nogil=True)
-def follow_standing(table, lattice, ruler, later, plans, rows, begins, first, last, out):
-    """Write what standing plans first..last-1 go on with, as -1 - j, at out[begins[i]] on.
+def follow_standing(job, table, lattice, ruler, later, plans, rows, begins, out):
+    """Write what the standing plans of a job go on with, as -1 - j, at out[begins[i]] on.
 
     `rows` are those of the table that belong to a plan's state and action. For the policies of the
     contexts, which go on with their own kind, there is nothing to look for.
     """
+    invite(job)
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass = np.empty(M)
-    for i in range(first, last):
+    for i in items(job):
         f, begin = plans[i], starts[rows[i]]
         for k in range(begin, starts[rows[i] + 1]):
             if ruler[0] > 0:

@@ -2,18 +2,21 @@
 
 from numba import njit
 
+from latentmdp._kernels.sharing import invite, items
+
 __all__ = ["count_outcomes", "fill_outcomes", "leaders", "merge"]
 
 
 @njit(cache=True, nogil=True)
-def count_outcomes(transitions, rewards, first, last, counts):
-    """Fill counts (R,) with the outcomes of the rows first..last-1 possible in some context.
+def count_outcomes(job, transitions, rewards, counts):
+    """Fill counts (R,) with the outcomes of a job's rows that are possible in some context.
 
     `transitions` is (M, R, S), `rewards` (M, R, S or 1, Z).
     """
+    invite(job)
     M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
-    for row in range(first, last):
+    for row in items(job):
         counts[row] = 0
         for n in range(S):
             for z in range(Z):
@@ -24,11 +27,12 @@ def count_outcomes(transitions, rewards, first, last, counts):
 
 
 @njit(cache=True, nogil=True)
-def fill_outcomes(transitions, rewards, first, last, starts, next_state, reward, probs):
+def fill_outcomes(job, transitions, rewards, starts, next_state, reward, probs):
     """Write the outcomes counted by `count_outcomes`, those of a row by (s', z)."""
+    invite(job)
     M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
-    for row in range(first, last):
+    for row in items(job):
         k = starts[row]
         for n in range(S):
             u = min(n, U - 1)
@@ -46,14 +50,14 @@ def fill_outcomes(transitions, rewards, first, last, starts, next_state, reward,
 
 
 @njit(cache=True, nogil=True)
-def leaders(starts, next_state, probs, tolerance, first, last, out):
-    """For the rows first..last-1, fill out (n,) with the first outcome to the same s' and belief.
+def leaders(job, starts, next_state, probs, tolerance, out):
+    """For the rows of a job, fill out (n,) with the first outcome to the same s' and belief.
 
     Beliefs are the same whose entries differ by no more than `tolerance`, whatever the prior is.
-    Returns how many outcomes are led by others.
     """
-    M, led = probs.shape[1], 0
-    for row in range(first, last):
+    invite(job)
+    M = probs.shape[1]
+    for row in items(job):
         for k in range(starts[row], starts[row + 1]):
             out[k] = k
             j, total = k - 1, 0.0
@@ -69,10 +73,8 @@ def leaders(starts, next_state, probs, tolerance, first, last, out):
                             break
                     if same:
                         out[k] = j
-                        led += 1
                         break
                 j -= 1
-    return led
 
 
 @njit(cache=True, nogil=True)

@@ -2,12 +2,11 @@
 
 from latentmdp.engines.base import Engine, as_engine, total, tree_sum
 from latentmdp.engines.dask import Dask
-from latentmdp.engines.threads import Team, Threads, blocks, one_thread, run_blocks, thread_count
+from latentmdp.engines.threads import Threads, blocks, one_thread, run_blocks, thread_count
 
 __all__ = [
     "Dask",
     "Engine",
-    "Team",
     "Threads",
     "as_engine",
     "blocks",

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count
 from pathlib import Path
-from threading import Lock, Thread
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Team", "Threads", "blocks", "one_thread", "run_blocks", "thread_count"]
+__all__ = ["Threads", "blocks", "one_thread", "run_blocks", "thread_count"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -76,87 +74,6 @@ def run_blocks(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-
-
-class Team:
-    """Threads kept between many short calls, which starting them anew would dominate.
-
-    Use as a context manager; not for calls from inside its own work.
-    """
-
-    def __init__(self, threads: int | None) -> None:
-        self.threads = thread_count(threads)
-        self._bells: list[Lock] = []  # each wakes a thread that waits for it
-        self._worker: Callable[[], None] | None = None
-        self._number, self._ended, self._done = 0, count(1), Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._worker, self._number = None, 0
-        for bell in self._bells:
-            bell.release()
-        self._bells = []
-
-    def share(self, worker: Callable[[], None], number: int) -> None:
-        """Run the same worker in `number` threads at most, the calling one among them.
-
-        Workers take pieces of work from each other until none is left, which costs far less than
-        handing every piece to a thread. A worker must not raise.
-        """
-        self._number = min(self.threads, number) - 1
-        if self._number < 1:
-            worker()
-            return
-        while len(self._bells) < self._number:
-            self._start()
-        self._worker, self._ended = worker, count(1)
-        self._done.acquire()
-        self._wake(0)
-        try:
-            worker()
-        finally:
-            self._wait()
-
-    def _start(self) -> None:
-        """Start a thread that waits for its bell."""
-        bell = Lock()
-        bell.acquire()
-        self._bells.append(bell)
-        Thread(target=self._help, args=(bell, len(self._bells)), daemon=True).start()
-
-    def _wake(self, place: int) -> None:
-        """Wake two threads, which wake two others each: so all begin soon, and so does this."""
-        bells = self._bells
-        for other in (2 * place, 2 * place + 1):
-            if other < self._number:
-                bells[other].release()
-
-    def _help(self, bell: Lock, place: int) -> None:
-        """Help whenever the bell rings, until there is nothing to help with."""
-        while True:
-            bell.acquire()
-            self._wake(place)
-            if self._worker is None:
-                return
-            # Once the last one has ended, the next call may begin and have others.
-            ended, number = self._ended, self._number
-            self._worker()
-            if next(ended) == number:
-                self._done.release()
-
-    def _wait(self) -> None:
-        """Wait for the other threads; what interrupts it is raised afterwards."""
-        interrupt = None
-        while True:
-            try:
-                with self._done:
-                    break
-            except BaseException as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
 
 
 class Threads:

@@ -51,24 +51,26 @@ def node_bounds(
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
     from latentmdp._kernels.endless import evaluate_plans
+    from latentmdp._kernels.sharing import alone
 
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
     labels, rows = actions.astype(np.int64), np.zeros((n + 1, model.n_contexts))
     problem = (model.outcomes, rewards, model.discount, states, labels, links)
+    changes = np.empty((2, n))
     # The last row stays zero: what follows where the episode is over, node -1.
     if model.horizon is not None and offsets.size > S + 1:
         later = np.full(S + 1, n)  # no nodes
         for t in range((offsets.size - 1) // S - 1, -1, -1):
             own = offsets[t * S : t * S + S + 1]
-            evaluate_plans(*problem, own, later, rows, own[0], own[S], rows)
+            evaluate_plans(alone(own[0], own[S]), *problem, own, later, rows, rows, changes)
             later = own
         return rows[:n], rows[:n]
     other = rows.copy()
     if model.horizon is not None:
         for _ in range(model.horizon):
-            evaluate_plans(*problem, offsets, offsets, rows, 0, n, other)
+            evaluate_plans(alone(0, n), *problem, offsets, offsets, rows, other, changes)
             rows, other = other, rows
         return rows[:n], rows[:n]
     if guess is not None:
@@ -76,7 +78,8 @@ def node_bounds(
     share = model.discount / (1.0 - model.discount)
     least = largest = 0.0
     for _ in range(_MOST_ITERATIONS):
-        least, largest = evaluate_plans(*problem, offsets, offsets, rows, 0, n, other)
+        evaluate_plans(alone(0, n), *problem, offsets, offsets, rows, other, changes)
+        least, largest = float(changes[0].min()), float(changes[1].max())
         rows, other = other, rows
         finest = max(_SETTLED, _ROUNDING * share) * float(np.abs(rows).max(initial=0.0))
         if (largest - least) * share <= finest:

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.engines.threads import Team, thread_count
+from latentmdp.engines.team import Team
+from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import POLICY_SHARE, LimitReached, PlanningClock, check_limit

@@ -22,7 +22,8 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.engines.threads import Team, thread_count
+from latentmdp.engines.team import Team
+from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, POLICY_SHARE, PlanningClock, check_limit

@@ -26,7 +26,8 @@ from latentmdp._kernels import induction
 from latentmdp._kernels.induction import Successors
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
-from latentmdp.engines.threads import Team, thread_count
+from latentmdp.engines.team import Job, Team, run_in_blocks
+from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import Plan
@@ -61,9 +62,9 @@ _MATRIX_STATES = 256
 _BLOCK_WORK = 3e7
 """Multiplications between two looks at the clock, some ten milliseconds."""
 
-_THREAD_WORK, _BLOCKS, _LEAST_BLOCK = 2e6, 2, 1 << 14
-"""Multiplications that are worth a further thread, some hundred microseconds; blocks of a layer for
-each thread, so that all end at about the same time; and multiplications of a block at least."""
+_THREAD_WORK, _PARTS, _LEAST_PART = 2e6, 2, 1 << 14
+"""Multiplications that are worth a further thread, some hundred microseconds; parts of a layer for
+each thread, so that all end at about the same time; and multiplications of a part at least."""
 
 _MOST_REMEMBERED = 1 << 23
 """Probabilities (64 MiB) of rows that a model remembers."""
@@ -334,18 +335,21 @@ def _layers_filler(
     layer = steps.probs.size
     threads = 1 if team is None else team.threads
     threads = max(1, min(threads, int(model.n_layers * layer / _THREAD_WORK)))
-    blocks = 1 if threads == 1 else max(1, min(_BLOCKS * threads, layer // _LEAST_BLOCK))
-    shares = np.linspace(0, steps.starts[-1], blocks + 1)[1:-1]
+    parts = 1 if threads == 1 else max(1, min(_PARTS * threads, layer // _LEAST_PART))
+    shares = np.linspace(0, steps.starts[-1], parts + 1)[1:-1]
     inner = np.searchsorted(steps.starts[steps.first], shares)
     cuts = np.concatenate([[0], inner, [S]])
 
     def fill(first: int, last: int) -> None:
-        counters = np.zeros(last - first + 1, np.int64)
-        todo = (steps, rewards, model.discount, cuts, ahead, first, last, q, best, counters)
-        if team is None or blocks == 1:
-            induction.sparse_values(*todo)
-        else:
-            team.share(lambda: induction.sparse_values(*todo), threads)
+        done = np.zeros(last - first, np.int64)
+
+        def work(job: Job) -> None:
+            induction.sparse_values(
+                job, steps, rewards, model.discount, cuts, ahead, last, q, best, done
+            )
+
+        total = done.size * parts
+        run_in_blocks(team if parts > 1 else None, work, total, total, block=1)
         if (last - first) % 2:
             ahead[0] = ahead[1]
 

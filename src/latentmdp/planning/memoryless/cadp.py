@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,11 +31,11 @@ from latentmdp._kernels.induction import Successors
 from latentmdp._kernels.memoryless import Moves
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.memory import require_memory
+from latentmdp.engines.team import Job, run_in_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.endless import policy_chain
-from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.qmdp import q_values
 
 __all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
@@ -87,8 +86,8 @@ class MemorylessProblem:
         else:
             size = max(1, int(_BLOCK_WORK / (M * S)))
 
-            def run(work: Callable[[int, int], Any], total: int) -> list[Any]:
-                return run_in_blocks(None, work, total, size, check)
+            def run(work: Callable[[Job], None], total: int) -> None:
+                run_in_blocks(None, work, total, size, check)
 
             table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)), run)
         open_ = model.allowed.copy()

@@ -10,7 +10,6 @@ and an upper bound only ever goes down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,13 +24,13 @@ from latentmdp._kernels.plans import (
     put_plans,
     put_wanted,
 )
+from latentmdp._kernels.sawtooth import Found
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import mark_standing
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp.engines.threads import Team
+from latentmdp.engines.team import Job, Team, run_in_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.charts import charts
 from latentmdp.planning.point_based.faces import small_faces, straight_faces
 from latentmdp.planning.point_based.standing import Ruler, Standing, standing_plans
@@ -55,8 +54,6 @@ own, as finding out which ones it needs takes as long as making them."""
 
 _STANDING_COPIES = 2
 """The standing plans, and those of them that the policy keeps."""
-
-T = TypeVar("T")
 
 
 class BeliefPoints:
@@ -227,9 +224,9 @@ class Bounds:
         if model.is_table:
             cost = model.outcomes.probs.size // (model.n_states * model.n_actions) + 1
 
-        def run(work: Callable[[int, int], T], total: int) -> list[T]:
+        def run(work: Callable[[Job], None], total: int) -> None:
             size = max(1, int(_BLOCK_NANOSECONDS / (4.0 * cost)))
-            return run_in_blocks(self.team, work, total, size, self.check)
+            run_in_blocks(self.team, work, total, size, self.check)
 
         self.table, self.places = model.tabulate(run).merged(run)
         self.context_actions = best_actions(model, self.q)
@@ -303,8 +300,8 @@ class Bounds:
 
     def expand(
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
-    ) -> tuple[Integers, Floats, Floats, Floats]:
-        """Successors (states, beliefs, weights, gaps) of chosen points of time t."""
+    ) -> Found:
+        """Successors of chosen points of time t that are at least as likely as the faintest."""
         return self._expanded(t, t + 1, chosen, weights, actions, faintest)
 
     def _expanded(
@@ -315,21 +312,21 @@ class Bounds:
         weights: Floats,
         actions: Integers,
         faintest: float,
-    ) -> tuple[Integers, Floats, Floats, Floats]:
-        points = self.points[t]
+    ) -> Found:
+        points, starts = self.points[t], self.table.starts
+        rows = points.states[chosen] * self.model.n_actions + actions
+        ends = np.cumsum(starts[rows + 1] - starts[rows])
+        begins, n = np.concatenate([[0], ends[:-1]]), int(ends[-1]) if ends.size else 0
+        found = Found.room(n, self.model.n_contexts)
 
-        def work(first: int, last: int) -> tuple[Integers, Floats, Floats, Floats]:
-            return sawtooth.expand(
-                self.table, self.model.n_actions, self.steps[later], self.faces[later],
-                self.close, self.breadth, points.states, points.beliefs, chosen, weights, actions,
-                faintest, first, last,
+        def work(job: Job) -> None:
+            sawtooth.expand(
+                job, self.table, self.steps[later], self.faces[later], self.close, self.breadth,
+                points.beliefs, chosen, rows, begins, weights, faintest, found,
             )  # fmt: skip
 
-        parts = run_in_blocks(self.team, work, chosen.size, self.block, self.check)
-        states, beliefs, chances, gaps = (
-            np.concatenate(part) for part in zip(*(parts or [work(0, 0)]))
-        )
-        return states, beliefs, chances, gaps
+        run_in_blocks(self.team, work, chosen.size, self.block, self.check)
+        return found.possible()
 
     def lower(self) -> float:
         """The lower bound at the start of an episode, attained by `policy(steps)`."""
@@ -373,7 +370,7 @@ class Bounds:
         for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
             own = offsets[t * S : t * S + S + 1]
             work = _copy(now, standing, items, own, vectors, labels)
-            run_in_blocks(self.team, work, S, max(64, S // 32))
+            run_in_blocks(self.team, work, S, S)
         return AlphaVectorPolicy(vectors, labels, offsets, self.model)
 
     def _followed(self, steps: Sequence[StepBounds]) -> list[tuple[Integers, Flags, Flags]]:
@@ -406,16 +403,16 @@ class Bounds:
         others = np.zeros(later.standing_labels.shape, np.bool_)
         beliefs = np.ascontiguousarray(now.beliefs.T)
 
-        def follow(first: int, last: int) -> None:
+        def follow(job: Job) -> None:
             alpha.mark_followers(
-                self.table, A, later, now.breadth, states, beliefs, now.labels, wanted,
-                first, last, items, others,
+                job, self.table, A, later, now.breadth, states, beliefs, now.labels, wanted,
+                items, others,
             )  # fmt: skip
 
-        def follow_standing(first: int, last: int) -> None:
+        def follow_standing(job: Job) -> None:
             mark_standing(
-                self.table, A, now.lattice, later.ruler, later.standing, now.standing_labels,
-                standing, first, last, others,
+                job, self.table, A, now.lattice, later.ruler, later.standing, now.standing_labels,
+                standing, others,
             )  # fmt: skip
 
         run_in_blocks(self.team, follow, states.size, self.block)
@@ -449,10 +446,10 @@ class Bounds:
         points, breadth = self.points[t], self.breadth if later else 0
         vectors, labels = np.zeros_like(points.beliefs), np.zeros(len(points), np.int64)
 
-        def work(first: int, last: int) -> None:
+        def work(job: Job) -> None:
             alpha.alpha_backup(
-                self.table, self.rewards, self.model.discount, later or self.steps[t], breadth,
-                points.states, points.beliefs, points.limits, first, last, vectors, labels,
+                job, self.table, self.rewards, self.model.discount, later or self.steps[t],
+                breadth, points.states, points.beliefs, points.limits, vectors, labels,
             )  # fmt: skip
 
         run_in_blocks(self.team, work, len(points), self.block, self.check)
@@ -463,11 +460,10 @@ class Bounds:
         points, breadth = self.points[t], self.breadth if later else 0
         faces = self.faces[min(t + 1, len(self.faces) - 1)]
 
-        def work(first: int, last: int) -> None:
+        def work(job: Job) -> None:
             sawtooth.upper_backup(
-                self.table, self.rewards, self.model.discount, later or self.steps[t], faces,
-                self.close, breadth, points.states, points.beliefs, visited[first:last],
-                points.limits,
+                job, self.table, self.rewards, self.model.discount, later or self.steps[t], faces,
+                self.close, breadth, points.states, points.beliefs, visited, points.limits,
             )  # fmt: skip
 
         run_in_blocks(self.team, work, visited.size, self.block, self.check)
@@ -483,10 +479,8 @@ class Bounds:
         starts[groups[S]] = n
         team = None if n <= _FEW_ITEMS else self.team
 
-        def cut(first: int, last: int) -> None:
-            cut_states(
-                member, offsets, groups, beliefs, vectors, first, last, order, starts, leaders
-            )
+        def cut(job: Job) -> None:
+            cut_states(job, member, offsets, groups, beliefs, vectors, order, starts, leaders)
 
         run_in_blocks(team, cut, S, S if team is None else -(-S // 64), self.check)
         uppers = points.uppers[:n]
@@ -496,8 +490,8 @@ class Bounds:
         columns, rows = np.zeros((M, n + LANES)), np.empty((n, M))
         masses, inverses = np.empty((M, n)), np.empty((M, n))
 
-        def put(first: int, last: int) -> None:
-            put_plans(order, beliefs, vectors, first, last, columns, rows, masses, inverses)
+        def put(job: Job) -> None:
+            put_plans(job, order, beliefs, vectors, columns, rows, masses, inverses)
 
         run_in_blocks(team, put, n, _FEW_ITEMS, self.check)
         return StepBounds(
@@ -530,10 +524,10 @@ def _copy(
     offsets: Integers,
     vectors: Floats,
     labels: Indices,
-) -> Callable[[int, int], None]:
-    """What copies the plans to be kept of a block of states."""
+) -> Callable[[Job], None]:
+    """What copies the plans to be kept of some states."""
 
-    def work(first: int, last: int) -> None:
-        put_wanted(step, standing, items, first, last, offsets, vectors, labels)
+    def work(job: Job) -> None:
+        put_wanted(job, step, standing, items, offsets, vectors, labels)
 
     return work

@@ -16,8 +16,8 @@ from latentmdp._kernels.faces import Faces
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts
 from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp.engines.team import Job, run_in_blocks
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.standing import Ruler, Standing
 
 if TYPE_CHECKING:
@@ -160,18 +160,23 @@ def _back_up(
     model, now = bounds.model, _nothing(bounds, ruler)
     is_last = t == len(bounds.points) - 1
 
-    def work(first: int, last: int) -> None:
+    most = int(np.diff(bounds.table.starts).max())
+
+    def contexts(job: Job) -> None:
         back_up_contexts(
-            successors, bounds.rewards, model.discount, later.own, bounds.context_actions[t],
-            first, last, now.own, now.plans, now.labels,
+            job, successors, bounds.rewards, model.discount, later.own, bounds.context_actions[t],
+            now.own, now.plans, now.labels,
         )  # fmt: skip
+
+    def others(job: Job) -> None:
         back_up_charts(
-            bounds.table, bounds.rewards, model.discount, model.allowed, bounds.q[t], now.grid,
-            later.ruler, later.values, later.plans, is_last, first, last, now.values, now.plans,
+            job, bounds.table, most, bounds.rewards, model.discount, model.allowed, bounds.q[t],
+            now.grid, later.ruler, later.values, later.plans, is_last, now.values, now.plans,
             now.labels,
         )  # fmt: skip
 
     nanoseconds = _NANOSECONDS * len(now.grid) * max(1, bounds.table.size) / model.n_states
     size = max(1, int(_BLOCK_NANOSECONDS / nanoseconds))
-    run_in_blocks(bounds.team, work, model.n_states, size, bounds.check)
+    run_in_blocks(bounds.team, contexts, model.n_states, size, bounds.check)
+    run_in_blocks(bounds.team, others, model.n_states, size, bounds.check)
     return now

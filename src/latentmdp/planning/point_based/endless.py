@@ -37,13 +37,13 @@ from latentmdp._kernels.endless import evaluate_plans, follow, gains_over_next, 
 from latentmdp._kernels.faces import split_values
 from latentmdp._kernels.graphs import Links
 from latentmdp._kernels.plans import best_plans
+from latentmdp._kernels.sawtooth import Found
 from latentmdp._kernels.simd import LANES
 from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp.engines.threads import Team
+from latentmdp.engines.team import Job, Team, run_in_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
 from latentmdp.planning.point_based.standing import NO_RULER, Standing
@@ -170,8 +170,8 @@ class EndlessBounds(Bounds):
 
     def expand(
         self, t: int, chosen: Integers, weights: Floats, actions: Integers, faintest: float
-    ) -> tuple[Integers, Floats, Floats, Floats]:
-        """Successors (states, beliefs, weights, gaps) of chosen points; weights are discounted."""
+    ) -> Found:
+        """Successors of chosen points; weights are discounted."""
         return self._expanded(0, 0, chosen, self.model.discount * weights, actions, faintest)
 
     def sweep(self, visited: list[Integers]) -> None:
@@ -240,10 +240,10 @@ class EndlessBounds(Bounds):
         vectors, labels = np.zeros(beliefs.shape), np.zeros(chosen.size, np.int64)
         limits = points.limits[chosen]
 
-        def work(first: int, last: int) -> None:
+        def work(job: Job) -> None:
             alpha.alpha_backup(
-                self.table, self.rewards, self.model.discount, step, self.breadth,
-                states, beliefs, limits, first, last, vectors, labels,
+                job, self.table, self.rewards, self.model.discount, step, self.breadth,
+                states, beliefs, limits, vectors, labels,
             )  # fmt: skip
 
         run_in_blocks(self.team, work, chosen.size, self.block, self.check)
@@ -271,11 +271,10 @@ class EndlessBounds(Bounds):
         followers = np.empty(offsets[-1], np.int32)
         beliefs = np.ascontiguousarray(step.beliefs.T)
 
-        def look(first: int, last: int) -> None:
+        def look(job: Job) -> None:
             follow(
-                table, A, step, self.breadth, states, beliefs, step.labels, offsets, first, last,
-                followers,
-            )  # fmt: skip
+                job, table, A, step, self.breadth, states, beliefs, step.labels, offsets, followers
+            )
 
         run_in_blocks(self.team, look, states.size, self.block, self.check)
         values, discount = step.rows.copy(), self.model.discount
@@ -285,17 +284,17 @@ class EndlessBounds(Bounds):
 
         links = Links(offsets, followers, np.zeros(states.size, np.bool_))
 
-        def evaluate(first: int, last: int) -> tuple[float, float]:
-            return evaluate_plans(
-                table, self.rewards, discount, states, step.labels, links, offsets, offsets,
-                values, first, last, other,
+        changes = np.empty((2, states.size))
+
+        def evaluate(job: Job) -> None:
+            evaluate_plans(
+                job, table, self.rewards, discount, states, step.labels, links, offsets, offsets,
+                values, other, changes,
             )  # fmt: skip
 
         for _ in range(_MOST_ITERATIONS):
-            changes = np.array(
-                run_in_blocks(self.team, evaluate, states.size, _MANY_NODES, self.check)
-            )
-            least, largest = changes[:, 0].min(), changes[:, 1].max()
+            run_in_blocks(self.team, evaluate, states.size, _MANY_NODES, self.check)
+            least, largest = float(changes[0].min()), float(changes[1].max())
             values, other = other, values
             if (largest - least) * share <= wanted:
                 break
@@ -323,16 +322,16 @@ class EndlessBounds(Bounds):
             graph.followers,
         )  # fmt: skip
 
-        def move(begin: int, end: int) -> None:
-            visit(self.table.probs, self.model.discount, inverse, start, visits, begin, end, other)
+        def move(job: Job) -> None:
+            visit(job, self.table.probs, self.model.discount, inverse, start, visits, other)
 
         for _ in range(_VISIT_STEPS):
             run_in_blocks(self.team, move, len(start), _MANY_NODES, self.check)
             visits, other = other, visits
         step, gains = self.steps[0], np.empty(self.n_points)
 
-        def compare(begin: int, end: int) -> None:
-            gains_over_next(step, graph.states, self._place, begin, end, gains)
+        def compare(job: Job) -> None:
+            gains_over_next(job, step, graph.states, self._place, gains)
 
         run_in_blocks(self.team, compare, self.n_points, self.block, self.check)
         loss = visits[self._place].sum(axis=1) * gains

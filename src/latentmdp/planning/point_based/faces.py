@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,10 +20,9 @@ from latentmdp._kernels.faces import (
     refine_solids,
 )
 from latentmdp._util.arrays import Floats
-from latentmdp.engines.threads import Team
+from latentmdp.engines.team import Job, Team, run_in_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.standing import NO_RULER
 from latentmdp.planning.qmdp import best_of
 
@@ -52,6 +50,9 @@ value that may be left to gain; backed-up points gain more than a finer end of t
 
 _COARSER = (8, 4, 2, 1)
 """The grid of a solid, times coarser: iterations on the coarse ones do most at next to no cost."""
+
+_BACKUPS = {"edges": backup_edges, "triangles": backup_triangles, "solids": backup_solids}
+"""In this order: triangles of the next step rest on its edges."""
 
 
 def straight_faces(model: LatentMDP, q: Floats) -> list[Faces]:
@@ -98,8 +99,11 @@ def small_faces(
     faces = []
     for t in range(H - 1, -1, -1):
         now = straight[t]._replace(**grids.zeros(S))
-        backup = _backup(now, table, rewards, model.allowed, model.discount, q[t], later)
-        run_in_blocks(team, backup, S, size, check)
+        arguments = (table, rewards, model.allowed, model.discount, q[t], later)
+        for name, back_up in _BACKUPS.items():
+            out = getattr(now, name)
+            if out.shape[-1] > 1:
+                run_in_blocks(team, _backup(back_up, arguments, out), S, size, check)
         faces.append(now)
         later = now
     return faces[::-1]
@@ -149,15 +153,13 @@ def _finest(choices: tuple[int, ...], size: Callable[[int], float], allowed: flo
     return next((n for n in choices if size(n) <= allowed), 0)
 
 
-def _backup(now: Faces, *arguments: Any) -> Callable[[int, int], None]:
-    """The backup of a block of states into `now`."""
+def _backup(
+    back_up: Callable[..., None], arguments: tuple[Any, ...], out: Floats
+) -> Callable[[Job], None]:
+    """What backs up the faces `out` of some states."""
 
-    def work(first: int, last: int) -> None:
-        backup_edges(*arguments, first, last, now.edges)  # type: ignore[call-arg]
-        if now.triangles.shape[2] > 1:
-            backup_triangles(*arguments, first, last, now.triangles)  # type: ignore[call-arg]
-        if now.solids.shape[1] > 1:
-            backup_solids(*arguments, first, last, now.solids)  # type: ignore[call-arg]
+    def work(job: Job) -> None:
+        back_up(job, *arguments, out)
 
     return work
 
@@ -191,34 +193,29 @@ def endless_faces(
     wanted = _LEFT * (1.0 - model.discount) * max(float(np.abs(vertices).max()), 1e-300)
     size = grids.states_in_block(table.size / S)
 
-    def iterate(back_up: Callable[..., None], name: str, faces: Faces) -> Faces:
+    def iterate(name: str, faces: Faces) -> Faces:
+        back_up = _BACKUPS[name]
         for _ in range(_MOST_ITERATIONS):
             before, now = getattr(faces, name), np.zeros_like(getattr(faces, name))
-            whole = (back_up, *arguments, faces)
-            run_in_blocks(team, partial(_back_up_states, whole, now), S, size, check)
+            work = _backup(back_up, (*arguments, faces), now)
+            run_in_blocks(team, work, S, size, check)
             now = np.minimum(now, before)
             faces = faces._replace(**{name: now})
             if (before - now).max(initial=0.0) <= wanted:
                 break
         return faces
 
-    faces = iterate(backup_edges, "edges", faces)
+    faces = iterate("edges", faces)
     room = grids.zeros(S)
     if grids.triangle:
         fill_triangles(vertices, room["triangles"])
-        faces = iterate(backup_triangles, "triangles", faces._replace(triangles=room["triangles"]))
+        faces = iterate("triangles", faces._replace(triangles=room["triangles"]))
     if grids.solid:
         coarse = np.zeros((S, 2, 2, 2))
         coarse[:, [0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]] = vertices
         for n in (grids.solid // coarser for coarser in _COARSER if grids.solid >= 2 * coarser):
             fine = np.zeros((S, n + 1, n + 1, n + 1))
             refine_solids(coarse, fine)
-            faces = iterate(backup_solids, "solids", faces._replace(solids=fine))
+            faces = iterate("solids", faces._replace(solids=fine))
             coarse = faces.solids
     return faces
-
-
-def _back_up_states(whole: tuple[Any, ...], out: Floats, first: int, last: int) -> None:
-    """A backup of all states, (function, its arguments), done for some of them."""
-    back_up, *arguments = whole
-    back_up(*arguments, first, last, out)

@@ -18,8 +18,8 @@ from latentmdp._kernels.graphs import mark_codes, name_codes
 from latentmdp._kernels.plans import StepBounds, best_plans
 from latentmdp._kernels.standing import follow_standing
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp.engines.team import Job, run_in_blocks
 from latentmdp.model import LatentMDP
-from latentmdp.planning.point_based.blocks import run_in_blocks
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.endless import PlanGraph, mark_reached
 
@@ -214,10 +214,8 @@ class _Followed(NamedTuple):
         items = np.zeros(len(later.rows), np.bool_)
         standing = np.zeros(later.standing_labels.shape, np.bool_)
 
-        def mark(first: int, last: int) -> None:
-            mark_codes(
-                bounds.table, self.rows, self.begins, self.codes, first, last, items, standing
-            )
+        def mark(job: Job) -> None:
+            mark_codes(job, bounds.table, self.rows, self.begins, self.codes, items, standing)
 
         run_in_blocks(bounds.team, mark, self.rows.size, _NODES_AT_ONCE)
         return items, standing
@@ -231,10 +229,10 @@ class _Followed(NamedTuple):
         if layer is None:
             return out
 
-        def name(first: int, last: int) -> None:
+        def name(job: Job) -> None:
             name_codes(
-                table, bounds.table, bounds.places, self.rows, self.begins, self.codes,
-                layer.item_nodes, layer.standing_nodes, starts, first, last, out,
+                job, table, bounds.table, bounds.places, self.rows, self.begins, self.codes,
+                layer.item_nodes, layer.standing_nodes, starts, out,
             )  # fmt: skip
 
         run_in_blocks(bounds.team, name, self.rows.size, _NODES_AT_ONCE)
@@ -259,13 +257,11 @@ def _followed(
     of_items = (states[kept], beliefs, labels[kept], begins[kept])
     of_standing = (plans[stand], rows[stand], begins[stand])
 
-    def follow_items(first: int, last: int) -> None:
-        follow(table, A, later, now.breadth, *of_items, first, last, codes)
+    def follow_items(job: Job) -> None:
+        follow(job, table, A, later, now.breadth, *of_items, codes)
 
-    def follow_others(first: int, last: int) -> None:
-        follow_standing(
-            table, now.lattice, later.ruler, later.standing, *of_standing, first, last, codes
-        )
+    def follow_others(job: Job) -> None:
+        follow_standing(job, table, now.lattice, later.ruler, later.standing, *of_standing, codes)
 
     run_in_blocks(bounds.team, follow_items, kept.size, bounds.block)
     run_in_blocks(bounds.team, follow_others, stand.size, bounds.block)

@@ -11,8 +11,8 @@ import numpy as np
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts, back_up_standing
 from latentmdp._util.arrays import Floats, Indices
+from latentmdp.engines.team import Job, run_in_blocks
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning.point_based.blocks import run_in_blocks
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
@@ -119,16 +119,19 @@ def _back_up(
     labels = np.zeros((model.n_states, F), np.int32)
     values, is_last = (bounds.rewards, model.discount), t == len(bounds.points) - 1
 
-    def work(first: int, last: int) -> None:
+    def contexts(job: Job) -> None:
         back_up_contexts(
-            successors, *values, own_later, bounds.context_actions[t], first, last, own, now, labels
+            job, successors, *values, own_later, bounds.context_actions[t], own, now, labels
         )
+
+    def others(job: Job) -> None:
         back_up_standing(
-            bounds.table, *values, model.allowed, bounds.q[t], beliefs, later, is_last,
-            first, last, now, labels,
+            job, bounds.table, *values, model.allowed, bounds.q[t], beliefs, later, is_last,
+            now, labels,
         )  # fmt: skip
 
     nanoseconds = F * (80.0 + 0.15 * F * M) * max(1, bounds.table.size) / model.n_states
     size = max(1, int(_BLOCK_NANOSECONDS / nanoseconds))
-    run_in_blocks(bounds.team, work, model.n_states, size, bounds.check)
+    run_in_blocks(bounds.team, contexts, model.n_states, size, bounds.check)
+    run_in_blocks(bounds.team, others, model.n_states, size, bounds.check)
     return now, labels, own
