@@ -6,7 +6,9 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
+from latentmdp._kernels.sharing import alone
 from latentmdp._util.random import philox_key
+from latentmdp.planning.graphs import settle
 from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import ModelWorld, play_episode
 
@@ -213,3 +215,72 @@ def test_the_graph_keeps_to_the_memory_limit() -> None:
         assert sizes[-1] < limit
         assert np.isfinite(plan.lower)
     assert sizes[0] < sizes[1]
+
+
+def chains(kind: str, n: int, M: int, rng: np.random.Generator) -> np.ndarray:
+    """Transitions (M, n, n): that mix, that return after n steps, in two parts, or that may end."""
+    P = np.zeros((M, n, n))
+    for m in range(M):
+        for i in range(n):
+            if kind == "cycle":
+                P[m, i, (i + 1) % n] = 1.0
+            elif kind == "dense":
+                P[m, i] = rng.dirichlet(np.ones(n))
+            else:
+                half = n // 2 * (i >= n // 2)
+                to = (
+                    half + rng.integers(n // 2, size=3)
+                    if kind == "parts"
+                    else rng.integers(n, size=3)
+                )
+                np.add.at(P[m, i], to, 0.3 if kind == "ends" else 1.0 / 3.0)
+    return P
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "parts", "cycle", "ends"])
+@pytest.mark.parametrize("discount", [0.5, 0.99])
+@pytest.mark.parametrize("most", [1, 3, 10_000])
+def test_iterated_values_are_enclosed_at_any_time_and_take_no_more_steps(
+    kind: str, discount: float, most: int
+) -> None:
+    rng = np.random.default_rng(3)
+    n, M = 40, 3
+    P, rewards = chains(kind, n, M, rng), rng.random((n, M)) * (rng.random((n, M)) < 0.2)
+    true = np.stack(
+        [np.linalg.solve(np.eye(n) - discount * P[m], rewards[:, m]) for m in range(M)], axis=1
+    )
+    share, steps = discount / (1.0 - discount), []
+    wanted = 1e-9 * np.abs(true).max() / share
+
+    def evaluate(job, now, after):
+        steps.append(1)
+        after[:n] = rewards + discount * np.einsum("mij,jm->im", P, now[:n])
+
+    goes_on = kind != "ends"
+    start = np.concatenate([rng.random((n, M)), np.zeros((1, M))])  # the last row is left alone
+    values, least, largest = settle(
+        evaluate,
+        n,
+        start.copy(),
+        goes_on,
+        lambda _: wanted,
+        most,
+        lambda work, k: work(alone(0, k)),
+    )
+    assert (values[n] == 0.0).all()
+    slack = 1e-12 * np.abs(true).max() / (1.0 - discount)
+    assert (values[:n] + share * least <= true + slack).all()
+    assert (values[:n] + share * largest >= true - slack).all()
+    if most == 10_000:
+        assert share * (largest - least).max() <= 1e-9 * np.abs(true).max()
+        plain, now, uneven = 0, start[:n], np.inf
+        while uneven > wanted:
+            before, plain = now, plain + 1
+            now = rewards + discount * np.einsum("mij,jm->im", P, before)
+            low, high = (now - before).min(axis=0), (now - before).max(axis=0)
+            if not goes_on:
+                low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+            uneven = (high - low).max()
+        assert len(steps) <= 1.1 * plain + 3
+        if kind == "parts" and discount == 0.99:
+            assert len(steps) < 0.5 * plain

@@ -11,7 +11,19 @@ from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.plans import search
 from latentmdp._kernels.sharing import invite, items
 
-__all__ = ["evaluate_plans", "follow", "gains_over_next", "invert", "visit"]
+__all__ = [
+    "SUMMED",
+    "compare_changes",
+    "evaluate_plans",
+    "extrapolate",
+    "follow",
+    "gains_over_next",
+    "invert",
+    "visit",
+]
+
+SUMMED = 512
+"""Items whose changes are summed at a time, so that sums do not depend on who does it."""
 
 
 @njit(cache=True, nogil=True)
@@ -48,12 +60,8 @@ def follow(job, table, n_actions, step, breadth, states, beliefs, labels, offset
 
 
 @njit(cache=True, nogil=True)
-def evaluate_plans(
-    job, table, rewards, discount, states, labels, links, own, later, rows, out, changes
-):
+def evaluate_plans(job, table, rewards, discount, states, labels, links, own, later, rows, out):
     """One iteration for the items of a job from rows (n, M) into out.
-
-    The least and the largest change of each go to changes (2, n).
 
     Nodes of state s that are where these items are begin at own[s], those of the next step at
     later[s]: an item that stays goes on at its place there.
@@ -64,7 +72,6 @@ def evaluate_plans(
     vector = np.empty(M)
     for i in items(job):
         s, a = states[i], labels[i]
-        least, largest = np.inf, -np.inf
         begin = table.starts[s * A + a]
         for m in range(M):
             vector[m] = 0.0
@@ -82,11 +89,40 @@ def evaluate_plans(
                 for m in range(M):
                     vector[m] += probs[k, m] * rows[f, m]
         for m in range(M):
-            value = rewards[s, a, m] + discount * vector[m]
-            change = value - rows[i, m]
-            least, largest = min(least, change), max(largest, change)
-            out[i, m] = value
-        changes[0, i], changes[1, i] = least, largest
+            out[i, m] = rewards[s, a, m] + discount * vector[m]
+
+
+@njit(cache=True, nogil=True)
+def compare_changes(job, older, older_after, now, after, sums, extremes):
+    """The change f = after - now, and d, by how much it differs from that of the step before.
+
+    Item b of the job is the b-th `SUMMED` of the plans, of which sums[b] (4, M) become the sums of
+    f, d, d f and d^2, and extremes[b] (2, M) the least and the largest f. The rest is (n, M).
+    """
+    invite(job)
+    n, M = now.shape
+    for b in items(job):
+        sums[b] = 0.0
+        extremes[b, 0], extremes[b, 1] = np.inf, -np.inf
+        for i in range(b * SUMMED, min((b + 1) * SUMMED, n)):
+            for m in range(M):
+                f = after[i, m] - now[i, m]
+                d = f - (older_after[i, m] - older[i, m])
+                sums[b, 0, m] += f
+                sums[b, 1, m] += d
+                sums[b, 2, m] += d * f
+                sums[b, 3, m] += d * d
+                extremes[b, 0, m] = min(extremes[b, 0, m], f)
+                extremes[b, 1, m] = max(extremes[b, 1, m], f)
+
+
+@njit(cache=True, nogil=True)
+def extrapolate(job, older_after, after, shares, out):
+    """Out = after - shares (after - older_after) for a job's items, with shares (M,)."""
+    invite(job)
+    for i in items(job):
+        for m in range(after.shape[1]):
+            out[i, m] = after[i, m] - shares[m] * (after[i, m] - older_after[i, m])
 
 
 @njit(cache=True, nogil=True)

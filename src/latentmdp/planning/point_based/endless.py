@@ -44,6 +44,7 @@ from latentmdp.engines.team import Job, Team, run_in_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
+from latentmdp.planning.graphs import settle
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
 from latentmdp.planning.point_based.standing import NO_RULER, Standing
@@ -277,29 +278,27 @@ class EndlessBounds(Bounds):
             )
 
         run_in_blocks(self.team, look, states.size, self.block, self.check)
-        values, discount = step.rows.copy(), self.model.discount
-        other, share = np.empty_like(values), discount / (1.0 - discount)
+        discount = self.model.discount
+        share = discount / (1.0 - discount)
         gap = 0.0 if self.exact else self.best_upper - self.best_lower
         wanted = max(_FINEST * self.magnitude, _SETTLED * gap)
 
         links = Links(offsets, followers, np.zeros(states.size, np.bool_))
 
-        changes = np.empty((2, states.size))
-
-        def evaluate(job: Job) -> None:
+        def evaluate(job: Job, now: Floats, after: Floats) -> None:
             evaluate_plans(
                 job, table, self.rewards, discount, states, step.labels, links, offsets, offsets,
-                values, other, changes,
+                now, after,
             )  # fmt: skip
 
-        for _ in range(_MOST_ITERATIONS):
-            run_in_blocks(self.team, evaluate, states.size, _MANY_NODES, self.check)
-            least, largest = float(changes[0].min()), float(changes[1].max())
-            values, other = other, values
-            if (largest - least) * share <= wanted:
-                break
-        change = share * (least if self._goes_on else min(least, 0.0))
-        values[~self.model.terminal[states]] += change
+        def run(work: Callable[[Job], None], total: int) -> None:
+            run_in_blocks(self.team, work, total, _MANY_NODES, self.check)
+
+        values, least, _ = settle(
+            evaluate, states.size, step.rows.copy(), self._goes_on, lambda _: wanted / share,
+            _MOST_ITERATIONS, run,
+        )  # fmt: skip
+        values[~self.model.terminal[states]] += share * least
         step.rows[:], step.columns[:, : len(values)] = values, values.T
         self.vectors = values[self._place]
         own = step.order - self._first_own  # position among the contexts' own plans
