@@ -15,7 +15,7 @@ from latentmdp.engines.threads import thread_count
 
 __all__ = ["Job", "Team", "run_in_blocks"]
 
-_BLOCKS_A_THREAD, _LEAST_SHARE = 4, 64
+_BLOCKS_A_THREAD, _LEAST_SHARE = 16, 256
 """Blocks that each thread gets, so that all end at about the same time, and how much smaller than
 asked they may become: a block costs some hundred nanoseconds."""
 

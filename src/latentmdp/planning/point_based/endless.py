@@ -223,7 +223,7 @@ class EndlessBounds(Bounds):
         first = np.searchsorted(graph.states, np.arange(self.model.n_states + 1))
         points, nodes = self.points[0], []
         for s, belief in zip(points.states[self.start_points], points.beliefs[self.start_points]):
-            values = graph.values[first[s] : first[s + 1]] @ belief
+            values = (graph.values[first[s] : first[s + 1]] * belief).sum(axis=1)
             nodes.append(int(first[s] + np.argmax(values)))
         return np.array(nodes)
 

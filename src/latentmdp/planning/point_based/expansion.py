@@ -62,7 +62,8 @@ def walk(
         value = excess(chances, gaps)
         total = float(value.sum())
         first = first or total
-        bounds.doubt[t + 1] = chances @ (1.0 - beliefs.max(axis=1, initial=0.0))
+        # Not a product of BLAS, whose own threads would go on and take the cores of the team.
+        bounds.doubt[t + 1] = (chances * (1.0 - beliefs.max(axis=1, initial=0.0))).sum()
         if total <= 0.0:
             points, weights = np.empty(0, np.int64), np.empty(0)
         else:
