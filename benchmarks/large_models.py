@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import latentmdp as lm
+from latentmdp._util.clock import compile_seconds
 
 
 def sparse(S, seed=0, own=False, M=5, A=4, successors=5, horizon=50, matrices=False):
@@ -147,10 +148,7 @@ def endless():
 
 
 def limits():
-    """Wall time of planners under a time limit, and whether it is what is promised.
-
-    Each is run once before, so that compilation does not count.
-    """
+    """Wall time of planners under a time limit, less that of compiling, and whether it is kept."""
     rng = np.random.default_rng(3)
     many = lm.LatentMDP(
         rng.dirichlet(np.ones(200), size=(50, 200, 2)),
@@ -160,7 +158,7 @@ def limits():
     )
     wide = sparse(2_000, M=10)
     for name, model in (("M=50, S=200, Z=10", many), ("M=10, S=2,000", wide)):
-        for limit in (1.0, 2.0, 5.0, 10.0):
+        for limit in (2.0, 5.0, 10.0):
             for planner in (
                 lm.HSVI(gap=0.0, time_limit=limit),
                 lm.Robust("worst-case", gap=0.0, time_limit=limit),
@@ -170,12 +168,11 @@ def limits():
                 lm.Memoryless(method="mip", time_limit=limit),
                 lm.Memoryless(stationary=True, time_limit=limit),
             ):
-                wall = time.perf_counter()
+                began = time.perf_counter() - compile_seconds()
                 plan = planner.plan(model)
-                wall = time.perf_counter() - wall
-                if limit > 1.0:
-                    kept = "kept" if wall <= 1.1 * limit + 0.5 else "MISSED"
-                    print(f"{name}, {planner!r:.60}: {wall:.2f} s, {kept}; lower {plan.lower}")
+                wall = time.perf_counter() - compile_seconds() - began
+                kept = "kept" if wall <= 1.1 * limit + 0.5 else "MISSED"
+                print(f"{name}, {planner!r:.60}: {wall:.2f} s, {kept}; lower {plan.lower}")
 
 
 def threads():
