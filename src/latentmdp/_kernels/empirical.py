@@ -432,17 +432,21 @@ def _likelihoods_in_table(estimate, n_contexts, s, a, n, z):
 def distances(estimate, truth, out):
     """Fill out (M', M) with sum_{s,a} ||P_k - Phat_m||_1, from P (S A S' Z, M') context-last."""
     S, A, Z = estimate.sizes
+    moves, paid, visits = estimate.transition_counts, estimate.reward_counts, estimate.visits
+    joint, M = estimate.transition_rewards, out.shape[1]
+    scale, p = np.empty(M), np.empty(M)
     out[:] = 0.0
-    for m in range(out.shape[1]):
-        for row in range(S * A):
-            total = estimate.visits[row, m]
-            scale = 1.0 / total if total > 0.0 else 0.0
-            for n in range(S):
-                share = estimate.transition_counts[row, n, m] * scale
-                for z in range(Z):
-                    if estimate.transition_rewards:
-                        p = estimate.reward_counts[row * S + n, z, m] * scale
-                    else:
-                        p = share * estimate.reward_counts[row, z, m] * scale
-                    for k in range(out.shape[0]):
-                        out[k, m] += abs(truth[(row * S + n) * Z + z, k] - p)
+    for row in range(S * A):
+        for m in range(M):
+            scale[m] = 1.0 / visits[row, m] if visits[row, m] > 0.0 else 0.0
+        for n in range(S):
+            source = row * S + n if joint else row
+            for z in range(Z):
+                for m in range(M):
+                    p[m] = paid[source, z, m] * scale[m]
+                    if not joint:
+                        p[m] *= moves[row, n, m] * scale[m]
+                for k in range(out.shape[0]):
+                    true = truth[(row * S + n) * Z + z, k]
+                    for m in range(M):
+                        out[k, m] += abs(true - p[m])
