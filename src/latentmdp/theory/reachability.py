@@ -68,7 +68,8 @@ def _edges(model: LatentMDP) -> list[Any]:
     pairs, index = np.unique(places, return_inverse=True)
     strongest = np.zeros((pairs.size, model.n_contexts))
     np.maximum.at(strongest, index.ravel(), table.probs)
-    graphs = [csr_array((column, (pairs // S, pairs % S)), shape=(S, S)) for column in strongest.T]
+    ends = tuple(end.astype(np.int32) for end in divmod(pairs, S))  # what scipy's trees take
+    graphs = [csr_array((column, ends), shape=(S, S)) for column in strongest.T]
     return [graph.maximum(graph.T.tocsr()) for graph in graphs]
 
 
