@@ -3,6 +3,7 @@
 import itertools
 import signal
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -172,6 +173,15 @@ def test_stops_at_the_time_limit_with_valid_bounds(monkeypatch: pytest.MonkeyPat
         assert testing.policy_value(model, plan.policy) >= plan.lower - 1e-9
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Python's own handler, also where the tests run in the background, with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_keeps_what_was_done() -> None:
     model = dense_model(1, 5, 10, 3, 20)
     reports: list[tuple[float, float, float]] = []
@@ -189,6 +199,7 @@ def test_an_interrupt_keeps_what_was_done() -> None:
     assert (plan.lower, plan.upper) == reports[-1][1:]
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_in_the_middle_of_compiled_code_is_held_back() -> None:
     model = dense_model(1, 5, 10, 3, 20)
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
