@@ -90,15 +90,22 @@ def has_failed(job: Job) -> bool:
     return bool(job[_FAILED])
 
 
+def _fields(context, builder, signature, values):
+    """What points to a place in the job, which is an intrinsic's first argument."""
+
+    def field(place):
+        constant = ir.Constant(_WORD, place)
+        return entry_of(context, builder, signature.args[0], values[0], constant)
+
+    return field
+
+
 @intrinsic
 def invite(typingctx, job):
     """Ask the threads that serve the job into the function this is in, if they are to be asked."""
 
     def emit(context, builder, signature, values):
-        def field(place):
-            constant = ir.Constant(_WORD, place)
-            return entry_of(context, builder, signature.args[0], values[0], constant)
-
+        field = _fields(context, builder, signature, values)
         own, kinds = builder.function, context.fndesc.argtypes
         arguments = [
             # Python takes its references back when the caller leaves, before others may.
@@ -141,10 +148,7 @@ def _come_in(typingctx, job):
     """Call the function that the caller is in; returns whether it failed."""
 
     def emit(context, builder, signature, values):
-        def field(place):
-            constant = ir.Constant(_WORD, place)
-            return entry_of(context, builder, signature.args[0], values[0], constant)
-
+        field = _fields(context, builder, signature, values)
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(_WORD, [byte]).as_pointer()
         code = builder.inttoptr(builder.load(field(_CODE)), kind)
