@@ -148,8 +148,8 @@ def states(count, first=0):
 
 def known_weights(contexts, rng):
     """w(x): a softmax of two numbers."""
-    encoder = lm.covariates.Encoder(["first", "second"], None, np.zeros(2), np.ones(2))
-    return lm.covariates.WeightModel(
+    encoder = lm.logs.Encoder(["first", "second"], None, np.zeros(2), np.ones(2))
+    return lm.logs.WeightModel(
         encoder, rng.normal(0.0, 0.5, contexts), rng.normal(0.0, 1.5, (contexts, 2))
     )
 
@@ -172,7 +172,7 @@ def logged(model, x, contexts, seed):
         parts.append(lm.simulate(own, lm.UniformPolicy(), places[-1].size, rng=seeds))
     order = np.argsort(np.concatenate(places))
     logs = lm.Trajectories.concat(parts).without_contexts()[order]
-    table = lm.covariates.Covariates(["first", "second"], x)
+    table = lm.logs.Covariates(["first", "second"], x)
     return lm.Trajectories.from_fields({**logs.to_fields(), "covariates": table})
 
 
@@ -216,7 +216,7 @@ def covariates(count, first=0, episodes=2_000):
         for name, numbers in (("with", x), ("without", None), ("irrelevant", noise)):
             table = None
             if numbers is not None:
-                table = lm.covariates.Covariates(["first", "second"], numbers)
+                table = lm.logs.Covariates(["first", "second"], numbers)
             given = lm.Trajectories.from_fields({**logs.to_fields(), "covariates": table})
             found = lm.solve(given, rng=seed, bootstrap=2)
             used = found.fit.weight_model is not None

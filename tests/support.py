@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from latentmdp import testing
-from latentmdp.trajectories import Trajectories
+from latentmdp.logs import Trajectories
 
 
 def random_model(seed=0, M=3, S=4, A=2, Z=2, horizon=5, next_state_rewards=False, **changes):

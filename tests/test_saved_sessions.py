@@ -10,8 +10,8 @@ import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
-from latentmdp.covariates import Covariates, WeightModel
 from latentmdp.errors import FormatError
+from latentmdp.logs import Covariates, WeightModel
 from latentmdp.sessions import SessionError
 
 GO_ON = """

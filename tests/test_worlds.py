@@ -217,7 +217,7 @@ def test_a_stochastic_callable_draws_as_the_table_would():
     model = small()
     table = np.random.default_rng(1).dirichlet(np.ones(2), size=5)
     logs = lm.simulate(model, lambda history: table[history.states[-1]], 2_000, rng=0)
-    taken = lm.trajectories.cell_counts(logs, ("state", "action"))
+    taken = lm.logs.cell_counts(logs, ("state", "action"))
     total = taken.sum(axis=1, keepdims=True)
     error = np.sqrt(table * (1 - table) / total)
     assert (np.abs(taken / total - table) < 5 * error).all()  # false alarm: 1e-5

@@ -14,7 +14,6 @@ from latentmdp._version import __version__
 if TYPE_CHECKING:
     from latentmdp import (
         belief,
-        covariates,
         deterministic,
         engines,
         envs,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         fit,
         instances,
         io,
-        logs_on_disk,
+        logs,
         metrics,
         model,
         offline,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         spectral,
         testing,
         theory,
-        trajectories,
         worlds,
     )
     from latentmdp.belief import posterior
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from latentmdp.fit import Fit
     from latentmdp.instances import make
     from latentmdp.io import load, save
-    from latentmdp.logs_on_disk import LogFiles, open_logs
+    from latentmdp.logs import LogFiles, Trajectories, open_logs
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import off_policy_value, solve
@@ -76,7 +74,6 @@ if TYPE_CHECKING:
     from latentmdp.simulation import simulate
     from latentmdp.spectral import PSR, SpectralPSR, recover
     from latentmdp.theory import diagnose, separation
-    from latentmdp.trajectories import Trajectories
     from latentmdp.worlds import World
 
 _HOMES = {
@@ -90,7 +87,7 @@ _HOMES = {
     "LUCRL": "online",
     "LatentMDP": "model",
     "LatentMDPError": "errors",
-    "LogFiles": "logs_on_disk",
+    "LogFiles": "logs",
     "MarkovPolicy": "policies",
     "Memoryless": "planning",
     "MixturePolicy": "policies",
@@ -104,7 +101,7 @@ _HOMES = {
     "RobustPlan": "planning",
     "Run": "online",
     "SpectralPSR": "spectral",
-    "Trajectories": "trajectories",
+    "Trajectories": "logs",
     "UniformPolicy": "policies",
     "Value": "planning",
     "VarianceBonus": "online",
@@ -119,7 +116,7 @@ _HOMES = {
     "make": "instances",
     "model_error": "metrics",
     "off_policy_value": "offline",
-    "open_logs": "logs_on_disk",
+    "open_logs": "logs",
     "posterior": "belief",
     "recover": "spectral",
     "regret": "metrics",
@@ -132,7 +129,6 @@ _HOMES = {
 
 _MODULES = (
     "belief",
-    "covariates",
     "deterministic",
     "engines",
     "envs",
@@ -142,7 +138,7 @@ _MODULES = (
     "fit",
     "instances",
     "io",
-    "logs_on_disk",
+    "logs",
     "metrics",
     "model",
     "offline",
@@ -156,7 +152,6 @@ _MODULES = (
     "spectral",
     "testing",
     "theory",
-    "trajectories",
     "worlds",
 )
 
@@ -193,7 +188,6 @@ __all__ = [
     "__version__",
     "belief",
     "clustering_accuracy",
-    "covariates",
     "deterministic",
     "diagnose",
     "engines",
@@ -209,7 +203,7 @@ __all__ = [
     "io",
     "learn",
     "load",
-    "logs_on_disk",
+    "logs",
     "make",
     "metrics",
     "model",
@@ -234,7 +228,6 @@ __all__ = [
     "spectral",
     "testing",
     "theory",
-    "trajectories",
     "worlds",
 ]
 

@@ -27,8 +27,8 @@ from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError, ImpossibleObservationError
+from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.trajectories import Batch, Logs, Trajectories, require_logs
 
 if TYPE_CHECKING:
     from latentmdp._kernels.belief import Filter

@@ -16,10 +16,9 @@ from latentmdp._util.random import RNGLike
 from latentmdp._util.results import Result
 from latentmdp._util.storage import rows_on_disk
 from latentmdp.belief import posterior
-from latentmdp.covariates import WeightModel
 from latentmdp.engines.base import Engine, as_engine
+from latentmdp.logs import Batch, Logs, Trajectories, WeightModel, cell_counts
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Batch, Logs, Trajectories, cell_counts
 
 __all__ = [
     "ContextSelection",

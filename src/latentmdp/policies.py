@@ -26,9 +26,8 @@ from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike
 from latentmdp._util.words import plural
 from latentmdp.belief import check_smoothing, filter_tables
-from latentmdp.covariates import WeightModel
+from latentmdp.logs import History, WeightModel
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.trajectories import History
 
 if TYPE_CHECKING:
     from latentmdp._kernels.belief import Filter

@@ -36,8 +36,8 @@ from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, drawn, philox_key
 from latentmdp._util.registration import saver
 from latentmdp.errors import LatentMDPError
+from latentmdp.logs import History
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import History
 
 if TYPE_CHECKING:
     from latentmdp.policies import HistoryPolicy, Policy

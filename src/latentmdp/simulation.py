@@ -25,11 +25,10 @@ from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
-from latentmdp.logs_on_disk import write_shard, written
+from latentmdp.logs import BATCH_STEPS, Episode, History, Trajectories, write_shard, written
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized
-from latentmdp.trajectories import BATCH_STEPS, Episode, History, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:

@@ -32,13 +32,12 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, names, validation
 from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp._util.long_table import END
 from latentmdp._util.memory import require_memory
 from latentmdp._util.spaces import FiniteSpace
 from latentmdp.errors import ModelError
+from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
-from latentmdp.trajectories import Episode
 
 if TYPE_CHECKING:
     from latentmdp._kernels.rollout import Chances

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.covariates import Covariates
+from latentmdp.logs import Covariates
 from latentmdp.testing import random_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::latentmdp.fit.FitWarning")

@@ -7,7 +7,7 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.experiments.costs import Rates, costs, measured_rates
-from latentmdp.logs_on_disk import HELD_STEPS
+from latentmdp.logs import HELD_STEPS
 
 RATES = Rates(simulation=2e-8, reading=3e-7, filter=8e-8, em_pass=3e-9, multiplication=1e-10)
 SIZES = {"n_contexts": 3, "n_states": 20, "n_actions": 3, "n_outcomes": 40.0, "horizon": 100}

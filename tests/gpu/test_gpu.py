@@ -11,12 +11,12 @@ import latentmdp as lm
 from latentmdp import simulation, testing
 from latentmdp._util.random import philox_key
 from latentmdp.cli.app import app
-from latentmdp.covariates import Covariates
 from latentmdp.engines.cuda import Gpu, gpu
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.fit import FitWarning
+from latentmdp.logs import Covariates
 from latentmdp.online import many_runs
 from latentmdp.worlds import ModelWorld
 

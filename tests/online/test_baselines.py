@@ -122,7 +122,7 @@ def test_thompson_sampling_draws_contexts_from_the_belief():
     for i, episode in enumerate(logs):
         for t in reversed(range(5)):  # not in order, so nothing may rest on the last call
             states, actions, rewards = (part.tolist() for part in episode[:3])
-            history = lm.trajectories.History(
+            history = lm.logs.History(
                 tuple(states[: t + 1]), tuple(actions[:t]), tuple(rewards[:t])
             )
             expected = np.zeros(3)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
+from latentmdp.logs import cell_counts
 from latentmdp.metrics import Interval, mean_return
 from latentmdp.online.doubts import doubts, moving_context, told_apart
-from latentmdp.trajectories import cell_counts
 
 
 def two_coins(bias: float = 0.9) -> lm.LatentMDP:

@@ -6,9 +6,9 @@ from small_worlds import small
 
 import latentmdp as lm
 from latentmdp.estimation import EM
+from latentmdp.logs import cell_counts
 from latentmdp.online.posterior_sampling import drawn_fit
 from latentmdp.testing import check_learner, random_model
-from latentmdp.trajectories import cell_counts
 from latentmdp.worlds import Space
 
 

@@ -17,7 +17,7 @@ from latentmdp.cli.screen import session
 
 if TYPE_CHECKING:
     from latentmdp._util.arrays import Integers
-    from latentmdp.trajectories import Logs
+    from latentmdp.logs import Logs
 
 __all__ = [
     "Behaviour",

@@ -41,7 +41,7 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.starts import leading_eigenvectors
 from latentmdp.fit import Fit
-from latentmdp.trajectories import Trajectories, require_in_memory
+from latentmdp.logs import Trajectories, require_in_memory
 
 __all__ = ["ClusterThenEM", "Profiles", "SubspaceClustering", "TrajectoryKMeans", "profiles"]
 

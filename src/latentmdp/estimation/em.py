@@ -41,7 +41,6 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.covariates import Covariates, Encoder
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import on_gpu
 from latentmdp.errors import TrajectoryError
@@ -66,8 +65,8 @@ from latentmdp.estimation.pseudo_counts import cross_validation, distance, views
 from latentmdp.estimation.starts import own_starts, split_starts
 from latentmdp.estimation.termination import final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
+from latentmdp.logs import Covariates, Encoder, Logs
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.trajectories import Logs
 
 __all__ = [
     "EM",

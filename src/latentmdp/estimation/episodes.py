@@ -40,14 +40,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp import logs_on_disk
 from latentmdp._util.arrays import Floats, Indices, Integers, normalised
-from latentmdp.covariates import Encoder
 from latentmdp.engines.base import Engine, total, tree_sum
 from latentmdp.engines.threads import Threads
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.cuda_pass import CudaPass
-from latentmdp.trajectories import Batch, Logs, Trajectories, require_logs, sizes_of
+from latentmdp.logs import Batch, Encoder, Logs, Trajectories, on_disk, require_logs, sizes_of
 
 __all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
@@ -325,7 +323,7 @@ class Episodes:
         in_memory = all(isinstance(part, Trajectories) for part in logs)
         self._folder: TemporaryDirectory[str] | None = None
         self._sample: Episodes | None = None
-        if not engine.local or not (in_memory or self.n_steps <= logs_on_disk.HELD_STEPS):
+        if not engine.local or not (in_memory or self.n_steps <= on_disk.HELD_STEPS):
             self._folder = TemporaryDirectory(prefix="latentmdp-", dir=engine.scratch)
         self._read(batches, engine)
 
@@ -397,7 +395,7 @@ class Episodes:
 
     def sample(self) -> Episodes:
         """Enough episodes to decide by, in memory: these, or chunks spread evenly over them."""
-        chosen = logs_on_disk.spread(len(self.chunks), self.n_steps, logs_on_disk.HELD_STEPS)
+        chosen = on_disk.spread(len(self.chunks), self.n_steps, on_disk.HELD_STEPS)
         if len(chosen) == len(self.chunks) and self._totals is None:
             return self
         if self._sample is None:

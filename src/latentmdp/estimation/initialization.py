@@ -34,8 +34,8 @@ from latentmdp.estimation.n_contexts import (
 from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Estimator, Fit
+from latentmdp.logs import Logs, Trajectories
 from latentmdp.model import RewardModel
-from latentmdp.trajectories import Logs, Trajectories
 
 __all__ = ["initialize"]
 

@@ -40,12 +40,11 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.memory import few_entries
-from latentmdp.covariates import WeightModel
 from latentmdp.engines.base import Engine
 from latentmdp.estimation.episodes import Episodes
+from latentmdp.logs import Logs, WeightModel, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.outcomes import Outcomes, product
-from latentmdp.trajectories import Logs, occurring_cells
 
 __all__ = [
     "MixtureLikelihood",

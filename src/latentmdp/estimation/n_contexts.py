@@ -51,8 +51,8 @@ from latentmdp.estimation.likelihood import (
 from latentmdp.estimation.pseudo_counts import Decision, Fold, HeldOut, paired, views_of
 from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
 from latentmdp.fit import ContextSelection, FitWarning, shares_of
+from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.trajectories import Logs
 
 __all__ = [
     "FEW_CONTEXTS",

@@ -21,8 +21,8 @@ from latentmdp._util.validation import require_choice
 from latentmdp.engines.base import Engine
 from latentmdp.estimation.em import EM
 from latentmdp.fit import without_fit_warnings
+from latentmdp.logs import Logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
-from latentmdp.trajectories import Logs, occurring_cells, sizes_of
 
 __all__ = ["preferred_reward_model", "require_reward_model", "settle_reward_model"]
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from latentmdp._util.arrays import Flags, Integers
+from latentmdp.logs import Logs, Trajectories, cell_counts
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
-from latentmdp.trajectories import Logs, Trajectories, cell_counts
 
 __all__ = ["cut_short", "final_states", "only_tried", "restricted", "tried_pairs"]
 

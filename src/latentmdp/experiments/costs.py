@@ -29,12 +29,11 @@ from latentmdp._util.arrays import positive_integer
 from latentmdp.belief import posterior
 from latentmdp.engines.threads import Threads, thread_count
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.logs_on_disk import HELD_STEPS, open_logs
+from latentmdp.logs import BATCH_STEPS, HELD_STEPS, open_logs
 from latentmdp.model import LatentMDP
 from latentmdp.planning import QMDP
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
-from latentmdp.trajectories import BATCH_STEPS
 
 __all__ = ["Costs", "Rates", "costs", "measured_rates"]
 

@@ -22,13 +22,13 @@ from latentmdp.experiments.findings import SMALL, Claim, Findings, Line, Panel, 
 from latentmdp.experiments.results import Columns
 from latentmdp.experiments.runner import Setting, reproduce, seeds_of
 from latentmdp.instances import make
+from latentmdp.logs import Trajectories
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.spectral import PSR, SpectralPSR, recover
 from latentmdp.spectral.recovery import count_model
-from latentmdp.trajectories import Trajectories
 
 __all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]
 

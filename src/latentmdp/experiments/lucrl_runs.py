@@ -18,10 +18,10 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel
 from latentmdp.experiments.results import Columns
+from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
 from latentmdp.planning import QMDP, evaluate
-from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "TRAILING",

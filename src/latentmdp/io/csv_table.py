@@ -30,10 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._model_table import COLUMNS
-from latentmdp._util import frames
 from latentmdp.errors import FormatError
+from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
-from latentmdp.trajectories import Trajectories
 
 __all__ = ["model_of", "model_or_logs", "read", "write"]
 

@@ -30,10 +30,10 @@ from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.validation import require_choice
 from latentmdp._version import __version__
-from latentmdp.covariates import Covariates, Encoder, WeightModel
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
+from latentmdp.logs import Covariates, Encoder, Trajectories, WeightModel
 from latentmdp.model import LatentMDP
 from latentmdp.policies import (
     AlphaVectorPolicy,
@@ -43,7 +43,6 @@ from latentmdp.policies import (
     UniformPolicy,
 )
 from latentmdp.sessions import SavedSession
-from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "FORMAT",

@@ -41,12 +41,9 @@ from numpy.typing import NDArray
 
 from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
-from latentmdp._util.long_table import OPTIONAL, REQUIRED
-from latentmdp.covariates import Covariates
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.io import csv_table, kinds
-from latentmdp.logs_on_disk import KEY, table_arguments
-from latentmdp.trajectories import Trajectories
+from latentmdp.logs import KEY, OPTIONAL, REQUIRED, Covariates, Trajectories, table_arguments
 
 __all__ = ["check_table", "read", "write"]
 

@@ -18,11 +18,11 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.validation import shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
+from latentmdp.logs import Logs, Trajectories, cell_counts
 from latentmdp.model import LatentMDP
 from latentmdp.planning import acting_smoothing
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.sessions import BatchSession
-from latentmdp.trajectories import Logs, Trajectories, cell_counts
 
 __all__ = [
     "PSEUDO_COUNTS",

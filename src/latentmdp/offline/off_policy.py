@@ -56,7 +56,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
 from latentmdp.fit import without_fit_warnings
-from latentmdp.logs_on_disk import HELD_STEPS, LogFiles
+from latentmdp.logs import HELD_STEPS, LogFiles, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
@@ -72,7 +72,6 @@ from latentmdp.offline.logger import (
 from latentmdp.planning import action_table, backward_q
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
-from latentmdp.trajectories import Logs, Trajectories, require_logs
 from latentmdp.worlds import Space
 
 __all__ = [

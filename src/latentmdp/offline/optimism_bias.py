@@ -22,12 +22,12 @@ from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
+from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
-from latentmdp.trajectories import Trajectories
 
 __all__ = ["EPISODES", "bootstrap_differences", "corrected", "value_in"]
 

@@ -40,7 +40,7 @@ from latentmdp.estimation import (
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
-from latentmdp.logs_on_disk import in_memory
+from latentmdp.logs import Logs, Trajectories, in_memory, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
@@ -54,7 +54,6 @@ from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
 from latentmdp.theory.occupancy import occupancy
-from latentmdp.trajectories import Logs, Trajectories, require_logs
 
 __all__ = ["SolveSettings", "SolveWarning", "Solved", "solve"]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from latentmdp._util.arrays import Flags
 from latentmdp.fit import Fit
+from latentmdp.logs import Logs, Trajectories, cell_counts
 from latentmdp.offline.off_policy import LoggedEstimate
-from latentmdp.trajectories import Logs, Trajectories, cell_counts
 
 __all__ = ["fit_warnings", "hardly_seen", "logs_warnings", "value_warnings"]
 

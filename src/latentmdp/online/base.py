@@ -31,12 +31,12 @@ from latentmdp._util.arrays import Arrays, Floats, Integers
 from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
 from latentmdp._util.random import RNGLike, given_seed, philox_key
 from latentmdp._util.storage import one_writer, require_writable
+from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
 from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.simulation import PolicyAgent
-from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import Space, Transition, World, as_world
 
 __all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones", "next_chunk"]

@@ -22,6 +22,7 @@ from latentmdp._util.arrays import Floats
 from latentmdp._util.fields import Fielded
 from latentmdp.belief import filter_tables
 from latentmdp.fit import Fit
+from latentmdp.logs import History, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
@@ -31,7 +32,6 @@ from latentmdp.planning import QMDP, Memoryless, acting_smoothing, evaluate
 from latentmdp.planning.qmdp import best_actions, q_values
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.simulation import play
-from latentmdp.trajectories import History, Trajectories
 from latentmdp.worlds import World
 
 __all__ = [

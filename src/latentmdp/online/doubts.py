@@ -12,10 +12,10 @@ import numpy as np
 
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp.fit import Fit
+from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan, acting_smoothing
-from latentmdp.trajectories import Trajectories
 
 __all__ = ["LearnWarning", "contradicted", "doubts", "moving_context", "told_apart"]
 

@@ -23,6 +23,7 @@ from latentmdp._util.arrays import Arrays, Flags, Floats, Integers, frozen, norm
 from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.memory import few_entries
 from latentmdp._util.results import Result
+from latentmdp.logs import Trajectories, cell_counts, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
 from latentmdp.outcomes import (
@@ -34,7 +35,6 @@ from latentmdp.outcomes import (
     row_sums,
 )
 from latentmdp.policies import AlphaVectorPolicy
-from latentmdp.trajectories import Trajectories, cell_counts, first_state_counts, occurring_cells
 from latentmdp.worlds import Space
 
 if TYPE_CHECKING:

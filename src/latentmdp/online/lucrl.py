@@ -53,6 +53,7 @@ from latentmdp.engines.cuda import on_gpu
 from latentmdp.engines.threads import thread_count
 from latentmdp.errors import DeviceError
 from latentmdp.fit import Fit
+from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
@@ -68,7 +69,6 @@ from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
-from latentmdp.trajectories import Episode, Trajectories
 from latentmdp.worlds import ModelWorld, Space, Transition, World, as_world, play_episode
 
 __all__ = ["LUCRL", "play_rounds", "revealed_context"]

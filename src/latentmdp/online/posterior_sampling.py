@@ -18,6 +18,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp.fit import Fit
+from latentmdp.logs import Episode, Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
 from latentmdp.online.empirical_model import OutcomeCounts
@@ -25,7 +26,6 @@ from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
 from latentmdp.outcomes import Outcomes, outcomes_from_entries
 from latentmdp.planning import QMDP, Planner
-from latentmdp.trajectories import Episode, Trajectories, first_state_counts, occurring_cells
 from latentmdp.worlds import Space, World, play_episode
 
 __all__ = ["PosteriorSampling", "drawn_fit"]

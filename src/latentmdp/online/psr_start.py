@@ -21,6 +21,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.random import philox_key
 from latentmdp.fit import Fit
+from latentmdp.logs import Trajectories
 from latentmdp.model import RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.lucrl import LUCRL
@@ -29,7 +30,6 @@ from latentmdp.planning import Planner, certified_plan
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.spectral import SpectralPSR, recover
-from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import World
 
 __all__ = ["PSRStart"]

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from latentmdp._util.arrays import Arrays, Floats
+from latentmdp.logs import Trajectories
 from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import Run
 from latentmdp.planning import acting_smoothing
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy
 from latentmdp.simulation import gathered
-from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import ModelWorld, Transition, World, play_episode
 
 __all__ = ["QLearning"]

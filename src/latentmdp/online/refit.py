@@ -50,6 +50,7 @@ from latentmdp.estimation import (
     restricted,
 )
 from latentmdp.fit import Fit, without_fit_warnings
+from latentmdp.logs import Trajectories, cell_counts
 from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
@@ -71,7 +72,6 @@ from latentmdp.planning import (
 )
 from latentmdp.policies import AlphaVectorPolicy, Policy, UniformPolicy
 from latentmdp.simulation import play
-from latentmdp.trajectories import Trajectories, cell_counts
 from latentmdp.worlds import World
 
 __all__ = ["Refit", "Settled", "learn"]

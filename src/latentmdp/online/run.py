@@ -16,13 +16,13 @@ from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.results import Result
 from latentmdp._util.words import plural
 from latentmdp.fit import Fit
+from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
 from latentmdp.planning import Plan
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
-from latentmdp.trajectories import Trajectories
 from latentmdp.worlds import Space
 
 __all__ = ["RECORDS", "Curve", "Phase", "Regret", "Run", "phase_rows", "phases_of"]

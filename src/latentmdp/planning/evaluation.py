@@ -30,6 +30,7 @@ from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import on_gpu
 from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
+from latentmdp.logs import BATCH_STEPS
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.graphs import graph_bounds
 from latentmdp.policies import (
@@ -42,7 +43,6 @@ from latentmdp.policies import (
     action_table,
 )
 from latentmdp.simulation import returns_in
-from latentmdp.trajectories import BATCH_STEPS
 from latentmdp.worlds import Space
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from latentmdp._kernels.windows import number_steps
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.errors import TrajectoryError
+from latentmdp.logs import Trajectories, sizes_of
 from latentmdp.policies import MarkovPolicy, UniformPolicy
-from latentmdp.trajectories import Trajectories, sizes_of
 
 __all__ = ["SamplingPolicy", "Weighed", "policy_table", "weigh_steps"]
 

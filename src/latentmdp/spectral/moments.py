@@ -29,8 +29,8 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
+from latentmdp.logs import Sizes, Trajectories, require_in_memory, sizes_of
 from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
-from latentmdp.trajectories import Sizes, Trajectories, require_in_memory, sizes_of
 
 __all__ = ["Moments", "count_moments", "summary_moments", "window_lengths"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentmdp._util.arrays import Floats
+from latentmdp.logs import Sizes
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import window_lengths
-from latentmdp.trajectories import Sizes
 
 __all__ = ["PopulationMoments", "population_moments"]
 

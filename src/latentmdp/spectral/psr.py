@@ -26,8 +26,8 @@ from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen
 from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
+from latentmdp.logs import Episode, Sizes, Trajectories
 from latentmdp.policies import History
-from latentmdp.trajectories import Episode, Sizes, Trajectories
 
 __all__ = ["GATE", "PSR", "TRUSTED_RATIO"]
 

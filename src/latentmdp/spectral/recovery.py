@@ -31,6 +31,12 @@ from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
+from latentmdp.logs import (
+    Trajectories,
+    cell_counts,
+    first_state_counts,
+    require_in_memory,
+)
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.linking import (
@@ -41,12 +47,6 @@ from latentmdp.spectral.linking import (
     synchronise,
 )
 from latentmdp.spectral.psr import PSR
-from latentmdp.trajectories import (
-    Trajectories,
-    cell_counts,
-    first_state_counts,
-    require_in_memory,
-)
 
 __all__ = ["count_model", "recover"]
 

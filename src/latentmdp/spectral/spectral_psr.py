@@ -19,6 +19,7 @@ from scipy.sparse import diags_array
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
+from latentmdp.logs import Sizes, Trajectories, require_in_memory, sizes_of
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import Moments, count_moments, summary_moments, window_lengths
@@ -26,7 +27,6 @@ from latentmdp.spectral.noise import evident_rank
 from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets, row_sums
-from latentmdp.trajectories import Sizes, Trajectories, require_in_memory, sizes_of
 
 __all__ = ["SpectralPSR"]
 

@@ -25,6 +25,7 @@ from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
 from latentmdp.instances import Instance, get_instance, make
 from latentmdp.io import load, save
+from latentmdp.logs import Trajectories, cell_counts
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
@@ -32,7 +33,6 @@ from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.testing.models import random_model, small_models
 from latentmdp.testing.oracles import count_histories, optimal_value, policy_value
-from latentmdp.trajectories import Trajectories, cell_counts
 
 __all__ = ["ConformanceError", "check_instance", "check_learner", "check_planner"]
 

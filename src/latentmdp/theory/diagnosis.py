@@ -18,6 +18,7 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.random import RNGLike, as_generator
+from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.theory import sample_size
@@ -36,7 +37,6 @@ from latentmdp.theory.separation import (
     separation,
     well_separated,
 )
-from latentmdp.trajectories import Logs
 
 __all__ = ["Diagnosis", "diagnose"]
 

@@ -29,10 +29,9 @@ from scipy.sparse import coo_array, csr_array
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.results import Result
-from latentmdp.logs_on_disk import in_memory
+from latentmdp.logs import Logs, Trajectories, cell_counts, in_memory, sizes_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
-from latentmdp.trajectories import Logs, Trajectories, cell_counts, sizes_of
 
 __all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 

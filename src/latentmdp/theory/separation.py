@@ -29,12 +29,12 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.results import Result
 from latentmdp.belief import posterior
+from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy, action_table
 from latentmdp.simulation import simulate
 from latentmdp.theory.occupancy import occupancy
-from latentmdp.trajectories import Trajectories
 
 __all__ = [
     "Closest",

@@ -19,10 +19,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays, frames
+from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp._util.words import listed
+from latentmdp.logs import frames
 
 __all__ = ["Covariates", "Encoder", "WeightModel"]
 

@@ -23,27 +23,26 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import frames
 from latentmdp._util.arrays import Flags, Floats, Integers, same_content
-from latentmdp._util.long_table import (
+from latentmdp._util.memory import memory_text
+from latentmdp._util.registration import saver
+from latentmdp._util.words import plural
+from latentmdp.engines.base import Engine, as_engine
+from latentmdp.errors import FormatError, TrajectoryError
+from latentmdp.logs import frames
+from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.long_table import (
     END,
     OPTIONAL,
     REQUIRED,
     reward_values_of_counts,
 )
-from latentmdp._util.memory import memory_text
-from latentmdp._util.registration import saver
-from latentmdp._util.words import plural
-from latentmdp.covariates import Covariates
-from latentmdp.engines.base import Engine, as_engine
-from latentmdp.errors import FormatError, TrajectoryError
-from latentmdp.model import LatentMDP
-from latentmdp.trajectories import (
+from latentmdp.logs.trajectories import (
     BATCH_STEPS,
     NEVER,
     Endings,
@@ -52,6 +51,9 @@ from latentmdp.trajectories import (
     MissingCells,
     Trajectories,
 )
+
+if TYPE_CHECKING:  # a model reads its own table with this room's help
+    from latentmdp.model import LatentMDP
 
 __all__ = [
     "HELD_STEPS",

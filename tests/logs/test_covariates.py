@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import latentmdp as lm
-from latentmdp.covariates import Covariates, Encoder, WeightModel
+from latentmdp.logs import Covariates, Encoder, WeightModel
 
 
 def people():

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import latentmdp as lm
-from latentmdp._util.long_table import reward_levels_of
 from latentmdp.errors import FormatError, TrajectoryError
-from latentmdp.trajectories import MissingCells, Trajectories
+from latentmdp.logs import MissingCells, Trajectories
+from latentmdp.logs.long_table import reward_levels_of
 
 STATES, ACTIONS = ("cold", "warm", "hot2", "hot10"), ("heat", "wait")
 
@@ -239,7 +239,7 @@ def test_segments_keep_together():
     assert logs.individuals().tolist() == [0, 0, 1, 1]
     assert logs.individual_offsets().tolist() == [0, 2, 4]
     assert logs.first_states.tolist() == [0, 1, 1, 0]
-    assert lm.trajectories.first_state_counts(logs).tolist() == [2.0, 1.0]
+    assert lm.logs.first_state_counts(logs).tolist() == [2.0, 1.0]
     assert np.isnan(logs.returns()).all()
     assert logs.take_individuals([1]).episode_names.tolist() == ["y", "y"]
     assert logs.take_individuals([1, 0]).take_individuals([1, 0]) == logs._with(missing=None)
@@ -264,10 +264,10 @@ def test_files_keep_everything(tmp_path, name):
 
 def test_counts_leave_out_what_is_missing():
     logs = gappy()
-    pairs = lm.trajectories.cell_counts(logs, ("state", "action"))
+    pairs = lm.logs.cell_counts(logs, ("state", "action"))
     assert pairs.tolist() == [[3.0, 1.0], [0.0, 2.0]]
-    assert lm.trajectories.cell_counts(logs, ("state", "action", "reward")).sum() == 4.0
-    assert lm.trajectories.cell_counts(logs, ("next_state",)).tolist() == [3.0, 1.0]
+    assert lm.logs.cell_counts(logs, ("state", "action", "reward")).sum() == 4.0
+    assert lm.logs.cell_counts(logs, ("next_state",)).tolist() == [3.0, 1.0]
 
 
 # ---------------------------------------------------------------------------- measured rewards

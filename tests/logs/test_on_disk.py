@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import latentmdp as lm
-from latentmdp import logs_on_disk, simulation, trajectories
+from latentmdp import simulation
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.estimation.termination import final_states
 from latentmdp.fit import logged_behaviour
+from latentmdp.logs import cell_counts, first_state_counts, occurring_cells, on_disk, trajectories
 from latentmdp.testing import random_model
-from latentmdp.trajectories import cell_counts, first_state_counts, occurring_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """Batches, pieces and row groups so small that every boundary occurs."""
-    for module in (trajectories, logs_on_disk, simulation):
+    for module in (trajectories, on_disk, simulation):
         monkeypatch.setattr(module, "BATCH_STEPS", 700)
-    monkeypatch.setattr(logs_on_disk, "_PIECE_ROWS", 90)
-    monkeypatch.setattr(logs_on_disk, "_UNIT_ROWS", 300)
-    monkeypatch.setattr(logs_on_disk, "HELD_STEPS", 1500)
+    monkeypatch.setattr(on_disk, "_PIECE_ROWS", 90)
+    monkeypatch.setattr(on_disk, "_UNIT_ROWS", 300)
+    monkeypatch.setattr(on_disk, "HELD_STEPS", 1500)
 
 
 def ragged(episodes=1200, seed=0, **options):
@@ -303,7 +303,7 @@ def test_solve_reads_logs_on_disk(tmp_path, monkeypatch):
         "reward_model": "state-action",
     }
     sampled = lm.solve(found, 2, rng=0, **settings)
-    monkeypatch.setattr(logs_on_disk, "HELD_STEPS", 10_000)
+    monkeypatch.setattr(on_disk, "HELD_STEPS", 10_000)
     from_disk = lm.solve(found, 2, rng=0, **settings)
     memory = lm.simulate(model, lm.UniformPolicy(), 400, rng=1)
     assert lm.solve(memory, 2, rng=0, **settings) == from_disk

@@ -20,7 +20,7 @@ that continue it. Its steps lie side by side, from `individual_offsets()[j]` on.
 first state is missing begins with an empty episode whose only state is -1. Where nothing is missing
 `continues` is None and every episode is an individual.
 
-Logs may be larger than memory (`logs_on_disk`), so whatever reads all of them reads them in
+Logs may be larger than memory (`on_disk.py`), so whatever reads all of them reads them in
 *batches*, in memory as on disk. Individual j, with b_j steps logged before its first, is in batch
 b_j // 2^21. So batches follow from the logs alone, and sums that are added up batch by batch are
 the same to the last bit wherever the logs lie.
@@ -36,7 +36,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,9 +45,11 @@ from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp._util.words import plural
-from latentmdp.covariates import Covariates
 from latentmdp.errors import TrajectoryError
-from latentmdp.model import LatentMDP
+from latentmdp.logs.covariates import Covariates
+
+if TYPE_CHECKING:  # a model reads its own table with this room's help
+    from latentmdp.model import LatentMDP
 
 __all__ = [
     "BATCH_STEPS",
@@ -602,7 +604,7 @@ class Trajectories(Logs, Fielded):
         TrajectoryError
             Naming the column and the row, counted from 0.
         """
-        from latentmdp._util.long_table import OPTIONAL, REQUIRED, columns_to_fields
+        from latentmdp.logs.long_table import OPTIONAL, REQUIRED, columns_to_fields
 
         named = (episode, t, state, action, reward, next_state, context, count, propensity)
         words = (*REQUIRED, *OPTIONAL)

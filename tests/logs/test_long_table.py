@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support import batches
 
 from latentmdp.errors import TrajectoryError
-from latentmdp.trajectories import Trajectories
+from latentmdp.logs import Trajectories
 
 
 def table(**changes):

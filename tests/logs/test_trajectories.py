@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import batches, random_model
 
 from latentmdp.errors import TrajectoryError
-from latentmdp.trajectories import Trajectories
+from latentmdp.logs import Trajectories
 
 
 def as_tuples(logs):

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import frames, validation
+from latentmdp._util import validation
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
+from latentmdp.logs import frames
 
 __all__ = [
     "END",
