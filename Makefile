@@ -55,8 +55,8 @@ docs: $(VENV)/.docs  ## the documentation, as a static site under site/
 	@echo "open site/index.html"
 
 pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from what is under out/
-	$(BIN)/python -m latentmdp.report.docs_figures docs/pictures
-	$(BIN)/python -m latentmdp.report.results out docs
+	$(BIN)/python docs/tools/pictures.py docs/pictures
+	$(BIN)/python docs/tools/results.py out docs
 
 # SARSOP=path/to/pomdpsol compares planners with it.
 results: experiments arena  ## every long run (hours; each goes on where it was stopped), then the pictures

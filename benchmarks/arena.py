@@ -4,15 +4,23 @@
                                [--episodes K] [--jobs N] [--out DIR] [--quick]
 
 Finished cells are kept in DIR/arena/runs, so the command goes on where it was interrupted, and
-more tasks, learners or seeds can be added later. `--list` names all of them.
+more tasks, learners or seeds can be added later. `--list` names all of them. Recurrent PPO joins
+where sb3-contrib is installed.
 """
 
 import argparse
+import importlib.util
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from latentmdp.experiments.arena import LEARNERS, TASKS, compare_learners, installed_learners
+from recurrent_ppo import recurrent_ppo_returns
+
+from latentmdp.experiments.arena import LEARNERS, TASKS, Entry, compare_learners
+
+# Processes that are spawned import this file, and so know this learner too.
+if importlib.util.find_spec("sb3_contrib") is not None:
+    LEARNERS["recurrent-ppo"] = Entry("recurrent PPO (sb3-contrib)", recurrent_ppo_returns)
 
 
 def names(text):
@@ -35,8 +43,7 @@ def main():
         for task in TASKS.values():
             print(f"{task.name:16} {task.summary}, {task.episodes:,} episodes of {task.horizon}")
         for name, learner in LEARNERS.items():
-            missing = "" if name in installed_learners() else " (not installed)"
-            print(f"{name:16} {learner.summary}{missing}")
+            print(f"{name:16} {learner.summary}")
         return
     arena = compare_learners(
         given.tasks,

@@ -2,7 +2,7 @@
 
     python benchmarks/interval_coverage.py --out out/coverage [--from 0] [--to 120] [--jobs N]
     python benchmarks/interval_coverage.py --out out/coverage --table
-    python -m latentmdp.report.results out docs
+    python docs/tools/results.py out docs
 
 The first runs the instances FROM, FROM + 1, ..., TO - 1 that have no result in the folder yet, in N
 processes of one thread each (by default one a core), and writes one JSON file for each; so a run

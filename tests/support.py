@@ -1,10 +1,22 @@
-"""Random models and logs that tests share; imported as `support`."""
+"""Random models and logs that tests share, and scripts as modules; imported as `support`."""
+
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
 
 from latentmdp import testing
 from latentmdp.logs import Trajectories
+
+
+def script(path):
+    """A script of this repository, outside the package, as a module."""
+    file = Path(__file__).parents[1] / path
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def random_model(seed=0, M=3, S=4, A=2, Z=2, horizon=5, next_state_rewards=False, **changes):

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from support import script
 
-from latentmdp.report.docs_figures import PICTURES, write_pictures
+pictures = script("docs/tools/pictures.py")
+PICTURES, write_pictures = pictures.PICTURES, pictures.write_pictures
 
 ROOT = Path(__file__).parents[1]
 SLOW = {"learning", "bounds"}

@@ -1,22 +1,16 @@
 """The case study on a panel that stands in for the published one, with responses that are known."""
 
-import importlib.util
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "examples" / "yogurt_panel.py"
+from support import script
 
 
 @pytest.fixture
 def example():
-    spec = importlib.util.spec_from_file_location("yogurt_panel", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("examples/yogurt_panel.py")
 
 
 def households(brands, number=80, purchases=30, seed=0):

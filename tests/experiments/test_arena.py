@@ -4,12 +4,12 @@ import gymnasium
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support import script
 
 import latentmdp as lm
 from latentmdp.experiments import arena as arena_module
 from latentmdp.experiments.arena import LEARNERS, TASKS, Standard, compare_learners
 from latentmdp.experiments.arena_tasks import blackjack_model
-from latentmdp.experiments.recurrent_ppo import WorldEnv
 from latentmdp.worlds import ModelWorld
 
 FULL_DECK = np.array([1.0] * 9 + [4.0]) / 13.0
@@ -107,8 +107,8 @@ def test_a_cell_is_its_last_fifth_and_knows_when_it_got_there(tmp_path, monkeypa
     standard = lm.HSVI(gap=0.002).plan(TASKS["wait-hub"].model(0)).upper
     random = lm.evaluate(TASKS["wait-hub"].model(0), lm.UniformPolicy()).mean
     curve = np.where(np.arange(200) < 100, random, random + 1.05 * (standard - random))
-    entry = arena_module._Entry("a known curve", fixed(curve))
-    broken = arena_module._Entry("fails", lambda *given: 1 / 0)
+    entry = arena_module.Entry("a known curve", fixed(curve))
+    broken = arena_module.Entry("fails", lambda *given: 1 / 0)
     monkeypatch.setattr(arena_module, "LEARNERS", {"known": entry, "broken": broken})
     found = compare_learners(
         ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
@@ -121,7 +121,7 @@ def test_a_cell_is_its_last_fifth_and_knows_when_it_got_there(tmp_path, monkeypa
     assert np.isnan(failed.score)
     assert "division by zero" in (found.folder / "arena.md").read_text()
     # What failed runs again, what is done does not.
-    repaired = arena_module._Entry("works", fixed(curve))
+    repaired = arena_module.Entry("works", fixed(curve))
     monkeypatch.setattr(arena_module, "LEARNERS", {"known": broken, "broken": repaired})
     again = compare_learners(
         ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
@@ -143,7 +143,7 @@ def test_the_quick_version(tmp_path):
     assert "9 cells, 3 tasks, 3 learners" in repr(found)
 
 
-@pytest.mark.parametrize("name", sorted(set(LEARNERS) - {"recurrent-ppo"}))
+@pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_every_learner_plays(name):
     task = TASKS["wait-hub"]
     world = task.world(0, tell_context=LEARNERS[name].informed)
@@ -163,7 +163,8 @@ def test_what_is_not_known_is_refused(tmp_path):
 def test_a_world_for_deep_learners():
     """Random actions earn in it what they earn in the model."""
     model = lm.make("wait-hub", rng=0)
-    env, rng = WorldEnv(ModelWorld(model), 0), np.random.default_rng(0)
+    recurrent_ppo = script("benchmarks/recurrent_ppo.py")
+    env, rng = recurrent_ppo.WorldEnv(ModelWorld(model), 0), np.random.default_rng(0)
     for _ in range(300):
         seen, _ = env.reset()
         assert env.observation_space.contains(seen)

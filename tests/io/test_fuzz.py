@@ -1,14 +1,9 @@
 """Two hundred mutated files into every loader; `benchmarks/fuzz_loaders.py` does ten thousand."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from support import script
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz_loaders.py"
-SPEC = importlib.util.spec_from_file_location("fuzz_loaders", SCRIPT)
-fuzz_loaders = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(fuzz_loaders)
+fuzz_loaders = script("benchmarks/fuzz_loaders.py")
 
 
 @pytest.mark.parametrize("name", fuzz_loaders.loaders())

@@ -10,7 +10,7 @@ __all__ = ["COMMANDS", "app"]
 _NAMES = (
     *("demo", "make", "list", "info", "diagnose", "simulate", "fit", "plan"),
     *("compare", "learn", "lucrl", "compare-learners", "solve", "evaluate", "explain"),
-    *("explorer", "reproduce", "report", "convert", "size"),
+    *("explorer", "reproduce", "report", "convert"),
 )
 COMMANDS = {
     name: import_module(f"latentmdp.cli.commands.{name.replace('-', '_')}") for name in _NAMES

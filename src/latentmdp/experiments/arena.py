@@ -16,7 +16,6 @@ cell, and is tried again the next time.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 import warnings
@@ -53,9 +52,9 @@ __all__ = [
     "TASKS",
     "Arena",
     "Cell",
+    "Entry",
     "Standard",
     "compare_learners",
-    "installed_learners",
     "picture",
 ]
 
@@ -84,7 +83,7 @@ Learn = Callable[[Task, World, int, int], Returns]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """A learner of the arena: what it is, and whether it is told contexts before it acts."""
 
     summary: str
@@ -134,31 +133,17 @@ def _thompson(task: Task, world: World, episodes: int, seed: int) -> Returns:
     return thompson_sampling(task.model(seed)).run(task.model(seed), episodes, rng=seed).returns
 
 
-def _recurrent_ppo(task: Task, world: World, episodes: int, seed: int) -> Returns:
-    """PPO with an LSTM, of sb3-contrib with its default settings, on one-hot observations."""
-    from latentmdp.experiments.recurrent_ppo import recurrent_ppo_returns
-
-    return recurrent_ppo_returns(world, episodes, seed)
-
-
 LEARNERS = {
-    "learn": _Entry("`learn`, M given", _learn("given")),
-    "learn-auto": _Entry("`learn`, M to be found", _learn("auto")),
-    "lucrl": _Entry("L-UCRL, contexts revealed afterwards", _lucrl),
-    "lucrl-inferred": _Entry("L-UCRL, contexts inferred, from `initialize`", _lucrl_inferred),
-    "sampling": _Entry("posterior sampling with refits, M given", _learn("given", "sampling")),
-    "q-informed": _Entry("Q-learning, told the context beforehand", _q_learning(True), True),
-    "q-blind": _Entry("Q-learning, blind to contexts", _q_learning(False)),
-    "thompson": _Entry("Thompson sampling on the belief, true model known", _thompson),
-    "recurrent-ppo": _Entry("recurrent PPO (sb3-contrib)", _recurrent_ppo),
+    "learn": Entry("`learn`, M given", _learn("given")),
+    "learn-auto": Entry("`learn`, M to be found", _learn("auto")),
+    "lucrl": Entry("L-UCRL, contexts revealed afterwards", _lucrl),
+    "lucrl-inferred": Entry("L-UCRL, contexts inferred, from `initialize`", _lucrl_inferred),
+    "sampling": Entry("posterior sampling with refits, M given", _learn("given", "sampling")),
+    "q-informed": Entry("Q-learning, told the context beforehand", _q_learning(True), True),
+    "q-blind": Entry("Q-learning, blind to contexts", _q_learning(False)),
+    "thompson": Entry("Thompson sampling on the belief, true model known", _thompson),
 }
-"""Every learner by name."""
-
-
-def installed_learners() -> tuple[str, ...]:
-    """The learners that can run here: recurrent PPO needs sb3-contrib."""
-    missing = {"recurrent-ppo"} if importlib.util.find_spec("sb3_contrib") is None else set()
-    return tuple(name for name in LEARNERS if name not in missing)
+"""Every learner by name; a script adds its own here, before it compares them."""
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -320,7 +305,7 @@ def compare_learners(
     Parameters
     ----------
     tasks, learners
-        Names out of `TASKS` and `LEARNERS`; all by default, as far as they are installed.
+        Names out of `TASKS` and `LEARNERS`; all by default.
     seeds
         How many variants of each task, or which.
     episodes
@@ -336,7 +321,7 @@ def compare_learners(
         Where to run instead, for instance `engines.Dask`.
     """
     chosen = tuple(tasks or (QUICK_TASKS if quick else TASKS))
-    players = tuple(learners or (QUICK_LEARNERS if quick else installed_learners()))
+    players = tuple(learners or (QUICK_LEARNERS if quick else LEARNERS))
     for kind, names, known in (("task", chosen, TASKS), ("learner", players, LEARNERS)):
         for name in names:
             if name not in known:

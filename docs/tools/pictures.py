@@ -1,6 +1,6 @@
 """The pictures of the documents, each drawn from a computation.
 
-python -m latentmdp.report.docs_figures docs/pictures [NAME...]
+python docs/tools/pictures.py docs/pictures [NAME...]
 """
 
 from __future__ import annotations

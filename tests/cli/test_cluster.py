@@ -1,23 +1,7 @@
-"""`latentmdp size`, and `--cluster` where no scheduler answers."""
+"""`--cluster` where no scheduler answers."""
 
 import pytest
-from command_line import run, run_json
-
-
-def test_size_tells_memory_and_time(monkeypatch):
-    from latentmdp.experiments import costs
-
-    rates = costs.Rates(2e-8, 3e-7, 8e-8, 3e-9, 1e-10)
-    monkeypatch.setattr(costs, "measured_rates", lambda contexts: rates)
-    given = ("size", "--contexts", 3, "--states", 20, "--episodes", "1e9", "--workers", 1600)
-    found = run_json(*given)
-    assert found["steps"] == 1e11
-    assert found["cluster_pass_seconds"] == pytest.approx(1e11 * 3e-9 / 1600 + 12.8)
-    assert found["gpu_pass_seconds"] is None
-    shown = run(*given).stdout
-    assert "a pass of EM, on 1,600 workers" in shown
-    assert "does not fit into its memory" in shown
-    assert "GiB" in shown
+from command_line import run
 
 
 @pytest.mark.parametrize("command", ["evaluate", "simulate"])

@@ -15,9 +15,8 @@ from gymnasium import spaces
 
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import philox_key
+from latentmdp.experiments.arena_tasks import Task
 from latentmdp.worlds import World
-
-__all__ = ["WorldEnv", "recurrent_ppo_returns"]
 
 
 class WorldEnv(gymnasium.Env[Any, Any]):
@@ -73,14 +72,14 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         return self._seen(a, reward), reward, ended, cut, {}
 
 
-def recurrent_ppo_returns(world: World, episodes: int, seed: int) -> Floats:
+def recurrent_ppo_returns(task: Task, world: World, episodes: int, seed: int) -> Floats:
     """The return of each of the first episodes that recurrent PPO plays while it learns."""
     from sb3_contrib import RecurrentPPO
     from stable_baselines3.common.callbacks import BaseCallback
 
     env = WorldEnv(world, seed)
 
-    class Enough(BaseCallback):  # type: ignore[misc]
+    class Enough(BaseCallback):
         """Stops when the episodes are played."""
 
         def _on_step(self) -> bool:

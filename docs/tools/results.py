@@ -1,6 +1,6 @@
 """The page of results in the documents: figures, claims and verdicts, from folders of long runs.
 
-python -m latentmdp.report.results out docs
+python docs/tools/results.py out docs
 
 reads what is there under `out` (folders of `latentmdp reproduce`, the arena, the file of gaps that
 benchmarks/planning_gap.py writes, the folder of benchmarks/interval_coverage.py), draws pictures
