@@ -15,7 +15,7 @@ listed, in every context; a state that occurs as a next state only is terminal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from latentmdp._util.memory import require_memory
 from latentmdp.logs import frames
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
 
-__all__ = ["COLUMNS", "ModelTable", "by_name", "read_model_table"]
+__all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]
 
 COLUMNS = ("context", "state", "action", "next_state", "probability", "reward")
 _LABELS = ("context", "state", "action", "next_state")
@@ -51,24 +51,23 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
     """The model that a long table describes; `names` says what it calls each of `COLUMNS`."""
     renamed = {word for word in _OPTIONAL if names[word] != word}
     optional = [word for word in _OPTIONAL if word not in renamed]
-    columns = frames.columns_of(table, names, optional=optional, texts=_LABELS)
-    size = columns["state"].size
+    columns = model_columns(table, names, optional)
+    size = len(columns["state"])
     if size == 0:
         raise ValueError("the table has no rows")
-    probability = frames.numbers(names["probability"], columns["probability"])
+    probability = columns["probability"]
     _refuse(
         (probability < 0.0) | (probability > 1.0 + ROW_TOLERANCE),
         names["probability"],
         probability,
         "probabilities lie in [0, 1]",
     )
-    amounts = np.zeros(size)
-    if "reward" in columns:
-        amounts = frames.numbers(names["reward"], columns["reward"])
-    contexts = columns.get("context", np.zeros(size, np.int64))
-    (m,), context_names, M = frames.labelled(contexts)
-    (s, n), state_names, S = frames.labelled(columns["state"], columns["next_state"])
-    (a,), action_names, A = frames.labelled(columns["action"])
+    amounts = columns.get("reward", np.zeros(size))
+    m, context_names, M = np.zeros(size, np.int64), None, 1
+    if "context" in columns:
+        (m,), context_names, M = frames.numbered(columns["context"])
+    (s, n), state_names, S = frames.numbered(columns["state"], columns["next_state"])
+    (a,), action_names, A = frames.numbered(columns["action"])
     require_memory(16.0 * M * S * A, f"{S:,} states, {A:,} actions and {M:,} contexts")
     row = s * A + a
     called = (context_names, state_names, action_names)
@@ -87,6 +86,26 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
     outcomes = outcomes_from_entries(row, n, reward, m, probability, (M, S, A, values.size))
     by_pair = _one_each(m * S * A + row, reward)
     return ModelTable(outcomes, allowed, values, unseen, "reward" in columns, by_pair, *called)
+
+
+def model_columns(
+    table: Any, names: Mapping[str, str], optional: Collection[str]
+) -> dict[str, Any]:
+    """The columns of a model's table by our words: labels as they are, all others as numbers.
+
+    Raises
+    ------
+    ValueError
+        Naming the column, and the row where a cell is empty or no number.
+    """
+    try:
+        columns = frames.columns_of(table, names, optional=optional, labels=_LABELS, filled=True)
+        return {
+            word: cells if word in _LABELS else frames.floats(names[word], cells)
+            for word, cells in columns.items()
+        }
+    except frames.ColumnTypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def _refuse(wrong: Flags, column: str, values: NDArray[Any], why: str) -> None:

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._model_table import COLUMNS
+from latentmdp._model_table import COLUMNS, model_columns
 from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
@@ -129,13 +129,10 @@ def model_of(table: Any, arguments: dict[str, Any]) -> LatentMDP:
 def _own(table: Any, arguments: dict[str, Any]) -> LatentMDP:
     """The model in a table that has the columns which `write` adds."""
     words = (*COLUMNS, *_NEEDED, *_BONUSES)
-    columns = frames.columns_of(
-        table, {word: word for word in words}, optional=_BONUSES, texts=COLUMNS[:4]
-    )
-    numbers = {word: frames.numbers(word, columns[word]) for word in words[6:] if word in columns}
+    columns = model_columns(table, {word: word for word in words}, _BONUSES)
     for word in ("horizon", "discount"):
-        _require_same(word, numbers[word], np.zeros(numbers[word].size, np.int64))
-    horizon, discount = numbers["horizon"][0], float(numbers["discount"][0])
+        _require_same(word, columns[word], np.zeros(columns[word].size, np.int64))
+    horizon, discount = columns["horizon"][0], float(columns["discount"][0])
     if horizon != np.rint(horizon) or not 0.0 <= horizon < 2.0**31:
         raise FormatError(f"column 'horizon' is {horizon:g}: must be a whole number, or 0")
     model = LatentMDP.from_table(
@@ -145,29 +142,27 @@ def _own(table: Any, arguments: dict[str, Any]) -> LatentMDP:
         **arguments,
     )
     M, S, A, _ = model.dimensions
-    (m,), _, _ = frames.labelled(columns["context"])
-    (s, _), _, _ = frames.labelled(columns["state"], columns["next_state"])
-    (a,), _, _ = frames.labelled(columns["action"])
+    (m,), _, _ = frames.numbered(columns["context"])
+    (s, _), _, _ = frames.numbered(columns["state"], columns["next_state"])
+    (a,), _, _ = frames.numbered(columns["action"])
     found = {
-        "weights": _spread("weight", numbers, m, (M,)),
-        "initial": _spread("initial", numbers, m * S + s, (M, S)),
-        "bonus": _spread("bonus", numbers, (m * S + s) * A + a, (M, S, A)),
-        "initial_bonus": _spread("initial_bonus", numbers, m, (M,)),
+        "weights": _spread("weight", columns, m, (M,)),
+        "initial": _spread("initial", columns, m * S + s, (M, S)),
+        "bonus": _spread("bonus", columns, (m * S + s) * A + a, (M, S, A)),
+        "initial_bonus": _spread("initial_bonus", columns, m, (M,)),
     }
     if found["bonus"] is not None and model.bonus is not None:
         found["bonus"] += model.bonus
     return model.replace(**{name: value for name, value in found.items() if value is not None})
 
 
-def _spread(
-    word: str, numbers: dict[str, NDArray[Any]], cells: NDArray[Any], shape: tuple[int, ...]
-) -> Any:
+def _spread(word: str, columns: dict[str, Any], cells: NDArray[Any], shape: tuple[int, ...]) -> Any:
     """A column that says one thing for each cell, as an array over the cells."""
-    if word not in numbers:
+    if word not in columns:
         return None
-    _require_same(word, numbers[word], cells)
+    _require_same(word, columns[word], cells)
     values = np.zeros(int(np.prod(shape)))
-    values[cells] = numbers[word]
+    values[cells] = columns[word]
     return values.reshape(shape)
 
 

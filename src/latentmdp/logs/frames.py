@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats, Integers
 
 __all__ = [
+    "ColumnTypeError",
     "Values",
     "arrow",
-    "arrow_columns",
     "cell",
     "coded",
     "column_names",
@@ -30,9 +30,8 @@ __all__ = [
     "floats",
     "is_empty",
     "is_text",
-    "labelled",
     "named_columns",
-    "numbers",
+    "numbered",
     "require_filled",
     "times",
     "values_or_labels",
@@ -43,38 +42,8 @@ MAX_COLUMNS = 10_000
 """Columns of a file; one with more is no table of what is read here."""
 
 
-def columns_of(
-    table: Any,
-    wanted: Mapping[str, str],
-    *,
-    optional: Collection[str] = (),
-    texts: Collection[str] = (),
-) -> dict[str, NDArray[Any]]:
-    """The columns of a table by our words for them.
-
-    Parameters
-    ----------
-    table
-        A frame, a mapping of columns, a sequence of mappings (rows), the path of a .csv or .parquet
-        file, or an open .csv file.
-    wanted
-        What the table calls the column for each of our words.
-    optional
-        The words whose columns may be missing.
-    texts
-        The words whose columns hold labels: in a .csv file their cells are taken as they are
-        written, and as integers only where all of them are.
-
-    Raises
-    ------
-    ValueError
-        Naming the column that is missing, of another length, or has an empty cell.
-    """
-    found = _columns(table, {wanted[word]: True for word in texts})
-    _require_columns(found, wanted, optional)
-    columns = {word: _array(name, found[name]) for word, name in wanted.items() if name in found}
-    _require_equal_sizes({word: column.size for word, column in columns.items()}, wanted)
-    return columns
+class ColumnTypeError(TypeError):
+    """The cells of a column are not of the type that is wanted, or of several types."""
 
 
 def _require_columns(
@@ -113,29 +82,54 @@ def named_columns(table: Any) -> Mapping[str, Any]:
 def values_or_labels(name: str, column: Any, *, as_labels: bool = False) -> Values:
     """A column as numbers where it holds numbers (unless `as_labels`), otherwise as labels."""
     import pyarrow as pa
-    from pyarrow import compute
 
     cells = arrow(name, column)
     kind = cells.type
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
     if number and not as_labels:
-        values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        if np.isinf(values).any():
-            row = int(np.argmax(np.isinf(values)))
-            raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
-        return Values(np.array(values, np.float64) + 0.0, None)
-    if pa.types.is_floating(kind):
-        numbers = cells.to_numpy(zero_copy_only=False)
-        whole = bool((np.isnan(numbers) | (numbers == np.rint(numbers))).all())
-        cells = cells.cast(pa.int64()) if whole else cells
-    if pa.types.is_boolean(kind):
-        cells = compute.if_else(cells, "True", "False")
-    codes, labels = coded(cells)
+        return Values(floats(name, cells), None)
+    codes, labels = coded(_texts(cells))
     return Values(np.where(codes < 0, np.nan, codes.astype(np.float64)), labels)
 
 
-def arrow(name: str, column: Any) -> Any:
+def numbered(*columns: Any) -> tuple[list[Integers], tuple[str, ...] | None, int]:
+    """Numbers for the labels in filled columns of pyarrow that share them, their names, how many.
+
+    Integers that are exactly 0 .. n-1 stay as they are and have no names. Other integers are named
+    in rising order, and texts in natural order: `bed2` comes before `bed10`.
+    """
+    import pyarrow as pa
+
+    cells = [_texts(column) for column in columns]
+    if not all(pa.types.is_integer(column.type) for column in cells):
+        *codes, names = coded(*cells)
+        return codes, names, len(names)
+    every = np.concatenate([column.to_numpy() for column in cells])
+    distinct, index = np.unique(every, return_inverse=True)
+    plain = np.array_equal(distinct, np.arange(distinct.size))
+    ends = np.cumsum([len(column) for column in cells])[:-1]
+    called = None if plain else tuple(str(label) for label in distinct)
+    return np.split(index.ravel().astype(np.int64), ends), called, distinct.size
+
+
+def _texts(cells: Any) -> Any:
+    """A column of pyarrow that holds labels: whole floats as integers, flags as their words."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_floating(cells.type):
+        numbers = cells.drop_null().to_numpy(zero_copy_only=False)
+        if ((numbers == np.rint(numbers)) & (np.abs(numbers) < 2.0**53)).all():
+            return cells.cast(pa.int64())
+    if pa.types.is_boolean(cells.type):
+        return compute.if_else(cells, "True", "False")
+    return cells
+
+
+def arrow(name: str, column: Any, *, as_texts: bool = False) -> Any:
     """A column as one array of pyarrow; NaN, NaT and None are null.
+
+    With `as_texts` cells of several types are taken as they are written.
 
     Raises
     ------
@@ -161,7 +155,10 @@ def arrow(name: str, column: Any) -> Any:
                     )
                 cells = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-            raise _mixed(name, column) from None
+            mixed = _mixed(name, column)
+            if not as_texts or isinstance(mixed, ValueError):
+                raise mixed from None
+            cells = pa.array([None if cell is None else str(cell) for cell in column])
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
         if isinstance(cells, pa.ChunkedArray):  # of no chunk
@@ -169,6 +166,8 @@ def arrow(name: str, column: Any) -> Any:
     if pa.types.is_dictionary(cells.type) and not is_text(cells):
         cells = cells.dictionary_decode()
     kind = cells.type
+    if str(kind) == "string_view":  # few functions of pyarrow take it
+        cells = cells.cast(pa.large_string())
     if pa.types.is_nested(kind):
         raise ValueError(f"column {name!r} must be one-dimensional, got {kind}")
     if pa.types.is_decimal(kind):
@@ -181,28 +180,49 @@ def arrow(name: str, column: Any) -> Any:
     return cells
 
 
-def arrow_columns(
+def columns_of(
     table: Any,
     wanted: Mapping[str, str],
     *,
     optional: Collection[str] = (),
     labels: Collection[str] = (),
+    filled: bool = False,
 ) -> dict[str, Any]:
-    """The columns of a table by our words for them, as `arrow` gives them; cells may be empty.
+    """The columns of a table by our words for them, as `arrow` gives them.
 
     Parameters
     ----------
-    table, wanted, optional
-        As for `columns_of`.
+    table
+        A frame, a mapping of columns, a sequence of mappings (rows), the path of a .csv or .parquet
+        file, or an open .csv file.
+    wanted
+        What the table calls the column for each of our words.
+    optional
+        The words whose columns may be missing.
     labels
         The words whose columns hold labels: in a .csv file their cells are taken as they are
         written, and as integers only where all of them are.
+    filled
+        Whether no cell may be empty. Then NA in a .csv file is a label as any other, and labels of
+        one column may be numbers and texts.
+
+    Raises
+    ------
+    ValueError
+        Naming the column that is missing, of another length, or has an empty cell.
     """
     texts = {name: word in labels for word, name in wanted.items()}
-    found = _columns(table, texts, gaps=True)
+    found = _columns(table, texts, gaps=not filled)
     _require_columns(found, wanted, optional)
-    columns = {word: arrow(name, found[name]) for word, name in wanted.items() if name in found}
+    columns = {
+        word: arrow(name, found[name], as_texts=filled and word in labels)
+        for word, name in wanted.items()
+        if name in found
+    }
     _require_equal_sizes({word: len(column) for word, column in columns.items()}, wanted)
+    if filled:
+        for word, cells in columns.items():
+            require_filled(wanted[word], cells)
     return columns
 
 
@@ -216,11 +236,7 @@ def is_text(cells: Any) -> bool:
     import pyarrow as pa
 
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind)
-
-
-def _is_view(kind: Any) -> bool:
-    return str(kind) == "string_view"
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def is_empty(cells: Any) -> bool:
@@ -229,9 +245,12 @@ def is_empty(cells: Any) -> bool:
 
 
 def require_filled(name: str, cells: Any) -> None:
-    """Raise unless every cell of a column of pyarrow is filled."""
-    if cells.null_count:
-        row = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+    """Raise unless every cell of a column of pyarrow is filled; an empty text fills none."""
+    from pyarrow import compute
+
+    empty = compute.equal(cells, "").fill_null(True) if is_text(cells) else cells.is_null()
+    if compute.any(empty).as_py():
+        row = int(np.argmax(empty.to_numpy(zero_copy_only=False)))
         raise ValueError(f"column {name!r} is empty or NaN in row {row}")
 
 
@@ -247,7 +266,7 @@ def whole(name: str, cells: Any) -> NDArray[Any]:
         return np.full(len(cells), np.nan)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         shown = "" if not len(cells) else f" ({cell(cells, 0)!r:.40} in row 0)"
-        raise TypeError(f"column {name!r} must hold numbers or names, got {kind}{shown}")
+        raise ColumnTypeError(f"column {name!r} must hold numbers or names, got {kind}{shown}")
     values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f":
         _require_finite(name, values)
@@ -263,7 +282,7 @@ def floats(name: str, cells: Any) -> Floats:
         raise _no_number_in(name, cells)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
     if not number and not pa.types.is_boolean(kind):
-        raise TypeError(f"column {name!r} must hold numbers, got {kind}")
+        raise ColumnTypeError(f"column {name!r} must hold numbers, got {kind}")
     if pa.types.is_boolean(kind):
         cells = cells.cast(pa.int8())
     values = np.array(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
@@ -278,13 +297,15 @@ def _require_finite(name: str, values: NDArray[Any]) -> None:
         raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
 
 
-def _no_number_in(name: str, cells: Any) -> TypeError:
+def _no_number_in(name: str, cells: Any) -> ColumnTypeError:
     for row, text in enumerate(cells.to_pylist()):
         try:
             float(text or 0)
         except ValueError:
-            return TypeError(f"column {name!r} is {text!r:.60} in row {row}: must be a number")
-    return TypeError(
+            return ColumnTypeError(
+                f"column {name!r} is {text!r:.60} in row {row}: must be a number"
+            )
+    return ColumnTypeError(
         f"column {name!r} must hold numbers, got texts ({cell(cells, 0)!r:.40} in row 0)"
     )
 
@@ -351,13 +372,13 @@ def _mixed(name: str, column: Any) -> Exception:
         number = issubclass(kind, int | float | np.number) and not issubclass(kind, bool)
         kind = float if number else kind
         if first is not None and kind is not first:
-            one = "numbers" if first is float else f"{first.__name__} values"
-            return TypeError(
-                f"column {name!r} is {cell!r:.60} in row {row}, while earlier rows hold {one}"
+            one = "a number" if first is float else f"of type {first.__name__}"
+            return ColumnTypeError(
+                f"column {name!r} is {cell!r:.60} in row {row}: must be {one}, as in earlier rows"
             )
         first = kind
     kind = first or type(None)
-    return TypeError(f"column {name!r} holds {kind.__name__} values, which no table can hold")
+    return ColumnTypeError(f"column {name!r} holds {kind.__name__} values, which no table can hold")
 
 
 def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
@@ -466,7 +487,8 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
 
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()),
-        strings_can_be_null=gaps,
+        null_values=None if gaps else [""],
+        strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
     if is_path:
@@ -518,109 +540,6 @@ def _written(column: Any, labels: bool) -> Any:
     if not are_integers.all():
         return column
     return numbers if numbers.null_count else values.astype(np.int64)
-
-
-def _array(name: str, column: Any) -> NDArray[Any]:
-    """A column as an array of numbers or of Python objects, none of them empty."""
-    if hasattr(column, "to_native") and hasattr(column, "dtype"):
-        import narwhals as nw
-
-        if isinstance(column.dtype, nw.Categorical | nw.Enum):
-            column = column.cast(nw.String)
-        _require_filled(name, np.asarray(column.is_null().to_list(), np.bool_))
-        column = column.to_numpy()
-    elif hasattr(column, "null_count"):  # of pyarrow
-        if column.null_count:
-            _require_filled(name, column.is_null().to_numpy(zero_copy_only=False))
-        column = column.to_numpy()
-    try:
-        array = np.asarray(column)
-    except ValueError:
-        array = np.empty(0, object).reshape(0, 0)
-    if array.ndim != 1:
-        raise ValueError(f"column {name!r} must be one-dimensional, got shape {array.shape}")
-    if array.dtype.kind in "iufb":
-        if array.dtype.kind == "f":
-            _require_filled(name, np.isnan(array))
-        return array
-    # Not from the array: NumPy makes strings of numbers in a list that has both.
-    objects = np.empty(array.size, object)
-    objects[:] = list(column)
-    empty = (cell is None or cell == "" or cell != cell for cell in objects)
-    _require_filled(name, np.fromiter(empty, np.bool_, objects.size))
-    return objects
-
-
-def _require_filled(name: str, empty: NDArray[np.bool_]) -> None:
-    if empty.any():
-        raise ValueError(f"column {name!r} is empty or NaN in row {int(np.argmax(empty))}")
-
-
-def numbers(name: str, column: NDArray[Any]) -> Floats:
-    """A column as finite numbers."""
-    if column.dtype.kind == "O":
-        values = np.empty(column.size)
-        texts = []
-        for row, cell in enumerate(column):
-            try:
-                values[row] = float(cell)
-                if isinstance(cell, str | bytes):
-                    texts.append(row)
-            except (TypeError, ValueError):
-                raise _no_number(name, column, row) from None
-        if texts:
-            raise _no_number(name, column, texts[0])
-    else:
-        values = column.astype(np.float64)
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(f"column {name!r} is {values[row]} in row {row}: must be finite")
-    return values + 0.0
-
-
-def _no_number(name: str, column: NDArray[Any], row: int) -> ValueError:
-    return ValueError(f"column {name!r} is {column[row]!r:.60} in row {row}: must be a number")
-
-
-def labelled(*columns: NDArray[Any]) -> tuple[list[Integers], tuple[str, ...] | None, int]:
-    """Numbers for the labels in columns that share them, what they are called, and how many.
-
-    Integers that are exactly 0 .. n-1 stay as they are and have no names. Other integers are named
-    in rising order, and strings in natural order: `bed2` comes before `bed10`.
-    """
-    whole = [_whole(column) for column in columns]
-    sizes = np.cumsum([column.size for column in columns])[:-1]
-    numbered = [values for values in whole if values is not None]
-    if len(numbered) == len(columns):
-        distinct, index = np.unique(np.concatenate(numbered), return_inverse=True)
-        plain = np.array_equal(distinct, np.arange(distinct.size))
-        names = None if plain else tuple(str(label) for label in distinct)
-        return np.split(index.ravel().astype(np.int64), sizes), names, distinct.size
-    import pyarrow as pa
-
-    cells = [str(cell) for column in columns for cell in column]
-    encoded = pa.array(cells, pa.large_string()).dictionary_encode()
-    found = encoded.dictionary.to_pylist()
-    order = sorted(range(len(found)), key=lambda i: _natural(found[i]))
-    rank = np.empty(len(found), np.int64)
-    rank[order] = np.arange(len(found))
-    index = rank[encoded.indices.to_numpy()]
-    return np.split(index, sizes), tuple(found[i] for i in order), len(found)
-
-
-def _whole(column: NDArray[Any]) -> Integers | None:
-    """A column as integers, where all its cells are whole numbers."""
-    if column.dtype.kind in "iu":
-        return column.astype(np.int64)
-    if column.dtype.kind == "f" and (column == np.rint(column)).all():
-        return column.astype(np.int64) if (np.abs(column) < 2.0**53).all() else None
-    if column.dtype.kind == "O" and all(
-        isinstance(cell, int | np.integer) and not isinstance(cell, bool) and abs(int(cell)) < 2**53
-        for cell in column
-    ):
-        return column.astype(np.int64)
-    return None
 
 
 def _natural(text: str) -> tuple[list[str | int], str]:

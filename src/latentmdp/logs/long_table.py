@@ -185,7 +185,7 @@ def _read(
     optional = [word for word in OPTIONAL if chosen.get(word) == word]
     chosen |= {_covariate(name): name for name in covariates}
     labels = [w for w in ("episode", "state", "action", "next_state") if w in chosen]
-    found = frames.arrow_columns(table, chosen, optional=optional, labels=labels)
+    found = frames.columns_of(table, chosen, optional=optional, labels=labels)
     return found, chosen
 
 
