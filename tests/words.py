@@ -23,6 +23,11 @@ from functools import cached_property
 import latentmdp as lm
 
 
+def public_modules():
+    """Names of the modules that `latentmdp` shows."""
+    return sorted(name for name in lm.__all__ if inspect.ismodule(getattr(lm, name)))
+
+
 def _classes():
     """Every class of the package that a signature may name, by name."""
     found = {}
@@ -48,7 +53,7 @@ def _named(thing, classes):
 
 def public_things():
     """(where, object) for everything that a user may call or hold."""
-    homes, classes = (lm, *(getattr(lm, name) for name in lm._MODULES)), _classes()
+    homes, classes = (lm, *(getattr(lm, name) for name in public_modules())), _classes()
     waiting = [
         (name, getattr(home, name))
         for home in homes

@@ -4,9 +4,14 @@
 act in is `adapt`, of `latentmdp.worlds`.
 """
 
-from latentmdp.envs.latent_env import LatentMDPEnv
-from latentmdp.envs.mixture_env import MixtureEnv
-from latentmdp.envs.tabular import tabular_model
-from latentmdp.worlds import adapt
+from typing import TYPE_CHECKING
 
-__all__ = ["LatentMDPEnv", "MixtureEnv", "adapt", "tabular_model"]
+if TYPE_CHECKING:
+    from latentmdp.envs.latent_env import LatentMDPEnv
+    from latentmdp.envs.mixture_env import MixtureEnv
+    from latentmdp.envs.tabular import tabular_model
+    from latentmdp.worlds import adapt
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,33 +1,22 @@
 """Estimation of latent MDPs from logs: maximum likelihood, the number of contexts, clustering."""
 
-from latentmdp.estimation.clustering import SubspaceClustering, TrajectoryKMeans
-from latentmdp.estimation.em import EM
-from latentmdp.estimation.initialization import initialize
-from latentmdp.estimation.n_contexts import MAX_CONTEXTS, choose_contexts, may_show_contexts
-from latentmdp.estimation.reward_model import preferred_reward_model, require_reward_model
-from latentmdp.estimation.termination import (
-    cut_short,
-    final_states,
-    only_tried,
-    restricted,
-    tried_pairs,
-)
-from latentmdp.fit import ContextSelection
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "EM",
-    "MAX_CONTEXTS",
-    "ContextSelection",
-    "SubspaceClustering",
-    "TrajectoryKMeans",
-    "choose_contexts",
-    "cut_short",
-    "final_states",
-    "initialize",
-    "may_show_contexts",
-    "only_tried",
-    "preferred_reward_model",
-    "require_reward_model",
-    "restricted",
-    "tried_pairs",
-]
+if TYPE_CHECKING:
+    from latentmdp.estimation.clustering import SubspaceClustering, TrajectoryKMeans
+    from latentmdp.estimation.em import EM
+    from latentmdp.estimation.initialization import initialize
+    from latentmdp.estimation.n_contexts import MAX_CONTEXTS, choose_contexts, may_show_contexts
+    from latentmdp.estimation.reward_model import preferred_reward_model, require_reward_model
+    from latentmdp.estimation.termination import (
+        cut_short,
+        final_states,
+        only_tried,
+        restricted,
+        tried_pairs,
+    )
+    from latentmdp.fit import ContextSelection
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

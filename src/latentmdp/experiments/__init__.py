@@ -1,19 +1,13 @@
 """The experiments of the paper, one module each (`runner`), and the arena of learners (`arena`)."""
 
-from latentmdp.experiments.arena import Arena, compare_learners
-from latentmdp.experiments.findings import Claim, Findings
-from latentmdp.experiments.results import Experiment, read_experiment
-from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Arena",
-    "Claim",
-    "Experiment",
-    "Findings",
-    "Outputs",
-    "Setting",
-    "compare_learners",
-    "read_experiment",
-    "reproduce",
-    "run_sweep",
-]
+if TYPE_CHECKING:
+    from latentmdp.experiments.arena import Arena, compare_learners
+    from latentmdp.experiments.findings import Claim, Findings
+    from latentmdp.experiments.results import Experiment, read_experiment
+    from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -17,8 +17,13 @@ sees half of one. Loading checks every declared size before it allocates and nev
 pickle is read or written. The kinds are listed in `latentmdp.io.kinds`.
 """
 
-from latentmdp._util.storage import LockedError
-from latentmdp.io.files import check_target, export, load, load_as, save
-from latentmdp.io.kinds import Kind, register
+from typing import TYPE_CHECKING
 
-__all__ = ["Kind", "LockedError", "check_target", "export", "load", "load_as", "register", "save"]
+if TYPE_CHECKING:
+    from latentmdp._util.storage import LockedError
+    from latentmdp.io.files import check_target, export, load, load_as, save
+    from latentmdp.io.kinds import Kind, register
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,21 +1,17 @@
 """Offline learning: from logged episodes to a policy, with an interval for what it will earn."""
 
-from latentmdp.metrics import Interval
-from latentmdp.offline.off_policy import (
-    LoggedEstimate,
-    OffPolicyValue,
-    OffPolicyWarning,
-    off_policy_value,
-)
-from latentmdp.offline.solving import Solved, SolveWarning, solve
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Interval",
-    "LoggedEstimate",
-    "OffPolicyValue",
-    "OffPolicyWarning",
-    "SolveWarning",
-    "Solved",
-    "off_policy_value",
-    "solve",
-]
+if TYPE_CHECKING:
+    from latentmdp.metrics import Interval
+    from latentmdp.offline.off_policy import (
+        LoggedEstimate,
+        OffPolicyValue,
+        OffPolicyWarning,
+        off_policy_value,
+    )
+    from latentmdp.offline.solving import Solved, SolveWarning, solve
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,23 +1,16 @@
 """Spectral learning of latent MDPs: moments, predictive state representations, recovery."""
 
-from latentmdp.spectral.moments import Moments, count_moments
-from latentmdp.spectral.noise import Evidence, evident_rank
-from latentmdp.spectral.population import PopulationMoments, population_moments
-from latentmdp.spectral.psr import PSR
-from latentmdp.spectral.recovery import recover
-from latentmdp.spectral.selection import Selection, select
-from latentmdp.spectral.spectral_psr import SpectralPSR
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "PSR",
-    "Evidence",
-    "Moments",
-    "PopulationMoments",
-    "Selection",
-    "SpectralPSR",
-    "count_moments",
-    "evident_rank",
-    "population_moments",
-    "recover",
-    "select",
-]
+if TYPE_CHECKING:
+    from latentmdp.spectral.moments import Moments, count_moments
+    from latentmdp.spectral.noise import Evidence, evident_rank
+    from latentmdp.spectral.population import PopulationMoments, population_moments
+    from latentmdp.spectral.psr import PSR
+    from latentmdp.spectral.recovery import recover
+    from latentmdp.spectral.selection import Selection, select
+    from latentmdp.spectral.spectral_psr import SpectralPSR
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
