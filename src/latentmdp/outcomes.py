@@ -35,6 +35,7 @@ from latentmdp._util.memory import require_memory
 __all__ = [
     "Outcomes",
     "RunInBlocks",
+    "at_once",
     "check_outcomes",
     "dense_joint",
     "dense_rewards",
@@ -134,10 +135,8 @@ class Outcomes(NamedTuple):
 
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
 
-        def lead(job: Integers) -> None:
-            tables.leaders(job, self.starts, self.next_state, self.probs, _SAME, leader)
-
-        (run or _at_once)(lead, rows)
+        of_rows = (self.starts, self.next_state, self.probs, _SAME, leader)
+        (run or at_once)(tables.leaders, rows, *of_rows)
         first = leader == np.arange(self.size)
         if first.all():
             return self, leader
@@ -157,14 +156,14 @@ _SAME = 1e-12
 """Shares of contexts that differ by no more are the same evidence, up to rounding."""
 
 
-RunInBlocks = Callable[[Callable[[Integers], None], int], None]
-"""Calls work(job) until all of range(total) is done, see `latentmdp.engines.team`."""
+RunInBlocks = Callable[..., None]
+"""Called with (kernel, total, *arguments): calls kernel(start, stop, *arguments) for blocks that
+make up range(total), see `latentmdp.engines.threads`."""
 
 
-def _at_once(work: Callable[[Integers], None], total: int) -> None:
-    from latentmdp._kernels.sharing import alone
-
-    work(alone(0, total))
+def at_once(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
+    """All of range(total) in one block."""
+    kernel(0, total, *arguments)
 
 
 def outcomes_from_arrays(
@@ -179,12 +178,12 @@ def outcomes_from_arrays(
     M, S, A, _ = transitions.shape
     T = transitions.reshape(M, S * A, S)
     R = reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1])
-    counts, run = np.empty(S * A, np.int64), run or _at_once
-    run(lambda job: tables.count_outcomes(job, T, R, counts), S * A)
+    counts, run = np.empty(S * A, np.int64), run or at_once
+    run(tables.count_outcomes, S * A, T, R, counts)
     starts = np.concatenate([[0], np.cumsum(counts)])
     n = int(starts[-1])
     table = Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
-    run(lambda job: tables.fill_outcomes(job, T, R, *table), S * A)
+    run(tables.fill_outcomes, S * A, T, R, *table)
     return table
 
 

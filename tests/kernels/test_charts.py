@@ -7,7 +7,6 @@ from models import random_model
 from latentmdp import testing
 from latentmdp._kernels import charts as kernels
 from latentmdp._kernels.faces import split_values
-from latentmdp.engines.team import Team
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.charts import RULERS, allotted, chart_cost, chart_grid
 
@@ -93,11 +92,10 @@ def test_charts_do_not_depend_on_threads() -> None:
     model = random_model(5, 3, 40, 3, 4)
     found = []
     for threads in (1, 3):
-        with Team(threads) as team:
-            bounds = Bounds(model, False, lambda: None, team)
-            bounds.tabulate()
-            bounds.chart(MIXED)
-            found.append(bounds)
+        bounds = Bounds(model, False, lambda: None, threads)
+        bounds.tabulate()
+        bounds.chart(MIXED)
+        found.append(bounds)
     one, three = found
     for t in range(4):
         assert np.array_equal(one.standing.plans[t], three.standing.plans[t])

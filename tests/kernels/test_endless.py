@@ -5,7 +5,6 @@ import pytest
 from models import random_model
 
 from latentmdp._kernels.endless import invert, visit
-from latentmdp._kernels.sharing import alone
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -25,8 +24,8 @@ def test_visits_are_those_of_a_markov_chain_on_the_plans(seed: int) -> None:
     inverse = invert(table, 2, states, labels, offsets, followers)
     visits, expected, out = start.copy(), start.copy(), np.empty_like(start)
     for _ in range(5):
-        visit(alone(0, 7), table.probs, discount, inverse, start, visits, out)
-        visit(alone(7, n), table.probs, discount, inverse, start, visits, out)
+        visit(0, 7, table.probs, discount, inverse, start, visits, out)
+        visit(7, n, table.probs, discount, inverse, start, visits, out)
         visits, out = out, visits
         expected = start + discount * np.einsum("im,mif->fm", expected, chain)
     np.testing.assert_allclose(visits, expected, rtol=1e-12)

@@ -22,7 +22,13 @@ def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
     S, M, n = 3, 4, 900
     states, beliefs = rng.integers(S, size=n), rng.dirichlet(np.ones(M), n)
     vectors = 1.0 + 0.1 * rng.random((n, M)) - 0.5 * (beliefs - 0.25) ** 2
-    order, starts, groups, leaders = kernels.arrange(states, beliefs, vectors, S, exact)
+    member, offsets, groups = kernels.group_states(states, S, exact)
+    order, starts = np.empty(n, np.int64), np.full(groups[S] + 1, n)
+    leaders = np.zeros((M, groups[S] + LANES))
+    for s in range(S):  # one block after the other
+        kernels.cut_states(
+            s, s + 1, member, offsets, groups, beliefs, vectors, order, starts, leaders
+        )
     assert sorted(order) == list(range(n))
     bounds = starts[groups]
     for s in range(S):

@@ -6,14 +6,13 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.engines.team import Team
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.expansion import inclusion, locate, systematic
 from latentmdp.planning.point_based.standing import LATTICES, lattice
 
 
-def first_bounds(model: lm.LatentMDP, exact: bool, team: Team | None = None) -> Bounds:
-    bounds = Bounds(model, exact, lambda: None, team)
+def first_bounds(model: lm.LatentMDP, exact: bool) -> Bounds:
+    bounds = Bounds(model, exact, lambda: None)
     bounds.tabulate()
     bounds.prepare(lattice(model.n_contexts, LATTICES[2]))
     return bounds

@@ -6,7 +6,6 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp._kernels.sharing import alone
 from latentmdp._util.random import philox_key
 from latentmdp.planning.graphs import settle
 from latentmdp.simulation import PolicyAgent
@@ -252,7 +251,7 @@ def test_iterated_values_are_enclosed_at_any_time_and_take_no_more_steps(
     share, steps = discount / (1.0 - discount), []
     wanted = 1e-9 * np.abs(true).max() / share
 
-    def evaluate(job, now, after):
+    def evaluate(start, stop, now, after):
         steps.append(1)
         after[:n] = rewards + discount * np.einsum("mij,jm->im", P, now[:n])
 
@@ -265,7 +264,6 @@ def test_iterated_values_are_enclosed_at_any_time_and_take_no_more_steps(
         goes_on,
         lambda _: wanted,
         most,
-        lambda work, k: work(alone(0, k)),
     )
     assert (values[n] == 0.0).all()
     slack = 1e-12 * np.abs(true).max() / (1.0 - discount)

@@ -13,22 +13,20 @@ from numba import njit
 
 from latentmdp._kernels.loops import next_action
 from latentmdp._kernels.plans import search
-from latentmdp._kernels.sharing import invite, items
 
 __all__ = ["alpha_backup", "condition", "mark_followers", "posterior_mass"]
 
 
 @njit(cache=True, nogil=True)
 def alpha_backup(
-    job, table, rewards, discount, later, breadth, states, beliefs, limits, out, labels
+    start, stop, table, rewards, discount, later, breadth, states, beliefs, limits, out, labels
 ):
-    """Back up the points of a job into out (n, M) and labels (n,).
+    """Back up the points start..stop-1 into out (n, M) and labels (n,).
 
     `limits` (n, A) holds upper bounds of the action values: actions whose bound does not exceed
     the best value found are not tried. `later` are the `StepBounds` of the next step, of which
     `breadth` cells are searched for each successor; 0 means that there is no next step.
     """
-    invite(job)
     _, A, M = rewards.shape
     starts, groups, leaders = later.starts, later.groups, later.leaders
     columns, rows, standing = later.columns, later.rows, later.standing
@@ -36,7 +34,7 @@ def alpha_backup(
     first_outcome, next_state, probs = table.starts, table.next_state, table.probs
     vector, mass, tried = np.empty(M), np.empty(M), np.empty(A, np.bool_)
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
-    for i in items(job):
+    for i in range(start, stop):
         s, best = states[i], -np.inf
         tried[:] = False
         for _ in range(A):
@@ -107,20 +105,30 @@ def condition(belief, probs, k, mass):
 
 @njit(cache=True, nogil=True)
 def mark_followers(
-    job, table, n_actions, later, breadth, states, beliefs, labels, wanted, out, standing_out
+    start,
+    stop,
+    table,
+    n_actions,
+    later,
+    breadth,
+    states,
+    beliefs,
+    labels,
+    wanted,
+    out,
+    standing_out,
 ):
-    """Mark the plans of the next step that the wanted ones among those of a job go on with.
+    """Mark the plans of the next step that the wanted ones of start..stop-1 go on with.
 
     Items are marked in out (n',), standing plans in standing_out (S, F).
     """
-    invite(job)
     starts, groups, leaders, columns = later.starts, later.groups, later.leaders, later.columns
     standing, n_standing = later.standing, later.standing_labels.shape[1]
     ruler = later.ruler
     next_state, probs = table.next_state, table.probs
     mass = np.empty(probs.shape[1])
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
-    for i in items(job):
+    for i in range(start, stop):
         if not wanted[i]:
             continue
         row = states[i] * n_actions + labels[i]

@@ -17,7 +17,6 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.sharing import invite, items
 
 __all__ = ["back_up_charts", "best_corner", "chart_value", "corner_followed"]
 
@@ -116,20 +115,19 @@ def best_corner(plans, ruler, s, mass):
 
 @njit(cache=True, nogil=True)
 def back_up_charts(
-    job, table, most, rewards, discount, allowed, q, grid, ruler, later, later_plans, is_last, out,
-    out_plans, labels,
+    start, stop, table, most, rewards, discount, allowed, q, grid, ruler, later, later_plans,
+    is_last, out, out_plans, labels,
 ):  # fmt: skip
-    """Values out (S, F), plans out_plans (S, 3, W) and labels (S, 3 + F) at the states of a job.
+    """Values out (S, F), plans out_plans (S, 3, W), labels (S, 3 + F) of states start..stop-1.
 
     `grid` (F, 3) holds the points, largest entry 1. `later` and `later_plans` are those of the next
     step, on a grid of its own `ruler`; `q` (S, A, 3) holds Q-values of the single contexts, which
     rule actions out. A row of the table has `most` outcomes at most.
     """
-    invite(job)
     A = rewards.shape[1]
     room = np.empty((most, 3)), np.empty(most, np.int64)
     vector, limits, tried = np.empty(3), np.empty(A), np.empty(A, np.bool_)
-    for s in items(job):
+    for s in range(start, stop):
         for f in range(grid.shape[0]):
             best, upper = -np.inf, -np.inf
             for a in range(A):

@@ -9,7 +9,6 @@ from numba import njit
 
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.plans import search
-from latentmdp._kernels.sharing import invite, items
 
 __all__ = [
     "SUMMED",
@@ -27,18 +26,17 @@ SUMMED = 512
 
 
 @njit(cache=True, nogil=True)
-def follow(job, table, n_actions, step, breadth, states, beliefs, labels, offsets, out):
-    """Write the plans of `step` that those of a job go on with, at out[offsets[i]] and beyond.
+def follow(start, stop, table, n_actions, step, breadth, states, beliefs, labels, offsets, out):
+    """Write the plans of `step` that items start..stop-1 go on with, from out[offsets[i]] on.
 
     Plans are numbered as by `search`.
     """
-    invite(job)
     starts, groups, leaders, columns = step.starts, step.groups, step.leaders, step.columns
     next_state, probs, standing = table.next_state, table.probs, step.standing
     n_standing = step.standing_labels.shape[1]
     mass = np.empty(probs.shape[1])
     cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
-    for i in items(job):
+    for i in range(start, stop):
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):
             condition(beliefs[i], probs, k, mass)
@@ -60,17 +58,18 @@ def follow(job, table, n_actions, step, breadth, states, beliefs, labels, offset
 
 
 @njit(cache=True, nogil=True)
-def evaluate_plans(job, table, rewards, discount, states, labels, links, own, later, rows, out):
-    """One iteration for the items of a job from rows (n, M) into out.
+def evaluate_plans(
+    start, stop, table, rewards, discount, states, labels, links, own, later, rows, out
+):
+    """One iteration for the items start..stop-1 from rows (n, M) into out.
 
     Nodes of state s that are where these items are begin at own[s], those of the next step at
     later[s]: an item that stays goes on at its place there.
     """
-    invite(job)
     _, A, M = rewards.shape
     probs = table.probs
     vector = np.empty(M)
-    for i in items(job):
+    for i in range(start, stop):
         s, a = states[i], labels[i]
         begin = table.starts[s * A + a]
         for m in range(M):
@@ -93,15 +92,14 @@ def evaluate_plans(job, table, rewards, discount, states, labels, links, own, la
 
 
 @njit(cache=True, nogil=True)
-def compare_changes(job, older, older_after, now, after, sums, extremes):
+def compare_changes(start, stop, older, older_after, now, after, sums, extremes):
     """The change f = after - now, and d, by how much it differs from that of the step before.
 
-    Item b of the job is the b-th `SUMMED` of the plans, of which sums[b] (4, M) become the sums of
+    Block b, of start..stop-1, is the b-th `SUMMED` of the plans: sums[b] (4, M) become the sums of
     f, d, d f and d^2, and extremes[b] (2, M) the least and the largest f. The rest is (n, M).
     """
-    invite(job)
     n, M = now.shape
-    for b in items(job):
+    for b in range(start, stop):
         sums[b] = 0.0
         extremes[b, 0], extremes[b, 1] = np.inf, -np.inf
         for i in range(b * SUMMED, min((b + 1) * SUMMED, n)):
@@ -117,10 +115,9 @@ def compare_changes(job, older, older_after, now, after, sums, extremes):
 
 
 @njit(cache=True, nogil=True)
-def extrapolate(job, older_after, after, shares, out):
-    """Out = after - shares (after - older_after) for a job's items, with shares (M,)."""
-    invite(job)
-    for i in items(job):
+def extrapolate(start, stop, older_after, after, shares, out):
+    """Out = after - shares (after - older_after) for items start..stop-1, shares (M,)."""
+    for i in range(start, stop):
         for m in range(after.shape[1]):
             out[i, m] = after[i, m] - shares[m] * (after[i, m] - older_after[i, m])
 
@@ -149,26 +146,24 @@ def invert(table, n_actions, states, labels, offsets, followers):
 
 
 @njit(cache=True, nogil=True)
-def visit(job, probs, discount, inverse, start, visits, out):
-    """Out = start + discount times the visits (n, M) moved on by one step, for a job's items."""
-    invite(job)
+def visit(start, stop, probs, discount, inverse, first, visits, out):
+    """Out = first + discount times the visits (n, M) moved on a step, for items start..stop-1."""
     places, leaders, outcomes = inverse
-    for f in items(job):
-        for m in range(start.shape[1]):
-            out[f, m] = start[f, m]
+    for f in range(start, stop):
+        for m in range(first.shape[1]):
+            out[f, m] = first[f, m]
         for j in range(places[f], places[f + 1]):
             i, k = leaders[j], outcomes[j]
-            for m in range(start.shape[1]):
+            for m in range(first.shape[1]):
                 out[f, m] += discount * visits[i, m] * probs[k, m]
 
 
 @njit(cache=True, nogil=True)
-def gains_over_next(job, step, states, places, out):
+def gains_over_next(start, stop, step, states, places, out):
     """What items, those at `places`, gain at their own beliefs over the best other of a state."""
-    invite(job)
     starts, groups, columns, beliefs = step.starts, step.groups, step.columns, step.beliefs
     M = columns.shape[0]
-    for c in items(job):
+    for c in range(start, stop):
         i = places[c]
         s = states[i]
         own, best = 0.0, -np.inf

@@ -18,7 +18,6 @@ from numba import njit
 
 from latentmdp._kernels.charts import chart_value
 from latentmdp._kernels.loops import sort_down
-from latentmdp._kernels.sharing import invite, items
 
 __all__ = [
     "Faces",
@@ -211,18 +210,17 @@ def _star(vertices, edges, s, mass, centre):
 
 
 @njit(cache=True, nogil=True)
-def backup_edges(job, table, rewards, allowed, discount, limits, later, out):
+def backup_edges(start, stop, table, rewards, allowed, discount, limits, later, out):
     """Back up the two-context values: fill out (S, pairs, G + 1) from the faces of the next step,
-    for the states of a job.
+    for the states start..stop-1.
 
     `table` is an outcome table, `rewards` (S, A, M), and `limits` (S, A, M) holds Q-values of the
     single contexts, which rule actions out; `allowed` (S, A) says which there are.
     """
-    invite(job)
     _, A, M = rewards.shape
     G, edges = out.shape[2] - 1, later.edges
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    for s in items(job):
+    for s in range(start, stop):
         for i in range(M):
             for j in range(i + 1, M):
                 rank = edge_rank(i, j, M)
@@ -251,14 +249,13 @@ def _after_edge(begin, end, next_state, probs, edges, i, j, x, y):
 
 
 @njit(cache=True, nogil=True)
-def backup_triangles(job, table, rewards, allowed, discount, limits, later, out):
+def backup_triangles(start, stop, table, rewards, allowed, discount, limits, later, out):
     """Back up the three-context values, like `backup_edges`: out is (S, triples, G + 1, G + 1)."""
-    invite(job)
     _, A, M = rewards.shape
     G = out.shape[2] - 1
     starts, next_state, probs = table.starts, table.next_state, table.probs
     vertices, edges, triangles = later.vertices, later.edges, later.triangles
-    for s in items(job):
+    for s in range(start, stop):
         for i in range(M):
             for j in range(i + 1, M):
                 for k in range(j + 1, M):
@@ -319,13 +316,12 @@ def fill_triangles(vertices, out):
 
 
 @njit(cache=True, nogil=True)
-def backup_solids(job, table, rewards, allowed, discount, limits, later, out):
+def backup_solids(start, stop, table, rewards, allowed, discount, limits, later, out):
     """Back up the four-context values, like `backup_edges`: out is (S, G + 1, G + 1, G + 1)."""
-    invite(job)
     A, G = rewards.shape[1], out.shape[1] - 1
     starts, next_state, probs = table.starts, table.next_state, table.probs
     belief, mass = np.empty(4), np.empty(4)
-    for s in items(job):
+    for s in range(start, stop):
         for x in range(G + 1):
             for y in range(x + 1):
                 for z in range(y + 1):

@@ -11,8 +11,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.sharing import invite, items
-
 __all__ = ["Links", "mark_codes", "name_codes", "reach", "wrong_link"]
 
 
@@ -75,14 +73,13 @@ def reach(table, rows, groups, offsets, n_layers, ends, links, S, reached):
 
 
 @njit(cache=True, nogil=True)
-def mark_codes(job, table, rows, begins, codes, marked, standing):
-    """Mark the plans that codes of a job's nodes stand for, as `search` numbers them.
+def mark_codes(start, stop, table, rows, begins, codes, marked, standing):
+    """Mark the plans that the codes of nodes start..stop-1 stand for, as `search` numbers them.
 
     The codes of a node are those from begins[i] on, one for each outcome of its row; `marked` (n',)
     are items and `standing` (S, F) standing plans of the next step.
     """
-    invite(job)
-    for i in items(job):
+    for i in range(start, stop):
         begin = table.starts[rows[i]]
         for k in range(begin, table.starts[rows[i] + 1]):
             code = codes[begins[i] + k - begin]
@@ -95,15 +92,14 @@ def mark_codes(job, table, rows, begins, codes, marked, standing):
 
 @njit(cache=True, nogil=True)
 def name_codes(
-    job, table, merged, places, rows, begins, codes, item_nodes, standing_nodes, starts, out
+    start, stop, table, merged, places, rows, begins, codes, item_nodes, standing_nodes, starts, out
 ):
     """Write the nodes that follow each outcome of `table`, from codes after those of `merged`.
 
     `places` says where the outcomes of the one are in the other; `item_nodes` (n',) and
     `standing_nodes` (S, F) are the nodes of plans, and links of node i go to out[starts[i]] on.
     """
-    invite(job)
-    for i in items(job):
+    for i in range(start, stop):
         row, link = rows[i], starts[i]
         shift = begins[i] - merged.starts[row]
         for outcome in range(table.starts[row], table.starts[row + 1]):

@@ -14,12 +14,10 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.charts import best_corner
-from latentmdp._kernels.sharing import alone, invite, items
 from latentmdp._kernels.simd import LANES, best_product, block_products
 
 __all__ = [
     "StepBounds",
-    "arrange",
     "best_cells",
     "best_plan",
     "best_plans",
@@ -139,16 +137,6 @@ def best_plans(step, states, beliefs, values, out):
         values[i], out[i] = max(value, other), j if other > value else -1 - f
 
 
-def arrange(states, beliefs, vectors, S, exact):
-    """Order plans by state and cell: (order, starts, groups, leaders); the first plans lead."""
-    member, offsets, groups = group_states(states, S, exact)
-    order, starts = np.empty(states.size, np.int64), np.empty(groups[S] + 1, np.int64)
-    leaders = np.zeros((vectors.shape[1], groups[S] + LANES))
-    starts[groups[S]] = states.size
-    cut_states(alone(0, S), member, offsets, groups, beliefs, vectors, order, starts, leaders)
-    return order, starts, groups, leaders
-
-
 @njit(cache=True, nogil=True)
 def group_states(states, S, exact):
     """Plans by state: (member, offsets, groups).
@@ -174,10 +162,9 @@ def group_states(states, S, exact):
 
 
 @njit(cache=True, nogil=True)
-def cut_states(job, member, offsets, groups, beliefs, vectors, order, starts, leaders):
-    """Cut the plans of the states of a job into cells; the first plans of a state lead."""
-    invite(job)
-    for s in items(job):
+def cut_states(start, stop, member, offsets, groups, beliefs, vectors, order, starts, leaders):
+    """Cut the plans of the states start..stop-1 into cells; the first plans of a state lead."""
+    for s in range(start, stop):
         begin, end = groups[s], groups[s + 1]
         for k in range(begin, end):
             for m in range(vectors.shape[1]):
@@ -230,11 +217,10 @@ def put_gainful_first(starts, gains, order, tops):
 
 
 @njit(cache=True, nogil=True)
-def put_plans(job, order, beliefs, vectors, out_columns, out_rows, out_beliefs, inverses):
-    """Write the plans and beliefs of a job where a search reads them."""
-    invite(job)
+def put_plans(start, stop, order, beliefs, vectors, out_columns, out_rows, out_beliefs, inverses):
+    """Write the plans and beliefs start..stop-1 where a search reads them."""
     M = vectors.shape[1]
-    for i in items(job):
+    for i in range(start, stop):
         for m in range(M):
             belief = beliefs[order[i], m]
             out_rows[i, m] = vectors[order[i], m]
@@ -244,14 +230,13 @@ def put_plans(job, order, beliefs, vectors, out_columns, out_rows, out_beliefs, 
 
 
 @njit(cache=True, nogil=True)
-def put_wanted(job, step, standing, wanted, offsets, vectors, labels):
-    """Copy the wanted plans of the states of a job: standing ones (S, F), then items (n,).
+def put_wanted(start, stop, step, standing, wanted, offsets, vectors, labels):
+    """Copy the wanted plans of states start..stop-1: standing ones (S, F), then items (n,).
 
     Those of state s go to vectors (n', M) and labels (n',) from offsets[s] on.
     """
-    invite(job)
     M = vectors.shape[1]
-    for s in items(job):
+    for s in range(start, stop):
         k = offsets[s]
         for f in range(standing.shape[1]):
             if standing[s, f]:

@@ -19,7 +19,6 @@ from latentmdp._kernels.alpha import posterior_mass
 from latentmdp._kernels.faces import split_value
 from latentmdp._kernels.loops import next_action
 from latentmdp._kernels.plans import search
-from latentmdp._kernels.sharing import invite, items
 
 __all__ = ["Found", "expand", "first_limits", "upper_backup"]
 
@@ -157,20 +156,31 @@ def first_limits(q, allowed, states, beliefs, out):
 
 @njit(cache=True, nogil=True)
 def upper_backup(
-    job, table, rewards, discount, later, faces, close, breadth, states, beliefs, chosen, limits
+    start,
+    stop,
+    table,
+    rewards,
+    discount,
+    later,
+    faces,
+    close,
+    breadth,
+    states,
+    beliefs,
+    chosen,
+    limits,
 ):
-    """Lower the action bounds `limits` (n, A) of the chosen points of a job, as far as it matters.
+    """Lower the action bounds `limits` (n, A) of points chosen[start:stop], as far as it matters.
 
     The bound of a point is the largest of its action bounds, so an action below the largest one
     is left alone. `later` and `faces` are the `StepBounds` and the `Faces` of the next step;
     `breadth` of its cells are searched, and 0 means that there is no next step.
     """
-    invite(job)
     _, A, M = rewards.shape
     next_state, probs = table.next_state, table.probs
     mass, tried = np.empty(M), np.empty(A, np.bool_)
     cells, room = np.empty(breadth, np.int64), _room(M, later)
-    for c in items(job):
+    for c in range(start, stop):
         i = chosen[c]
         s, best = states[i], -np.inf
         tried[:] = False
@@ -193,19 +203,31 @@ def upper_backup(
 
 @njit(cache=True, nogil=True)
 def expand(
-    job, table, later, faces, close, breadth, beliefs, chosen, rows, begins, weights, faintest, out
+    start,
+    stop,
+    table,
+    later,
+    faces,
+    close,
+    breadth,
+    beliefs,
+    chosen,
+    rows,
+    begins,
+    weights,
+    faintest,
+    out,
 ):
-    """Successors of the chosen points of a job, each after a row of the table.
+    """Successors of the points chosen[start:stop], each after a row of the table.
 
     Those of point c go to begins[c] and beyond in the arrays of `out`, one for each
     outcome: its weight is the point's times its probability, 0 if that is less than `faintest`,
     where the rest is left alone. The next step is given as in `upper_backup`.
     """
-    invite(job)
     starts, next_state, probs = table.starts, table.next_state, table.probs
     M = probs.shape[1]
     mass, cells, room = np.empty(M), np.empty(breadth, np.int64), _room(M, later)
-    for c in items(job):
+    for c in range(start, stop):
         i, place = chosen[c], begins[c]
         for k in range(starts[rows[c]], starts[rows[c] + 1]):
             total = posterior_mass(beliefs[i], probs, k, mass)

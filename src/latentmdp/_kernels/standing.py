@@ -15,25 +15,23 @@ from numba import njit
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.charts import corner_followed
 from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.sharing import invite, items
 from latentmdp._kernels.simd import best_product
 
 __all__ = ["back_up_contexts", "back_up_standing", "follow_standing", "mark_standing"]
 
 
 @njit(cache=True, nogil=True)
-def back_up_contexts(job, successors, rewards, discount, later, actions, own, out, labels):
-    """The optimal policies of the contexts at the states of a job.
+def back_up_contexts(start, stop, successors, rewards, discount, later, actions, own, out, labels):
+    """The optimal policies of the contexts at the states start..stop-1.
 
     `successors` is an outcome table without rewards, `rewards` (S, A, M), `actions` (S, M) the
     action of each context's policy. `later` and `own` are the values of the policies in every
     context, (S, M, M), context last; they are copied to the first of the standing plans out
     (S, M, W) and labels (S, F).
     """
-    invite(job)
     _, A, M = rewards.shape
     starts, next_state, probs = successors.starts, successors.next_state, successors.probs
-    for s in items(job):
+    for s in range(start, stop):
         for k in range(M):
             a = actions[s, k]
             value = own[s, k]
@@ -51,19 +49,18 @@ def back_up_contexts(job, successors, rewards, discount, later, actions, own, ou
 
 @njit(cache=True, nogil=True)
 def back_up_standing(
-    job, table, rewards, discount, allowed, q, lattice, later, is_last, out, labels
+    start, stop, table, rewards, discount, allowed, q, lattice, later, is_last, out, labels
 ):
-    """The standing plans of the beliefs `lattice` (F, M) from the (M+1)th on, at a job's states.
+    """The standing plans of lattice[M:], beliefs (F, M), at the states start..stop-1.
 
     `q` (S, A, M) holds Q-values of the single contexts, which rule actions out.
     """
-    invite(job)
     _, A, M = rewards.shape
     F = lattice.shape[0]
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass, vector = np.empty(M), np.empty(M)
     limits, tried = np.empty(A), np.empty(A, np.bool_)
-    for s in items(job):
+    for s in range(start, stop):
         for f in range(M, F):
             best = -np.inf
             tried[:] = False
@@ -97,16 +94,15 @@ def back_up_standing(
 
 
 @njit(cache=True, nogil=True)
-def mark_standing(job, table, n_actions, lattice, ruler, later, labels, wanted, out):
-    """Mark in out (S, F) the standing plans that wanted ones (S, F) of a job's states go on with.
+def mark_standing(start, stop, table, n_actions, lattice, ruler, later, labels, wanted, out):
+    """Mark in out (S, F) what the wanted standing plans (S, F) of states start..stop-1 go on with.
 
     The policies of the contexts, which go on with their own kind, are left out.
     """
-    invite(job)
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass = np.empty(M)
-    for s in items(job):
+    for s in range(start, stop):
         for f in range(M, F):
             if not wanted[s, f]:
                 continue
@@ -122,17 +118,16 @@ def mark_standing(job, table, n_actions, lattice, ruler, later, labels, wanted, 
 
 
 @njit(cache=True, nogil=True)
-def follow_standing(job, table, lattice, ruler, later, plans, rows, begins, out):
-    """Write what the standing plans of a job go on with, as -1 - j, at out[begins[i]] on.
+def follow_standing(start, stop, table, lattice, ruler, later, plans, rows, begins, out):
+    """Write what the standing plans start..stop-1 go on with, as -1 - j, at out[begins[i]] on.
 
     `rows` are those of the table that belong to a plan's state and action. For the policies of the
     contexts, which go on with their own kind, there is nothing to look for.
     """
-    invite(job)
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
     mass = np.empty(M)
-    for i in items(job):
+    for i in range(start, stop):
         f, begin = plans[i], starts[rows[i]]
         for k in range(begin, starts[rows[i] + 1]):
             if ruler[0] > 0:

@@ -2,21 +2,18 @@
 
 from numba import njit
 
-from latentmdp._kernels.sharing import invite, items
-
 __all__ = ["count_outcomes", "fill_outcomes", "leaders", "merge"]
 
 
 @njit(cache=True, nogil=True)
-def count_outcomes(job, transitions, rewards, counts):
-    """Fill counts (R,) with the outcomes of a job's rows that are possible in some context.
+def count_outcomes(start, stop, transitions, rewards, counts):
+    """Fill counts (R,) with the outcomes of rows start..stop-1 that are possible in some context.
 
     `transitions` is (M, R, S), `rewards` (M, R, S or 1, Z).
     """
-    invite(job)
     M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
-    for row in items(job):
+    for row in range(start, stop):
         counts[row] = 0
         for n in range(S):
             for z in range(Z):
@@ -27,12 +24,11 @@ def count_outcomes(job, transitions, rewards, counts):
 
 
 @njit(cache=True, nogil=True)
-def fill_outcomes(job, transitions, rewards, starts, next_state, reward, probs):
+def fill_outcomes(start, stop, transitions, rewards, starts, next_state, reward, probs):
     """Write the outcomes counted by `count_outcomes`, those of a row by (s', z)."""
-    invite(job)
     M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
-    for row in items(job):
+    for row in range(start, stop):
         k = starts[row]
         for n in range(S):
             u = min(n, U - 1)
@@ -50,14 +46,13 @@ def fill_outcomes(job, transitions, rewards, starts, next_state, reward, probs):
 
 
 @njit(cache=True, nogil=True)
-def leaders(job, starts, next_state, probs, tolerance, out):
-    """For the rows of a job, fill out (n,) with the first outcome to the same s' and belief.
+def leaders(start, stop, starts, next_state, probs, tolerance, out):
+    """For the rows start..stop-1, fill out (n,) with the first outcome to the same s' and belief.
 
     Beliefs are the same whose entries differ by no more than `tolerance`, whatever the prior is.
     """
-    invite(job)
     M = probs.shape[1]
-    for row in items(job):
+    for row in range(start, stop):
         for k in range(starts[row], starts[row + 1]):
             out[k] = k
             j, total = k - 1, 0.0

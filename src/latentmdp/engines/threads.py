@@ -1,6 +1,9 @@
 """Coarse-grained threading: kernels release the GIL, so Python threads run them side by side.
 
-Blocks are fixed by the work, never by the number of threads, so results do not depend on it.
+Work is cut into blocks, half-open ranges of items, and `run_blocks` runs them. Blocks are fixed by
+the work, never by the number of threads, so results do not depend on it. Handing a block over
+through the interpreter takes some 10 microseconds, during which no other thread gets in: a block
+should take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -56,24 +59,57 @@ def blocks(total: int, size: int) -> list[tuple[int, int]]:
 
 
 def run_blocks(
-    work: Callable[[int, int], T], intervals: Iterable[tuple[int, int]], threads: int | None
+    work: Callable[..., T],
+    intervals: Iterable[tuple[int, int]],
+    threads: int | None = None,
+    check: Callable[[], None] | None = None,
+    *common: Any,
 ) -> list[T]:
-    """Call `work(start, stop)` for every interval and return the results in order.
+    """Call `work(start, stop, *common)` for every interval and return the results in order.
 
-    An interrupt cancels the blocks that have not begun and is raised again at once after the
-    running ones have ended.
+    The calling thread takes blocks like every other one, so that a single thread pays for nothing
+    and work may itself call `run_blocks`. Blocks begin in their order.
+
+    Parameters
+    ----------
+    threads
+        How many, kept from call to call; None takes every core this process may use.
+    check
+        Called by the calling thread before each block that it takes. What it raises, an interrupt
+        or an error of any block ends the work: no further block begins, and it is raised again
+        when those that run have ended.
     """
-    intervals = list(intervals)
-    workers = min(thread_count(threads), len(intervals))
-    if workers <= 1:
-        return [work(start, stop) for start, stop in intervals]
-    with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(work, start, stop) for start, stop in intervals]
+    pending = list(enumerate(intervals))
+    results: list[Any] = [None] * len(pending)
+    number = thread_count(threads)
+    engine = _KEPT.setdefault(number, Threads(number))
+    # One iterator for all threads: taking the next item of it is one step for the interpreter.
+    left, stopped = iter(pending), False
+
+    def share(check: Callable[[], None] | None) -> None:
+        nonlocal stopped
         try:
-            return [future.result() for future in futures]
+            for i, (start, stop) in left:
+                if stopped:
+                    return
+                if check is not None:
+                    check()
+                results[i] = work(start, stop, *common)
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
+            stopped = True
             raise
+
+    helpers: list[Future[None]] = []
+    try:
+        for _ in range(min(engine.threads, len(pending)) - 1):
+            helpers.append(engine.submit(share, None))
+        share(check)
+    finally:
+        _settle(helpers)
+    for helper in helpers:
+        if not helper.cancelled():
+            helper.result()  # raises what was raised there
+    return results
 
 
 class Threads:
@@ -95,6 +131,7 @@ class Threads:
         self.threads = thread_count(threads)
         self.scratch = None if scratch is None else Path(scratch)
         self._pool: ThreadPoolExecutor | None = None
+        self._process = 0  # in which the pool was started: a forked child has none of its threads
 
     def __repr__(self) -> str:
         return f"Threads({self.threads})"
@@ -114,7 +151,7 @@ class Threads:
         waiting: deque[Future[R]] = deque()
         try:
             for item in items:
-                waiting.append(self._started().submit(function, item, *common))
+                waiting.append(self.submit(function, item, *common))
                 if len(waiting) > 2 * self.threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -129,21 +166,32 @@ class Threads:
         if self.threads == 1:
             yield from ((i, function(item, *common)) for i, item in enumerate(items))
             return
-        number = {
-            self._started().submit(function, item, *common): i for i, item in enumerate(items)
-        }
+        number = {self.submit(function, item, *common): i for i, item in enumerate(items)}
         try:
             for future in as_completed(number):
                 yield number[future], future.result()
         finally:
             _settle(number)
 
-    def _started(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads)
-        return self._pool
+    def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
+        """`function(*arguments)` in one of the threads, which are started once and then kept."""
+        if self._pool is None or self._process != os.getpid():
+            self._pool, self._process = ThreadPoolExecutor(self.threads), os.getpid()
+        return self._pool.submit(function, *arguments)
+
+
+_KEPT: dict[int, Threads] = {}
+"""The engine whose threads run blocks, by their number."""
 
 
 def _settle(futures: Iterable[Future[Any]]) -> None:
-    """Cancel what has not begun, and wait for what has."""
-    wait([future for future in futures if not future.cancel()])
+    """Cancel what has not begun, and wait for what has; an interrupt is raised after that."""
+    running, interrupt = [future for future in futures if not future.cancel()], None
+    while True:
+        try:
+            wait(running)
+            break
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -21,7 +21,6 @@ from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 if TYPE_CHECKING:
     from latentmdp._kernels.graphs import Links
-    from latentmdp._kernels.sharing import Job
     from latentmdp.outcomes import RunInBlocks
 
 __all__ = [
@@ -64,7 +63,6 @@ def node_bounds(
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
     from latentmdp._kernels.endless import evaluate_plans
-    from latentmdp._kernels.sharing import alone
 
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
@@ -76,42 +74,39 @@ def node_bounds(
         later = np.full(S + 1, n)  # no nodes
         for t in range((offsets.size - 1) // S - 1, -1, -1):
             own = offsets[t * S : t * S + S + 1]
-            evaluate_plans(alone(own[0], own[S]), *problem, own, later, rows, rows)
+            evaluate_plans(own[0], own[S], *problem, own, later, rows, rows)
             later = own
         return rows[:n], rows[:n]
     if model.horizon is not None:
         other = rows.copy()
         for _ in range(model.horizon):
-            evaluate_plans(alone(0, n), *problem, offsets, offsets, rows, other)
+            evaluate_plans(0, n, *problem, offsets, offsets, rows, other)
             rows, other = other, rows
         return rows[:n], rows[:n]
     if guess is not None:
         rows[:n] = guess
     share = model.discount / (1.0 - model.discount)
 
-    def evaluate(job: Job, now: Floats, after: Floats) -> None:
-        evaluate_plans(job, *problem, offsets, offsets, now, after)
+    def evaluate(start: int, stop: int, now: Floats, after: Floats) -> None:
+        evaluate_plans(start, stop, *problem, offsets, offsets, now, after)
 
     def wanted(values: Floats) -> float:
         return max(_SETTLED / share, _ROUNDING) * float(np.abs(values).max(initial=0.0))
 
-    def run(work: Callable[[Job], None], total: int) -> None:
-        work(alone(0, total))
-
     goes_on = not model.terminal.any() and _all_go_on(model)
-    rows, least, largest = settle(evaluate, n, rows, goes_on, wanted, _MOST_ITERATIONS, run)
+    rows, least, largest = settle(evaluate, n, rows, goes_on, wanted, _MOST_ITERATIONS)
     noise = _ROUNDING * (1.0 + share) * float(np.abs(rows).max(initial=0.0))
     return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
 
 
 def settle(
-    evaluate: Callable[[Job, Floats, Floats], None],
+    evaluate: Callable[[int, int, Floats, Floats], None],
     n: int,
     values: Floats,
     goes_on: bool,
     wanted: Callable[[Floats], float],
     most: int,
-    run: RunInBlocks,
+    run: RunInBlocks | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Iterate T until T alpha - alpha is even; the last T alpha, its least and largest change (M,).
 
@@ -126,7 +121,7 @@ def settle(
     Parameters
     ----------
     evaluate
-        Called with (job, alpha, out): T alpha of the job's items.
+        Called with (start, stop, alpha, out): T alpha of the items start..stop-1.
     n, values
         How many items there are, and where to begin: alpha (n, M), or more rows that T leaves
         alone.
@@ -138,21 +133,20 @@ def settle(
     most
         Iterations at most.
     run
-        Does the work of all items.
+        Does the work of all items, by default all at once.
     """
     from latentmdp._kernels.endless import SUMMED, compare_changes, extrapolate
+    from latentmdp.outcomes import at_once
 
-    def do(kernel: Callable[..., None], total: int, *arguments: Floats) -> None:
-        run(lambda job: kernel(job, *arguments), total)
-
+    run = run or at_once
     M, parts = values.shape[1], -(-n // SUMMED)
     sums, extremes = np.empty((parts, 4, M)), np.empty((parts, 2, M))
     now, after, older, older_after, spare = values, *(values.copy() for _ in range(4))
     uneven, is_extrapolated, plain, pause = np.inf, False, 1, 1
     for iteration in range(1, most + 1):
-        do(evaluate, n, now, after)
+        run(evaluate, n, now, after)
         pairs = (array[:n] for array in (older, older_after, now, after))
-        do(compare_changes, parts, *pairs, sums, extremes)
+        run(compare_changes, parts, *pairs, sums, extremes)
         edge = np.inf if goes_on else 0.0
         least = extremes[:, 0].min(axis=0, initial=edge)
         largest = extremes[:, 1].max(axis=0, initial=-edge)
@@ -164,7 +158,7 @@ def settle(
         is_extrapolated = plain == 0
         plain = max(0, plain - 1)
         shares = _most_even(sums.sum(axis=0), n, goes_on) if is_extrapolated else np.zeros(M)
-        do(extrapolate, n, older_after, after, shares, spare)
+        run(extrapolate, n, older_after, after, shares, spare)
         now, after, older, older_after, spare = spare, older_after, now, after, older
     return after, least, largest
 

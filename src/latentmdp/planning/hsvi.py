@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.engines.team import Team
 from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
@@ -156,16 +155,15 @@ class HSVI:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        with Team(self.threads) as team:
-            search = HeuristicSearch(model, clock, team)
-            bounds = search.bounds
-            with clock.searching(), clock.interruptible():
-                search.begin()
-                while not self._reached(bounds):
-                    search.refine()
-                    bounds.sweep(search.explore())
-                    search.note()
-            policy = bounds.policy(bounds.best_steps)
+        search = HeuristicSearch(model, clock, self.threads)
+        bounds = search.bounds
+        with clock.searching(), clock.interruptible():
+            search.begin()
+            while not self._reached(bounds):
+                search.refine()
+                bounds.sweep(search.explore())
+                search.note()
+        policy = bounds.policy(bounds.best_steps)
         return Plan(
             policy=policy,
             lower=bounds.best_lower,
@@ -195,12 +193,12 @@ class HeuristicSearch:
         self,
         model: LatentMDP,
         clock: PlanningClock,
-        team: Team,
+        threads: int | None,
         policy_share: float = POLICY_SHARE,
     ) -> None:
         from latentmdp.planning.point_based.endless import bounds_of
 
-        self.bounds = bounds_of(model, exact=False, check=clock.check, team=team)
+        self.bounds = bounds_of(model, exact=False, check=clock.check, threads=threads)
         self.clock, self._policy_share = clock, policy_share
         self.visited: list[Integers] = []
         self.n_iter, self._round_seconds, self._standing_seconds = 0, 0.0, 0.0
@@ -228,7 +226,7 @@ class HeuristicSearch:
         cells = bounds.model.n_layers * bounds.model.n_states
         work = min(
             max(_FACE_WORK, _FACE_WORK_PER_CELL * cells),
-            _FACE_WORK_PER_SECOND * clock.remaining * bounds.threads,
+            _FACE_WORK_PER_SECOND * clock.remaining * thread_count(bounds.threads),
         )
         bounds.tighten(work, _FACE_MEMORY_SHARE * clock.memory)
         self._keep_better()

@@ -22,7 +22,6 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp.engines.team import Team
 from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
@@ -86,17 +85,13 @@ class PBVI:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
-        require_model(model)
-        with Team(self.threads) as team:
-            return self._plan(model, team)
-
-    def _plan(self, model: LatentMDP, team: Team) -> Plan:
         from latentmdp.planning.point_based.endless import bounds_of
         from latentmdp.planning.point_based.standing import standing_cost
 
+        require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
-        bounds = bounds_of(model, exact=True, check=clock.check, team=team)
+        bounds = bounds_of(model, exact=True, check=clock.check, threads=self.threads)
         n_iter = 0
         with clock.searching(), clock.interruptible():
             clock.require_memory(bounds.table_memory())

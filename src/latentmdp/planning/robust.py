@@ -39,7 +39,6 @@ import numpy as np
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
-from latentmdp.engines.team import Team
 from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing
@@ -197,14 +196,13 @@ class Robust:
         """Plan until the gap or a limit is reached."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        with Team(self.threads) as team:
-            game = _Game(model, self, clock, team)
-            with clock.searching(), clock.interruptible():
-                game.search.begin()
-                game.respond()
-                while not game.reached():
-                    game.play()
-            return game.result()
+        game = _Game(model, self, clock)
+        with clock.searching(), clock.interruptible():
+            game.search.begin()
+            game.respond()
+            while not game.reached():
+                game.play()
+        return game.result()
 
 
 def _check_level(objective: str, level: float | None) -> None:
@@ -301,12 +299,12 @@ class _Answer(NamedTuple):
 class _Game:
     """The state of a run: the search, the weights that were planned for, and the bounds."""
 
-    def __init__(self, model: LatentMDP, asked: Robust, clock: PlanningClock, team: Team) -> None:
+    def __init__(self, model: LatentMDP, asked: Robust, clock: PlanningClock) -> None:
         from latentmdp.planning.point_based.graphs import first_beliefs
 
         self.model, self.asked, self.clock = model, asked, clock
         # The bounds of single weights are no bounds on the objective: they are not shown.
-        self.search = HeuristicSearch(model, _Quiet(clock), team, _GRAPH_SHARE)
+        self.search = HeuristicSearch(model, _Quiet(clock), asked.threads, _GRAPH_SHARE)
         self.bounds = self.search.bounds
         self.bounds.link_bytes = _LINK_BYTES
         self.hidden = np.zeros(model.n_contexts)

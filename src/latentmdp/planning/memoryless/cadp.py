@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from latentmdp._kernels.induction import Successors
 from latentmdp._kernels.memoryless import Moves
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.memory import require_memory
-from latentmdp.engines.team import Job, run_in_blocks
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
@@ -86,8 +87,8 @@ class MemorylessProblem:
         else:
             size = max(1, int(_BLOCK_WORK / (M * S)))
 
-            def run(work: Callable[[Job], None], total: int) -> None:
-                run_in_blocks(None, work, total, size, check)
+            def run(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
+                run_blocks(kernel, blocks(total, size), 1, check, *arguments)
 
             table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)), run)
         open_ = model.allowed.copy()

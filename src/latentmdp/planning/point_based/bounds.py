@@ -10,6 +10,7 @@ and an upper bound only ever goes down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,8 @@ from latentmdp._kernels.plans import (
 from latentmdp._kernels.sawtooth import Found
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import mark_standing
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp.engines.team import Job, Team, run_in_blocks
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.point_based.charts import charts
@@ -42,8 +43,7 @@ __all__ = ["BeliefPoints", "Bounds"]
 
 _BLOCK_NANOSECONDS, _MOST_IN_BLOCK = 2e6, 256
 """Work between two looks at the clock, and points in it at most: small enough to keep a limit
-closely and to share the points of a time step among many threads, large enough that neither
-costs."""
+closely, large enough that looking costs nothing."""
 
 _FEW_ITEMS = 4096
 """So many plans are put into order by one thread: it takes less than a millisecond."""
@@ -104,8 +104,8 @@ class Bounds:
         Whether a backup searches all plans of the next step.
     check
         Called now and then in long work; it may raise to stop, and the bounds stay valid.
-    team
-        Threads that share the work; results do not depend on their number.
+    threads
+        How many share the work; results do not depend on it.
 
     Attributes
     ----------
@@ -147,10 +147,10 @@ class Bounds:
         model: LatentMDP,
         exact: bool,
         check: Callable[[], None],
-        team: Team | None = None,
+        threads: int | None = 1,
     ) -> None:
-        self.model, self.exact, self.check, self.team = model, exact, check, team
-        self.q, self.least = q_values(model, check, team), least_values(model, check, team)
+        self.model, self.exact, self.check, self.threads = model, exact, check, threads
+        self.q, self.least = q_values(model, check), least_values(model, check)
         self.allowed = model.allowed
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + hidden
@@ -196,11 +196,6 @@ class Bounds:
         return self.points[t]
 
     @property
-    def threads(self) -> int:
-        """How many threads share the work."""
-        return 1 if self.team is None else self.team.threads
-
-    @property
     def node_bytes(self) -> float:
         """What the links of one plan take, on average."""
         rows = self.model.n_states * self.model.n_actions
@@ -224,9 +219,9 @@ class Bounds:
         if model.is_table:
             cost = model.outcomes.probs.size // (model.n_states * model.n_actions) + 1
 
-        def run(work: Callable[[Job], None], total: int) -> None:
+        def run(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
             size = max(1, int(_BLOCK_NANOSECONDS / (4.0 * cost)))
-            run_in_blocks(self.team, work, total, size, self.check)
+            run_blocks(kernel, blocks(total, size), self.threads, self.check, *arguments)
 
         self.table, self.places = model.tabulate(run).merged(run)
         self.context_actions = best_actions(model, self.q)
@@ -259,7 +254,7 @@ class Bounds:
     def tighten(self, work: float, memory: float) -> None:
         """Bring in the small faces of the simplex, see `small_faces`."""
         self._face(
-            small_faces(self.model, self.table, self.q, work, memory, self.check, team=self.team)
+            small_faces(self.model, self.table, self.q, work, memory, self.check, self.threads)
         )
 
     def _face(self, faces: list[Faces]) -> None:
@@ -318,14 +313,11 @@ class Bounds:
         ends = np.cumsum(starts[rows + 1] - starts[rows])
         begins, n = np.concatenate([[0], ends[:-1]]), int(ends[-1]) if ends.size else 0
         found = Found.room(n, self.model.n_contexts)
-
-        def work(job: Job) -> None:
-            sawtooth.expand(
-                job, self.table, self.steps[later], self.faces[later], self.close, self.breadth,
-                points.beliefs, chosen, rows, begins, weights, faintest, found,
-            )  # fmt: skip
-
-        run_in_blocks(self.team, work, chosen.size, self.block, self.check)
+        run_blocks(
+            sawtooth.expand, self.spans(chosen.size), self.threads, self.check, self.table,
+            self.steps[later], self.faces[later], self.close, self.breadth, points.beliefs, chosen,
+            rows, begins, weights, faintest, found,
+        )  # fmt: skip
         return found.possible()
 
     def lower(self) -> float:
@@ -369,8 +361,10 @@ class Bounds:
         labels = np.empty(len(vectors), np.int32)
         for t, (now, (_, items, standing)) in enumerate(zip(steps, kept)):
             own = offsets[t * S : t * S + S + 1]
-            work = _copy(now, standing, items, own, vectors, labels)
-            run_in_blocks(self.team, work, S, S)
+            run_blocks(
+                put_wanted, blocks(S, max(64, S // 64)), self.threads, None, now, standing, items,
+                own, vectors, labels,
+            )  # fmt: skip
         return AlphaVectorPolicy(vectors, labels, offsets, self.model)
 
     def _followed(self, steps: Sequence[StepBounds]) -> list[tuple[Integers, Flags, Flags]]:
@@ -402,22 +396,16 @@ class Bounds:
         items = np.zeros(len(later.rows), np.bool_)
         others = np.zeros(later.standing_labels.shape, np.bool_)
         beliefs = np.ascontiguousarray(now.beliefs.T)
-
-        def follow(job: Job) -> None:
-            alpha.mark_followers(
-                job, self.table, A, later, now.breadth, states, beliefs, now.labels, wanted,
-                items, others,
-            )  # fmt: skip
-
-        def follow_standing(job: Job) -> None:
-            mark_standing(
-                job, self.table, A, now.lattice, later.ruler, later.standing, now.standing_labels,
+        run_blocks(
+            alpha.mark_followers, self.spans(states.size), self.threads, None, self.table,
+            A, later, now.breadth, states, beliefs, now.labels, wanted, items, others,
+        )  # fmt: skip
+        if standing[~self.model.terminal].mean() < _NEARLY_ALL:
+            run_blocks(
+                mark_standing, self.spans(self.model.n_states), self.threads, None,
+                self.table, A, now.lattice, later.ruler, later.standing, now.standing_labels,
                 standing, others,
             )  # fmt: skip
-
-        run_in_blocks(self.team, follow, states.size, self.block)
-        if standing[~self.model.terminal].mean() < _NEARLY_ALL:
-            run_in_blocks(self.team, follow_standing, self.model.n_states, self.block)
         else:
             others[:] = True
         return items, others
@@ -445,28 +433,28 @@ class Bounds:
         """Plans (n, M) of the points of time t and their actions; nothing follows the last time."""
         points, breadth = self.points[t], self.breadth if later else 0
         vectors, labels = np.zeros_like(points.beliefs), np.zeros(len(points), np.int64)
-
-        def work(job: Job) -> None:
-            alpha.alpha_backup(
-                job, self.table, self.rewards, self.model.discount, later or self.steps[t],
-                breadth, points.states, points.beliefs, points.limits, vectors, labels,
-            )  # fmt: skip
-
-        run_in_blocks(self.team, work, len(points), self.block, self.check)
+        run_blocks(
+            alpha.alpha_backup, self.spans(len(points)), self.threads, self.check,
+            self.table, self.rewards, self.model.discount, later or self.steps[t], breadth,
+            points.states, points.beliefs, points.limits, vectors, labels,
+        )  # fmt: skip
         return vectors, labels
 
     def _upper_backup(self, t: int, visited: Integers, later: StepBounds | None) -> None:
         """Lower the limits of the visited points of time t; nothing follows the last time."""
         points, breadth = self.points[t], self.breadth if later else 0
         faces = self.faces[min(t + 1, len(self.faces) - 1)]
+        run_blocks(
+            sawtooth.upper_backup, self.spans(visited.size), self.threads, self.check,
+            self.table, self.rewards, self.model.discount, later or self.steps[t], faces,
+            self.close, breadth, points.states, points.beliefs, visited, points.limits,
+        )  # fmt: skip
 
-        def work(job: Job) -> None:
-            sawtooth.upper_backup(
-                job, self.table, self.rewards, self.model.discount, later or self.steps[t], faces,
-                self.close, breadth, points.states, points.beliefs, visited, points.limits,
-            )  # fmt: skip
-
-        run_in_blocks(self.team, work, visited.size, self.block, self.check)
+    def spans(self, n: int) -> list[tuple[int, int]]:
+        """Blocks of n points of a time step: 32 to share, but none of less than an eighth of what
+        is done between two looks at the clock, as handing it over would cost more than it gains.
+        """
+        return blocks(n, min(self.block, max(-(-n // 32), -(-self.block // 8))))
 
     def _arrange(self, t: int, vectors: Floats, labels: Integers) -> StepBounds:
         """Put the plans of the points of time t into search order, beside the standing plans."""
@@ -477,23 +465,21 @@ class Bounds:
         order, starts = np.empty(n, np.int64), np.empty(groups[S] + 1, np.int64)
         leaders = np.zeros((M, groups[S] + LANES))
         starts[groups[S]] = n
-        team = None if n <= _FEW_ITEMS else self.team
-
-        def cut(job: Job) -> None:
-            cut_states(job, member, offsets, groups, beliefs, vectors, order, starts, leaders)
-
-        run_in_blocks(team, cut, S, S if team is None else -(-S // 64), self.check)
+        threads = 1 if n <= _FEW_ITEMS else self.threads
+        run_blocks(
+            cut_states, blocks(S, -(-S // 64) if n > _FEW_ITEMS else S), threads, self.check,
+            member, offsets, groups, beliefs, vectors, order, starts, leaders,
+        )  # fmt: skip
         uppers = points.uppers[:n]
         gains = points.splits[:n] - uppers
         tops = np.empty(groups[S], np.int64)
         put_gainful_first(starts, gains, order, tops)
         columns, rows = np.zeros((M, n + LANES)), np.empty((n, M))
         masses, inverses = np.empty((M, n)), np.empty((M, n))
-
-        def put(job: Job) -> None:
-            put_plans(job, order, beliefs, vectors, columns, rows, masses, inverses)
-
-        run_in_blocks(team, put, n, _FEW_ITEMS, self.check)
+        run_blocks(
+            put_plans, blocks(n, _FEW_ITEMS), threads, self.check, order, beliefs, vectors, columns,
+            rows, masses, inverses,
+        )  # fmt: skip
         return StepBounds(
             starts=starts,
             groups=groups,
@@ -515,19 +501,3 @@ class Bounds:
             lattice=self.standing.lattices[t],
             ruler=self.standing.rulers[t],
         )
-
-
-def _copy(
-    step: StepBounds,
-    standing: Flags,
-    items: Flags,
-    offsets: Integers,
-    vectors: Floats,
-    labels: Indices,
-) -> Callable[[Job], None]:
-    """What copies the plans to be kept of some states."""
-
-    def work(job: Job) -> None:
-        put_wanted(job, step, standing, items, offsets, vectors, labels)
-
-    return work

@@ -16,7 +16,7 @@ from latentmdp._kernels.faces import Faces
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts
 from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp.engines.team import Job, run_in_blocks
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.standing import Ruler, Standing
 
@@ -162,21 +162,16 @@ def _back_up(
 
     most = int(np.diff(bounds.table.starts).max())
 
-    def contexts(job: Job) -> None:
-        back_up_contexts(
-            job, successors, bounds.rewards, model.discount, later.own, bounds.context_actions[t],
-            now.own, now.plans, now.labels,
-        )  # fmt: skip
-
-    def others(job: Job) -> None:
-        back_up_charts(
-            job, bounds.table, most, bounds.rewards, model.discount, model.allowed, bounds.q[t],
-            now.grid, later.ruler, later.values, later.plans, is_last, now.values, now.plans,
-            now.labels,
-        )  # fmt: skip
-
     nanoseconds = _NANOSECONDS * len(now.grid) * max(1, bounds.table.size) / model.n_states
     size = max(1, int(_BLOCK_NANOSECONDS / nanoseconds))
-    run_in_blocks(bounds.team, contexts, model.n_states, size, bounds.check)
-    run_in_blocks(bounds.team, others, model.n_states, size, bounds.check)
+    run_blocks(
+        back_up_contexts, blocks(model.n_states, 64), bounds.threads, bounds.check, successors,
+        bounds.rewards, model.discount, later.own, bounds.context_actions[t], now.own, now.plans,
+        now.labels,
+    )  # fmt: skip
+    run_blocks(
+        back_up_charts, blocks(model.n_states, size), bounds.threads, bounds.check, bounds.table,
+        most, bounds.rewards, model.discount, model.allowed, bounds.q[t], now.grid, later.ruler,
+        later.values, later.plans, is_last, now.values, now.plans, now.labels,
+    )  # fmt: skip
     return now

@@ -40,7 +40,7 @@ from latentmdp._kernels.plans import best_plans
 from latentmdp._kernels.sawtooth import Found
 from latentmdp._kernels.simd import LANES
 from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp.engines.team import Job, Team, run_in_blocks
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
@@ -104,10 +104,10 @@ class EndlessBounds(Bounds):
         model: LatentMDP,
         exact: bool,
         check: Callable[[], None],
-        team: Team | None = None,
+        threads: int | None = 1,
     ) -> None:
         self.vectors = np.empty((0, model.n_contexts))  # plans of the points, from `prepare` on
-        super().__init__(model, exact, check, team)
+        super().__init__(model, exact, check, threads)
         least = (_PLANS_A_STATE + model.n_contexts) * model.n_states
         self.most_plans = max(_MOST_PLANS, least)
 
@@ -154,7 +154,7 @@ class EndlessBounds(Bounds):
         """Bring in the small faces of the simplex, see `endless_faces`."""
         points = self.points[0]
         self.faces = [
-            endless_faces(self.model, self.table, self.q[0], work, memory, self.check, self.team)
+            endless_faces(self.model, self.table, self.q[0], work, memory, self.check, self.threads)
         ]
         split_values(self.faces[0], points.states, points.beliefs, points.splits)
         self._renew()
@@ -240,14 +240,11 @@ class EndlessBounds(Bounds):
         states, beliefs = points.states[chosen], points.beliefs[chosen]
         vectors, labels = np.zeros(beliefs.shape), np.zeros(chosen.size, np.int64)
         limits = points.limits[chosen]
-
-        def work(job: Job) -> None:
-            alpha.alpha_backup(
-                job, self.table, self.rewards, self.model.discount, step, self.breadth,
-                states, beliefs, limits, vectors, labels,
-            )  # fmt: skip
-
-        run_in_blocks(self.team, work, chosen.size, self.block, self.check)
+        run_blocks(
+            alpha.alpha_backup, self.spans(chosen.size), self.threads, self.check,
+            self.table, self.rewards, self.model.discount, step, self.breadth, states, beliefs,
+            limits, vectors, labels,
+        )  # fmt: skip
         gained = np.einsum("im,im->i", beliefs, vectors - self.vectors[chosen])
         better = gained >= 0.0
         chosen, vectors, labels = chosen[better], vectors[better], labels[better]
@@ -271,13 +268,10 @@ class EndlessBounds(Bounds):
         offsets = np.concatenate([[0], np.cumsum(outcomes)])
         followers = np.empty(offsets[-1], np.int32)
         beliefs = np.ascontiguousarray(step.beliefs.T)
-
-        def look(job: Job) -> None:
-            follow(
-                job, table, A, step, self.breadth, states, beliefs, step.labels, offsets, followers
-            )
-
-        run_in_blocks(self.team, look, states.size, self.block, self.check)
+        run_blocks(
+            follow, self.spans(states.size), self.threads, self.check, table, A, step,
+            self.breadth, states, beliefs, step.labels, offsets, followers,
+        )  # fmt: skip
         discount = self.model.discount
         share = discount / (1.0 - discount)
         gap = 0.0 if self.exact else self.best_upper - self.best_lower
@@ -285,14 +279,15 @@ class EndlessBounds(Bounds):
 
         links = Links(offsets, followers, np.zeros(states.size, np.bool_))
 
-        def evaluate(job: Job, now: Floats, after: Floats) -> None:
+        def evaluate(start: int, stop: int, now: Floats, after: Floats) -> None:
             evaluate_plans(
-                job, table, self.rewards, discount, states, step.labels, links, offsets, offsets,
-                now, after,
+                start, stop, table, self.rewards, discount, states, step.labels, links, offsets,
+                offsets, now, after,
             )  # fmt: skip
 
-        def run(work: Callable[[Job], None], total: int) -> None:
-            run_in_blocks(self.team, work, total, _MANY_NODES, self.check)
+        def run(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
+            spans = blocks(total, _MANY_NODES)
+            run_blocks(kernel, spans, self.threads, self.check, *arguments)
 
         values, least, _ = settle(
             evaluate, states.size, step.rows.copy(), self._goes_on, lambda _: wanted / share,
@@ -321,18 +316,17 @@ class EndlessBounds(Bounds):
             graph.followers,
         )  # fmt: skip
 
-        def move(job: Job) -> None:
-            visit(job, self.table.probs, self.model.discount, inverse, start, visits, other)
-
         for _ in range(_VISIT_STEPS):
-            run_in_blocks(self.team, move, len(start), _MANY_NODES, self.check)
+            run_blocks(
+                visit, blocks(len(start), _MANY_NODES), self.threads, self.check, self.table.probs,
+                self.model.discount, inverse, start, visits, other,
+            )  # fmt: skip
             visits, other = other, visits
         step, gains = self.steps[0], np.empty(self.n_points)
-
-        def compare(job: Job) -> None:
-            gains_over_next(job, step, graph.states, self._place, gains)
-
-        run_in_blocks(self.team, compare, self.n_points, self.block, self.check)
+        run_blocks(
+            gains_over_next, self.spans(self.n_points), self.threads, self.check, step,
+            graph.states, self._place, gains,
+        )  # fmt: skip
         loss = visits[self._place].sum(axis=1) * gains
         loss[:first] = np.inf
         loss[np.concatenate(self.starts)] = np.inf
@@ -356,8 +350,8 @@ def mark_reached(graph: PlanGraph, nodes: Integers, marked: Flags) -> None:
 
 
 def bounds_of(
-    model: LatentMDP, exact: bool, check: Callable[[], None], team: Team | None = None
+    model: LatentMDP, exact: bool, check: Callable[[], None], threads: int | None = 1
 ) -> Bounds:
     """The bounds of a model, with or without an end."""
     kind = Bounds if model.horizon is not None else EndlessBounds
-    return kind(model, exact, check, team)
+    return kind(model, exact, check, threads)

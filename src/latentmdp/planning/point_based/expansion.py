@@ -62,7 +62,7 @@ def walk(
         value = excess(chances, gaps)
         total = float(value.sum())
         first = first or total
-        # Not a product of BLAS, whose own threads would go on and take the cores of the team.
+        # Not a product of BLAS, whose own threads would go on and take the cores of ours.
         bounds.doubt[t + 1] = (chances * (1.0 - beliefs.max(axis=1, initial=0.0))).sum()
         if total <= 0.0:
             points, weights = np.empty(0, np.int64), np.empty(0)

@@ -20,7 +20,7 @@ from latentmdp._kernels.faces import (
     refine_solids,
 )
 from latentmdp._util.arrays import Floats
-from latentmdp.engines.team import Job, Team, run_in_blocks
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.standing import NO_RULER
@@ -72,7 +72,7 @@ def small_faces(
     work: float,
     memory: float,
     check: Callable[[], None],
-    team: Team | None = None,
+    threads: int | None = 1,
 ) -> list[Faces]:
     """Back up edges, triangles and solids for t = H-1..0 from `q`, as finely as the budget allows.
 
@@ -85,8 +85,8 @@ def small_faces(
         and in the end left out.
     check
         Called now and then; it may raise to stop.
-    team
-        Threads that share the states.
+    threads
+        How many share the states.
     """
     H, S, _, M = q.shape
     rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
@@ -103,7 +103,7 @@ def small_faces(
         for name, back_up in _BACKUPS.items():
             out = getattr(now, name)
             if out.shape[-1] > 1:
-                run_in_blocks(team, _backup(back_up, arguments, out), S, size, check)
+                run_blocks(back_up, blocks(S, size), threads, check, *arguments, out)
         faces.append(now)
         later = now
     return faces[::-1]
@@ -153,17 +153,6 @@ def _finest(choices: tuple[int, ...], size: Callable[[int], float], allowed: flo
     return next((n for n in choices if size(n) <= allowed), 0)
 
 
-def _backup(
-    back_up: Callable[..., None], arguments: tuple[Any, ...], out: Floats
-) -> Callable[[Job], None]:
-    """What backs up the faces `out` of some states."""
-
-    def work(job: Job) -> None:
-        back_up(job, *arguments, out)
-
-    return work
-
-
 def endless_faces(
     model: LatentMDP,
     table: Outcomes,
@@ -171,7 +160,7 @@ def endless_faces(
     work: float,
     memory: float,
     check: Callable[[], None],
-    team: Team | None = None,
+    threads: int | None = 1,
 ) -> Faces:
     """Edges, triangles and solids of a model without an end, iterated from Q-MDP's bound down.
 
@@ -197,8 +186,7 @@ def endless_faces(
         back_up = _BACKUPS[name]
         for _ in range(_MOST_ITERATIONS):
             before, now = getattr(faces, name), np.zeros_like(getattr(faces, name))
-            work = _backup(back_up, (*arguments, faces), now)
-            run_in_blocks(team, work, S, size, check)
+            run_blocks(back_up, blocks(S, size), threads, check, *arguments, faces, now)
             now = np.minimum(now, before)
             faces = faces._replace(**{name: now})
             if (before - now).max(initial=0.0) <= wanted:

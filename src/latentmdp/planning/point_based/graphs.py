@@ -18,7 +18,7 @@ from latentmdp._kernels.graphs import mark_codes, name_codes
 from latentmdp._kernels.plans import StepBounds, best_plans
 from latentmdp._kernels.standing import follow_standing
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp.engines.team import Job, run_in_blocks
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.endless import PlanGraph, mark_reached
@@ -213,11 +213,10 @@ class _Followed(NamedTuple):
         """The items and the standing plans of the next step that are gone on with."""
         items = np.zeros(len(later.rows), np.bool_)
         standing = np.zeros(later.standing_labels.shape, np.bool_)
-
-        def mark(job: Job) -> None:
-            mark_codes(job, bounds.table, self.rows, self.begins, self.codes, items, standing)
-
-        run_in_blocks(bounds.team, mark, self.rows.size, _NODES_AT_ONCE)
+        run_blocks(
+            mark_codes, blocks(self.rows.size, _NODES_AT_ONCE), bounds.threads, None, bounds.table,
+            self.rows, self.begins, self.codes, items, standing,
+        )  # fmt: skip
         return items, standing
 
     def named(self, bounds: Bounds, layer: _NodeLayer | None) -> Indices:
@@ -228,14 +227,11 @@ class _Followed(NamedTuple):
         out = np.full(starts[-1], -1, np.int32)
         if layer is None:
             return out
-
-        def name(job: Job) -> None:
-            name_codes(
-                job, table, bounds.table, bounds.places, self.rows, self.begins, self.codes,
-                layer.item_nodes, layer.standing_nodes, starts, out,
-            )  # fmt: skip
-
-        run_in_blocks(bounds.team, name, self.rows.size, _NODES_AT_ONCE)
+        run_blocks(
+            name_codes, blocks(self.rows.size, _NODES_AT_ONCE), bounds.threads, None, table,
+            bounds.table, bounds.places, self.rows, self.begins, self.codes, layer.item_nodes,
+            layer.standing_nodes, starts, out,
+        )  # fmt: skip
         return out
 
 
@@ -256,15 +252,14 @@ def _followed(
     beliefs = np.ascontiguousarray(now.beliefs.T[plans[kept]])
     of_items = (states[kept], beliefs, labels[kept], begins[kept])
     of_standing = (plans[stand], rows[stand], begins[stand])
-
-    def follow_items(job: Job) -> None:
-        follow(job, table, A, later, now.breadth, *of_items, codes)
-
-    def follow_others(job: Job) -> None:
-        follow_standing(job, table, now.lattice, later.ruler, later.standing, *of_standing, codes)
-
-    run_in_blocks(bounds.team, follow_items, kept.size, bounds.block)
-    run_in_blocks(bounds.team, follow_others, stand.size, bounds.block)
+    run_blocks(
+        follow, bounds.spans(kept.size), bounds.threads, None, table, A, later, now.breadth,
+        *of_items, codes,
+    )  # fmt: skip
+    run_blocks(
+        follow_standing, bounds.spans(stand.size), bounds.threads, None, table, now.lattice,
+        later.ruler, later.standing, *of_standing, codes,
+    )  # fmt: skip
     return _Followed(rows, begins[:-1], codes)
 
 

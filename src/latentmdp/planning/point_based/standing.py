@@ -11,7 +11,7 @@ import numpy as np
 from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts, back_up_standing
 from latentmdp._util.arrays import Floats, Indices
-from latentmdp.engines.team import Job, run_in_blocks
+from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.outcomes import Outcomes
 
 if TYPE_CHECKING:
@@ -119,19 +119,14 @@ def _back_up(
     labels = np.zeros((model.n_states, F), np.int32)
     values, is_last = (bounds.rewards, model.discount), t == len(bounds.points) - 1
 
-    def contexts(job: Job) -> None:
-        back_up_contexts(
-            job, successors, *values, own_later, bounds.context_actions[t], own, now, labels
-        )
-
-    def others(job: Job) -> None:
-        back_up_standing(
-            job, bounds.table, *values, model.allowed, bounds.q[t], beliefs, later, is_last,
-            now, labels,
-        )  # fmt: skip
-
     nanoseconds = F * (80.0 + 0.15 * F * M) * max(1, bounds.table.size) / model.n_states
     size = max(1, int(_BLOCK_NANOSECONDS / nanoseconds))
-    run_in_blocks(bounds.team, contexts, model.n_states, size, bounds.check)
-    run_in_blocks(bounds.team, others, model.n_states, size, bounds.check)
+    run_blocks(
+        back_up_contexts, blocks(model.n_states, 64), bounds.threads, bounds.check, successors,
+        *values, own_later, bounds.context_actions[t], own, now, labels,
+    )  # fmt: skip
+    run_blocks(
+        back_up_standing, blocks(model.n_states, size), bounds.threads, bounds.check, bounds.table,
+        *values, model.allowed, bounds.q[t], beliefs, later, is_last, now, labels,
+    )  # fmt: skip
     return now, labels, own
