@@ -165,7 +165,6 @@ def limits():
                 lm.Robust("regret", gap=0.0, time_limit=limit),
                 lm.PBVI(beliefs=10_000, time_limit=limit),
                 lm.Memoryless(time_limit=limit),
-                lm.Memoryless(method="mip", time_limit=limit),
                 lm.Memoryless(stationary=True, time_limit=limit),
             ):
                 began = time.perf_counter() - compile_seconds()

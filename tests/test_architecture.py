@@ -196,7 +196,9 @@ def test_steps_of_an_episode_are_played_in_one_loop():
 
 def test_only_kernels_compile():
     for path, tree in TREES.items():
-        if component(path) == "_kernels" or path == Path("_util/clock.py"):  # it only listens
+        if component(path) == "_kernels" or path.stem == "kernels":
+            continue
+        if path == Path("_util/clock.py"):  # it only listens
             continue
         names = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
         names += [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]

@@ -143,7 +143,7 @@ def test_info_of_what_was_learned_is_short(model, tmp_path):
     ("arguments", "message"),
     [
         (("plan", "MODEL", "--bogus", 3), "qmdp takes no option --bogus"),
-        (("plan", "MODEL", "--method", "mip", "--gap", 0.1), "mip takes no option --gap"),
+        (("plan", "MODEL", "--method", "cadp", "--gap", 0.1), "cadp takes no option --gap"),
         (("evaluate", "MODEL", "--policy", "none.npz"), "there is no file 'none.npz'"),
         (("solve", "EMPTY"), "holds no episode"),
         (("report", "EMPTY"), "holds Trajectories: a report needs runs"),

@@ -12,7 +12,7 @@ from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.screen import Screen
 
 
-@pytest.mark.parametrize("method", ["exact", "branch-and-bound", "mip", "cadp"])
+@pytest.mark.parametrize("method", ["exact", "branch-and-bound", "cadp"])
 def test_plan_gives_what_the_library_gives(model, method) -> None:
     found = run_json("plan", model, "--method", method)
     world = random_model()
@@ -47,7 +47,7 @@ def test_compare_runs_every_planner(model) -> None:
         assert row["value"] <= best + slack
         if row["lower"] is not None:
             assert row["value"] >= row["lower"] - slack
-    assert rows["branch-and-bound"]["lower"] == pytest.approx(rows["mip"]["lower"], rel=1e-9)
+    assert rows["branch-and-bound"]["lower"] >= rows["cadp"]["lower"] - 1e-9
 
 
 def test_compare_shows_a_table_and_what_a_planner_refuses(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Branch and bound and the mixed-integer program against enumeration of all memoryless policies."""
+"""Branch and bound against enumeration of all memoryless policies."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.memoryless import mip
-
-PROVING = ["branch-and-bound", "mip"]
+from latentmdp.planning.memoryless.cadp import MemorylessProblem
 
 
 def sparse_rewards(seed: int, contexts: int, states: int, actions: int, horizon: int):
@@ -21,7 +19,6 @@ def sparse_rewards(seed: int, contexts: int, states: int, actions: int, horizon:
     return lm.LatentMDP(transitions, rewards, initial=0, horizon=horizon)
 
 
-@pytest.mark.parametrize("method", PROVING)
 @pytest.mark.parametrize("stationary", [False, True])
 @settings(max_examples=25)
 @given(
@@ -31,7 +28,7 @@ def sparse_rewards(seed: int, contexts: int, states: int, actions: int, horizon:
     bonus=st.booleans(),
     discount=st.sampled_from([1.0, 0.6]),
 )
-def test_equals_enumeration(method, stationary, seed, contexts, horizon, bonus, discount) -> None:
+def test_equals_enumeration(stationary, seed, contexts, horizon, bonus, discount) -> None:
     model = testing.random_model(
         seed,
         contexts=contexts,
@@ -44,32 +41,29 @@ def test_equals_enumeration(method, stationary, seed, contexts, horizon, bonus, 
         discount=discount,
     )
     best = testing.optimal_memoryless_value(model, stationary=stationary)
-    plan = lm.Memoryless(method, stationary=stationary, starts=0).plan(model)
+    plan = lm.Memoryless(stationary=stationary, starts=0).plan(model)
     assert plan.converged
     assert plan.lower == plan.upper == pytest.approx(best, abs=1e-9)
     assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-9)
     assert plan.policy.stationary == (stationary or horizon == 1)
 
 
-@pytest.mark.parametrize("method", PROVING)
 @pytest.mark.parametrize("stationary", [False, True])
-def test_both_find_the_same_optimum_of_larger_problems(method: str, stationary: bool) -> None:
+def test_finds_the_optimum_of_larger_problems(stationary: bool) -> None:
     for seed in range(3):
         model = sparse_rewards(seed, 3, 4, 3, 4)
-        plan = lm.Memoryless(method, stationary=stationary).plan(model)
+        plan = lm.Memoryless(stationary=stationary).plan(model)
         other = lm.Memoryless("cadp", stationary=stationary, starts=50).plan(model)
         assert plan.converged
         assert plan.lower >= other.lower - 1e-12
         assert plan.lower == pytest.approx(lm.evaluate(model, plan.policy).mean, rel=1e-12)
         assert plan.upper <= other.upper + 1e-12
-    assert lm.Memoryless(PROVING[0], stationary).plan(model).lower == pytest.approx(plan.lower)
 
 
-@pytest.mark.parametrize("method", PROVING)
-def test_conforms(method: str) -> None:
+def test_conforms() -> None:
     for models in (testing.small_models(), testing.endless_models()):
         testing.check_planner(
-            lm.Memoryless(method), models=models, optimum=testing.optimal_memoryless_value
+            lm.Memoryless(), models=models, optimum=testing.optimal_memoryless_value
         )
 
 
@@ -88,10 +82,9 @@ def test_no_guarantee_where_the_argument_fails() -> None:
     assert lm.Memoryless().plan(negative).guarantee is None
 
 
-@pytest.mark.parametrize("method", PROVING)
-def test_time_limit_leaves_valid_bounds(method: str) -> None:
+def test_time_limit_leaves_valid_bounds() -> None:
     model = sparse_rewards(0, 4, 8, 3, 8)
-    plan = lm.Memoryless(method, time_limit=0.2).plan(model)
+    plan = lm.Memoryless(time_limit=0.2).plan(model)
     assert not plan.converged
     assert "time limit" in plan.message
     assert plan.lower < plan.upper <= lm.QMDP().plan(model).upper + 1e-9
@@ -103,14 +96,14 @@ def test_time_limit_leaves_valid_bounds(method: str) -> None:
 
 
 def test_memory_limit_leaves_valid_bounds() -> None:
-    model = sparse_rewards(2, 3, 4, 3, 4)
+    model = sparse_rewards(1, 3, 7, 2, 7)
     free = lm.Memoryless().plan(model)
-    plan = lm.Memoryless(memory_limit=0.01).plan(model)
-    assert plan.lower == plan.upper == pytest.approx(free.lower, rel=1e-12)
-    stopped = lm.Memoryless("mip", memory_limit=0.01).plan(model)
-    assert "memory limit" in stopped.message
-    assert stopped.lower <= free.lower <= stopped.upper
-    assert not stopped.converged
+    assert free.converged
+    for limit in (0.001, 0.1):  # no room for the first bound, and for some nodes
+        stopped = lm.Memoryless(memory_limit=limit).plan(model)
+        assert "memory limit" in stopped.message
+        assert stopped.lower <= free.lower <= stopped.upper
+        assert not stopped.converged
 
 
 def test_interrupt_returns_the_incumbent() -> None:
@@ -129,20 +122,11 @@ def test_interrupt_returns_the_incumbent() -> None:
     assert plan.upper >= lm.Memoryless().plan(model).lower
 
 
-def test_interrupt_of_the_solver_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(call: object, seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(mip, "in_background", interrupted)
-    plan = lm.Memoryless("mip").plan(sparse_rewards(2, 3, 4, 3, 4))
-    assert plan.message == "interrupted"
-    assert plan.lower < plan.upper
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         ({"method": "simplex"}, ValueError, "method must be one of"),
+        ({"method": "mip"}, ValueError, 'gone since 0.3: "branch-and-bound" proves the same'),
         ({"time_limit": 0}, ValueError, "time_limit must be positive"),
         ({"starts": -1}, ValueError, "starts must be a non-negative integer"),
     ],
@@ -152,7 +136,6 @@ def test_bad_arguments(arguments: dict, error: type[Exception], words: str) -> N
         lm.Memoryless(**arguments)
 
 
-@pytest.mark.parametrize("method", PROVING)
 @pytest.mark.parametrize("stationary", [False, True])
 @settings(max_examples=15)
 @given(
@@ -163,7 +146,7 @@ def test_bad_arguments(arguments: dict, error: type[Exception], words: str) -> N
     table=st.booleans(),
 )
 def test_equals_enumeration_with_forbidden_actions(
-    method, stationary, seed, contexts, horizon, terminal, table
+    stationary, seed, contexts, horizon, terminal, table
 ) -> None:
     model = testing.random_model(
         seed,
@@ -179,12 +162,11 @@ def test_equals_enumeration_with_forbidden_actions(
         as_table=table,
     )
     best = testing.optimal_memoryless_value(model, stationary=stationary)
-    plan = lm.Memoryless(method, stationary=stationary, starts=0).plan(model)
+    plan = lm.Memoryless(stationary=stationary, starts=0).plan(model)
     assert plan.lower == plan.upper == pytest.approx(best, abs=1e-9)
     assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-9)
 
 
-@pytest.mark.parametrize("method", PROVING)
 @settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -192,7 +174,7 @@ def test_equals_enumeration_with_forbidden_actions(
     discount=st.sampled_from([0.3, 0.9, 0.99]),
     terminal=st.integers(0, 1),
 )
-def test_equals_enumeration_without_an_end(method, seed, contexts, discount, terminal) -> None:
+def test_equals_enumeration_without_an_end(seed, contexts, discount, terminal) -> None:
     model = testing.random_model(
         seed,
         contexts=contexts,
@@ -208,7 +190,7 @@ def test_equals_enumeration_without_an_end(method, seed, contexts, discount, ter
         as_table=bool(seed % 2),
     )
     best = testing.optimal_memoryless_value(model)
-    plan = lm.Memoryless(method, starts=0).plan(model)
+    plan = lm.Memoryless(starts=0).plan(model)
     size = max(1.0, abs(best))
     assert plan.converged
     assert plan.lower == plan.upper == pytest.approx(best, abs=1e-6 * size)
@@ -231,9 +213,52 @@ def test_without_an_end_no_single_change_improves_the_ascent() -> None:
             assert testing.policy_value(model, lm.MarkovPolicy(changed)) <= plan.lower + 1e-8
 
 
-@pytest.mark.parametrize("method", PROVING)
-def test_nothing_is_printed(method: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     model = sparse_rewards(1, 3, 4, 3, 4)
     for problem in (model, model.replace(horizon=None, discount=0.9)):
-        lm.Memoryless(method, time_limit=2.0).plan(problem)
+        lm.Memoryless(time_limit=2.0).plan(problem)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("stationary", [False, True])
+@pytest.mark.parametrize("horizon", [3, None])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_partial_policy_bounds_all_that_complete_it(stationary, horizon, seed) -> None:
+    """The more rules are fixed the lower the bound, and with all of them it is the value."""
+    rng = np.random.default_rng(seed)
+    model = testing.random_model(
+        rng, contexts=3, states=3, actions=3, horizon=horizon, zeros=0.3, bonus=True, discount=0.9,
+        forbidden=0.3,
+    )  # fmt: skip
+    problem = MemorylessProblem.of(model, stationary)
+    weights = np.where(problem.moves.open, rng.random((*problem.shape, 3)), -1.0)
+    policy = weights.argmax(axis=-1).astype(np.int32)
+    value = testing.policy_value(model, lm.MarkovPolicy(policy)) - problem.constant
+    bounds = []
+    rules = np.full(problem.shape, -1, np.int32)
+    for slot in rng.permutation(rules.size):
+        bound, gains = problem.relax(rules)
+        bounds.append(bound)
+        allowed = problem.moves.open & ((rules < 0)[..., None] | (rules[..., None] == np.arange(3)))
+        np.testing.assert_array_equal(np.isfinite(gains), allowed)
+        assert (gains[allowed] <= 1e-8).all()
+        rules.flat[slot] = policy.flat[slot]
+    bounds.append(problem.relax(rules)[0])
+    assert (np.diff(bounds) <= 1e-8).all()
+    assert bounds[-1] == pytest.approx(value, abs=1e-8)
+
+
+@pytest.mark.parametrize("horizon", [3, None])
+def test_gains_are_the_derivatives_of_the_value(horizon: int | None) -> None:
+    """A little of an action at all times, as a randomised policy: what the value rises by."""
+    model = testing.random_model(5, contexts=3, states=3, actions=3, horizon=horizon, discount=0.9)
+    problem = MemorylessProblem.of(model, stationary=True)
+    policy = np.array([[0, 2, 1]], np.int32)
+    value, (gains,) = problem.relax(policy, excluded=True)
+    for s, a in np.ndindex(gains.shape):
+        share = np.eye(3)[policy[0]]
+        share[s] += 1e-6 * (np.eye(3)[a] - share[s])
+        mixed = lm.MarkovPolicy(share)
+        rise = testing.policy_value(model, mixed) - problem.constant - value
+        assert rise / 1e-6 == pytest.approx(gains[s, a], rel=1e-3, abs=1e-5)

@@ -22,7 +22,6 @@ PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "exact": ("Exact", {}),
     "robust": ("Robust", {}),
     "branch-and-bound": ("Memoryless", {"method": "branch-and-bound"}),
-    "mip": ("Memoryless", {"method": "mip"}),
     "cadp": ("Memoryless", {"method": "cadp"}),
 }
 """Name to public class and arguments; the class is looked up when it is needed."""

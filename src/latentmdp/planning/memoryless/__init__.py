@@ -22,7 +22,7 @@ from latentmdp.policies import MarkovPolicy
 
 __all__ = ["Memoryless"]
 
-_METHODS = ("branch-and-bound", "mip", "cadp")
+_METHODS = ("branch-and-bound", "cadp")
 
 _SECONDS_A_STEP = 3e-9
 """For each multiplication of a backup of all times and actions: what finding and valuing the first
@@ -36,18 +36,16 @@ class Memoryless:
     Parameters
     ----------
     method
-        "branch-and-bound": own search in the space of occupancies. "mip": mixed-integer program on
-        HiGHS, which also serves as the search where there is no end. Both prove the optimum when
-        they finish. "cadp": coordinate ascent from several
-        starts; quick and monotone, but it may end in a local optimum and proves nothing.
+        "branch-and-bound": a search over partial policies, which proves the optimum when it
+        finishes. "cadp": coordinate ascent from several starts; quick and monotone, but it may end
+        in a local optimum and proves nothing.
     stationary
         Whether the policy must be the same at all times, s -> a, as it always is where there is no
         end.
     time_limit
         Seconds of wall-clock time, or None.
     memory_limit
-        MiB for the linear or mixed-integer program, or None. Without room for it, branch and bound
-        goes on without its prices, and "mip" stops.
+        MiB for the partial policies of the search, or None.
     starts
         Random starts of the coordinate ascent, beside those from weight-select-update and each
         context's optimal policy. Every method begins with it.
@@ -73,6 +71,10 @@ class Memoryless:
     on_progress: Callable[[float, float, float], None] | None = None
 
     def __post_init__(self) -> None:
+        if self.method == "mip":
+            raise ValueError(
+                'method "mip" is gone since 0.3: "branch-and-bound" proves the same optimum sooner'
+            )
         if self.method not in _METHODS:
             raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
         check_limit("time_limit", self.time_limit)
@@ -88,10 +90,8 @@ class Memoryless:
             MemorylessProblem,
             coordinate_ascent,
         )
-        from latentmdp.planning.memoryless.mip import mixed_integer_program
 
         require_model(model)
-        prove = {"branch-and-bound": branch_and_bound, "mip": mixed_integer_program}
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         values, incumbent = q_values(model, clock.check), None
         rng = as_generator(self.rng)
@@ -102,13 +102,12 @@ class Memoryless:
             incumbent = Incumbent.first(problem)
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
             coordinate_ascent(problem, incumbent, self.starts, rng, clock.check)
-            unproven = incumbent.upper - incumbent.lower > problem.tolerance()
-            if unproven and self.method in prove:
-                prove[self.method](problem, incumbent, clock)
+            if self.method == "branch-and-bound":
+                branch_and_bound(problem, incumbent, clock)
         if incumbent is None:
             return _hurried_plan(model, self.stationary, values, clock)
         message = clock.stopped or "no start of the coordinate ascent leads further"
-        if incumbent.upper - incumbent.lower <= problem.tolerance():
+        if incumbent.upper - incumbent.lower <= problem.tolerance:
             incumbent.upper, message = incumbent.lower, "proven optimal"
         clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
         return Plan(

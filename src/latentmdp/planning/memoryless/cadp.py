@@ -23,21 +23,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import memoryless as kernels
 from latentmdp._kernels.induction import Successors
-from latentmdp._kernels.memoryless import Moves
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.memory import require_memory
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.endless import policy_chain
-from latentmdp.planning.qmdp import q_values
+from latentmdp.planning.endless import best_from_above, policy_chain
+from latentmdp.planning.memoryless import kernels
+from latentmdp.planning.memoryless.kernels import Moves
+from latentmdp.planning.qmdp import planning_rows, q_values
 
 __all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
 
@@ -46,6 +47,8 @@ Check = Callable[[], None]
 _TOLERANCE = 1e-10
 """Values closer than this share of the informed bound count as equal: rounding in sums over time
 and states stays below it, and differences that small would keep an ascent going for nothing."""
+
+_SMALLEST = float(np.finfo(np.float64).tiny)
 
 _FEW_STATES = 200
 """Up to here every change of one state is tried where there is no end: it needs an inverse."""
@@ -152,14 +155,38 @@ class MemorylessProblem:
         return float(kernels.policy_value(*self.tables, self.horizon, policy))
 
     @property
+    def steps(self) -> Successors:
+        """The moves with one row for each (s, a)."""
+        _, S, A, _ = self.sizes
+        return Successors(np.arange(S + 1) * A, *self.moves[:3])
+
+    def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:
+        """A bound on all policies with these rules, and what each action would gain.
+
+        Each context acts by itself where the rules (H or 1, S) are -1; with all of them fixed, the
+        bound is the value of the policy. The gains (H or 1, S, A) are explained at
+        `kernels.relax`: -inf for what may not be taken, and for what the rules exclude unless
+        `excluded`.
+        """
+        if self.horizon is None:
+            return _relax_without_end(self, rules[0], excluded)
+        gains = np.empty((*self.shape, self.sizes[2]))
+        q = np.empty(self.sizes)
+        bound = kernels.relax(*self.tables, self.horizon, rules, excluded, q, gains)
+        return float(bound), gains
+
+    @property
     def tables(self) -> tuple[Moves, Floats, float, Floats]:
         """What kernels read."""
         return self.moves, self.rewards, self.discount, self.start
 
+    @cached_property
     def tolerance(self) -> float:
         """The absolute difference below which two values count as equal."""
+        if self.horizon is None:  # ten times what a bound on the optimal values may be off
+            return 10.0 * _TOLERANCE * max(float(np.abs(self.values).max()), _SMALLEST)
         informed = np.einsum("sm,sam->sam", self.start, np.abs(self.values[0])).max(axis=1).sum()
-        return _TOLERANCE * max(float(informed), np.finfo(np.float64).tiny)
+        return _TOLERANCE * max(float(informed), _SMALLEST)
 
 
 @dataclass
@@ -226,7 +253,7 @@ def _ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indice
     elif problem.stationary:
         yield from _stationary_ascent(problem, policy)
     else:
-        value, tolerance = -np.inf, problem.tolerance()
+        value, tolerance = -np.inf, problem.tolerance
         while True:
             improved = kernels.sweep(*problem.tables, policy)
             yield policy, problem.value(policy)
@@ -242,10 +269,10 @@ def _stationary_ascent(
     assert problem.horizon is not None
     _, S, A, _ = problem.sizes
     if S * A * problem.step_cost / A > _DEAR:
-        for found in _ascent_by_sets(problem, policy, _gains):
+        for found in _ascent_by_sets(problem, policy):
             yield found
             policy = found[0]
-    tolerance, value = problem.tolerance(), problem.value(policy)
+    tolerance, value = problem.tolerance, problem.value(policy)
     yield policy, value
     while True:
         before = value
@@ -256,17 +283,11 @@ def _stationary_ascent(
             return
 
 
-def _gains(problem: MemorylessProblem, policy: Indices) -> tuple[float, Floats]:
-    found = np.empty(problem.moves.open.shape)
-    kernels.gains(*problem.tables, problem.sizes[0], policy, found)
-    return problem.value(policy), found
-
-
 def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
     """By sets of states; then one change of a single state at a time, where there are few."""
     while True:
         value = -np.inf
-        for found in _ascent_by_sets(problem, policy, _endless_gains):
+        for found in _ascent_by_sets(problem, policy):
             yield found
             policy, value = found
         if problem.sizes[1] > _FEW_STATES:
@@ -275,22 +296,17 @@ def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
         s, a = np.unravel_index(int(np.argmax(rises)), rises.shape)
         changed = policy.copy()
         changed[0, s] = a
-        if rises[s, a] <= problem.tolerance() or problem.value(changed) <= value:
+        if rises[s, a] <= problem.tolerance or problem.value(changed) <= value:
             return
         policy = changed
 
 
-def _ascent_by_sets(
-    problem: MemorylessProblem,
-    policy: Indices,
-    gains_of: Callable[[MemorylessProblem, Indices], tuple[float, Floats]],
-) -> Iterator[tuple[Indices, float]]:
+def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
     """Change all states that seem to gain, or half of them, and so on, while the value rises."""
-    tolerance = problem.tolerance()
+    tolerance = problem.tolerance
     while True:
-        value, gains = gains_of(problem, policy)
+        value, (gains,) = problem.relax(policy, excluded=True)
         yield policy, value
-        gains[~problem.moves.open] = -np.inf
         best = gains.argmax(axis=1)
         gain = gains.max(axis=1)
         order = np.argsort(-gain, kind="stable")[: int((gain > 0.0).sum())]
@@ -318,24 +334,45 @@ class _Chain:
     def of(cls, problem: MemorylessProblem, policy: Indices, visits: bool = False) -> _Chain:
         """Solve for the values, and for the visits if wanted."""
         _, S, A, _ = problem.sizes
-        steps = Successors(np.arange(S + 1) * A, problem.moves.starts, *problem.moves[1:3])
         rows = np.arange(S) * A + policy[0]
         earned = problem.rewards.reshape(S * A, -1)[rows]
-        values = policy_chain(steps, problem.discount, rows, earned)
+        values = policy_chain(problem.steps, problem.discount, rows, earned)
         wanted = (
-            policy_chain(steps, problem.discount, rows, problem.start, transposed=True)
+            policy_chain(problem.steps, problem.discount, rows, problem.start, transposed=True)
             if visits
             else np.empty((0, 0))
         )
         return cls(values, wanted)
 
 
-def _endless_gains(problem: MemorylessProblem, policy: Indices) -> tuple[float, Floats]:
-    chain = _Chain.of(problem, policy, visits=True)
+def _relax_without_end(
+    problem: MemorylessProblem, rules: Indices, excluded: bool
+) -> tuple[float, Floats]:
+    """`MemorylessProblem.relax` where there is no end, by policy iteration in each context."""
+    _, S, A, M = problem.sizes
+    permitted = problem.moves.open & ((rules[:, None] < 0) | (rules[:, None] == np.arange(A)))
     q = np.empty(problem.rewards.shape)
-    kernels.action_values(problem.moves, problem.rewards, problem.discount, chain.values, q)
-    gains = np.einsum("sm,sam->sa", chain.visits, q - chain.values[:, None, :])
-    return float((problem.start * chain.values).sum()), gains
+    if (rules >= 0).all():
+        chain = _Chain.of(problem, rules[None], visits=True)
+        values, visits = chain.values, chain.visits
+        kernels.action_values(problem.moves, problem.rewards, problem.discount, values, q)
+    else:
+        rows = planning_rows(problem.model)
+        state = np.repeat(np.arange(S), np.diff(rows.steps.first))
+        rewards = rows.rewards.copy()
+        rewards[~permitted[state, rows.action], :M] = -np.inf
+        values = best_from_above(rows.steps, rewards, problem.discount, M)
+        kernels.action_values(problem.moves, problem.rewards, problem.discount, values, q)
+        chosen = np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1)
+        visits = np.empty((S, M))
+        for m in range(M):
+            chain_rows, first = np.arange(S) * A + chosen[:, m], problem.start[:, m : m + 1]
+            visits[:, m : m + 1] = policy_chain(
+                problem.steps, problem.discount, chain_rows, first, np.array([m]), transposed=True
+            )
+    gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
+    gains[~(problem.moves.open if excluded else permitted)] = -np.inf
+    return float((problem.start * values).sum()), gains[None]
 
 
 def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:

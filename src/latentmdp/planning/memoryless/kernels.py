@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels.loops import copy
 
-__all__ = ["Moves", "action_values", "gains", "policy_value", "push", "sweep", "switch"]
+__all__ = ["Moves", "action_values", "policy_value", "relax", "sweep", "switch"]
 
 
 class Moves(NamedTuple):
@@ -64,15 +64,21 @@ def policy_value(moves, rewards, discount, start, horizon, policy):
 @njit(cache=True, nogil=True)
 def action_values(moves, rewards, discount, later, q):
     """Fill q (S, A, M) with R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s')."""
-    S, A, M = q.shape
-    for s in range(S):
-        for a in range(A):
-            for m in range(M):
-                q[s, a, m] = rewards[s, a, m]
-            for k in range(moves.starts[s * A + a], moves.starts[s * A + a + 1]):
-                n = moves.next_state[k]
-                for m in range(M):
-                    q[s, a, m] += discount * moves.probs[k, m] * later[n, m]
+    for s in range(q.shape[0]):
+        for a in range(q.shape[1]):
+            _action_value(moves, rewards, discount, later, s, a, q[s, a])
+
+
+@njit(cache=True, nogil=True)
+def _action_value(moves, rewards, discount, later, s, a, q):
+    """`action_values` of one (s, a): fill q (M,)."""
+    A, M = rewards.shape[1:]
+    for m in range(M):
+        q[m] = rewards[s, a, m]
+    for k in range(moves.starts[s * A + a], moves.starts[s * A + a + 1]):
+        n = moves.next_state[k]
+        for m in range(M):
+            q[m] += discount * moves.probs[k, m] * later[n, m]
 
 
 @njit(cache=True, nogil=True)
@@ -130,27 +136,65 @@ def switch(moves, rewards, discount, start, horizon, policy, s, value, tolerance
 
 
 @njit(cache=True, nogil=True)
-def gains(moves, rewards, discount, start, horizon, policy, found):
-    """Fill found (S, A) with sum_{t,m} y_t(s, m) (Q_{t,m}(s, a) - V_{t,m}(s)) of a policy (1, S).
+def relax(moves, rewards, discount, start, horizon, rules, excluded, q, gains):
+    """Solve each context alone, where rules (L, S) holds some actions fixed and -1 where free.
 
-    What a small share of an action would gain, at all times at once.
+    A free (l, s) takes the action that is best for the context and the time, so the answer,
+    sum_{s,m} y_0(s, m) V_{0,m}(s), is at least the value of any policy with these rules; with all
+    of them fixed it is the value. Fills gains (L, S, A) with
+
+        sum_m y_t(s, m) (Q_{t,m}(s, a) - V_{t,m}(s)),    summed over t where L = 1,
+
+    under the occupancies of the contexts' own solutions: at most 0 for an action that may be
+    taken, and what a little of it would earn more for one that the rules exclude, which counts
+    only if `excluded`, else it is -inf. q (H, S, A, M) is overwritten. Sums run over next states,
+    then contexts, then times.
     """
     S, A, M = rewards.shape
+    L = rules.shape[0]
     V = np.zeros((horizon + 1, S, M))
-    q = np.empty((S, A, M))
     for t in range(horizon - 1, -1, -1):
-        action_values(moves, rewards, discount, V[t + 1], q)
+        layer = t if L > 1 else 0
         for s in range(S):
-            for m in range(M):
-                V[t, s, m] = q[s, policy[0, s], m]
-    for s in range(S):
-        for a in range(A):
-            found[s, a] = 0.0
+            fixed = rules[layer, s]
+            V[t, s, :] = -np.inf
+            for a in range(A):
+                if not moves.open[s, a] or not (excluded or fixed < 0 or fixed == a):
+                    continue
+                _action_value(moves, rewards, discount, V[t + 1], s, a, q[t, s, a])
+                if fixed < 0 or fixed == a:
+                    for m in range(M):
+                        V[t, s, m] = max(V[t, s, m], q[t, s, a, m])
+    gains[:] = -np.inf
     y, later = start.copy(), np.empty((S, M))
     for t in range(horizon):
-        action_values(moves, rewards, discount, V[t + 1], q)
+        layer = t if L > 1 else 0
+        later[:] = 0.0
         for s in range(S):
+            fixed = rules[layer, s]
             for a in range(A):
-                found[s, a] += _product(y[s], q[s, a]) - _product(y[s], V[t, s])
-        push(moves, rewards, discount, policy[0], y, later)
+                if not moves.open[s, a] or not (excluded or fixed < 0 or fixed == a):
+                    continue
+                if gains[layer, s, a] == -np.inf:
+                    gains[layer, s, a] = 0.0
+                for m in range(M):
+                    gains[layer, s, a] += y[s, m] * (q[t, s, a, m] - V[t, s, m])
+            for m in range(M):
+                if y[s, m] > 0.0:
+                    a = fixed if fixed >= 0 else _attaining(moves, q[t, s], V[t, s, m], s, m)
+                    for k in range(moves.starts[s * A + a], moves.starts[s * A + a + 1]):
+                        later[moves.next_state[k], m] += discount * y[s, m] * moves.probs[k, m]
         copy(later, y)
+    total = 0.0
+    for s in range(S):
+        total += _product(start[s], V[0, s])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _attaining(moves, q, value, s, m):
+    """The first action that may be taken in s and is worth `value` in context m."""
+    for a in range(q.shape[0]):
+        if moves.open[s, a] and q[a, m] == value:
+            return a
+    return 0
