@@ -135,7 +135,7 @@ def test_settings_say_what_was_asked(logs: lm.Trajectories, solved: Solved) -> N
     assert solved.settings == {
         "episodes": 200,
         "n_contexts": 2,
-        "planner": "ActingPlanner(points=False)",
+        "planner": "QMDP(smoothing=0.001, threads=None)",
         "behaviour": "auto",
         "shared_rewards": "auto",
         "shared_transitions": "auto",

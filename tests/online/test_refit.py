@@ -12,7 +12,7 @@ import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.envs import tabular_model
 from latentmdp.online import CheckpointError, Refit, Run, base, refit
-from latentmdp.planning import certified_plan
+from latentmdp.planning import CertifiedPlanner
 from latentmdp.simulation import play
 from latentmdp.worlds import ModelWorld
 
@@ -182,24 +182,24 @@ def test_the_last_fifth_is_the_final_policys_own() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 2, 9])
-def test_a_plan_that_the_world_contradicts_is_given_up(
-    wrong: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_that_the_world_contradicts_is_given_up(wrong: int) -> None:
     """The next fit has learned from its trial, and half of its own episodes are the last plan's."""
     plans = []
 
-    def promising(model: lm.LatentMDP) -> lm.Plan:
-        plan = certified_plan(model)
-        if len(plans) < wrong:
-            plan = replace(plan, lower=plan.upper + 100.0, upper=plan.upper + 100.0)
-        plans.append(plan)
-        return plan
+    class Promising:
+        """A planner whose first plans promise what no policy earns."""
 
-    monkeypatch.setattr(refit, "certified_plan", promising)
+        def plan(self, model: lm.LatentMDP) -> lm.Plan:
+            plan = CertifiedPlanner().plan(model)
+            if len(plans) < wrong:
+                plan = replace(plan, lower=plan.upper + 100.0, upper=plan.upper + 100.0)
+            plans.append(plan)
+            return plan
+
     world = small_world()
     trial, most = 10, 7
     with warnings.catch_warnings(record=True):
-        run = quick(world, episodes=800, planner=None)
+        run = quick(world, episodes=800, planner=Promising())
     given_up = min(wrong, most)
     assert len(plans) == given_up + 1
     assert len(run.fit.responsibilities) == 640 + trial * given_up
@@ -247,16 +247,17 @@ def test_more_contexts_than_exploring_episodes() -> None:
     assert learned.phases[0].episodes == 5
 
 
-def refitting(model: lm.LatentMDP, episodes: int, previous=None, **settings):
-    """A run that has played so many episodes at random, and goes on from another's estimate."""
+def fitted(model: lm.LatentMDP, episodes: int, last: Any = None, **settings: Any) -> Any:
+    """The state after a fit to so many random episodes that goes on from another."""
+    logs = lm.simulate(model, lm.UniformPolicy(), episodes, rng=0).without_contexts()
+    return fit_to(logs, last, **settings)
+
+
+def fit_to(logs: lm.Trajectories, last: Any = None, **settings: Any) -> Any:
     learner = Refit(**{"n_contexts": 2, "restarts": 2, "max_contexts": 3, **settings})
-    run = learner.begin(ModelWorld(model), 10_000, key=0)
-    run.logs = lm.simulate(model, lm.UniformPolicy(), episodes, rng=0).without_contexts()
-    run.done = episodes
-    if previous is not None:
-        run._model, run._settled = previous._model, previous._settled
-    run.settle() if run.unsettled else run.refit()
-    return run
+    estimate = refit._LastFit() if last is None else last.estimate
+    rng = np.random.default_rng([0, 0])
+    return refit._Fitted(*refit._next_fit(learner, logs, estimate, rng))
 
 
 @pytest.fixture(scope="module")
@@ -265,38 +266,42 @@ def world() -> lm.LatentMDP:
 
 
 def test_strengths_stand_until_the_data_have_doubled(world) -> None:
-    first = refitting(world, 100)
-    settled = first._settled
-    assert (settled.episodes, settled.n_contexts) == (100, 2)
-    strengths = (settled.pseudo_counts, settled.reward_pseudo_counts)
+    first = fitted(world, 100)
+    structure = first.structure
+    assert (structure.episodes, structure.n_contexts) == (100, 2)
+    strengths = (structure.pseudo_counts, structure.reward_pseudo_counts)
     assert strengths == (first.fit.pseudo_counts, first.fit.reward_pseudo_counts)
-    later = refitting(world, 199, first)
-    assert later._settled == settled
+    later = fitted(world, 199, first)
+    assert later.structure == structure
     assert (later.fit.pseudo_counts, later.fit.reward_pseudo_counts) == strengths
-    assert refitting(world, 200, later)._settled.episodes == 200
+    assert fitted(world, 200, later).structure.episodes == 200
 
 
 def test_contexts_once_found_are_kept(world) -> None:
     """Episodes that show nothing of the contexts do not make them disappear."""
-    found = refitting(world, 400, n_contexts="auto")
+    two = fitted(world, 400, n_contexts="auto")
     same = world.replace(
         transitions=np.repeat(world.transitions[:1], 2, axis=0),
         rewards=np.repeat(world.reward_probs[:1], 2, axis=0),
     )
-    alone = refitting(same, 800, n_contexts="auto")
-    assert (found.fit.model.n_contexts, alone.fit.model.n_contexts) == (2, 1)
-    found.logs = lm.Trajectories.concat([found.logs, alone.logs])
-    assert found.settle().model.n_contexts == 2
+    alone = fitted(same, 800, n_contexts="auto")
+    assert (two.fit.model.n_contexts, alone.fit.model.n_contexts) == (2, 1)
+    logs = [
+        lm.simulate(model, lm.UniformPolicy(), episodes, rng=0).without_contexts()
+        for model, episodes in ((world, 400), (same, 800))
+    ]
+    both = fit_to(lm.Trajectories.concat(logs), two, n_contexts="auto")
+    assert both.fit.model.n_contexts == 2
 
 
 def test_contexts_too_many_are_given_up(world) -> None:
     """A choice made from a few episodes may fall once more of them are there."""
-    many = refitting(world, 100, n_contexts=3)
+    many = fitted(world, 100, n_contexts=3)
     assert many.fit.model.n_contexts == 3
-    assert refitting(world, 400, many, n_contexts="auto").fit.model.n_contexts == 2
+    assert fitted(world, 400, many, n_contexts="auto").fit.model.n_contexts == 2
 
 
 def test_the_reward_model_is_found(world) -> None:
     for model, expected in ((world, "state-action"), (lm.make("visitor"), "transition")):
-        found = refitting(model, 2_000)
-        assert found._settled.reward_model == expected == found.fit.model.reward_model
+        after = fitted(model, 2_000)
+        assert after.structure.reward_model == expected == after.fit.model.reward_model

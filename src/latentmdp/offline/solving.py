@@ -49,7 +49,7 @@ from latentmdp.offline.off_policy import (
 )
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
 from latentmdp.offline.warnings import fit_warnings, hardly_seen, logs_warnings, value_warnings
-from latentmdp.planning import ActingPlanner, Plan, Planner
+from latentmdp.planning import Plan, Planner, planner_for
 from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.diagnosis import Diagnosis, diagnose
@@ -299,7 +299,7 @@ def solve(
         )
     tried = only_tried(fit.model, logs)
     if planner is None:
-        planner = ActingPlanner.suited(tried)
+        planner = planner_for(tried)
     plan = planner.plan(tried)
     in_model = _value_in_model(fit.model, plan.policy, hardly_seen(logs, fit, final), generator)
     known = logged_behaviour(logs) if given is None else given

@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from latentmdp.online import baselines
     from latentmdp.online.base import Learner
     from latentmdp.online.bonus import Bonus, VarianceBonus
-    from latentmdp.online.doubts import LearnWarning
     from latentmdp.online.empirical_model import Counts, OutcomeCounts
     from latentmdp.online.lucrl import LUCRL
     from latentmdp.online.many_runs import ManyRuns
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from latentmdp.online.q_learning import QLearning
     from latentmdp.online.refit import Refit, learn
     from latentmdp.online.run import Curve, Phase, Regret, Run
+    from latentmdp.online.warnings import LearnWarning
 else:
     from latentmdp._util.lazy import lazy_names
 

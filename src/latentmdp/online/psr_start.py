@@ -26,7 +26,7 @@ from latentmdp.model import RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.run import RECORDS, Curve, Phase, Run
-from latentmdp.planning import Planner, certified_plan
+from latentmdp.planning import CertifiedPlanner, Planner
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.spectral import SpectralPSR, recover
@@ -196,8 +196,7 @@ class _FromPSR(Learning[Any]):
         """See `Learning`: a plan with a certificate in L-UCRL's estimate."""
         assert self._lucrl is not None
         run = self._lucrl.result(settings)
-        planner = self.learner.planner
-        plan = certified_plan(run.model) if planner is None else planner.plan(run.model)
+        plan = (self.learner.planner or CertifiedPlanner()).plan(run.model)
         curve = Curve(self.explored + run.error_curve.episodes, run.error_curve.values)
         return dataclasses.replace(
             run,

@@ -116,7 +116,7 @@ class _QLearning(CountingLearning[Trajectories]):
         return gathered(played, self.space)
 
     def _compiled(self, world: ModelWorld, episodes: int) -> Trajectories:
-        from latentmdp._kernels.q_learning import play_q_learning
+        from latentmdp.online.kernels_q_learning import play_q_learning
 
         H = self.space.required_horizon()
         contexts, lengths = np.empty(episodes, np.int64), np.empty(episodes, np.int64)
@@ -212,7 +212,7 @@ class _QAgent:
     def act(self, t: int) -> int:
         """A best action, or any."""
         from latentmdp._kernels.philox import uniform_pair
-        from latentmdp._kernels.q_learning import q_action
+        from latentmdp.online.kernels_q_learning import q_action
 
         run = self.learning
         block = (np.uint64(run.key), np.uint64(0), self._episode, np.uint64(t + 1))
@@ -231,7 +231,7 @@ class _QAgent:
 
     def learn(self) -> None:
         """Sweep over the episode that is over."""
-        from latentmdp._kernels.q_learning import q_sweep
+        from latentmdp.online.kernels_q_learning import q_sweep
 
         run = self.learning
         q_sweep(

@@ -23,15 +23,33 @@ the policy earns in the world, whatever the model promises. A model may be wrong
 has been, and then its plan may go there. What the world pays shows it: such a plan is given up
 after a few episodes, the next one has learned from them, and only the last one's count.
 
-What EM does not estimate by itself is settled whenever the data have doubled: how many contexts
+What EM does not estimate by itself is chosen anew whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
 found), and how many pseudo-counts to use.
+
+A run is in one of these states, each a class below with what it needs. `plan` leaves `_FitDue`,
+`play` plays as the state says, and `absorb` goes on to the state that follows.
+
+    state              plays                               then
+    _Exploring         random episodes                     _FitDue
+    _FitDue            nothing: `plan` fits all episodes   a round, or in the last fifth _OnTrial;
+                       that fits may see                   _Final where no trial is left
+    _OptimisticRound   a phase of L-UCRL                   _FitDue
+    _SampledRound      a phase by a sampled model's plan   _FitDue; method="sampling" only
+    _OnTrial           a few episodes by the final plan    _FitDue if they contradict the plan,
+                                                           else _Final
+    _Final             all that is left by that plan       the end
+
+A checkpoint is written in `_FitDue` or `_Final`. It holds the episodes and what the fit that is due
+goes on from; of `_Final` it holds what the last fit began from, and a resumed run makes that fit
+and its plan once more, so plans need not be stored.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -55,64 +73,29 @@ from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
-from latentmdp.online.doubts import LearnWarning, contradicted, doubts, told_apart
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL, play_rounds
-from latentmdp.online.posterior_sampling import drawn_fit
+from latentmdp.online.posterior_sampling import PosteriorSampling, drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
+from latentmdp.online.warnings import LearnWarning, contradicted, learn_warnings, told_apart
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning import (
-    QMDP,
     ActingPlanner,
+    CertifiedPlanner,
     Plan,
     Planner,
     acting_smoothing,
-    certified_plan,
+    planner_for,
 )
-from latentmdp.policies import AlphaVectorPolicy, Policy, UniformPolicy
-from latentmdp.simulation import play
+from latentmdp.policies import Policy, UniformPolicy
+from latentmdp.simulation import gathered, play
 from latentmdp.worlds import World
 
-__all__ = ["Refit", "Settled", "learn"]
+__all__ = ["Refit", "learn"]
 
 _FEWEST = 10
 """Episodes of a phase, and of a trial, at least: a fit costs more than they do."""
-
-_DOUBLED = 2
-
-_OWN_SHARE, _TRIALS = 5, 16
-"""One episode in so many is the final policy's own; they are cut into so many trials, and from half
-of them on a plan is the last."""
-
-_REPLAN = "lazy"
-"""Between two fits a plan is due when a count has grown by a fifth: as good a curve as a plan for
-every episode, at a fraction of the time."""
-
-
-_TOLD_APART = 0.4
-"""How well contexts must be told apart for no random actions: `visitor` has 0.25, `treatment` 0.45,
-the other instances more than 0.7."""
-
-_MOST_BLIND = 0.5
-"""The largest share of random episodes."""
-
-_BLIND = 1_000
-"""Episodes from which on some may be random, a share that falls with the square root: before, fits
-are too uncertain to tell whether contexts are hidden, and optimism explores anyway."""
-_PRIOR = 0.3
-"""Pseudo-counts of one random outcome in every row of a drawn model, as in `PosteriorSampling`."""
-
-_DRAWS = 1
-"""Keeps the draws of models apart from those of the fits."""
-_FOLDS, _STARTS, _FALL = 2, 2, 2
-"""Folds, and starts of each fit, with which the number of contexts is chosen: fewer than for logs
-that are read once, since it is chosen again each time the data have doubled. For the same reason
-the search begins so much below the last choice, and ends with the first number that predicts no
-better. It begins below because a few episodes often fit best with too many contexts."""
-
-_STRENGTH_FOLDS = 3
-"""Folds with which the pseudo-counts are chosen, for the same reason."""
 
 
 def learn(
@@ -244,8 +227,8 @@ class Refit(Learner):
         return {**named, "bonus": repr(self.bonus)}
 
 
-class Settled(NamedTuple):
-    """What was settled about the model, and with how many episodes."""
+class _ChosenStructure(NamedTuple):
+    """What EM does not estimate by itself, and from how many episodes it was chosen."""
 
     episodes: int
     n_contexts: int
@@ -254,144 +237,181 @@ class Settled(NamedTuple):
     reward_pseudo_counts: float
 
 
+class _LastFit(NamedTuple):
+    """What a fit goes on from: the structure and the model of the one before, if there was one."""
+
+    structure: _ChosenStructure | None = None
+    model: LatentMDP | None = None
+
+
+@dataclass(frozen=True)
+class _Exploring:
+    """Nothing is known, and actions are random."""
+
+
+@dataclass(frozen=True)
+class _FitDue:
+    """The history has grown since the fit that `estimate` is of.
+
+    `final_logs` is empty but in a resumed run whose final plan has passed its trial: the fit finds
+    that plan again.
+    """
+
+    estimate: _LastFit
+    final_logs: Trajectories
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fit to all episodes so far, and its structure."""
+
+    structure: _ChosenStructure
+    fit: Fit
+
+    @property
+    def estimate(self) -> _LastFit:
+        """What the next fit goes on from."""
+        return _LastFit(self.structure, self.fit.model)
+
+
+@dataclass(frozen=True)
+class _OptimisticRound(_Fitted):
+    """L-UCRL acts until the next fit, from the counts of this one."""
+
+    phase_learner: LUCRL
+    empirical: EmpiricalModel
+
+
+@dataclass(frozen=True)
+class _SampledRound(_Fitted):
+    """The policy of a model drawn from the posterior given the fit acts until the next one."""
+
+    sampled_policy: Policy
+
+
+@dataclass(frozen=True)
+class _OnTrial(_Fitted):
+    """The plan of the last fit is tried in the world, and given up if that contradicts it.
+
+    `before_final_fit` is what a resumed run makes the same fit from.
+    """
+
+    plan: Plan
+    before_final_fit: _LastFit
+
+
+@dataclass(frozen=True)
+class _Final(_OnTrial):
+    """The plan acts to the end; `final_logs` are its episodes, which no fit has seen."""
+
+    final_logs: Trajectories
+
+
 class _Refitting(Learning[Trajectories]):
-    """One run: all episodes so far, the current fit and what led there."""
+    """One run: all episodes that fits may see, and the state it is in (see the module)."""
 
     learner: Refit
 
     def __init__(self, learner: Refit, world: World, episodes: int, key: int) -> None:
         super().__init__(learner, world, world.space, episodes, key)
-        self.logs = Trajectories(
-            [],
-            [],
-            [],
-            [0],
-            n_states=self.space.n_states,
-            n_actions=self.space.n_actions,
-            reward_values=self.space.reward_array,
-        )
+        self.no_logs = gathered([], self.space).without_contexts()
+        self.logs = self.no_logs
         self.phases: tuple[Phase, ...] = ()
-        self.fit: Fit | None = None
-        self._model: LatentMDP | None = None  # of the last fit, which a resumed run does not have
-        self._settled: Settled | None = None
-        self._rounds: LUCRL | None = None  # how to act until the next fit
-        self._drawn: Policy | None = None  # the same, where a model is drawn
-        self._empirical: EmpiricalModel | None = None
-        self._plan: Plan | None = None  # of the last fit, whose episodes are the last ones
-        self._shown: Trajectories | None = None  # those episodes
-        self._before: tuple[Settled | None, LatentMDP | None] = (None, None)  # the last fit
+        self.state: _Exploring | _FitDue | _Fitted = _Exploring()
+        # The last fifth of the episodes is the final policy's; a trial is a sixteenth of those.
+        self.first_final = episodes - max(1, episodes // 5)
+        self.trial = max(1, (episodes - self.first_final) // 16)
 
     def plan(self) -> None:
-        """Fit all episodes so far; what it showed is what L-UCRL goes on from."""
-        if self.done == 0:
+        """Where a fit is due, make it, and with it what acts next."""
+        due = self.state
+        if not isinstance(due, _FitDue):
             return
-        if self.done >= self._own:
-            if self._plan is None:
-                self._finish()
-            return
-        fit = self.settle() if self.unsettled else self.refit()
+        fitted = sum(phase.first_episode < len(self.logs) for phase in self.phases)
+        rng = np.random.default_rng([self.key, fitted])
+        structure, fit = _next_fit(self.learner, self.logs, due.estimate, rng)
         model = self._sized(fit.model)
-        if self.learner.sampling:
-            chance = np.random.default_rng([self.key, len(self.phases), _DRAWS])
-            drawn = drawn_fit(chance, fit, self.logs, self.space, _PRIOR)
-            self._drawn = ActingPlanner.suited(model).plan(drawn).policy
-            return
-        suited = ActingPlanner.suited(model)
-        self._rounds = LUCRL(
-            suited if suited.points else QMDP(),
+        if self.done >= self.first_final:
+            planner = ActingPlanner(self.learner.planner or CertifiedPlanner())
+            final = (structure, fit, planner.plan(model), due.estimate)
+            self.state = _OnTrial(*final) if self._may_try(due) else _Final(*final, due.final_logs)
+        elif self.learner.sampling:
+            # The last number keeps draws of models apart from those of the fits.
+            rng = np.random.default_rng([self.key, len(self.phases), 1])
+            drawn = drawn_fit(rng, fit, self.logs, self.space, PosteriorSampling.prior)
+            policy = planner_for(model).plan(drawn).policy
+            self.state = _SampledRound(structure, fit, policy)
+        else:
+            self.state = self._optimistic_round(structure, fit, model)
+
+    def _may_try(self, due: _FitDue) -> bool:
+        """Whether the final plan to be made may still be given up for a better one.
+
+        It is the last where a trial would show little, where it has passed one, and after seven
+        that were given up, so that it has more than half of the final episodes.
+        """
+        tried = self.done - self.first_final
+        return self.trial >= _FEWEST and not len(due.final_logs) and tried < 7 * self.trial
+
+    def _optimistic_round(
+        self, structure: _ChosenStructure, fit: Fit, model: LatentMDP
+    ) -> _OptimisticRound:
+        """L-UCRL from the counts of a fit; `model` is the fitted one in the world's space."""
+        bonus = self.learner.bonus
+        phase_learner = LUCRL(
+            planner_for(model),
             contexts="inferred",
-            bonus=self.learner.bonus,
-            replan=_REPLAN,
+            bonus=bonus,
+            # A plan is due when a count has grown by a fifth: as good a curve as a plan for every
+            # episode, at a fraction of the time.
+            replan="lazy",
             reward_model=model.reward_model,
         )
         space = replace(self.space, n_contexts=model.n_contexts)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         rows = visits + np.minimum(fit.pseudo_counts, visits.sum(axis=0))
         episodes = fit.responsibilities.sum(axis=0)
-        bonus = self.learner.bonus
-        self._empirical = EmpiricalModel.begin(
+        empirical = EmpiricalModel.begin(
             space,
             Counts.of_model(model, rows, episodes, space, model.reward_model),
             None if bonus is None else bonus.widths(space, self.episodes),
             acting_smoothing(space.n_states, space.n_rewards),
-            self._rounds.growth(),
+            phase_learner.growth(),
             None,
             learn_weights=True,
         )
-
-    def _finish(self) -> None:
-        """Make the final policy."""
-        self._before = self._settled, self._model
-        fit = self.settle() if self.unsettled else self.refit()
-        model, planner = self._sized(fit.model), self.learner.planner
-        plan = certified_plan(model) if planner is None else planner.plan(model)
-        if isinstance(plan.policy, AlphaVectorPolicy):
-            # What the model thinks impossible may happen.
-            smoothing = acting_smoothing(model.n_states, model.n_rewards)
-            plan = replace(plan, policy=plan.policy.filtering(plan.policy.model, smoothing))
-        self._plan = plan
-
-    @property
-    def _own(self) -> int:
-        """The first of the final policy's own episodes."""
-        return self.episodes - max(1, self.episodes // _OWN_SHARE)
-
-    @property
-    def _trial(self) -> int:
-        """Episodes of a trial of the final policy."""
-        return max(1, (self.episodes - self._own) // _TRIALS)
-
-    @property
-    def _on_trial(self) -> bool:
-        """Whether a final policy may still be given up, and enough episodes are left for another.
-
-        A plan that has passed its trial is the last; so is any where a trial would show little.
-        """
-        enough = self._trial >= _FEWEST and self._shown is None
-        return enough and self.done - self._own < _TRIALS // 2 * self._trial
+        return _OptimisticRound(structure, fit, phase_learner, empirical)
 
     def play(self, most: int) -> Trajectories:
         """Play a phase: the longer, the more is known."""
         # The fits draw from the key itself, so the world's chance has a key of its own.
-        key = philox_key(self.key)
-        if self._plan is not None:
-            length = self._trial if self._on_trial else self.episodes - self.done
-            return play(self.world, self._plan.policy, length, key, self.done)
-        if self.fit is None:
+        state, key = self.state, philox_key(self.key)
+        if isinstance(state, _OnTrial):
+            length = self.episodes - self.done if isinstance(state, _Final) else self.trial
+            return play(self.world, state.plan.policy, length, key, self.done)
+        if isinstance(state, _Exploring):
             number = self.learner.n_contexts
             length = max(self.learner.explore, 1 if number == "auto" else number)
-            length = min(length, max(self._own, 1))
-            return play(self.world, UniformPolicy(), length, key, 0)
+            return play(self.world, UniformPolicy(), min(length, max(self.first_final, 1)), key, 0)
         length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
-        length = min(length, self._own - self.done)
-        if self._drawn is not None:
-            return play(self.world, self._drawn, length, key, self.done)
-        blind = int(length * self._blind_share())
-        assert self._rounds is not None
-        assert self._empirical is not None
-        rounds = play_rounds(
-            self._rounds, self.world, self._empirical, key, self.done, length - blind
+        length = min(length, self.first_final - self.done)
+        if isinstance(state, _SampledRound):
+            return play(self.world, state.sampled_policy, length, key, self.done)
+        assert isinstance(state, _OptimisticRound)
+        random = int(length * _random_share(state.fit, self.done))
+        acting = length - random
+        phase = play_rounds(
+            state.phase_learner, self.world, state.empirical, key, self.done, acting
         )
-        if not blind:
-            return rounds
-        random = play(self.world, UniformPolicy(), blind, key, self.done + length - blind)
-        return Trajectories.concat([rounds, random])
-
-    def _blind_share(self) -> float:
-        """The share of a phase that is played at random: 0 where contexts are told apart.
-
-        A good policy of a wrong model can go on confirming it where single episodes say little of
-        their context: then only actions that it would not take show what the contexts differ in.
-        """
-        assert self.fit is not None
-        if self.done < _BLIND:
-            return 0.0
-        hidden = max(0.0, 1.0 - told_apart(self.fit) / _TOLD_APART)
-        return min(_MOST_BLIND, hidden) * (_BLIND / self.done) ** 0.5
+        if not random:
+            return phase
+        rest = play(self.world, UniformPolicy(), random, key, self.done + acting)
+        return Trajectories.concat([phase, rest])
 
     def absorb(self, batch: Trajectories) -> None:
-        """Add the phase to the history; the contexts go to the record, where nobody looks."""
-        now, fit = self.record(batch), self.fit
+        """Add the phase to the history, or to the final episodes; contexts go to the record."""
+        now, state = self.record(batch), self.state
+        fit = state.fit if isinstance(state, _Fitted) else None
         phase = Phase(
             first_episode=now.start,
             episodes=len(batch),
@@ -400,173 +420,87 @@ class _Refitting(Learning[Trajectories]):
             model_error=self.model_error(None if fit is None else fit.model),
             mean_return=float(self.returns[now].mean()),
         )
-        new = batch.without_contexts()
-        if self._plan is None or self._given_up(self._plan, now):
-            self.logs, self._plan = Trajectories.concat([self.logs, new]), None
-        else:
-            self._shown = new if self._shown is None else Trajectories.concat([self._shown, new])
         self.phases = (*self.phases, phase)
+        new = batch.without_contexts()
+        if isinstance(state, _Final):
+            self.state = replace(state, final_logs=Trajectories.concat([state.final_logs, new]))
+        elif isinstance(state, _OnTrial) and not self._gives_up(state.plan, now):
+            self.state = _Final(**vars(state), final_logs=new)
+        else:
+            self.logs = Trajectories.concat([self.logs, new])
+            estimate = state.estimate if isinstance(state, _Fitted) else _LastFit()
+            self.state = _FitDue(estimate, self.no_logs)
 
-    def _given_up(self, plan: Plan, now: slice) -> bool:
+    def _gives_up(self, plan: Plan, now: slice) -> bool:
         """Whether a trial contradicts what the plan promises."""
         value = mean_return(self.returns[now])
-        return self._on_trial and value is not None and contradicted(plan, value) is not None
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the data have doubled since the last time, or there was none."""
-        return self._settled is None or len(self.logs) >= _DOUBLED * self._settled.episodes
-
-    def refit(self) -> Fit:
-        """EM over the whole history with what is settled."""
-        assert self._settled is not None
-        _, M, reward_model, moves, rewards = self._settled
-        return self._em(M, reward_model, self._chance(), moves, rewards, fresh=False)
-
-    def settle(self) -> Fit:
-        """EM over the whole history with nothing taken for granted but what the user said."""
-        rng, previous = self._chance(), self._model
-        learner = self.learner
-        asked, last = learner.reward_model, 1 if previous is None else previous.n_contexts
-        least = max(1, last - _FALL)
-        reward_model: RewardModel = "state-action" if asked == "auto" else asked
-        if asked == "auto" and previous is not None:
-            reward_model = previous.reward_model
-        for again in (False, True):
-            M = least if learner.n_contexts == "auto" else learner.n_contexts
-            if learner.n_contexts == "auto" and may_show_contexts([self.logs]):
-                with without_fit_warnings():
-                    chosen = choose_contexts(
-                        self.logs,
-                        max_contexts=max(least, learner.max_contexts),
-                        min_contexts=least,
-                        reward_model=reward_model,
-                        behaviour="shared",
-                        folds=_FOLDS,
-                        restarts=_STARTS,
-                        patience=2 if least == 1 else 1,
-                        rng=rng,
-                    )
-                M = chosen.n_contexts
-            fit = self._em(M, reward_model, rng)
-            if (most := self._most_pseudo_counts(M, reward_model)) is not None:
-                moves, rewards = fit.pseudo_counts, fit.reward_pseudo_counts
-                if moves > most[0] or rewards > most[1]:
-                    found = (min(moves, most[0]), min(rewards, most[1]))
-                    fit = self._em(M, reward_model, rng, *found)
-            if again or asked != "auto":
-                break
-            better = preferred_reward_model(self.logs, fit.responsibilities)
-            if better == reward_model:
-                break
-            least, reward_model = 1, better
-        self._settled = Settled(
-            len(self.logs), M, reward_model, fit.pseudo_counts, fit.reward_pseudo_counts
-        )
-        return fit
-
-    def _most_pseudo_counts(
-        self, n_contexts: int, reward_model: RewardModel
-    ) -> tuple[float, float] | None:
-        """Twice those of the last time, as the data are: contexts once seen are not given up."""
-        settled = self._settled
-        if settled is None or settled[1:3] != (n_contexts, reward_model):
-            return None
-        return _DOUBLED * settled.pseudo_counts, _DOUBLED * settled.reward_pseudo_counts
-
-    def _chance(self) -> np.random.Generator:
-        """Of the next fit."""
-        fitted = sum(phase.first_episode < len(self.logs) for phase in self.phases)
-        return np.random.default_rng([self.key, fitted])
-
-    def _em(
-        self,
-        n_contexts: int,
-        reward_model: RewardModel,
-        rng: np.random.Generator,
-        pseudo_counts: float | Literal["auto"] = "auto",
-        reward_pseudo_counts: float | None = None,
-        fresh: bool = True,
-    ) -> Fit:
-        """A fit from the last estimate, where it has as many contexts, and from fresh starts."""
-        shared = reward_pseudo_counts == np.inf  # rewards that say nothing of the context
-        em = EM(
-            n_contexts,
-            restarts=self.learner.restarts,
-            pseudo_counts=pseudo_counts,
-            reward_pseudo_counts=None if shared else reward_pseudo_counts,
-            shared_rewards=shared,
-            reward_model=reward_model,
-            folds=_STRENGTH_FOLDS,
-        )
-        known = self._model is not None and self._model.n_contexts == n_contexts
-        with without_fit_warnings():
-            starts = [self._model, None] if fresh else [self._model]
-            self.fit = em.fit(self.logs, start=starts if known else None, rng=rng)
-        self._model = self.fit.model
-        return self.fit
+        return value is not None and contradicted(plan, value) is not None
 
     def _sized(self, model: LatentMDP) -> LatentMDP:
         """The fitted model with the world's horizon, discount and allowed actions."""
-        own = restricted(model, self.space.allowed_actions())
-        return own.replace(horizon=self.space.horizon, discount=self.space.discount)
+        allowed = restricted(model, self.space.allowed_actions())
+        return allowed.replace(horizon=self.space.horizon, discount=self.space.discount)
 
     def status(self) -> str:
         """The number of contexts."""
-        return "exploring" if self.fit is None else f"contexts: {self.fit.model.n_contexts}"
+        model = self.phases and self.phases[-1].n_contexts
+        return f"contexts: {model}" if model else "exploring"
 
     def arrays(self) -> Arrays:
-        """See `Learning`: the history, the last estimate and the phases; the rest follows."""
+        """See `Learning`: the episodes, the phases and what the fit that is due goes on from."""
+        state = self.state
+        assert isinstance(state, _FitDue | _Final)
+        estimate = state.estimate if isinstance(state, _FitDue) else state.before_final_fit
+        structure, model = estimate
         saved = {
             **super().arrays(),
             **{f"log_{name}": getattr(self.logs, name) for name in _LOGS},
+            **{f"shown_{name}": getattr(state.final_logs, name) for name in _LOGS},
             "phases": phase_rows(self.phases),
         }
-        # A finished run makes its last fit again, from what it began with.
-        settled, model = (self._settled, self._model) if self._plan is None else self._before
-        if self._shown is not None:
-            saved |= {f"shown_{name}": getattr(self._shown, name) for name in _LOGS}
-        if settled is not None:
-            episodes, M, reward_model, *strengths = settled
+        if structure is not None and model is not None:
+            episodes, M, reward_model, *strengths = structure
             joint = float(reward_model == "transition")
             saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
-        if model is not None:
-            held = model.to_fields()
-            saved |= {f"model_{name}": held[name] for name in _MODEL if held[name] is not None}
+            fields = model.to_fields()
+            saved |= {f"model_{name}": fields[name] for name in _MODEL if fields[name] is not None}
         return saved
 
     def restore(self, saved: Arrays) -> None:
         super().restore(saved)
-        steps = {name: saved[f"log_{name}"] for name in _LOGS}
-        self.logs = Trajectories(**{**self.logs.to_fields(), **steps})
-        if "shown_offsets" in saved:
-            steps = {name: saved[f"shown_{name}"] for name in _LOGS}
-            self._shown = Trajectories(**{**self.logs.to_fields(), **steps})
-        kept = len(self.logs) + (0 if self._shown is None else len(self._shown))
-        if kept != self.done:
-            raise ValueError(f"there are {kept} episodes, and {self.done} are done")
+        self.logs, final_logs = (
+            Trajectories(
+                **self.no_logs.to_fields()
+                | {name: saved[f"{kind}_{name}"] for name in _LOGS if f"{kind}_{name}" in saved}
+            )
+            for kind in ("log", "shown")
+        )
+        if len(self.logs) + len(final_logs) != self.done:
+            raise ValueError(
+                f"there are {len(self.logs) + len(final_logs)} episodes, and {self.done} are done"
+            )
         self.phases = phases_of(saved)
+        estimate = _LastFit()
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
             if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
-                raise ValueError("what was settled is out of range")
+                raise ValueError("the structure chosen is out of range")
             reward_model: RewardModel = "transition" if by_transition else "state-action"
-            self._settled = Settled(int(episodes), int(M), reward_model, *strengths)
-        if "model_initial" in saved:
-            held = {name: saved.get(f"model_{name}") for name in _MODEL}
-            kind = None if self._settled is None else self._settled.reward_model
+            structure = _ChosenStructure(int(episodes), int(M), reward_model, *strengths)
+            fields = {name: saved.get(f"model_{name}") for name in _MODEL}
             others = {"horizon": self.space.horizon, "reward_values": self.space.reward_array}
-            self._model = LatentMDP.from_fields({**held, **others, "reward_model": kind})
-            if self._model.dimensions[1:3] != self.space.dimensions[1:3]:
+            model = LatentMDP.from_fields({**fields, **others, "reward_model": reward_model})
+            if model.dimensions[1:3] != self.space.dimensions[1:3]:
                 raise ValueError("the model has other sizes than the world")
+            estimate = _LastFit(structure, model)
+        self.state = _FitDue(estimate, final_logs)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the last fit, its plan, and what that earned in its own episodes."""
-        if self._plan is None:  # resumed after the last episode, or there were too few
-            self._finish()
-        plan, fit = self._plan, self.fit
-        assert plan is not None
-        assert fit is not None
+        self.plan()  # a fit is due if the run was resumed after the last episode, or had only one
+        state = self.state
+        assert isinstance(state, _Final)
+        fit, plan = state.fit, state.plan
         fitted = [phase for phase in self.phases if phase.n_contexts]
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
@@ -576,8 +510,8 @@ class _Refitting(Learning[Trajectories]):
         seen = np.append(self.returns, self.space.reward_array)
         value = mean_return(self.returns[len(self.logs) :], seen)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
-        told = doubts(plan, fit, visits, value, self._shown)
-        for message in told:
+        messages = learn_warnings(plan, fit, visits, value, state.final_logs)
+        for message in messages:
             warnings.warn(message, LearnWarning, stacklevel=4)
         return Run(
             returns=self.returns,
@@ -590,11 +524,9 @@ class _Refitting(Learning[Trajectories]):
             plan=plan,
             fit=fit,
             phases=self.phases,
-            logs=self.logs
-            if self._shown is None
-            else Trajectories.concat([self.logs, self._shown]),
+            logs=Trajectories.concat([self.logs, state.final_logs]),
             value=value,
-            warnings=told,
+            warnings=messages,
             seconds=self.seconds(),
         )
 
@@ -604,3 +536,100 @@ _MODEL = (
     *("transitions", "reward_probs", "initial", "weights"),
     *(f"outcome_{name}" for name in Outcomes._fields),
 )
+
+
+def _random_share(fit: Fit, done: int) -> float:
+    """The share of a phase that is played at random: 0 where contexts are told apart.
+
+    A good policy of a wrong model can go on confirming it where single episodes say little of
+    their context: then only actions that it would not take show what the contexts differ in.
+    """
+    # Before so many episodes fits are too uncertain to tell whether contexts are hidden, and
+    # optimism explores anyway; from then on the share falls with the square root.
+    first = 1_000
+    if done < first:
+        return 0.0
+    # The instance `visitor` tells contexts apart by 0.25, `treatment` by 0.45, others by 0.7.
+    hidden = max(0.0, 1.0 - told_apart(fit) / 0.4)
+    return min(0.5, hidden) * (first / done) ** 0.5
+
+
+def _next_fit(
+    learner: Refit, logs: Trajectories, last: _LastFit, rng: np.random.Generator
+) -> tuple[_ChosenStructure, Fit]:
+    """EM over all episodes, with the structure of the last fit or, once they are twice as many,
+    with a new one: then nothing is taken for granted but what the user said.
+    """
+    structure, model = last
+    if structure is not None and len(logs) < 2 * structure.episodes:
+        _, M, reward_model, *strengths = structure
+        return structure, _em_fit(learner, logs, M, reward_model, [model], rng, strengths)
+    asked = learner.reward_model
+    reward_model = "state-action" if asked == "auto" else asked
+    if asked == "auto" and model is not None:
+        reward_model = model.reward_model
+    # The search for the number of contexts begins below the last choice, because a few episodes
+    # often fit best with too many contexts.
+    least = 1 if model is None else max(1, model.n_contexts - 2)
+    for again in (False, True):
+        M = least if learner.n_contexts == "auto" else learner.n_contexts
+        if learner.n_contexts == "auto" and may_show_contexts([logs]):
+            # Fewer folds and starts than for logs that are read once, and an end with the first
+            # number that predicts no better, since the choice is made again and again.
+            with without_fit_warnings():
+                M = choose_contexts(
+                    logs,
+                    max_contexts=max(least, learner.max_contexts),
+                    min_contexts=least,
+                    reward_model=reward_model,
+                    behaviour="shared",
+                    folds=2,
+                    restarts=2,
+                    patience=2 if least == 1 else 1,
+                    rng=rng,
+                ).n_contexts
+        fit = _em_fit(learner, logs, M, reward_model, [model, None], rng)
+        if structure is not None and structure[1:3] == (M, reward_model):
+            # At most twice the strengths of the last time, as the data are: contexts once seen are
+            # not given up.
+            strengths = [fit.pseudo_counts, fit.reward_pseudo_counts]
+            capped = [min(now, 2 * before) for now, before in zip(strengths, structure[3:])]
+            if capped != strengths:
+                fit = _em_fit(learner, logs, M, reward_model, [fit.model, None], rng, capped)
+        if again or asked != "auto":
+            break
+        better = preferred_reward_model(logs, fit.responsibilities)
+        if better == reward_model:
+            break
+        least, reward_model, model = 1, better, fit.model
+    strengths = [fit.pseudo_counts, fit.reward_pseudo_counts]
+    return _ChosenStructure(len(logs), M, reward_model, *strengths), fit
+
+
+def _em_fit(
+    learner: Refit,
+    logs: Trajectories,
+    n_contexts: int,
+    reward_model: RewardModel,
+    starts: Sequence[LatentMDP | None],
+    rng: np.random.Generator,
+    strengths: Sequence[float] | None = None,
+) -> Fit:
+    """A fit from `starts`, None for fresh ones; from fresh ones only where the first does not suit.
+
+    `strengths` are pseudo-counts and those of rewards; None chooses them by held-out likelihood.
+    """
+    of_rewards = None if strengths is None else strengths[1]
+    shared = of_rewards == np.inf  # rewards that say nothing of the context
+    em = EM(
+        n_contexts,
+        restarts=learner.restarts,
+        pseudo_counts="auto" if strengths is None else strengths[0],
+        reward_pseudo_counts=None if shared else of_rewards,
+        shared_rewards=shared,
+        reward_model=reward_model,
+        folds=3,  # few, since strengths are chosen each time the data have doubled
+    )
+    suits = starts[0] is not None and starts[0].n_contexts == n_contexts
+    with without_fit_warnings():
+        return em.fit(logs, start=list(starts) if suits else None, rng=rng)

@@ -3,8 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from latentmdp.planning.acting import (
+        ActingPlanner,
+        CertifiedPlanner,
+        acting_smoothing,
+        planner_for,
+    )
     from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
-    from latentmdp.planning.choice import ActingPlanner, acting_smoothing, certified_plan
     from latentmdp.planning.evaluation import (
         TooManyHistoriesError,
         Value,

@@ -6,7 +6,7 @@ import pytest
 import latentmdp as lm
 from latentmdp.logs import cell_counts
 from latentmdp.metrics import Interval, mean_return
-from latentmdp.online.doubts import doubts, moving_context, told_apart
+from latentmdp.online.warnings import learn_warnings, moving_context, told_apart
 
 
 def two_coins(bias: float = 0.9) -> lm.LatentMDP:
@@ -61,7 +61,7 @@ def test_what_the_model_promises_is_held_against_the_world(value, doubted) -> No
     logs = lm.simulate(model, lm.UniformPolicy(), 300, rng=0).without_contexts()
     fit, visits = fitted(logs)
     plan = lm.HSVI(gap=0.01).plan(model)
-    told = doubts(plan, fit, visits, value, None)
+    told = learn_warnings(plan, fit, visits, value, logs[:0])
     assert any("promises" in message for message in told) == doubted
 
 
