@@ -6,15 +6,15 @@ no padding. Sums are added in the order of the row: the results are those of the
 bit.
 
 On a GPU each thread has rows of its own, and the intrinsics become the plain loops (`_plain_...`).
-There a compiler fuses a product and the addition that follows it into one operation, with one
-rounding fewer; `product` is a product that it leaves alone. `fused` is one operation on purpose, as
-the vector code of `simd` has it.
+There a compiler fuses a product and the addition that follows it into one operation; `product` is a
+product that it leaves alone. `fused` is one operation on purpose, as the vector code of `simd` has
+it.
 """
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 __all__ = [
     "fused",
@@ -23,7 +23,6 @@ __all__ = [
     "set_products",
     "two_entries",
     "weigh_row",
-    "wide_product",
 ]
 
 _WIDTH = 8
@@ -101,16 +100,25 @@ def _on_gpu(context):
     return "CUDA" in type(context).__name__
 
 
-@intrinsic
-def product(typingctx, one, other):
-    """The product of two doubles, rounded by itself on every machine."""
+def product(one: float, other: float) -> float:
+    """The product of two doubles, rounded by itself on every machine.
 
-    def emit(context, builder, signature, arguments):
-        if _on_gpu(context):
-            return _call(builder, "llvm.nvvm.mul.rn.d", _DOUBLE, list(arguments))
-        return builder.fmul(*arguments)
+    A GPU's compiler fuses a product and the sum it goes into, with one rounding fewer, unless it is
+    told not to: so this function has another body there, and both machines give the same bits.
+    """
+    return one * other
 
-    return types.float64(types.float64, types.float64), emit
+
+@overload(product, target="generic")
+def _product(one, other):
+    return lambda one, other: one * other
+
+
+@overload(product, target="cuda")
+def _product_on_gpu(one, other):
+    from numba.cuda import libdevice
+
+    return lambda one, other: libdevice.dmul_rn(one, other)
 
 
 @intrinsic
@@ -123,25 +131,6 @@ def fused(typingctx, one, other, total):
 
     f = types.float64
     return f(f, f, f), emit
-
-
-@intrinsic
-def wide_product(typingctx, one, other):
-    """The product of two 32-bit words that are held in 64 bits.
-
-    A GPU has instructions for its two halves, and would multiply 64-bit words by several.
-    """
-
-    def emit(context, builder, signature, arguments):
-        if not _on_gpu(context):
-            return builder.mul(*arguments)
-        word = ir.IntType(32)
-        words = [builder.trunc(x, word) for x in arguments]
-        high = builder.zext(_call(builder, "llvm.nvvm.mulhi.ui", word, words), _INDEX)
-        low = builder.zext(builder.mul(*words), _INDEX)
-        return builder.or_(builder.shl(high, _INDEX(32)), low)
-
-    return types.uint64(types.uint64, types.uint64), emit
 
 
 @intrinsic
