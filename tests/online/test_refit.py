@@ -255,7 +255,7 @@ def fitted(model: lm.LatentMDP, episodes: int, last: Any = None, **settings: Any
 
 def fit_to(logs: lm.Trajectories, last: Any = None, **settings: Any) -> Any:
     learner = Refit(**{"n_contexts": 2, "restarts": 2, "max_contexts": 3, **settings})
-    estimate = refit._LastFit() if last is None else last.estimate
+    estimate = refit._LastFit() if last is None else last.last_fit
     rng = np.random.default_rng([0, 0])
     return refit._Fitted(*refit._next_fit(learner, logs, estimate, rng))
 

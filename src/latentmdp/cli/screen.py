@@ -9,12 +9,13 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from latentmdp._util.progress import Move, progress_bar
 from latentmdp.errors import LatentMDPError
 
 if TYPE_CHECKING:
@@ -144,25 +145,10 @@ class Screen:
         """Print names and what they are."""
         self.table(title, ("name", "fact"), facts.items(), words=("fact",), show_header=False)
 
-    @contextmanager
-    def progress(self, doing: str = "", total: int | None = None) -> Iterator[Callable[..., None]]:
-        """Show what is being done, on stderr, to people at a terminal.
-
-        Gives a function that moves the bar on, by 1 or as far as it is told, and can say what is
-        done next; without a `total` there is nothing to move, and work is only seen to go on.
-        """
-        from rich.console import Console
-        from rich.progress import Progress
-
-        console = Console(stderr=True)
-        off = not (self.talks and console.is_terminal)
-        with Progress(console=console, transient=True, disable=off) as progress:
-            task = progress.add_task(doing, total=total)
-
-            def move(by: int = 1, doing: str | None = None) -> None:
-                progress.update(task, advance=by, description=doing)
-
-            yield move
+    def progress(self, doing: str = "", total: int | None = None) -> AbstractContextManager[Move]:
+        """Show what is being done, on stderr, to people at a terminal."""
+        shown = self.talks and sys.stderr.isatty()
+        return progress_bar(shown, doing, total, transient=True)
 
     @contextmanager
     def compilation_told(self) -> Iterator[None]:

@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from latentmdp._util.progress import progress_bar
 from latentmdp._util.storage import atomic_write, one_writer, require_writable
 from latentmdp._util.words import plural
 from latentmdp.engines.base import Engine
@@ -181,33 +182,27 @@ def run_sweep(
     ids = [setting.id for setting in settings]
     if len(set(ids)) < len(ids):
         raise ValueError("settings must have distinct ids")
-    from rich.console import Console
-    from rich.progress import Progress
-
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    silent = not progress
-    bar = Progress(console=Console(quiet=silent), disable=silent)
-    with one_writer(place), bar:
+    with one_writer(place), progress_bar(progress, "runs", len(settings)) as move:
         missing = [s for s in settings if not (place / s.file_name).exists()]
-        done = len(settings) - len(missing)
-        task = bar.add_task("runs", total=len(settings), completed=done)
+        move(len(settings) - len(missing))
         workers = min(thread_count(jobs), len(missing))
         if engine is not None:
             for i, (columns, seconds) in engine.finished(_timed, missing, work):
                 _write(place, missing[i], columns, seconds)
-                bar.advance(task)
+                move()
         elif workers <= 1:
             for setting in missing:
                 _run_one(work, setting, str(place))
-                bar.advance(task)
+                move()
         elif missing:
             with _pool(workers) as pool:
                 futures = [pool.submit(_run_one, work, s, str(place)) for s in missing]
                 try:
                     for future in as_completed(futures):
                         future.result()
-                        bar.advance(task)
+                        move()
                 except BaseException:
                     for future in futures:
                         future.cancel()

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util.arrays import Flags, Floats, Integers, same_content
 from latentmdp._util.memory import memory_text
+from latentmdp._util.progress import Move, progress_bar
 from latentmdp._util.registration import saver
 from latentmdp._util.words import plural
 from latentmdp.engines.base import Engine, as_engine
@@ -561,31 +562,23 @@ def open_logs(
         anew=anew,
         stamps={path: _stamp(path) for path in found},
     )
-    with _bar(progress) as bar:
-        rows = sum(header.rows for header in headers)
-        task = bar.add_task("looking through the files", total=2 * rows)
+    rows = sum(header.rows for header in headers)
+    with progress_bar(progress, "looking through the files", 2 * rows) as move:
         scans = []
         for scan in work.map(_scanned, found, reader):
-            bar.advance(task, scan.rows)
+            move(scan.rows)
             scans.append(scan)
         if not anew:
             _require_once(found, scans, reader)
         reader = _settled(reader, scans)
         units = _units(found, scans, anew)
-        return _assembled(_advancing(work.map(_checked, units, reader), bar, task), reader)
+        return _assembled(_advancing(work.map(_checked, units, reader), move), reader)
 
 
-def _advancing(units: Iterable[_Unit], bar: Any, task: Any) -> Iterator[_Unit]:
+def _advancing(units: Iterable[_Unit], move: Move) -> Iterator[_Unit]:
     for unit in units:
-        bar.advance(task, int(unit.rows.sum()))
+        move(int(unit.rows.sum()))
         yield unit
-
-
-def _bar(progress: bool) -> Any:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    return Progress(console=Console(stderr=True, quiet=not progress), disable=not progress)
 
 
 def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:

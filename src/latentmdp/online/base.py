@@ -17,8 +17,6 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +27,7 @@ from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Arrays, Floats, Integers
 from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
+from latentmdp._util.progress import progress_bar
 from latentmdp._util.random import RNGLike, given_seed, philox_key
 from latentmdp._util.storage import one_writer, require_writable
 from latentmdp.logs import Episode, Trajectories
@@ -115,9 +114,10 @@ class Learner(ABC):
             require_writable(checkpoint)
         learning = self.begin(place, episodes, key)
         settings = self._record_settings(place, episodes, seed=given_seed(rng), key=key)
-        with one_writer(checkpoint), _bar(learning, progress) as tick:
+        with one_writer(checkpoint), progress_bar(progress, total=episodes) as move:
             if checkpoint is not None:
                 learning.resume(checkpoint, settings)
+                move(learning.done)
             chunk, saved = 1, time.monotonic()
             while learning.done < episodes:
                 began, first = time.monotonic(), learning.done
@@ -125,7 +125,8 @@ class Learner(ABC):
                 batch = learning.play(min(chunk, learning.next_stop() - first))
                 learning.absorb(batch)
                 chunk = next_chunk(chunk, learning.done - first, time.monotonic() - began)
-                tick()
+                if progress:
+                    move(learning.done - first, learning.status())
                 late = time.monotonic() - saved > CHECKPOINT_SECONDS
                 if checkpoint is not None and (late or learning.done == episodes):
                     write_checkpoint(checkpoint, settings, learning.arrays(), learning.seconds())
@@ -183,7 +184,8 @@ class Learning(ABC, Generic[Batch]):
 
     def status(self) -> str:
         """A few words for the progress bar."""
-        return ""
+        played = self.returns[: self.done]
+        return f"trailing return {played[-metrics.last_tenth(played.size) :].mean():.4g}"
 
     def seconds(self) -> float:
         """Wall-clock time of the run so far, interruptions left out."""
@@ -393,26 +395,3 @@ def next_chunk(chunk: int, played: int, seconds: float) -> int:
     if seconds < CHUNK_SECONDS and played >= chunk:
         return 2 * chunk
     return max(1, chunk // 2) if seconds > 2.0 * CHUNK_SECONDS else chunk
-
-
-@contextmanager
-def _bar(learning: Learning[Any], shown: bool) -> Iterator[Callable[[], None]]:
-    """A function to call after each chunk; it moves the bar, if one is shown."""
-    if not shown:
-        yield lambda: None
-        return
-    from rich import progress
-
-    words = progress.TextColumn("{task.fields[status]}")
-    columns = (progress.BarColumn(), progress.MofNCompleteColumn(), words)
-    with progress.Progress(*columns, progress.TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=learning.episodes, status="", completed=learning.done)
-
-        def tick() -> None:
-            played = learning.returns[: learning.done]
-            trailing = played[-metrics.last_tenth(played.size) :].mean()
-            told = (learning.status(), f"trailing return {trailing:.4g}")
-            status = ", ".join(word for word in told if word)
-            bar.update(task, completed=learning.done, status=status)
-
-        yield tick

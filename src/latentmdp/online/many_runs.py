@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.memory import require_memory
+from latentmdp._util.progress import Move, progress_bar
 from latentmdp._util.random import philox_key
 from latentmdp._util.results import Result
 from latentmdp._util.words import plural
@@ -133,7 +133,7 @@ def played_runs(
     play: Callable[[int], Run], seeds: range, window: int, threads: int, progress: bool
 ) -> tuple[Floats, Floats, tuple[AnyCounts, ...]]:
     """Returns, beliefs and counts of the runs that `play` makes by their seeds."""
-    with _bar(len(seeds), progress) as advance:
+    with progress_bar(progress, "runs", len(seeds)) as advance:
 
         def work(start: int, stop: int) -> tuple[Floats, Floats, AnyCounts]:
             run = play(seeds[start])
@@ -185,7 +185,7 @@ def gpu_runs(
     keys = np.array([philox_key(seed) for seed in seeds], np.uint64)
     chances = device.put(world.chances)
     kept: list[tuple[Any, ...]] = []
-    with _bar(len(seeds) * episodes, progress) as advance:
+    with progress_bar(progress, "runs", len(seeds) * episodes) as advance:
         each = _run_bytes(empirical) + 16.0 * windows
         for start, stop in device.pieces(len(seeds), each, _MOST_RUNS, "run"):
             learners = learners_on(device, empirical, keys[start:stop])
@@ -212,7 +212,7 @@ class _Batch:
         self._gpu, self._kind, self._registers = device, kind, grouping.registers
         self._chances, self._learners, self._window = chances, learners, window
 
-    def play(self, episodes: int, advance: Callable[[int], None]) -> tuple[NDArray[Any], ...]:
+    def play(self, episodes: int, advance: Move) -> tuple[NDArray[Any], ...]:
         """Sums of returns and of beliefs over windows, and the packed counts in the end."""
         from latentmdp._kernels.cuda.lucrl import Earned, lucrl_kernel
 
@@ -325,16 +325,3 @@ def _counts_of(empirical: EmpiricalModel, *packed: NDArray[Any]) -> Iterator[Cou
         for array, shape in zip(packed, shapes)
     )
     return (Counts(*own) for own in zip(*parts))
-
-
-@contextmanager
-def _bar(total: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A function to call with what was done; it moves the bar, if one is shown."""
-    if not shown:
-        yield lambda count: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("runs", total=total)
-        yield lambda count: bar.advance(task, count)

@@ -251,13 +251,13 @@ class _Exploring:
 
 @dataclass(frozen=True)
 class _FitDue:
-    """The history has grown since the fit that `estimate` is of.
+    """The history has grown since `last_fit`.
 
     `final_logs` is empty but in a resumed run whose final plan has passed its trial: the fit finds
     that plan again.
     """
 
-    estimate: _LastFit
+    last_fit: _LastFit
     final_logs: Trajectories
 
 
@@ -269,7 +269,7 @@ class _Fitted:
     fit: Fit
 
     @property
-    def estimate(self) -> _LastFit:
+    def last_fit(self) -> _LastFit:
         """What the next fit goes on from."""
         return _LastFit(self.structure, self.fit.model)
 
@@ -329,11 +329,11 @@ class _Refitting(Learning[Trajectories]):
             return
         fitted = sum(phase.first_episode < len(self.logs) for phase in self.phases)
         rng = np.random.default_rng([self.key, fitted])
-        structure, fit = _next_fit(self.learner, self.logs, due.estimate, rng)
+        structure, fit = _next_fit(self.learner, self.logs, due.last_fit, rng)
         model = self._sized(fit.model)
         if self.done >= self.first_final:
             planner = ActingPlanner(self.learner.planner or CertifiedPlanner())
-            final = (structure, fit, planner.plan(model), due.estimate)
+            final = (structure, fit, planner.plan(model), due.last_fit)
             self.state = _OnTrial(*final) if self._may_try(due) else _Final(*final, due.final_logs)
         elif self.learner.sampling:
             # The last number keeps draws of models apart from those of the fits.
@@ -428,8 +428,8 @@ class _Refitting(Learning[Trajectories]):
             self.state = _Final(**vars(state), final_logs=new)
         else:
             self.logs = Trajectories.concat([self.logs, new])
-            estimate = state.estimate if isinstance(state, _Fitted) else _LastFit()
-            self.state = _FitDue(estimate, self.no_logs)
+            last_fit = state.last_fit if isinstance(state, _Fitted) else _LastFit()
+            self.state = _FitDue(last_fit, self.no_logs)
 
     def _gives_up(self, plan: Plan, now: slice) -> bool:
         """Whether a trial contradicts what the plan promises."""
@@ -442,16 +442,16 @@ class _Refitting(Learning[Trajectories]):
         return allowed.replace(horizon=self.space.horizon, discount=self.space.discount)
 
     def status(self) -> str:
-        """The number of contexts."""
-        model = self.phases and self.phases[-1].n_contexts
-        return f"contexts: {model}" if model else "exploring"
+        """The number of contexts, and the return so far."""
+        number = self.phases[-1].n_contexts
+        return f"{f'contexts: {number}' if number else 'exploring'}, {super().status()}"
 
     def arrays(self) -> Arrays:
         """See `Learning`: the episodes, the phases and what the fit that is due goes on from."""
         state = self.state
         assert isinstance(state, _FitDue | _Final)
-        estimate = state.estimate if isinstance(state, _FitDue) else state.before_final_fit
-        structure, model = estimate
+        last_fit = state.last_fit if isinstance(state, _FitDue) else state.before_final_fit
+        structure, model = last_fit
         saved = {
             **super().arrays(),
             **{f"log_{name}": getattr(self.logs, name) for name in _LOGS},
@@ -480,7 +480,7 @@ class _Refitting(Learning[Trajectories]):
                 f"there are {len(self.logs) + len(final_logs)} episodes, and {self.done} are done"
             )
         self.phases = phases_of(saved)
-        estimate = _LastFit()
+        last_fit = _LastFit()
         if "settled" in saved:
             episodes, M, by_transition, *strengths = saved["settled"].tolist()
             if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
@@ -492,8 +492,8 @@ class _Refitting(Learning[Trajectories]):
             model = LatentMDP.from_fields({**fields, **others, "reward_model": reward_model})
             if model.dimensions[1:3] != self.space.dimensions[1:3]:
                 raise ValueError("the model has other sizes than the world")
-            estimate = _LastFit(structure, model)
-        self.state = _FitDue(estimate, final_logs)
+            last_fit = _LastFit(structure, model)
+        self.state = _FitDue(last_fit, final_logs)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the last fit, its plan, and what that earned in its own episodes."""
