@@ -31,6 +31,17 @@ def test_every_run_is_that_of_its_seed():
     assert dict(runs.facts())["runs"] == "3"
 
 
+@pytest.mark.parametrize("window", [1, 2, 4, 7])
+def test_the_return_at_the_end_is_that_of_the_last_tenth(window):
+    """3 of 30 episodes, or all of the windows that hold them."""
+    model, learner = world(), lm.LUCRL()
+    runs = learner.run_many(model, 30, 2, window=window)
+    episodes = {1: 3, 2: 4, 4: 6, 7: 9}[window]  # the last window of 4, and of 7, has only 2
+    alone = [learner.run(model, 30, rng=seed).returns[-episodes:].mean() for seed in (0, 1)]
+    assert runs.trailing_return() == pytest.approx(np.mean(alone))
+    assert f"{np.mean(alone):.4g}" in dict(runs.facts()).values()
+
+
 def test_threads_change_nothing_and_seeds_do():
     model, learner = world(), lm.LUCRL()
     one = learner.run_many(model, 20, 4, threads=1)

@@ -28,6 +28,7 @@ from latentmdp._util.words import plural
 from latentmdp.engines.cuda import Gpu, gpu
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
+from latentmdp.metrics import last_tenth
 from latentmdp.online.base import next_chunk
 from latentmdp.online.empirical_model import AnyCounts, Counts, EmpiricalModel
 from latentmdp.online.run import Run
@@ -101,12 +102,18 @@ class ManyRuns(Result):
     def __len__(self) -> int:
         return len(self.counts)
 
+    def trailing_return(self) -> float:
+        """Mean return at the end: of the windows that hold the last tenth of the episodes."""
+        first = (self.episodes - last_tenth(self.episodes)) // self.window
+        sizes = _window_sizes(self.episodes, self.window)[first:]
+        return float(np.average(self.returns[:, first:].mean(axis=0), weights=sizes))
+
     def facts(self) -> Iterator[tuple[str, Any]]:
         """What a reader wants to know first, by name."""
         yield "learner", self.settings.get("learner")
         yield "runs", f"{len(self):,}"
         yield "episodes", f"{self.episodes:,}"
-        yield "return at the end", f"{self.returns[:, -1].mean():.4g}"
+        yield "return in the last tenth", f"{self.trailing_return():.4g}"
         yield "seconds", f"{self.seconds:.3g}"
 
     def __repr__(self) -> str:
