@@ -1,36 +1,52 @@
-"""Compilation is told once, and only where something is compiled."""
+"""Compilation is announced once, for what waits for it, and only where something is compiled."""
 
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import latentmdp as lm
+
+model = lm.make("visitor")
+lm.QMDP().plan(model)
+lm.QMDP().plan(model)
+"""
+
+
+def announced(script, cache):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=env
+    )
+    return [line for line in done.stderr.splitlines() if "compiling" in line]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_each_call_that_compiles_is_announced_once_on_an_empty_cache(cache):
+    first = announced(SCRIPT, cache)
+    assert [line for line in first if "QMDP.plan" in line] == [
+        "latentmdp: compiling QMDP.plan, once; kept on disk, so the next start is quick"
+    ]
+    assert len(first) == len(set(first))
+    assert announced(SCRIPT, cache) == []
+
+
+def test_other_peoples_kernels_are_not_announced(cache):
+    script = """
+import latentmdp._kernels
 from numba import njit
 
-from latentmdp._util.clock import on_first_compilation
+njit(lambda x: 2 * x)(2)
+"""
+    assert announced(script, cache) == []
 
 
-def test_compilation_is_told_once():
-    @njit
-    def twice(x):
-        return 2 * x
-
-    @njit
-    def thrice(x):
-        return 3 * x
-
-    said = []
-    with on_first_compilation(lambda: said.append(1)):
-        assert twice(2) == 4
-        assert thrice(2.0) == 6.0
-    assert said == [1]
-    with on_first_compilation(lambda: said.append(1)):
-        assert twice(3) == 6
-    assert said == [1]
-
-
-def test_nobody_is_told_afterwards():
-    @njit
-    def half(x):
-        return x / 2
-
-    said = []
-    with on_first_compilation(lambda: said.append(1)):
-        pass
-    half(4.0)
-    assert said == []
+def test_silence_can_be_asked_for(tmp_path):
+    silent = "from latentmdp._util.clock import announce_compilation as a; a(False)\n"
+    assert announced(silent + SCRIPT, tmp_path) == []

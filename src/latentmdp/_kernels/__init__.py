@@ -3,3 +3,7 @@
 Conventions: `P` is the packed joint table P_m(s', z | s, a) of shape (S, A, S, Z, M), contiguous
 along the contexts; kernels release the GIL and never launch threads of their own.
 """
+
+from latentmdp._util.clock import announce_compilation
+
+announce_compilation()

@@ -1,14 +1,14 @@
-"""When numba compiles: how long this process has waited for it, and notice of the first time."""
+"""When numba compiles: how long this process has waited for it, and a line that says so."""
 
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
+from types import FrameType
 from typing import Any
 
 from numba.core import event
 
-__all__ = ["compile_seconds", "on_first_compilation"]
+__all__ = ["announce_compilation", "compile_seconds"]
 
 
 class _CompileClock(event.Listener):
@@ -46,23 +46,53 @@ def _clock() -> _CompileClock:
     return clock
 
 
-class _Once(event.Listener):
-    """Calls a function at the first compilation."""
+class _Announcement(event.Listener):
+    """Says on stderr that loops are compiled: once for each public call that waits for them."""
 
-    def __init__(self, say: Callable[[], None]) -> None:
-        self._say: Callable[[], None] | None = say
+    def __init__(self) -> None:
+        self.silent = False
+        self._announced: set[str] = set()
 
     def on_start(self, event: Any) -> None:
-        say, self._say = self._say, None
-        if say is not None:
-            say()
+        kernel = event.data["dispatcher"].py_func
+        if self.silent or not kernel.__module__.startswith("latentmdp."):
+            return
+        call = _public_call() or kernel.__name__
+        if call not in self._announced:
+            self._announced.add(call)
+            line = f"latentmdp: compiling {call}, once; kept on disk, so the next start is quick"
+            print(line, file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         pass
 
 
-@contextmanager
-def on_first_compilation(say: Callable[[], None]) -> Iterator[None]:
-    """Call `say` once if anything is compiled within; what is loaded from disk does not count."""
-    with event.install_listener("numba:compile", _Once(say)):
-        yield
+def _public_call() -> str | None:
+    """The outermost function of the library on the stack, but for commands and engines.
+
+    A thread of an engine has only its own stack; None then.
+    """
+    frame: FrameType | None = sys._getframe()
+    outermost = None
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        part = module.split(".")[1:2]
+        if module.startswith("latentmdp.") and part not in (["cli"], ["engines"], ["_util"]):
+            outermost = frame.f_code.co_qualname
+        frame = frame.f_back
+    return outermost
+
+
+@lru_cache(maxsize=1)
+def _announcement() -> _Announcement:
+    announcement = _Announcement()
+    event.register("numba:compile", announcement)  # type: ignore[no-untyped-call]
+    return announcement
+
+
+def announce_compilation(is_wanted: bool = True) -> None:
+    """From now on, say (or do not say) when loops of the library are compiled.
+
+    What is loaded from disk is not compiled, and is not announced.
+    """
+    _announcement().silent = not is_wanted

@@ -152,17 +152,14 @@ class Screen:
 
     @contextmanager
     def compilation_told(self) -> Iterator[None]:
-        """Say, to people at a terminal, when the first use on a machine has to compile."""
-        if not (self.talks and sys.stderr.isatty()):
-            yield
-            return
-        from latentmdp._util.clock import on_first_compilation
+        """Let the library say when it compiles, unless this screen is silent."""
+        from latentmdp._util.clock import announce_compilation
 
-        def say() -> None:
-            typer.secho("compiling: only the first use on this machine takes longer", err=True)
-
-        with on_first_compilation(say):
+        announce_compilation(self.talks)
+        try:
             yield
+        finally:
+            announce_compilation()
 
     @contextmanager
     def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
