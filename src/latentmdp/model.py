@@ -544,16 +544,15 @@ class LatentMDP(Fielded):
         packed = np.ascontiguousarray(np.moveaxis(self.observation_probs(), 0, -1))
         return arrays.frozen(packed)
 
-    def lanes(self) -> tuple[Floats, Floats]:
-        """Transitions (M, S', n) and planning rewards (M, n) as backward induction reads them."""
-        return self._lanes
+    def dense_form(self) -> tuple[Floats, Floats]:
+        """Transitions and planning rewards as the dense Bellman backup reads them."""
+        return self._dense_form
 
     @cached_property
-    def _lanes(self) -> tuple[Floats, Floats]:
-        from latentmdp._kernels.induction import to_lanes
+    def _dense_form(self) -> tuple[Floats, Floats]:
+        from latentmdp._kernels.bellman import dense_rewards, dense_transitions
 
-        next_major = np.moveaxis(self.transitions, -1, 1)
-        return to_lanes(next_major), to_lanes(self.planning_rewards())
+        return dense_transitions(self.transitions), dense_rewards(self.planning_rewards())
 
     def context(self, m: int) -> LatentMDP:
         """The MDP of context `m` alone, as a latent MDP with one context."""

@@ -281,7 +281,7 @@ class AlphaVectorPolicy(Fielded, Policy):
         Weights of the contexts for an individual whose covariates are known.
     """
 
-    _lanes: Floats
+    _dense: Floats
 
     def __init__(
         self,
@@ -320,10 +320,10 @@ class AlphaVectorPolicy(Fielded, Policy):
         self._require_allowed(model)
 
     @classmethod
-    def from_lanes(
-        cls, lanes: Floats, model: LatentMDP, smoothing: float = 0.0
+    def from_dense(
+        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0
     ) -> AlphaVectorPolicy:
-        """One vector per action from values Q_m(t, s, a) in lanes (M, H, n), kept as they are.
+        """One vector per action from Q_m(t, s, a) of the dense backup, (M, H, A, W), not copied.
 
         They are rearranged into `vectors` when first needed: a plan that is made and dropped, as
         in a learner's inner loop, never pays for it. Values of forbidden actions are left out.
@@ -331,9 +331,9 @@ class AlphaVectorPolicy(Fielded, Policy):
         self = cls.__new__(cls)
         check_smoothing(model, smoothing)
         self.model, self.smoothing = model, float(smoothing)
-        self.n_layers = lanes.shape[1]
+        self.n_layers = values.shape[1]
         self.actions, self.offsets = _one_vector_per_action(self.n_layers, model)
-        self._lanes = lanes
+        self._dense = values
         return self
 
     @classmethod
@@ -361,11 +361,11 @@ class AlphaVectorPolicy(Fielded, Policy):
     @cached_property
     def vectors(self) -> Floats:
         """The alpha vectors, shape (n, M)."""
-        from latentmdp._kernels.induction import interleave
+        from latentmdp._kernels.bellman import interleave
 
         shape = (self.n_layers, self.model.n_states, self.model.n_actions, self.model.n_contexts)
         values = np.empty(shape)
-        interleave(self._lanes, values)
+        interleave(self._dense, values)
         if not self.model.all_allowed:
             values = values[:, self.model.allowed]
         return arrays.frozen(values.reshape(-1, self.model.n_contexts))

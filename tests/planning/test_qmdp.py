@@ -11,7 +11,6 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp._util import memory
-from latentmdp.engines.team import Team
 from latentmdp.errors import TooLargeError
 from latentmdp.planning import qmdp
 from latentmdp.planning.qmdp import (
@@ -148,23 +147,20 @@ def test_over_possible_steps_as_by_the_definition(seed: int, kind: dict, termina
 
 @pytest.mark.parametrize("contexts", [2, 5, 9])
 def test_threads_change_no_bit(contexts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of the states, of any number, whose padded rows must not touch those of the next."""
+    """Blocks of states, of any number."""
     model = testing.random_model(
         4, contexts=contexts, states=23, actions=3, horizon=9, discount=0.9, zeros=0.8,
         forbidden=0.3, n_terminal=2, as_table=True,
     )  # fmt: skip
     plan, least = lm.QMDP(threads=1).plan(model), least_values(model)
-    monkeypatch.setattr(qmdp, "_THREAD_WORK", 1.0)
-    monkeypatch.setattr(qmdp, "_LEAST_PART", 1)
-    for threads, parts in itertools.product((2, 3, 7), (1, 2, 9)):
-        monkeypatch.setattr(qmdp, "_PARTS", parts)
-        for _ in range(20):
+    for work in (50.0, 200.0, 1000.0):
+        monkeypatch.setattr(qmdp, "_BLOCK_WORK", work)
+        for threads in (1, 2, 3, 7):
             again = lm.QMDP(threads=threads).plan(model)
             assert np.array_equal(again.policy.vectors, plan.policy.vectors)
             assert again.upper == plan.upper
-        with Team(threads) as team:
-            assert np.array_equal(least_values(model, team=team), least)
-            q = q_values(model, lambda: None, team)
+            assert np.array_equal(least_values(model, threads=threads), least)
+            q = q_values(model, lambda: None, threads)
             assert np.array_equal(q[:, model.allowed].reshape(-1, contexts), plan.policy.vectors)
 
 

@@ -429,8 +429,8 @@ class EmpiricalModel:
         learn_weights: bool,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
+        from latentmdp._kernels.bellman import padded_states
         from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Cells, Estimate
-        from latentmdp._kernels.induction import padded_states
         from latentmdp._kernels.optimism import (
             AS_PRINTED,
             BY_VARIANCE,
@@ -619,9 +619,11 @@ class EmpiricalModel:
 
     def policy(self) -> AlphaVectorPolicy:
         """The Q-MDP policy of the last plan, with the filter it acts by."""
-        return AlphaVectorPolicy.from_lanes(
-            self.optimistic.values.copy(), self.acting_model(), self.estimate.smoothing
-        )
+        from latentmdp._kernels.bellman import padded_states
+
+        M, S, A, _ = self.space.dimensions
+        values = self.optimistic.values.copy().reshape(M, -1, A, padded_states(S))
+        return AlphaVectorPolicy.from_dense(values, self.acting_model(), self.estimate.smoothing)
 
     def optimistic_model(self, counts: AnyCounts) -> LatentMDP:
         """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].
@@ -669,11 +671,13 @@ class EmpiricalModel:
 
     def informed_value(self) -> float:
         """The informed bound of the last Q-MDP plan in the optimistic model."""
-        from latentmdp._kernels.induction import informed_value
+        from latentmdp._kernels.bellman import informed_value, padded_states
 
+        M, S, A, _ = self.space.dimensions
         model = self.optimistic_model(self.counts())
         assert model.initial_bonus is not None
-        value = informed_value(self.optimistic.values, model.weights, model.initial)
+        values = self.optimistic.values.reshape(M, -1, A, padded_states(S))
+        value = informed_value(values, model.weights, model.initial)
         return float(value + model.weights @ model.initial_bonus)
 
     def distances(self, truth: LatentMDP) -> Floats:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import induction
-from latentmdp._kernels.induction import Successors
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Integers
 
 __all__ = [
@@ -93,19 +93,19 @@ def best_from_above(
 ) -> Floats:
     """Upper bounds (S, M) on the optimal values of every context; 0 in terminal states.
 
-    `rewards` (R, W) are those of the rows of `steps`, padded. The bounds are within `TOLERANCE`,
+    `rewards` (R, M) are those of the rows of `steps`. The bounds are within `TOLERANCE`,
     and a backup of them is at most they. `check` is called now and then, and may raise.
     """
-    S, W = steps.first.size - 1, rewards.shape[1]
+    S = steps.first.size - 1
     flatness = _Flatness.of(steps, discount, M)
-    q, later, backed = np.empty((len(rewards), M)), np.zeros((S, W)), np.zeros((S, W))
+    q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
     value = np.zeros((S, M))
     sweeps, total, chosen = 1 if S <= _FEW_STATES else _SWEEPS, 0, np.empty((0, 0), np.int64)
     while True:
         for _ in range(sweeps):
-            later[:, :M] = discount * value
-            induction.back_up(steps, rewards, later, q, backed)
-            value, before = backed[:, :M].copy(), value
+            ahead[1] = discount * value
+            bellman.outcome_values(0, S, steps, rewards, 1.0, 0, 1, ahead, q, nothing)
+            value, before = ahead[0].copy(), value
             shift, close = _closeness(flatness, value, before)
             total += 1
             if close or total * (1.0 - discount) > _ENOUGH:
@@ -113,7 +113,7 @@ def best_from_above(
         if check is not None:
             check()
         sweeps *= 2  # what moves slowly through the states needs many, and few solves
-        before_chosen, chosen = chosen, greedy_rows(steps, q)
+        before_chosen, chosen = chosen, greedy_rows(steps, q[0])
         if not np.array_equal(chosen, before_chosen):  # else it was evaluated as well as it can be
             value = solve_policies(steps, rewards, discount, chosen, value[:, :, None], own=True)
 
@@ -127,15 +127,14 @@ def policies_from_below(
     `chosen` (S, K) are rows of `steps`, -1 in terminal states; otherwise like `best_from_above`.
     """
     S, K = chosen.shape
-    W = rewards.shape[1]
     flatness = _Flatness.of(steps, discount, M)
-    later, backed = np.zeros((S * K, W)), np.zeros((S * K, W))
+    backed = np.zeros((S * K, M))
     value = solve_policies(steps, rewards, discount, chosen, np.zeros((S, K, M)))
     total = 0
     while True:
-        later[:, :M] = discount * value.reshape(S * K, M)
-        induction.follow(steps, rewards, chosen, later, backed)
-        value, before = backed[:, :M].reshape(S, K, M).copy(), value
+        later = discount * value.reshape(S * K, M)
+        bellman.follow(steps, rewards, chosen, later, backed)
+        value, before = backed.reshape(S, K, M).copy(), value
         shift, close = _closeness(flatness, -value, -before)
         total += 1
         if close or total * (1.0 - discount) > _ENOUGH:
@@ -157,7 +156,7 @@ def _closeness(flatness: _Flatness, value: Floats, before: Floats) -> tuple[Floa
 def greedy_rows(steps: Successors, q: Floats) -> Integers:
     """The row of the best action in every state and context, (S, M); -1 in terminal states."""
     chosen = np.empty((steps.first.size - 1, q.shape[1]), np.int64)
-    induction.greedy_rows(steps.first, q, chosen)
+    bellman.greedy_rows(steps.first, q, chosen)
     return chosen
 
 

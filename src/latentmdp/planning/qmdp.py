@@ -9,8 +9,9 @@ sum_m w_m (R^hid_init(m) + sum_s nu_m(s) max_a Q_{1,m}(s, a)) is what an agent t
 context could earn, so it is at least V*. Where there is no end, Q_m is the fixed point, bounded
 from above (`latentmdp.planning.endless`).
 
-Small dense problems are computed in lanes, all others over the possible next states of the allowed
-(s, a) only, see `latentmdp._kernels.induction`.
+Backups have a dense form, for models whose transitions are mostly possible, and one over the
+possible next states of the allowed (s, a) only, see `latentmdp._kernels.bellman`; `_is_dense`
+decides.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import induction
-from latentmdp._kernels.induction import Successors
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
-from latentmdp.engines.team import Job, Team, run_in_blocks
-from latentmdp.engines.threads import thread_count
+from latentmdp.engines.threads import run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import Plan
@@ -50,27 +51,16 @@ __all__ = [
 
 Check = Callable[[], None]
 
-_DENSE_STATES = 64
-"""Up to so many states a dense model is computed in lanes without a look at its zeros."""
-
 _DENSE_SHARE = 0.25
-"""Of possible next states, above which lanes are faster: they cost a third as much per entry."""
+"""Of possible next states, above which the dense form is faster: an entry of it costs a tenth as
+much in the caches of a core, two thirds beyond them."""
 
-_MATRIX_STATES = 256
-"""Beyond so many states a dense model is not copied into lanes for a planner with a clock."""
-
-_BLOCK_WORK = 3e7
-"""Multiplications between two looks at the clock, some ten milliseconds."""
-
-_THREAD_WORK, _PARTS, _LEAST_PART = 2e6, 2, 1 << 14
-"""Multiplications that are worth a further thread, some hundred microseconds; parts of a layer for
-each thread, so that all end at about the same time; and multiplications of a part at least."""
+_BLOCK_WORK = 1e6
+"""Multiplications of a block of states, some milliseconds: what is worth a thread, and the time
+between two looks at the clock."""
 
 _MOST_REMEMBERED = 1 << 23
-"""Probabilities (64 MiB) of rows that a model remembers."""
-
-_DENSE_BYTES = 1 << 26
-"""An outcome table that is dense is computed in lanes if they take no more than this."""
+"""Probabilities (64 MiB) of rows that a model remembers, and of a table in the dense form."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,8 @@ class QMDP:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        thread_count(self.threads)
+        if self.threads is not None:
+            thread_count(self.threads)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan by backward induction in each context; `upper` is the informed bound.
@@ -100,14 +91,13 @@ class QMDP:
         """
         require_model(model)
         start = time.perf_counter()
-        if _suits_lanes(model):
-            lanes = _lane_values(model)
-            policy = AlphaVectorPolicy.from_lanes(lanes, model, self.smoothing)
-            informed = float(induction.informed_value(lanes, model.weights, model.initial))
+        if _is_dense(model):
+            dense = _dense_values(model)
+            policy = AlphaVectorPolicy.from_dense(dense, model, self.smoothing)
+            informed = float(bellman.informed_value(dense, model.weights, model.initial))
         else:
             rows = planning_rows(model)
-            with Team(self.threads) as team:
-                values = _row_values(model, rows, team=team)
+            values = _row_values(model, rows, threads=self.threads)
             best = best_values(rows, values[0])
             informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
@@ -132,7 +122,7 @@ def context_values(model: LatentMDP, q: Floats | None = None) -> Floats:
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
 
-def q_values(model: LatentMDP, check: Check | None = None, team: Team | None = None) -> Floats:
+def q_values(model: LatentMDP, check: Check | None = None, threads: int | None = None) -> Floats:
     """Q_{t,m}(s, a) of every context, shape (H, S, A, M); 0 where an action is not allowed.
 
     So a maximum over actions must be taken over `model.allowed`, as `best_actions` does. Where
@@ -140,33 +130,24 @@ def q_values(model: LatentMDP, check: Check | None = None, team: Team | None = N
     the largest value unless rounding, 1e-15 / (1 - discount) of it, forbids. `check` is called
     now and then. If it raises `LimitReached`, the values that are not there yet are replaced by
     upper bounds: what the rest of the episode earns at most, and the largest reward for every
-    further step. A `team` shares the work where there are many outcomes.
+    further step. `threads` share the work where there are many outcomes.
     """
-    if check is not None and _suits_matrices(model):
-        return _matrix_values(model, model.planning_rewards(), check)
-    if _suits_lanes(model):
-        lanes = _lane_values(model)
-        values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
-        induction.interleave(lanes, values)
-        return values
+    if _is_dense(model):
+        return _interleaved(model, _dense_values(model, check))
     rows = planning_rows(model)
-    return _by_action(model, rows, _row_values(model, rows, check, team))
+    return _by_action(model, rows, _row_values(model, rows, check, threads))
 
 
-def least_values(model: LatentMDP, check: Check | None = None, team: Team | None = None) -> Floats:
+def least_values(
+    model: LatentMDP, check: Check | None = None, threads: int | None = None
+) -> Floats:
     """Value of the worst policy of every context, shape (H, S, M): the best one for costs.
 
     A terminal state is worth 0. Where there is no end the shape is (1, S, M), and these are lower
     bounds, as close as `q_values`; and so they are where `check` ends the work.
     """
-    if check is not None and _suits_matrices(model):
-        values = _matrix_values(model, -model.planning_rewards(), check)
-        return np.asarray(-best_of(model, values))
-    if _suits_lanes(model):
-        lanes = _lane_values(model, costs=True)
-        values = np.empty((model.n_layers, model.n_states, model.n_actions, model.n_contexts))
-        induction.interleave(lanes, values)
-        return np.asarray(-values.max(axis=2))
+    if _is_dense(model):
+        return np.asarray(-_interleaved(model, _dense_values(model, check, costs=True)).max(axis=2))
     rows = planning_rows(model)
     costs = rows._replace(rewards=-rows.rewards)
     if model.horizon is None:
@@ -174,8 +155,7 @@ def least_values(model: LatentMDP, check: Check | None = None, team: Team | None
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
     scratch = np.empty((1, costs.action.size, model.n_contexts))
-    fill = _layers_filler(model, costs, scratch, values, team)
-    _fill_layers(values, costs.steps.probs.size, fill, check, _most(costs.rewards))
+    _fill_outcomes(model, costs, scratch, values, values, check, threads)
     return np.subtract(0.0, values, out=values)
 
 
@@ -202,7 +182,7 @@ def policy_values(model: LatentMDP, actions: Integers, check: Check | None = Non
         return lower[None]
     _require_room(model, S * K, f"the values of {K} policies")
     values = np.empty((model.horizon, S, K, M))
-    induction.policy_values(*rows.problem, chosen, model.discount, values)
+    bellman.policy_values(*rows.problem, chosen, model.discount, values)
     return values
 
 
@@ -210,7 +190,7 @@ class PlanningRows(NamedTuple):
     """The allowed (s, a) of a model, one row each, with what may follow them."""
 
     steps: Successors
-    rewards: Floats  # (R, W): mean rewards and bonus, contexts padded to full vectors
+    rewards: Floats  # (R, M): mean rewards and bonus
     action: Indices  # (R,)
     place: Integers  # (S, A): the row of an action, -1 where it is not allowed
 
@@ -234,7 +214,7 @@ class PlanningRows(NamedTuple):
 def planning_rows(model: LatentMDP) -> PlanningRows:
     """The rows of a model, from its table or, where it has dense arrays, from these.
 
-    The model remembers them if they are not large, as it does its lanes.
+    The model remembers them if they are not large, as it does its dense form.
     """
     known: PlanningRows | None = model.__dict__.get("_planning_rows")
     if known is None:
@@ -250,9 +230,8 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         table = model.outcomes.successors()
     else:
         table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
-    width = induction.padded_contexts(M)
     require_memory(
-        8.0 * (M * table.size + 2 * width * S * A), f"planning over {table.size:,} possible steps"
+        8.0 * M * (table.size + 2 * S * A), f"planning over {table.size:,} possible steps"
     )
     allowed = np.flatnonzero(model.allowed)
     place = np.full(S * A, -1)
@@ -261,17 +240,18 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
         np.append(table.starts[allowed], table.size),
         table.next_state,
-        induction.readable_rows(table.probs),
+        np.ascontiguousarray(table.probs),
     )
-    rewards = model.planning_rewards().reshape(M, S * A)[:, allowed].T
+    rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)
-    return PlanningRows(steps, induction.pad_contexts(rewards), action, place.reshape(S, A))
+    return PlanningRows(steps, rewards, action, place.reshape(S, A))
 
 
 def best_values(rows: PlanningRows, values: Floats) -> Floats:
     """Maxima (S, M) over the allowed actions of values (R, M) of rows; 0 in terminal states."""
     best = np.zeros((len(rows.place), values.shape[1]))
-    induction.maxima(rows.steps.first, values, 1.0, best)
+    acting = np.diff(rows.steps.first) > 0
+    best[acting] = np.maximum.reduceat(values, rows.steps.first[:-1][acting], axis=0)
     return best
 
 
@@ -282,26 +262,41 @@ def best_actions(model: LatentMDP, values: Floats) -> Integers:
     return np.asarray(np.where(model.allowed[:, :, None], values, -np.inf).argmax(axis=-2))
 
 
-def _suits_lanes(model: LatentMDP) -> bool:
-    """Whether the dense kernel is the faster one: the one place where that is decided."""
+def _is_dense(model: LatentMDP) -> bool:
+    """Whether the dense form is the faster one: the one place where that is decided."""
     if model.horizon is None or not model.all_allowed:
         return False
+    known: bool | None = model.__dict__.get("_is_dense")
+    if known is None:
+        M, S, A, _ = model.dimensions
+        if model.is_table:
+            share, fits = model.outcomes.size / (S * A * S), M * S * A * S <= _MOST_REMEMBERED
+        else:
+            share, fits = float(model.transitions[0].astype(bool).mean()), True
+        known = model.__dict__["_is_dense"] = share > _DENSE_SHARE and fits
+    return known
+
+
+def _dense_values(model: LatentMDP, check: Check | None = None, costs: bool = False) -> Floats:
+    """Q-values (M, H, A, W), see `latentmdp._kernels.bellman`; of costs if asked."""
+    transitions, rewards = model.dense_form()
     M, S, A, _ = model.dimensions
-    if not model.is_table:
-        if S <= _DENSE_STATES or "_lanes" in model.__dict__:
-            return True
-        return bool(model.transitions[0].astype(bool).mean() > _DENSE_SHARE)
-    share = model.outcomes.size / (S * A * S)
-    return share > _DENSE_SHARE and 8 * M * S * A * induction.padded_states(S) <= _DENSE_BYTES
+    _require_room(model, S * A, "the Q-values")
+    earned = -rewards if costs else rewards
+    values = np.empty((M, model.n_layers, A, bellman.padded_states(S)))
+
+    def fill(first: int, last: int) -> None:
+        bellman.dense_values(transitions, earned, model.discount, first, last, values)
+
+    _fill_layers(values.swapaxes(0, 1), transitions.size, fill, check, earned)
+    return values
 
 
-def _lane_values(model: LatentMDP, costs: bool = False) -> Floats:
-    """Q-values in lanes (M, H, n), see `latentmdp._kernels.induction`; of costs if asked."""
-    transitions, rewards = model.lanes()
-    values = np.empty((model.n_contexts, model.n_layers, rewards.shape[1]))
-    induction.q_values(
-        transitions, -rewards if costs else rewards, model.n_actions, model.discount, values
-    )
+def _interleaved(model: LatentMDP, dense: Floats) -> Floats:
+    """Values (M, H, A, W) of the dense form as (H, S, A, M)."""
+    M, S, A, _ = model.dimensions
+    values = np.empty((model.n_layers, S, A, M))
+    bellman.interleave(dense, values)
     return values
 
 
@@ -309,51 +304,42 @@ def _row_values(
     model: LatentMDP,
     rows: PlanningRows,
     check: Check | None = None,
-    team: Team | None = None,
+    threads: int | None = None,
 ) -> Floats:
     """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
     R, M = rows.action.size, model.n_contexts
     _require_room(model, R, "the Q-values")
-    values = np.empty((model.n_layers, R, M))
+    values, nothing = np.empty((model.n_layers, R, M)), np.empty((0, model.n_states, M))
     if model.horizon is None:
-        later = induction.pad_contexts(model.discount * _endless_best(model, rows, check))
-        induction.back_up(*rows.problem, later, values[0], np.empty_like(later))
-        return values
-    nothing = np.empty((0, model.n_states, M))
-    fill = _layers_filler(model, rows, values, nothing, team)
-    _fill_layers(values, rows.steps.probs.size, fill, check, _most(rows.rewards))
+        ahead = np.zeros((2, model.n_states, M))
+        ahead[1] = model.discount * _endless_best(model, rows, check)
+        bellman.outcome_values(0, model.n_states, *rows.problem, 1.0, 0, 1, ahead, values, nothing)
+    else:
+        _fill_outcomes(model, rows, values, nothing, values, check, threads)
     return values
 
 
-def _layers_filler(
-    model: LatentMDP, rows: PlanningRows, q: Floats, best: Floats, team: Team | None
-) -> Callable[[int, int], None]:
-    """What fills layers first..last-1, see `induction.sparse_values`; from the last ones on."""
+def _fill_outcomes(
+    model: LatentMDP, rows: PlanningRows, q: Floats, best: Floats, wanted: Floats,
+    check: Check | None, threads: int | None,
+) -> None:  # fmt: skip
+    """Fill `q` and `best` as `bellman.outcome_values`; `wanted` is the one with all layers."""
     S, (steps, rewards) = model.n_states, rows.problem
-    width = induction.padded_contexts(model.n_contexts)
-    ahead = induction.zero_rows(2 * S, model.n_contexts).reshape(2, S, width)
-    layer = steps.probs.size
-    threads = 1 if team is None else team.threads
-    threads = max(1, min(threads, int(model.n_layers * layer / _THREAD_WORK)))
-    parts = 1 if threads == 1 else max(1, min(_PARTS * threads, layer // _LEAST_PART))
-    shares = np.linspace(0, steps.starts[-1], parts + 1)[1:-1]
-    inner = np.searchsorted(steps.starts[steps.first], shares)
-    cuts = np.concatenate([[0], inner, [S]])
+    ahead, layer = np.zeros((2, S, model.n_contexts)), steps.probs.size
+    # States are cut where as many outcomes lie between: blocks depend on nothing but the model.
+    shares = np.linspace(0, steps.starts[-1], max(1, int(layer / _BLOCK_WORK)) + 1)
+    cuts = np.searchsorted(steps.starts[steps.first], shares).tolist()
+    cuts[-1] = S
+    blocks = list(pairwise(cuts))
 
     def fill(first: int, last: int) -> None:
-        done = np.zeros(last - first, np.int64)
+        # A layer is done before the one before it begins, so several blocks mean layer by layer.
+        times = [(first, last)] if len(blocks) == 1 else [(t, t + 1) for t in range(first, last)]
+        for span in reversed(times):
+            common = (steps, rewards, model.discount, *span, ahead, q, best)
+            run_blocks(bellman.outcome_values, blocks, threads, None, *common)
 
-        def work(job: Job) -> None:
-            induction.sparse_values(
-                job, steps, rewards, model.discount, cuts, ahead, last, q, best, done
-            )
-
-        total = done.size * parts
-        run_in_blocks(team if parts > 1 else None, work, total, total, block=1)
-        if (last - first) % 2:
-            ahead[0] = ahead[1]
-
-    return fill
+    _fill_layers(wanted, layer, fill, check, rewards)
 
 
 def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None) -> Floats:
@@ -363,31 +349,6 @@ def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None) -> 
     except LimitReached:
         bound = _most(rows.rewards) / (1.0 - model.discount)
         return np.where(model.terminal[:, None], 0.0, np.full((1, model.n_contexts), bound))
-
-
-def _suits_matrices(model: LatentMDP) -> bool:
-    """Whether a model is so large and dense that its own arrays are multiplied, without a copy."""
-    large = not model.is_table and model.n_states > _MATRIX_STATES and model.horizon is not None
-    return large and bool(model.transitions[0].astype(bool).mean() > _DENSE_SHARE)
-
-
-def _matrix_values(model: LatentMDP, rewards: Floats, check: Check) -> Floats:
-    """Q-values (H, S, A, M) by products of matrices."""
-    M, S, A, _ = model.dimensions
-    _require_room(model, S * A, "the Q-values")
-    values, later = np.zeros((model.n_layers, S, A, M)), np.zeros((M, S))
-
-    def fill(first: int, last: int) -> None:
-        for t in range(last - 1, first - 1, -1):
-            for m in range(M):
-                follow = model.transitions[m].reshape(S * A, S) @ later[m]
-                values[t, :, :, m] = rewards[m] + model.discount * follow.reshape(S, A)
-            values[t][~model.allowed] = 0.0
-            later[:] = best_of(model, values[t]).T
-
-    _fill_layers(values, model.transitions.size, fill, check, _most(rewards))
-    values[:, ~model.allowed] = 0.0
-    return values
 
 
 def _most(rewards: Floats) -> float:
@@ -400,12 +361,12 @@ def _fill_layers(
     work: int,
     fill: Callable[[int, int], None],
     check: Check | None,
-    further: float,
+    rewards: Floats,
 ) -> None:
     """Call fill(first, last) for blocks of layers of values (H, ...), from the last on.
 
     `work` is the number of multiplications of a layer. If `check` raises `LimitReached`, each
-    earlier layer is that after it plus `further`, which one more step changes at most.
+    earlier layer is that after it plus what one more step earns at most of the `rewards`.
     """
     last, block = len(values), max(1, int(_BLOCK_WORK / max(1, work)))
     try:
@@ -416,6 +377,7 @@ def _fill_layers(
             fill(first, last)
             last = first
     except LimitReached:
+        further = _most(rewards)
         for t in range(last - 1, -1, -1):
             values[t] = further + (values[t + 1] if t + 1 < len(values) else 0.0)
 

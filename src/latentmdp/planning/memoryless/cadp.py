@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels.induction import Successors
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.memory import require_memory
 from latentmdp.engines.threads import blocks, run_blocks
