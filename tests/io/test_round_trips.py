@@ -12,6 +12,7 @@ from support import batches, gap_model, models, random_model
 
 import latentmdp as lm
 from latentmdp._util.storage import atomic_write
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import FormatError
 from latentmdp.io import check_target
 
@@ -157,6 +158,9 @@ def test_a_new_kind_needs_one_entry(tmp_path, monkeypatch):
     from latentmdp.io import Kind, kinds, register
 
     class Curve:
+        points: Floats
+        label: str
+
         def __init__(self, points, label):
             self.points, self.label = points, label
 
@@ -168,8 +172,7 @@ def test_a_new_kind_needs_one_entry(tmp_path, monkeypatch):
             return cls(**fields)
 
     monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
-    fields = {"points": "array of floats", "label": "text"}
-    register(Kind("curve", "Curve", lambda: Curve, fields, suffixes=(".npz", ".json")))
+    register(Kind("curve", "Curve", lambda: Curve, suffixes=(".npz", ".json")))
     for suffix in (".npz", ".json"):
         lm.save(Curve(np.array([0.1, 0.2]), "error"), tmp_path / f"c{suffix}")
         loaded = lm.load(tmp_path / f"c{suffix}")
@@ -215,3 +218,45 @@ def test_a_place_is_checked_before_work_starts(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError, match=r"Permission denied: '.*m\.npz'"):
         check_target(lm.LatentMDP, tmp_path / "m.npz")
+
+
+def test_a_misspelt_argument_of_load_is_not_the_fault_of_the_file(tmp_path):
+    model = random_model()
+    for suffix, argument, message in [
+        (".npz", "horizon", "such a file holds everything, load takes no 'horizon'"),
+        (".json", "horizon", "such a file holds everything, load takes no 'horizon'"),
+        (".csv", "horizn", "load takes no 'horizn' for such a file; did you mean 'horizon'"),
+        (".csv", "next_stat", "did you mean 'next_state'"),
+        (".pomdp", "horison", "did you mean 'horizon'"),
+        (".pomdpx", "wings", "load takes no 'wings' for such a file$"),
+        (".parquet", "reward_level", "did you mean 'reward_levels'"),
+    ]:
+        path = tmp_path / f"m{suffix}"
+        if suffix == ".parquet":
+            lm.save(lm.simulate(model, lm.UniformPolicy(), 3, rng=0), path)
+        else:
+            lm.save(model, path)
+        with pytest.raises(TypeError, match=message) as caught:
+            lm.load(path, **{argument: 3})
+        assert str(caught.value).startswith(str(path))
+
+
+def test_the_fields_of_a_kind_may_be_listed_instead_of_annotated(tmp_path, monkeypatch):
+    from latentmdp.io import Kind, kinds, register
+
+    class Bare:
+        def to_fields(self):
+            return {"points": np.array([1.0]), "label": None}
+
+        @classmethod
+        def from_fields(cls, fields):
+            assert list(fields) == ["points"]
+            return cls()
+
+    monkeypatch.setattr(kinds, "_KINDS", dict(kinds._KINDS))
+    fields = {"points": "array of floats", "label": "text"}
+    register(Kind("bare", "Bare", lambda: Bare, fields, optional=frozenset({"label"})))
+    lm.save(Bare(), tmp_path / "b.npz")
+    assert isinstance(lm.load(tmp_path / "b.npz"), Bare)
+    with pytest.raises(ValueError, match="field 'x' must be one of"):
+        register(Kind("other", "Other", lambda: Bare, {"x": "array of dreams"}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -9,6 +11,7 @@ from typing import Any, TypeVar
 from latentmdp._util.storage import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError
 from latentmdp.io import csv_table, json, kinds, npz, pomdp_file, pomdpx, session_file
+from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
 
@@ -87,16 +90,17 @@ def load(path: PathLike, **arguments: Any) -> Any:
     FormatError
         Naming the file and what is wrong with it: another format, a newer schema, a truncated or
         damaged file, sizes that do not fit, values that are not a model or logs.
+    TypeError
+        If such a file takes no argument of this name.
     OSError
         If the file cannot be opened.
     """
     source = Path(path)
     reader = _format(source)
-    served = {}
-    if reader is json:
-        served = {name: arguments.pop(name) for name in ("policy", "model") if name in arguments}
-    if arguments and reader in (npz, json):
-        raise TypeError(f"{source}: such a file holds everything, load takes no {min(arguments)!r}")
+    _require_known(arguments, reader, source)
+    served = {
+        name: arguments.pop(name) for name in _SESSION if reader is json and name in arguments
+    }
     with open(source, "rb") as stream:
         try:
             found = reader.read(stream, **arguments)
@@ -122,6 +126,22 @@ def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
     return found
 
 
+def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) -> None:
+    """Refuse an argument that no file of this format takes: not the file is at fault."""
+    parameters = signature(reader.read).parameters
+    known = set(parameters) - {"stream"}
+    if "arguments" in parameters:  # a table, of logs or of a model
+        tables = (Trajectories.from_table, LatentMDP.from_table, LatentMDP)
+        known = {name for table in tables for name in signature(table).parameters} - {"table"}
+    unknown = sorted(set(arguments) - known - set(_SESSION if reader is json else ()))
+    if unknown and reader in (npz, json):
+        raise TypeError(f"{source}: such a file holds everything, load takes no {unknown[0]!r}")
+    if unknown:
+        near = get_close_matches(unknown[0], known, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"{source}: load takes no {unknown[0]!r} for such a file{meant}")
+
+
 def _require_suffix(kind: kinds.Kind, target: Path) -> None:
     if target.suffix.lower() not in kind.suffixes:
         raise FormatError(
@@ -138,6 +158,7 @@ def _write(target: Path, obj: Any, **options: Any) -> None:
             raise FormatError(f"{target}: {error}") from None
 
 
+_SESSION = ("policy", "model")
 _SOLVERS = {".pomdp": pomdp_file, ".pomdpx": pomdpx}
 _FORMATS = {".npz": npz, ".json": json, ".csv": csv_table, **_SOLVERS}
 

@@ -1,10 +1,19 @@
 """The kinds of objects that can be saved: the class of each, its fields, and its formats.
 
 An object turns itself into fields and back (`to_fields`, `from_fields`: `latentmdp._util.fields`).
-A kind says what each field must be, so that a file is checked before an object is made of it, and
-each format writes any kind. A new kind needs one entry:
+What each field must be follows from the annotations of the class, so that a file is checked before
+an object is made of it, and each format writes any kind. A new kind needs one entry:
 
-    register(Kind("curve", "Curve", lambda: Curve, {"points": "array of floats", "label": "text"}))
+    class Curve(Fielded):
+        points: Floats
+        label: str | None
+
+    register(Kind("curve", "Curve", lambda: Curve))
+
+An array is checked for what it holds, a number for being one, an object for its kind; a field that
+may be None may be missing. What cannot be stored by itself (a protocol, a tuple of objects) is left
+out, and where the fields that `to_fields` gives are not those of the annotations, the entry says
+what they are.
 
 A field may be an object of another kind. In the file its fields carry its name as a prefix
 (`policy.vectors`, `policy.model.weights`), and `policy_kind` says which kind it is.
@@ -17,11 +26,11 @@ a file whose contents are not those that were written is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from types import ModuleType
-from typing import Any
+from functools import cached_property, partial
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +44,12 @@ from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
 from latentmdp.logs import Covariates, Encoder, Trajectories, WeightModel
 from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
 from latentmdp.policies import (
     AlphaVectorPolicy,
     MarkovPolicy,
     MixturePolicy,
+    Policy,
     PolicyGraph,
     UniformPolicy,
 )
@@ -81,7 +92,7 @@ class Kind:
     owner
         Gives the class, which has `to_fields` and `from_fields`; imports it when first called.
     fields, optional
-        What each field must be, and those that may be missing.
+        What each field must be, and those that may be missing, beyond what the annotations say.
     suffixes
         The formats it may be saved in.
     columns
@@ -94,11 +105,23 @@ class Kind:
     name: str
     class_name: str
     owner: Callable[[], Any]
-    fields: Mapping[str, FieldType]
-    optional: frozenset[str] = frozenset()
+    fields: Mapping[str, FieldType] = field(default_factory=dict)
+    optional: Collection[str] = ()
     suffixes: tuple[str, ...] = (".npz",)
     columns: Mapping[str, str] = field(default_factory=dict)
     schema: int = 1
+
+    @cached_property
+    def layout(self) -> tuple[Mapping[str, FieldType], Collection[str]]:
+        """What each field must be and which may be missing, those of the annotations included."""
+        words, optional = dict[str, FieldType](), set(self.optional)
+        for name, hint in get_type_hints(self.owner()).items():
+            union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+            word = None if name.startswith("_") else _word(name, union[0])
+            if word is not None:
+                words[name] = word
+                optional |= {name} if NoneType in union else set()
+        return {**words, **self.fields}, optional
 
 
 @dataclass(frozen=True)
@@ -142,7 +165,7 @@ def by_type(owner: type) -> Kind:
 
 def is_array(kind: Kind, name: str) -> bool:
     """Whether a field of a kind is an array."""
-    return str(kind.fields.get(name)).startswith("array of ")
+    return str(kind.layout[0].get(name)).startswith("array of ")
 
 
 def is_policy(obj: object) -> bool:
@@ -214,14 +237,15 @@ def _digest(document: Document) -> str:
 def encode(obj: Any) -> Document:
     """The document of an object."""
     kind = by_type(type(obj))
+    known, _ = kind.layout
     arrays: Arrays = {}
     values: dict[str, Any] = {}
     for name, value in obj.to_fields().items():
         if value is None:
             continue
-        if name not in kind.fields:
+        if name not in known:
             raise TypeError(f"the kind {kind.name!r} knows no field {name!r}")
-        wanted = kind.fields[name]
+        wanted = known[name]
         if isinstance(wanted, tuple):
             part = encode(value)
             if part.kind.name not in wanted:
@@ -245,13 +269,14 @@ def decode(document: Document) -> Any:
     if len(left) < len(document.values) + len(document.arrays):
         raise FormatError("a field is both an array and a plain value")
     fields: dict[str, Any] = {}
-    for name, wanted in kind.fields.items():
+    known, optional = kind.layout
+    for name, wanted in known.items():
         if isinstance(wanted, tuple):
             if f"{name}_kind" in left:
                 fields[name] = _part(left, name, wanted)
         elif name in left:
             fields[name] = _CHECKS[wanted](left.pop(name), name)
-        if name not in fields and name not in kind.optional:
+        if name not in fields and name not in optional:
             raise FormatError(f"field {name!r} is missing")
     for name in sorted(left):
         raise FormatError(f"unknown field {name!r} (kind {kind.name!r})")
@@ -311,6 +336,42 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "list of texts": partial(_list, holds="texts", check=storage.as_text),
 }
 
+_SCALARS: dict[Any, str] = {bool: "flag", int: "integer", float: "number or NaN", str: "text"}
+
+_ARRAYS = {
+    "f": "array of floats",
+    "i": "array of integers",
+    "b": "array of flags",
+    "O": "list of texts",  # names, which JSON holds
+}
+
+
+def _word(name: str, hint: Any) -> FieldType | None:
+    """What a field with this annotation must be; None where it cannot be stored by itself."""
+    if name == "seconds":
+        return name
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is np.ndarray:
+        return _ARRAYS[np.dtype(get_args(inside[1])[0]).kind]
+    if origin is tuple and (inside == (float, ...) or get_origin(inside[0]) is tuple):
+        return "array of floats"  # a history: long, and one row each
+    if origin in (tuple, list) and inside[0] is float:
+        return "list of numbers"
+    if origin is tuple and inside[1:] == (...,):
+        return {int: "list of integers", str: "list of texts"}.get(inside[0])
+    if is_typeddict(hint) or (origin is dict and inside[0] is str):
+        return "object"
+    if not isinstance(hint, type):
+        return None
+    if issubclass(hint, tuple):  # an interval
+        return "list of numbers" if set(get_type_hints(hint).values()) == {float} else None
+    if hint is Policy:
+        return _POLICY
+    return tuple(kind.name for kind in _KINDS.values() if kind.class_name == hint.__name__) or None
+
+
 # ----------------------------------------------------------------------------------- the registry
 
 
@@ -343,7 +404,6 @@ def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
 
 
 _FLOATS, _INTEGERS, _FLAGS = "array of floats", "array of integers", "array of flags"
-_MODEL = ("model",)
 _POLICY = (
     "alpha-vector-policy",
     "markov-policy",
@@ -351,33 +411,15 @@ _POLICY = (
     "policy-graph",
     "mixture-policy",
 )
-
-_PLAN: dict[str, FieldType] = {
-    "policy": _POLICY,
-    **_each("number or NaN", "lower", "upper"),
-    "converged": "flag",
-    "n_iter": "integer",
-    "seconds": "seconds",
-    "history": _FLOATS,
-    "guarantee": "list of numbers",
-    "message": "text",
-    "loss": "number",
+_NODES: dict[str, FieldType] = {
+    "nodes": ("alpha-vector-policy",),
+    **_each(_INTEGERS, "followers", "first"),
+    "stays": _FLAGS,
 }
-_PLAN_OPTIONAL = frozenset({"lower", "upper", "guarantee", "loss"})
-
-_LABELS = ("context_names", "state_names", "action_names")
-_HIDDEN = ("bonus", "initial_bonus")
-_MEASURED = ("propensities", "amounts", "reward_edges")
 _DENSE = ("transitions", "reward_probs")
-_TABLE = (
-    "outcome_starts",
-    "outcome_next_state",
-    "outcome_reward",
-    "outcome_probs",
-    "reward_model",
-)
+_TABLE = tuple(f"outcome_{name}" for name in Outcomes._fields)
 _COUNTS = ("count_transitions", "count_rewards", "count_initial", "count_outcome_counts")
-_COUNTED = tuple(f"count_outcome_{name}" for name in ("starts", "next_state", "reward"))
+_COUNTED = tuple(f"count_{name}" for name in _TABLE[:3])
 
 for _kind in (
     Kind(
@@ -385,68 +427,26 @@ for _kind in (
         "LatentMDP",
         lambda: LatentMDP,
         {
-            "horizon": "integer",
-            "discount": "number",
-            "allow_unvisited": "flag",
-            **_each("list of texts", *_LABELS),
-            **_each(_FLOATS, *_DENSE, "reward_values"),
-            **_each(_FLOATS, "initial", "weights", *_HIDDEN, "reward_edges"),
-            "allowed": _FLAGS,
-            **_each(_INTEGERS, "outcome_starts", "outcome_next_state", "outcome_reward"),
-            "outcome_probs": _FLOATS,
+            **_each(_FLOATS, *_DENSE, "outcome_probs"),
+            **_each(_INTEGERS, *_TABLE[:3]),
             "reward_model": "text",
         },
-        optional=frozenset(
-            {"horizon", *_LABELS, *_HIDDEN, "reward_edges", "allowed", *_DENSE, *_TABLE}
-        ),
+        optional=("allowed", *_DENSE, *_TABLE, "reward_model"),
         suffixes=(".npz", ".json", ".csv", ".pomdp", ".pomdpx"),
     ),
     Kind(
         "trajectories",
         "Trajectories",
         lambda: Trajectories,
-        {
-            **_each(_INTEGERS, "states", "actions", "rewards", "offsets", "contexts", "counts"),
-            "reward_values": _FLOATS,
-            **_each("integer", "n_states", "n_actions"),
-            "continues": _FLAGS,
-            **_each(_FLOATS, *_MEASURED),
-            "covariates": ("covariates",),
-            **_each("list of texts", *_LABELS[1:], "episode_names"),
-            "missing": "object",
-        },
-        optional=frozenset(
-            {"contexts", "counts", "reward_values", "continues", *_MEASURED, "covariates"}
-            | {*_LABELS[1:], "episode_names", "missing"}
-        ),
+        {"missing": "object"},
+        optional=("missing",),
         suffixes=(".npz", ".parquet"),
     ),
-    Kind(
-        "covariates",
-        "Covariates",
-        lambda: Covariates,
-        {"names": "list of texts", "values": _FLOATS, "levels": "object"},
-    ),
-    Kind(
-        "encoder",
-        "Encoder",
-        lambda: Encoder,
-        {"names": "list of texts", "levels": "object", **_each(_FLOATS, "means", "scales")},
-    ),
-    Kind(
-        "weight-model",
-        "WeightModel",
-        lambda: WeightModel,
-        {"encoder": ("encoder",), **_each(_FLOATS, "intercepts", "coefficients")},
-    ),
-    Kind("uniform-policy", "UniformPolicy", lambda: UniformPolicy, {}),
-    Kind(
-        "markov-policy",
-        "MarkovPolicy",
-        lambda: MarkovPolicy,
-        {"actions": _INTEGERS, "probabilities": _FLOATS},
-        optional=frozenset({"actions", "probabilities"}),
-    ),
+    Kind("covariates", "Covariates", lambda: Covariates),
+    Kind("encoder", "Encoder", lambda: Encoder),
+    Kind("weight-model", "WeightModel", lambda: WeightModel),
+    Kind("uniform-policy", "UniformPolicy", lambda: UniformPolicy),
+    Kind("markov-policy", "MarkovPolicy", lambda: MarkovPolicy),
     Kind(
         "alpha-vector-policy",
         "AlphaVectorPolicy",
@@ -454,108 +454,26 @@ for _kind in (
         {
             "vectors": _FLOATS,
             **_each(_INTEGERS, "actions", "offsets"),
-            "model": _MODEL,
+            "model": ("model",),
             "smoothing": "number",
             "weight_model": ("weight-model",),
         },
-        optional=frozenset({"weight_model"}),
+        optional=("weight_model",),
     ),
-    Kind(
-        "session",
-        "SavedSession",
-        lambda: SavedSession,
-        {
-            **_each("text", "policy_file", "policy_digest", "model_file", "model_digest", "key"),
-            **_each("integer", "t", "state", "action", "node"),
-            **_each("list of numbers", "belief", "asleep"),
-            "history": "object",
-        },
-        optional=frozenset(
-            {"model_file", "model_digest", "state", "action", "asleep", "node", "history"}
-        ),
-        suffixes=(".json",),
-    ),
+    Kind("session", "SavedSession", lambda: SavedSession, suffixes=(".json",)),
     Kind(
         "mixture-policy",
         "MixturePolicy",
         lambda: MixturePolicy,
-        {
-            "nodes": ("alpha-vector-policy",),
-            **_each(_INTEGERS, "followers", "first"),
-            "weights": _FLOATS,
-            "stays": _FLAGS,
-        },
-        optional=frozenset({"stays"}),
+        {**_NODES, "weights": _FLOATS},
+        optional=("stays",),
     ),
-    Kind(
-        "policy-graph",
-        "PolicyGraph",
-        lambda: PolicyGraph,
-        {
-            "nodes": ("alpha-vector-policy",),
-            **_each(_INTEGERS, "followers", "first"),
-            "stays": _FLAGS,
-        },
-        optional=frozenset({"stays"}),
-    ),
-    Kind(
-        "robust-plan",
-        "RobustPlan",
-        lambda: _planning().RobustPlan,
-        {
-            **_PLAN,
-            "objective": "text",
-            **_each("number", "level", "given_up"),
-            **_each(_FLOATS, "worst_weights", "by_context", "upper_by_context", "reference"),
-        },
-        optional=frozenset({*_PLAN_OPTIONAL, "level"}),
-    ),
-    Kind("plan", "Plan", lambda: _planning().Plan, _PLAN, optional=_PLAN_OPTIONAL),
-    Kind(
-        "fit",
-        "Fit",
-        lambda: Fit,
-        {
-            "model": _MODEL,
-            **_each(_FLOATS, "responsibilities", "history"),
-            "log_likelihood": "number or NaN",
-            "converged": "flag",
-            **_each("integer", "n_iter", "n_parameters"),
-            **_each("number or NaN", "pseudo_counts", "reward_pseudo_counts"),
-            "behaviour_pseudo_counts": "number or NaN",
-            "behaviour": _FLOATS,
-            "weight_model": ("weight-model",),
-            **_each("list of texts", "shared", "decisions"),
-            "selection": ("context-selection",),
-            "seconds": "seconds",
-        },
-        optional=frozenset({"selection", "behaviour", "weight_model"}),
-    ),
-    Kind(
-        "context-selection",
-        "ContextSelection",
-        lambda: ContextSelection,
-        {
-            "n_contexts": "integer",
-            "candidates": "list of integers",
-            **_each(_FLOATS, "log_likelihood", "held_out", "held_out_loss", "held_out_error"),
-            "n_parameters": _INTEGERS,
-            "statement": "text",
-        },
-    ),
-    Kind(
-        "psr",
-        "PSR",
-        lambda: _spectral().PSR,
-        {
-            **_each(_FLOATS, "operators", "normalisers", "starts", "homes", "pooled"),
-            **_each(_FLOATS, "singular_values", "reward_values"),
-            "visited": _FLAGS,
-            "visible_contexts": _INTEGERS,
-            "safeguards": "flag",
-        },
-        optional=frozenset({"reward_values"}),
-    ),
+    Kind("policy-graph", "PolicyGraph", lambda: PolicyGraph, _NODES, optional=("stays",)),
+    Kind("robust-plan", "RobustPlan", lambda: _planning().RobustPlan),
+    Kind("plan", "Plan", lambda: _planning().Plan),
+    Kind("fit", "Fit", lambda: Fit),
+    Kind("context-selection", "ContextSelection", lambda: ContextSelection),
+    Kind("psr", "PSR", lambda: _spectral().PSR),
     Kind(
         "graph",
         "Graph",
@@ -563,9 +481,7 @@ for _kind in (
         {
             **_each(_INTEGERS, "node_states", "node_levels", "observations"),
             **_each(_INTEGERS, "observation_offsets", "edges", "edge_visits", "start_nodes"),
-            **_each(_FLOATS, "edge_shares", "start_probabilities", "reward_values"),
-            **_each("integer", "n_actions", "horizon"),
-            "discount": "number",
+            **_each(_FLOATS, "edge_shares", "start_probabilities"),
         },
     ),
     Kind(
@@ -580,53 +496,26 @@ for _kind in (
         lambda: Exploration,
         {
             "policy": ("graph-policy",),
-            **_each("number", "value", "stderr", "failure_probability"),
-            "bound": "number or NaN",
-            "exact": "flag",
-            **_each("integer", "episodes", "n_contexts", "horizon", "repeats", "restarts"),
-            "max_noise": "number",
+            **_each("number", "value", "stderr", "failure_probability", "max_noise"),
         },
-        optional=frozenset({"max_noise"}),
+        optional=("graph", "max_noise"),
     ),
     Kind(
         "solved",
         "Solved",
         lambda: _offline().Solved,
-        {
-            "plan": ("plan",),
-            "fit": ("fit",),
-            "value": "list of numbers",
-            **_each("number or NaN", "optimism_bias", "unsupported"),
-            **_each("number or NaN", "logged_mean", "logged_stderr", "model_first_steps"),
-            "effective_size": _FLOATS,
-            "final_states": "list of integers",
-            "warnings": "list of texts",
-            "settings": "object",
-            "seconds": "seconds",
-        },
+        {**_each("number or NaN", "logged_mean", "logged_stderr"), "effective_size": _FLOATS},
+        optional=("policy", "model"),  # those of the plan and of the fit
     ),
     Kind(
         "run",
         "Run",
         lambda: _online().Run,
         {
-            **_each(_FLOATS, "returns", "beliefs", "curve_errors", "phases"),
-            **_each(_INTEGERS, "contexts", "curve_episodes", *_COUNTED),
-            **_each(_FLOATS, *_COUNTS),
-            "model": _MODEL,
-            "policy": _POLICY,
-            "settings": "object",
-            "optimistic_value": "number or NaN",
-            "plan": ("plan",),
-            "fit": ("fit",),
-            "logs": ("trajectories",),
-            "value": "list of numbers",
-            "warnings": "list of texts",
-            "seconds": "seconds",
+            **_each(_FLOATS, "curve_errors", "phases", *_COUNTS),
+            **_each(_INTEGERS, "curve_episodes", *_COUNTED),
         },
-        optional=frozenset(
-            {*_COUNTS, *_COUNTED, "policy", "plan", "fit", "logs", "value", "warnings"}
-        ),
+        optional=(*_COUNTS, *_COUNTED, "policy", "warnings"),
         suffixes=(".parquet", ".npz"),
         columns={"returns": "return", "beliefs": "belief", "contexts": "context"},
     ),
