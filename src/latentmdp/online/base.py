@@ -18,9 +18,11 @@ import os
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from latentmdp import metrics
@@ -38,7 +40,18 @@ from latentmdp.policies import HistoryPolicy, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, Transition, World, as_world
 
-__all__ = ["CountingLearning", "EstimateAgent", "Learner", "Learning", "milestones", "next_chunk"]
+if TYPE_CHECKING:
+    from latentmdp._kernels.lucrl import Played
+
+__all__ = [
+    "CountingLearning",
+    "EstimateAgent",
+    "Learner",
+    "Learning",
+    "milestones",
+    "next_chunk",
+    "played_logs",
+]
 
 Batch = TypeVar("Batch")
 """What `play` hands to `absorb`: an episode, or several."""
@@ -58,9 +71,13 @@ class Learner(ABC):
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """The state before the first episode; raises if the world does not suit the learner."""
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What tells this learner from another of its class, as JSON."""
+        """What tells this learner from another of its class, as JSON: by default its arguments.
+
+        Plain values are as they are, other learners by their settings, and the rest by its `repr`.
+        """
+        arguments = {name: getattr(self, name) for name in signature(type(self)).parameters}
+        return {name: _as_json(value) for name, value in arguments.items()}
 
     def _record_settings(self, world: World, episodes: int, **chance: Any) -> dict[str, Any]:
         """All that a run depends on, as its record has it."""
@@ -376,11 +393,35 @@ class EstimateAgent(PolicyAgent):
         return self._inferred[AWAKE].copy()
 
 
+def _as_json(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic | list | tuple):
+        return np.asarray(value).tolist()
+    if isinstance(value, Learner):
+        return value.settings()
+    return value if isinstance(value, int | float | str | None) else repr(value)
+
+
 def milestones(episodes: int) -> Integers:
     """1, 2, ..., 9, 10, 20, ..., 90, 100, 200, ... up to and with the last episode."""
     powers = 10 ** np.arange(len(str(episodes)), dtype=np.int64)
     grid = np.outer(powers, np.arange(1, 10)).ravel()
     return np.unique(np.append(grid[grid < episodes], episodes))
+
+
+def played_logs(played: Played, contexts: NDArray[Any], space: Space) -> Trajectories:
+    """Episodes of a compiled loop, a row each, as logs; what is behind an episode's end is cut."""
+    inside = np.arange(played.states.shape[1]) <= played.lengths[:, None]
+    steps = inside[:, 1:]
+    return Trajectories(
+        played.states[inside],
+        played.actions[steps],
+        played.rewards[steps],
+        np.concatenate([[0], np.cumsum(played.lengths)]),
+        contexts,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.reward_array,
+    )
 
 
 def _named(run: Run, world: World) -> Run:

@@ -74,17 +74,16 @@ def play_q_learning(
     reward_values,
     settings,
     contexts,
-    lengths,
-    states,
-    actions,
-    rewards,
+    played,
 ):
-    """Play and learn from one episode for every entry of contexts (N,).
+    """Play and learn from one episode for every entry of contexts (N,), which are filled.
 
-    `settings` are explore, rate and discount. Fills contexts, lengths (N,), states (N, H + 1),
-    actions and rewards (N, H).
+    `settings` are explore, rate and discount; values and visits (M, S, A) are updated after each
+    episode, with M = 1 unless the learner is `informed` of the context. Fills `played`, a `Played`
+    with room for N episodes of H steps.
     """
     explore, rate, discount = settings
+    states, actions, rewards = played.states, played.actions, played.rewards
     H, A, terminal = actions.shape[1], values.shape[2], chances.terminal
     first, second, earned = np.empty(H), np.empty(H), np.empty(H)
     starts, next_state, paid = chances.starts, chances.next_state, chances.reward
@@ -107,4 +106,4 @@ def play_q_learning(
             length += 1
         path, ended = (states[i], actions[i], earned, length), terminal[s]
         q_sweep(values, visits, allowed, m, *path, ended, rate, discount)
-        contexts[i], lengths[i] = context, length
+        contexts[i], played.lengths[i] = context, length

@@ -55,7 +55,13 @@ from latentmdp.errors import DeviceError
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.online.base import CountingLearning, EstimateAgent, Learner, Learning
+from latentmdp.online.base import (
+    CountingLearning,
+    EstimateAgent,
+    Learner,
+    Learning,
+    played_logs,
+)
 from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import (
     AnyCounts,
@@ -287,21 +293,8 @@ class LUCRL(Learner):
 
     def settings(self) -> dict[str, Any]:
         """See `Learner`."""
-        weights = self.weights
-        if weights is not None and not isinstance(weights, str):
-            weights = np.asarray(weights).tolist()
-        return {
-            "planner": repr(self.planner),
-            "contexts": self.contexts,
-            "start": _digest(self.start),
-            "prior_count": float(self.prior_count),
-            "bonus": repr(self.bonus),
-            "smoothing": self.smoothing,
-            "replan": self.replan,
-            "weights": weights,
-            "reward_model": self.reward_model,
-            "n_contexts": self.n_contexts,
-        }
+        start, bonus = _digest(self.start), repr(self.bonus)
+        return {**super().settings(), "start": start, "bonus": bonus}
 
 
 class _LUCRL(CountingLearning[Episode | None]):
@@ -484,19 +477,7 @@ def _recorded_rounds(
     record = (np.empty(episodes), np.empty(episodes), contexts)
     revealed = learner.contexts == "revealed"
     _compiled_rounds(world, empirical, key, first, revealed, record, played)
-    H, space = played.actions.shape[1], world.space
-    inside = np.arange(H + 1) <= played.lengths[:, None]
-    steps = inside[:, 1:]
-    return Trajectories(
-        played.states[inside],
-        played.actions[steps],
-        played.rewards[steps],
-        np.concatenate([[0], np.cumsum(played.lengths)]),
-        contexts,
-        n_states=space.n_states,
-        n_actions=space.n_actions,
-        reward_values=space.reward_array,
-    )
+    return played_logs(played, contexts, world.space)
 
 
 def _compiled_rounds(

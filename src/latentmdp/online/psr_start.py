@@ -69,7 +69,7 @@ class PSRStart(Learner):
     repeats: int = 3
     variant: str = "practical"
     reward_model: RewardModel = "state-action"
-    lucrl: LUCRL | None = None
+    lucrl: LUCRL = LUCRL()  # noqa: RUF009
     planner: Planner | None = None
 
     def __post_init__(self) -> None:
@@ -91,21 +91,10 @@ class PSRStart(Learner):
         return _FromPSR(self, world, episodes, key, (n_0, n_1))
 
     def settings(self) -> dict[str, Any]:
-        """See `Learner`."""
-        names = (
-            "n_contexts",
-            "short_episodes",
-            "long_episodes",
-            "repeats",
-            "variant",
-            "reward_model",
-        )
-        lucrl = LUCRL() if self.lucrl is None else self.lucrl
-        return {
-            "method": "psr",
-            **{name: getattr(self, name) for name in names},
-            "lucrl": lucrl.settings(),
-        }
+        """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
+        named = {**super().settings(), "method": "psr"}
+        named.pop("planner")
+        return named
 
 
 class _FromPSR(Learning[Any]):
@@ -149,7 +138,7 @@ class _FromPSR(Learning[Any]):
         """Keep the episodes; after the long ones, recover a start."""
         if self._lucrl is not None:
             self._lucrl.absorb(batch)
-            self._take_over()
+            self.done = self.explored + self._lucrl.done
             return
         self.record(batch)
         self.parts.append(batch.without_contexts())
@@ -165,20 +154,15 @@ class _FromPSR(Learning[Any]):
         rng = np.random.default_rng(chance.spawn(1)[0])
         self.fit = recover(psr, full, M, self.learner.variant, rng, self.learner.repeats)
         lucrl = dataclasses.replace(
-            LUCRL() if self.learner.lucrl is None else self.learner.lucrl,
+            self.learner.lucrl,
             contexts="inferred",
             start=self.fit,
             reward_model=self.learner.reward_model,
         )
         left = self.episodes - self.explored
         self._lucrl = lucrl.begin(self.world, left, philox_key(chance))
-
-    def _take_over(self) -> None:
-        """Copy the record of L-UCRL behind that of the exploration."""
-        assert self._lucrl is not None
-        for name in RECORDS:
-            getattr(self, name)[self.explored :] = getattr(self._lucrl, name)
-        self.done = self.explored + self._lucrl.done
+        for name in RECORDS:  # L-UCRL writes to what the record has behind the exploration
+            setattr(self._lucrl, name, getattr(self, name)[self.explored :])
 
     def arrays(self) -> Arrays:
         """See `Learning`: L-UCRL's arrays. Exploration follows from the key and is played again."""
@@ -190,7 +174,7 @@ class _FromPSR(Learning[Any]):
             while self._lucrl is None:
                 self.absorb(self.play(self.explored))
             self._lucrl.restore({k: v for k, v in saved.items() if k != "explored"})
-            self._take_over()
+            self.done = self.explored + self._lucrl.done
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: a plan with a certificate in L-UCRL's estimate."""

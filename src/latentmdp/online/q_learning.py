@@ -25,7 +25,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Arrays, Floats
 from latentmdp.logs import Trajectories
-from latentmdp.online.base import CountingLearning, Learner
+from latentmdp.online.base import CountingLearning, Learner, played_logs
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import Run
 from latentmdp.planning import acting_smoothing
@@ -77,12 +77,6 @@ class QLearning(Learner):
         empirical = EmpiricalModel.begin(space, counts, None, 0.0, 0.0, None, learn_weights=True)
         return _QLearning(self, world, empirical, episodes, key)
 
-    def settings(self) -> dict[str, Any]:
-        """See `Learner`."""
-        return {
-            name: getattr(self, name) for name in ("informed", "random_until", "rate", "optimism")
-        }
-
 
 class _QLearning(CountingLearning[Trajectories]):
     """One run: the tables, and the counts of what was seen."""
@@ -116,12 +110,11 @@ class _QLearning(CountingLearning[Trajectories]):
         return gathered(played, self.space)
 
     def _compiled(self, world: ModelWorld, episodes: int) -> Trajectories:
+        from latentmdp._kernels.lucrl import Played
         from latentmdp.online.kernels_q_learning import play_q_learning
 
-        H = self.space.required_horizon()
-        contexts, lengths = np.empty(episodes, np.int64), np.empty(episodes, np.int64)
-        states = np.zeros((episodes, H + 1), np.int64)
-        actions, rewards = (np.zeros((episodes, H), np.int64) for _ in range(2))
+        contexts = np.empty(episodes, np.int64)
+        played = Played.of(episodes, self.space.required_horizon())
         play_q_learning(
             world.chances,
             np.uint64(self.key),
@@ -133,23 +126,9 @@ class _QLearning(CountingLearning[Trajectories]):
             self.space.reward_array,
             (float(self.learner.random_until), float(self.learner.rate), self.q_discount),
             contexts,
-            lengths,
-            states,
-            actions,
-            rewards,
+            played,
         )
-        place = np.arange(H + 1)
-        taken = place[:-1] < lengths[:, None]
-        return Trajectories(
-            states[place <= lengths[:, None]],
-            actions[taken],
-            rewards[taken],
-            np.concatenate([[0], np.cumsum(lengths)]),
-            contexts,
-            n_states=self.space.n_states,
-            n_actions=self.space.n_actions,
-            reward_values=self.space.reward_array,
-        )
+        return played_logs(played, contexts, self.space)
 
     def absorb(self, batch: Trajectories) -> None:
         """Record what was played, and count it for its context, or for the only one."""
@@ -239,8 +218,8 @@ class _QAgent:
             run.q_visits,
             run.allowed,
             self._m,
-            np.array(self._states, np.int64),
-            np.array(self._actions, np.int64),
+            np.array(self._states, np.int32),
+            np.array(self._actions, np.int32),
             np.array(self._earned, np.float64),
             len(self._actions),
             self._ended,

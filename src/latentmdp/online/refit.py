@@ -222,9 +222,9 @@ class Refit(Learner):
 
     def settings(self) -> dict[str, Any]:
         """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
-        names = ("n_contexts", "explore", "growth", "restarts", "max_contexts", "reward_model")
-        named = {name: getattr(self, name) for name in (*names, "sampling")}
-        return {**named, "bonus": repr(self.bonus)}
+        named = {**super().settings(), "bonus": repr(self.bonus)}
+        named.pop("planner")
+        return named
 
 
 class _ChosenStructure(NamedTuple):
