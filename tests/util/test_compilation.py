@@ -48,5 +48,5 @@ njit(lambda x: 2 * x)(2)
 
 
 def test_silence_can_be_asked_for(tmp_path):
-    silent = "from latentmdp._util.clock import announce_compilation as a; a(False)\n"
+    silent = "from latentmdp._util.clock import compile_announcement as a; a().silent = True\n"
     assert announced(silent + SCRIPT, tmp_path) == []

@@ -4,6 +4,6 @@ Conventions: `P` is the packed joint table P_m(s', z | s, a) of shape (S, A, S, 
 along the contexts; kernels release the GIL and never launch threads of their own.
 """
 
-from latentmdp._util.clock import announce_compilation
+from latentmdp._util.clock import compile_announcement
 
-announce_compilation()
+compile_announcement()

@@ -8,7 +8,7 @@ from typing import Any
 
 from numba.core import event
 
-__all__ = ["announce_compilation", "compile_seconds"]
+__all__ = ["compile_announcement", "compile_seconds"]
 
 
 class _CompileClock(event.Listener):
@@ -46,8 +46,8 @@ def _clock() -> _CompileClock:
     return clock
 
 
-class _Announcement(event.Listener):
-    """Says on stderr that loops are compiled: once for each public call that waits for them."""
+class CompileAnnouncement(event.Listener):
+    """Says on stderr, unless `silent`, that loops are compiled: once for each public call."""
 
     def __init__(self) -> None:
         self.silent = False
@@ -84,15 +84,11 @@ def _public_call() -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _announcement() -> _Announcement:
-    announcement = _Announcement()
-    event.register("numba:compile", announcement)  # type: ignore[no-untyped-call]
-    return announcement
-
-
-def announce_compilation(is_wanted: bool = True) -> None:
-    """From now on, say (or do not say) when loops of the library are compiled.
+def compile_announcement() -> CompileAnnouncement:
+    """What says, from the first call on, when loops of the library are compiled.
 
     What is loaded from disk is not compiled, and is not announced.
     """
-    _announcement().silent = not is_wanted
+    announcement = CompileAnnouncement()
+    event.register("numba:compile", announcement)  # type: ignore[no-untyped-call]
+    return announcement

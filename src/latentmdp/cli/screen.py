@@ -153,13 +153,14 @@ class Screen:
     @contextmanager
     def compilation_told(self) -> Iterator[None]:
         """Let the library say when it compiles, unless this screen is silent."""
-        from latentmdp._util.clock import announce_compilation
+        from latentmdp._util.clock import compile_announcement
 
-        announce_compilation(self.talks)
+        announcement = compile_announcement()
+        before, announcement.silent = announcement.silent, not self.talks
         try:
             yield
         finally:
-            announce_compilation()
+            announcement.silent = before
 
     @contextmanager
     def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
