@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster test-gpu lint bench arena experiments case-study docs pictures results package clean
+.PHONY: help demo test test-cluster test-gpu test-lowest lint bench arena experiments case-study docs pictures results package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -29,6 +29,10 @@ test-cluster: $(VENV)/.cluster  ## the tests of engines.Dask, on workers of this
 test-gpu: $(VENV)/.dev  ## the tests of device="cuda" on the GPU of this machine
 	$(BIN)/python -c "from latentmdp.engines.cuda import gpu; gpu()"
 	$(BIN)/python -m pytest tests/gpu
+
+# A virtual environment of its own, and of no other target: it is made anew when the promises change.
+test-lowest: build/lowest/.made  ## the suite with the lowest versions that pyproject.toml promises
+	build/lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/ruff check .
@@ -88,6 +92,14 @@ $(VENV)/.run: $(BIN)/python $(PINS)
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+build/lowest/.made: pyproject.toml tests/lowest_versions.py
+	rm -rf build/lowest
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python tests/lowest_versions.py > build/lowest/constraints.txt
+	build/lowest/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint build/lowest/constraints.txt --editable '.[dev]'
 	@touch $@
 
 $(VENV)/.examples: $(VENV)/.run
