@@ -6,16 +6,12 @@ the speed at which the GPU copies memory.
 
 `python benchmarks/gpu.py` measures these; `python benchmarks/gpu.py rollouts` only how fast Q-MDP's
 policy is played, for several sizes of blocks of threads and numbers of registers of a thread.
-`python benchmarks/gpu.py lucrl` measures many runs of L-UCRL, the
-first of which are held against the CPU's. With `--scan` it tries ways to lay runs out on the GPU
-(threads of a run, registers of a thread) on a few episodes each, and makes the runs in the fastest.
 """
 
 import argparse
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from timing import best_seconds
@@ -28,7 +24,6 @@ from latentmdp.engines.cuda import gpu
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.online.many_runs import GROUPING, Grouping, gpu_runs
 from latentmdp.policies import Policy
 from latentmdp.simulation import Rollouts
 from latentmdp.worlds import ModelWorld
@@ -37,7 +32,6 @@ CONTEXTS, STATES, ACTIONS, HORIZON = 7, 15, 3, 30
 EPISODES = 1_000_000
 LAUNCHED, COPIED = 16 * EPISODES, 200 * EPISODES
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
-CHECKED, CHECKED_EPISODES, SCANNED_EPISODES = 8, 2_000, 400
 
 
 def finished(work: Callable[[], object], calls: int = 10) -> float:
@@ -155,47 +149,6 @@ def rollouts(model: lm.LatentMDP) -> None:
         print(f"blocks of {block}, registers {registers}: {rate:.1f} G steps/s", flush=True)
 
 
-def runs_in(
-    model: lm.LatentMDP, learner: lm.LUCRL, runs: int, episodes: int, grouping: Grouping
-) -> tuple[Any, float]:
-    """Returns, beliefs and counts of runs, and the seconds they took once compiled."""
-    world, window = ModelWorld(model), max(1, episodes // 500)
-    revealed = learner.contexts == "revealed"
-    for seeds, K in ((range(2), 2), (range(runs), episodes)):
-        start = time.perf_counter()
-        empirical = learner.empirical_model(world, episodes)
-        found = gpu_runs(world, empirical, revealed, K, seeds, window, grouping=grouping)
-        seconds = time.perf_counter() - start
-    return found, seconds
-
-
-def lucrl(asked: argparse.Namespace) -> None:
-    """Many runs of L-UCRL, contexts revealed."""
-    M, S, A, H = asked.size
-    model, learner = random_model(M, S, A, H), lm.LUCRL(replan=asked.replan)
-    grouping = Grouping(asked.lanes, asked.block, asked.registers)
-    here = [learner.run_many(model, CHECKED_EPISODES, CHECKED, device=d) for d in ("cpu", "cuda")]
-    print(f"{CHECKED} runs of {CHECKED_EPISODES:,} episodes as on the CPU: {here[0] == here[1]}")
-    if asked.scan:
-        layouts = itertools.product((4, 8, 16, 32), (asked.block,), (None, 128, 96))
-        seconds = {}
-        for layout in itertools.starmap(Grouping, layouts):
-            seconds[layout] = runs_in(model, learner, asked.runs, SCANNED_EPISODES, layout)[1]
-            print(f"  {layout}: {seconds[layout]:.2f} s", flush=True)
-        grouping = min(seconds, key=seconds.__getitem__)
-    (returns, *_), took = runs_in(model, learner, asked.runs, asked.episodes, grouping)
-    played = asked.runs * asked.episodes
-    print(
-        f"{asked.runs:,} runs of {asked.episodes:,} episodes at {(M, S, A, H)} in {took:.1f} s, "
-        f"{played / took / 1e6:.2f} M episodes/s, {grouping}; "
-        f"mean return at first {returns[:, 0].mean():.3f}, in the end {returns[:, -1].mean():.3f}"
-    )
-    start = time.perf_counter()
-    learner.run(model, CHECKED_EPISODES * 10, rng=0)
-    alone = CHECKED_EPISODES * 10 / (time.perf_counter() - start)
-    print(f"  one core: {alone / 1e6:.3f} M episodes/s, {played / took / alone:.0f} times slower")
-
-
 def random_model(M: int, S: int, A: int, H: int) -> lm.LatentMDP:
     rng, shape = np.random.default_rng(0), (M, S, A)
     return lm.LatentMDP(rng.dirichlet(np.full(S, 0.3), shape), rng.random(shape), horizon=H)
@@ -203,16 +156,7 @@ def random_model(M: int, S: int, A: int, H: int) -> lm.LatentMDP:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("all", "rollouts", "lucrl"), default="all")
-    parser.add_argument("--size", type=lambda text: tuple(map(int, text.split(","))))
-    parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--episodes", type=int, default=50_000)
-    parser.add_argument("--replan", default="every")
-    parser.add_argument("--lanes", type=int, default=GROUPING.lanes)
-    parser.add_argument("--block", type=int, default=GROUPING.threads)
-    parser.add_argument("--registers", type=int, default=GROUPING.registers)
-    parser.add_argument("--scan", action="store_true")
-    parser.set_defaults(size=(CONTEXTS, STATES, ACTIONS, HORIZON))
+    parser.add_argument("what", nargs="?", choices=("all", "rollouts"), default="all")
     return parser.parse_args()
 
 
@@ -222,9 +166,6 @@ def main() -> None:
         gpu()
     except DeviceError as error:
         print(error)
-        return
-    if asked.what == "lucrl":
-        lucrl(asked)
         return
     model = random_model(CONTEXTS, STATES, ACTIONS, HORIZON)
     if asked.what == "rollouts":

@@ -48,7 +48,6 @@ def test_without_numba_cuda_the_error_says_what_to_install(monkeypatch):
         lambda: lm.posterior(model, logs, device="cuda"),
         lambda: lm.EM(2).fit(logs, device="cuda"),
         lambda: lm.initialize(None, logs, 2, device="cuda"),
-        lambda: lm.LUCRL().run_many(model, 5, 2, device="cuda"),
     ):
         with pytest.raises(DeviceError, match=r'pip install "latentmdp\[gpu\]"'):
             run()

@@ -9,16 +9,13 @@ from typer.testing import CliRunner
 
 import latentmdp as lm
 from latentmdp import simulation, testing
-from latentmdp._util.random import philox_key
 from latentmdp.cli.app import app
-from latentmdp.engines.cuda import Gpu, gpu
+from latentmdp.engines.cuda import Gpu
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.fit import FitWarning
 from latentmdp.logs import Covariates
-from latentmdp.online import many_runs
-from latentmdp.worlds import ModelWorld
 
 FIELDS = ("contexts", "offsets", "states", "actions", "rewards")
 
@@ -327,112 +324,3 @@ def test_a_million_episodes_are_those_of_the_cpu(kind):
     logs = lm.simulate(model, policy, 1_000_000, rng=1)
     on_cpu, on_gpu = (lm.posterior(model, logs, device=device) for device in ("cpu", "cuda"))
     assert np.array_equal(on_gpu, on_cpu)
-
-
-def costly_ends():
-    """Costs and rewards, actions that are not allowed, and an end."""
-    return testing.random_model(
-        2,
-        contexts=2,
-        states=4,
-        actions=2,
-        horizon=4,
-        zeros=0.4,
-        forbidden=0.3,
-        n_terminal=1,
-        reward_values=(-1.0, 0.5, 2.0),
-    )
-
-
-def inferring(**settings):
-    """L-UCRL that infers three contexts, from a start that is wrong."""
-    start = testing.random_model(1, contexts=3, states=3, horizon=3)
-    return lm.LUCRL(contexts="inferred", start=start, prior_count=0.7, **settings)
-
-
-LEARNERS = {
-    "every": (3, lm.LUCRL()),
-    "changed, the paper's bonus": (3, lm.LUCRL(replan="changed", bonus=lm.Bonus(scale=1e-3))),
-    "lazy": (3, lm.LUCRL(replan=1.4)),
-    "doubling, printed": (
-        3,
-        lm.LUCRL(replan="doubling", bonus=lm.VarianceBonus.printed(), weights=[0.2, 0.3, 0.5]),
-    ),
-    "no bonus, rewards by transition": (3, lm.LUCRL(bonus=None, reward_model="transition")),
-    "inferred": (3, inferring()),
-    "inferred, lazy, learned weights": (
-        3,
-        inferring(replan="lazy", bonus=lm.Bonus(), weights="learned"),
-    ),
-    "costs and ends": (None, lm.LUCRL()),
-    "costs and ends, the paper's bonus": (
-        None,
-        lm.LUCRL(bonus=lm.Bonus(adaptive=False), replan="doubling"),
-    ),
-}
-
-
-def state_of(held, n_states):
-    """All that a learner knows, by name; values without the states that fill up a row of them."""
-    found = {}
-    for part, names in many_runs._OF_RUN.items():
-        for name in sorted({*names} - {"rows", "seen", "bonus"}):
-            found[name] = gpu().fetch(getattr(getattr(held, part), name))
-    lanes = found["outside"].shape[-1] // found["spread"].shape[-1]
-    values = found["values"]
-    found["values"] = values.reshape(len(values), -1, lanes)[..., :n_states]
-    return found
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_runs_of_lucrl_are_those_of_the_cpu(name, monkeypatch):
-    """What they earn and count, and what they know in the end: plans, bonus and estimates."""
-    contexts, learner = LEARNERS[name]
-    held, place = [], many_runs.learners_on
-    monkeypatch.setattr(many_runs, "learners_on", lambda *a: held.append(place(*a)) or held[0])
-    world = costly_ends()
-    if contexts is not None:
-        world = testing.random_model(0, contexts=contexts, states=3, horizon=3, discount=0.9)
-    on_cpu, on_gpu = (
-        learner.run_many(world, 7, 2, first_seed=3, device=device) for device in ("cpu", "cuda")
-    )
-    assert on_gpu == on_cpu
-    learning = learner.begin(ModelWorld(world), 7, philox_key(4))
-    learning.play(7)
-    alone = place(gpu(), learning.empirical, np.zeros(1, np.uint64))
-    expected, found = (state_of(own, world.n_states) for own in (alone, held[0]))
-    for field, values in expected.items():
-        np.testing.assert_array_equal(found[field][1], values[0], err_msg=field)
-
-
-def test_runs_of_lucrl_in_pieces_and_windows(monkeypatch):
-    """Runs that do not fit into memory together, and means that go over several launches."""
-    world, learner = testing.random_model(0, horizon=3), lm.LUCRL()
-    expected = learner.run_many(world, 7, 3, window=3)
-    monkeypatch.setattr("latentmdp.online.many_runs._MOST_RUNS", 2)
-    assert learner.run_many(world, 7, 3, window=3, device="cuda") == expected
-
-
-def test_runs_that_a_gpu_cannot_make_are_refused():
-    world = testing.random_model(0, horizon=3)
-    with pytest.raises(DeviceError, match="QMDP"):
-        lm.LUCRL(lm.PBVI()).run_many(world, 5, 2, device="cuda")
-    with pytest.raises(DeviceError, match="5000 steps"):
-        lm.LUCRL().run_many(testing.random_model(0, horizon=5000), 5, 2, device="cuda")
-    large = lm.make("random", contexts=2, states=300, actions=2, horizon=3, rng=0)
-    with pytest.raises(DeviceError, match="300 states"):
-        lm.LUCRL().run_many(large, 5, 2, device="cuda")
-
-
-@pytest.mark.usefixtures("real_gpu")
-@pytest.mark.parametrize("replan", ["every", "lazy"])
-@pytest.mark.parametrize("lanes", [4, 8, 32, 64])
-def test_thousands_of_episodes_of_many_runs_are_those_of_the_cpu(replan, lanes, monkeypatch):
-    rng, shape = np.random.default_rng(0), (7, 15, 3)
-    model = lm.LatentMDP(rng.dirichlet(np.full(15, 0.3), shape), rng.random(shape), horizon=30)
-    monkeypatch.setattr("latentmdp.online.many_runs.GROUPING", many_runs.Grouping(lanes, 64))
-    on_cpu, on_gpu = (
-        lm.LUCRL(replan=replan).run_many(model, 3_000, 13, device=device)
-        for device in ("cpu", "cuda")
-    )
-    assert on_gpu == on_cpu

@@ -1,14 +1,11 @@
-"""Many runs of L-UCRL: each is that of its seed, and a GPU's induction rounds as the CPU's."""
+"""Many runs of L-UCRL: each is that of its seed."""
 
 import numpy as np
 import pytest
-from numba import njit
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp._kernels.optimism import back_up_optimistically, value_span
 from latentmdp.online.many_runs import window_means
-from latentmdp.worlds import ModelWorld
 
 
 def world(**settings):
@@ -88,56 +85,8 @@ def test_any_planner_and_worlds_that_are_no_models():
         ({"window": 0}, "window"),
         ({"first_seed": -1}, "first_seed"),
         ({"threads": 0}, "threads"),
-        ({"device": "gpu"}, "device"),
     ],
 )
 def test_arguments_that_make_no_sense(settings, message):
     with pytest.raises(ValueError, match=message):
         lm.LUCRL().run_many(world(), **{"episodes": 5, "seeds": 2, **settings})
-
-
-@njit
-def planned_alone(estimate, optimistic, S):
-    """Backward induction state by state, as the threads of a GPU do it."""
-    M, H = optimistic.values.shape[:2]
-    for m in range(M):
-        value, later = np.zeros(S), np.zeros(S)
-        origin, span = 0.0, 0.0
-        for t in range(H - 1, -1, -1):
-            for s in range(S):
-                value[s] = back_up_optimistically(
-                    estimate, optimistic, later, m, t, s, origin, span
-                )
-            origin = later[0]
-            later[:] = value
-            span = value_span(optimistic, m, value)
-
-
-@pytest.mark.parametrize(
-    "bonus", [lm.Bonus(scale=1e-3), lm.VarianceBonus(), lm.VarianceBonus.printed(), None]
-)
-@pytest.mark.parametrize(
-    "model",
-    [
-        world(),
-        world(states=9, actions=3, horizon=7, discount=0.8),
-        world(states=6, forbidden=0.3, n_terminal=2, reward_values=(-2.0, 0.0, 1.5), zeros=0.3),
-        world(contexts=1, states=17, actions=1),
-    ],
-    ids=["plain", "discounted", "costs and ends", "one context"],
-)
-def test_induction_state_by_state_rounds_as_the_vectors_do(model, bonus):
-    """The oracle is the vector code; a GPU calls the other, and must give the same bits."""
-    learner, place = lm.LUCRL(bonus=bonus), ModelWorld(model)
-    learning = learner.begin(place, 60, 7)
-    learning.play(60)
-    empirical = learning.empirical
-    empirical.require_plan()
-    empirical.replan()
-    M, S, A, _ = model.dimensions
-    shape = (M, model.horizon, A, -1)
-    planned = empirical.optimistic.values.copy().reshape(shape)[..., :S]
-    empirical.optimistic.values[:] = -7.0
-    planned_alone(empirical.estimate, empirical.optimistic, S)
-    again = empirical.optimistic.values.reshape(shape)[..., :S]
-    assert np.array_equal(again, planned)

@@ -49,9 +49,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Arrays, Floats, Indices
 from latentmdp._util.validation import require_choice
-from latentmdp.engines.cuda import on_gpu
 from latentmdp.engines.threads import thread_count
-from latentmdp.errors import DeviceError
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP, RewardModel
@@ -70,7 +68,7 @@ from latentmdp.online.empirical_model import (
     counts_from_arrays,
     same_contexts,
 )
-from latentmdp.online.many_runs import ManyRuns, gpu_runs, played_runs
+from latentmdp.online.many_runs import ManyRuns, played_runs
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
@@ -161,7 +159,6 @@ class LUCRL(Learner):
         first_seed: int = 0,
         window: int = 1,
         threads: int | None = None,
-        device: str = "cpu",
         progress: bool = False,
     ) -> ManyRuns:
         """Run several times in one world; run i is that of `run` with rng=first_seed + i.
@@ -177,16 +174,8 @@ class LUCRL(Learner):
         threads
             Runs side by side in a `LatentMDP`; None takes all cores. Elsewhere there is one at a
             time. The result does not depend on it.
-        device
-            "cpu", or "cuda" for a GPU, which makes all runs side by side, with Q-MDP in a latent
-            MDP. The result does not depend on it.
         progress
             Show a progress bar.
-
-        Raises
-        ------
-        DeviceError
-            There is no GPU, or it cannot make these runs; nothing has been played then.
         """
         episodes = arrays.positive_integer("episodes", episodes)
         seeds = arrays.positive_integer("seeds", seeds)
@@ -197,18 +186,10 @@ class LUCRL(Learner):
         chosen = range(first_seed, first_seed + seeds)
         place.space.required_horizon()
         empirical = self.empirical_model(place, episodes)
-        if on_gpu(device):
-            if not (isinstance(self.planner, QMDP) and isinstance(place, ModelWorld)):
-                raise DeviceError('device="cuda" runs L-UCRL with QMDP() in a LatentMDP only')
-            revealed = self.contexts == "revealed"
-            returns, beliefs, counts = gpu_runs(
-                place, empirical, revealed, episodes, chosen, window, progress
-            )
-        else:
-            workers = thread_count(threads) if isinstance(place, ModelWorld) else 1
-            returns, beliefs, counts = played_runs(
-                lambda seed: self.run(world, episodes, rng=seed), chosen, window, workers, progress
-            )
+        workers = thread_count(threads) if isinstance(place, ModelWorld) else 1
+        returns, beliefs, counts = played_runs(
+            lambda seed: self.run(world, episodes, rng=seed), chosen, window, workers, progress
+        )
         return ManyRuns(
             returns,
             beliefs,
