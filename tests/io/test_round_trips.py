@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from support import batches, gap_model, models, random_model
 
 import latentmdp as lm
-from latentmdp._util.storage import atomic_write
 from latentmdp._util.arrays import Floats
+from latentmdp._util.storage import atomic_write
 from latentmdp.errors import FormatError
 from latentmdp.io import check_target
 

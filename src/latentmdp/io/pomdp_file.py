@@ -21,12 +21,19 @@ from typing import BinaryIO
 
 import numpy as np
 
-from latentmdp._util import storage
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io import static_pomdp
-from latentmdp.io.solver_files import Comments, number, read_model, solver_form, write_model
-from latentmdp.io.static_pomdp import MAX_EVENTS, TOLERANCE, Events
+from latentmdp.io.solver_files import Comments, number, read_file, solver_form, write_model
+from latentmdp.io.static_pomdp import (
+    MAX_EVENTS,
+    TOLERANCE,
+    Declared,
+    Events,
+    Problem,
+    as_chances,
+    as_number,
+)
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
@@ -41,13 +48,9 @@ def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> No
 
 def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
     """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
-    model = read_model(stream, _COMMENTS)
-    if model is not None:
-        return model if horizon is None else model.replace(horizon=horizon)
-    size = storage.file_size(stream)
-    if size > storage.MAX_TEXT:
-        raise FormatError(f"{size:,} bytes of text; at most {storage.MAX_TEXT:,} are read")
-    return _FlatFile(stream.read().decode("latin-1")).model(horizon)
+    return read_file(
+        stream, _COMMENTS, horizon, lambda data: _FlatFile(data.decode("latin-1")).problem()
+    )
 
 
 def _lines(model: LatentMDP, discounted: bool) -> Iterator[str]:
@@ -121,7 +124,7 @@ class _FlatFile:
             return
         body = rest[1:]
         if word == "discount":
-            self.discount = self._number(body[0] if body else "")
+            self.discount = as_number(body[0] if body else "")
         elif word == "values":
             if body not in (["reward"], ["cost"]):
                 raise FormatError(f"values must be reward or cost, got {' '.join(body)!r:.60}")
@@ -166,19 +169,10 @@ class _FlatFile:
         found = self._find(what, name)
         return range(self._count(what)) if found < 0 else range(found, found + 1)
 
-    def _number(self, token: str) -> float:
-        try:
-            value = float(token)
-        except ValueError:
-            raise FormatError(f"{token!r:.60} is no number") from None
-        if not -np.inf < value < np.inf:
-            raise FormatError(f"{token!r:.60} is not finite")
-        return value
-
-    def _numbers(self, tokens: list[str], size: int, what: str) -> Floats:
+    def _require_size(self, tokens: list[str], size: int, what: str) -> list[str]:
         if len(tokens) != size:
             raise FormatError(f"{what} must have {size} numbers, got {len(tokens)}")
-        return np.array([self._number(token) for token in tokens])
+        return tokens
 
     def _fields(self, word: str, body: list[str], most: int) -> tuple[list[str], list[str]]:
         """The names between colons, and what follows them."""
@@ -203,8 +197,7 @@ class _FlatFile:
         states = self._all("states", fields[1] if len(fields) > 1 else "*")
         what = f"{word}: {' : '.join(fields)}"
         if len(fields) == 3:
-            chance = self._chances(self._numbers(values, 1, what), what)
-            matrix = None
+            chance = as_chances(self._require_size(values, 1, what), what)
             reached = self._all(targets, fields[2])
             self._room(len(actions) * len(states) * len(reached))
             for key in ((a, x) for a in actions for x in states):
@@ -222,18 +215,13 @@ class _FlatFile:
         else:
             lines = S if len(fields) == 1 else 1
             self._room(len(values) * len(actions))
-            found = self._chances(self._numbers(values, lines * n, what), what)
+            found = as_chances(self._require_size(values, lines * n, what), what)
             matrix = found.reshape(lines, n)
         for x in states:
             line = matrix[x if len(matrix) > 1 else 0]
             row = {int(i): float(line[i]) for i in np.flatnonzero(line)}
             for a in actions:
                 self.rows[word][a, x] = dict(row)
-
-    def _chances(self, values: Floats, what: str) -> Floats:
-        if (values < 0.0).any() or (values > 1.0 + TOLERANCE).any():
-            raise FormatError(f"{what:.80}: probabilities lie in [0, 1]")
-        return values
 
     def _room(self, entries: int) -> None:
         self.n_entries += entries
@@ -250,7 +238,8 @@ class _FlatFile:
             raise FormatError("R needs an action and a state")
         self._room(int(np.prod(left)))
         what = f"R: {' : '.join(fields)}"
-        table = self._numbers(values, int(np.prod(left)), what).reshape(left)
+        numbers = map(as_number, self._require_size(values, int(np.prod(left)), what))
+        table = np.array(list(numbers)).reshape(left)
         for place in np.ndindex(*left):
             a, x, n, o = [*where, *(int(i) for i in place)]
             self.rules.append((a, x, n, o, float(table[place])))
@@ -267,7 +256,7 @@ class _FlatFile:
             self.first = np.zeros(S)
             self.first[self._find("states", rest[1])] = 1.0
         else:
-            self.first = self._chances(self._numbers(rest[1:], S, "start"), "start")
+            self.first = as_chances(self._require_size(rest[1:], S, "start"), "start")
             if abs(self.first.sum() - 1.0) > TOLERANCE:
                 raise FormatError(f"start sums to {self.first.sum():.9g}, must sum to 1")
         if not self.first.any():
@@ -284,7 +273,7 @@ class _FlatFile:
 
     # ------------------------------------------------------------------------------ as a problem
 
-    def model(self, horizon: int | None) -> LatentMDP:
+    def problem(self) -> Problem:
         """The latent MDP of the file."""
         for what in ("states", "actions"):
             if what not in self.names:
@@ -307,17 +296,11 @@ class _FlatFile:
         reward = self.sign * self._rewards(a[i], x[i], n[i], o[j])
         context = np.zeros(i.size, np.int64)
         events = Events(context, x[i], a[i], n[i], o[j], p[i] * q[j], reward)
-        named = {what: static_pomdp.distinct_names(self.names[what]) for what in self.names}
-        problem = static_pomdp.find_contexts(
-            events,
-            first,
-            self.names["states"],
-            named["actions"],
-            named["observations"],
-            A,
-            self.discount,
+        actions, observations = (
+            static_pomdp.distinct_names(self.names[what]) for what in ("actions", "observations")
         )
-        return static_pomdp.latent_mdp(problem, horizon)
+        declared = Declared(self.discount, A, actions, observations)
+        return static_pomdp.find_contexts(declared, events, first, self.names["states"])
 
     def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
         """(action, state, target, probability) above zero, rows that sum to one."""

@@ -31,11 +31,19 @@ from latentmdp.io.solver_files import (
     Comments,
     SolverForm,
     number,
-    read_model,
+    read_file,
     solver_form,
     write_model,
 )
-from latentmdp.io.static_pomdp import MAX_EVENTS, TOLERANCE, Events, Problem
+from latentmdp.io.static_pomdp import (
+    MAX_EVENTS,
+    TOLERANCE,
+    Declared,
+    Events,
+    Problem,
+    as_chances,
+    as_number,
+)
 from latentmdp.model import LatentMDP
 
 __all__ = ["read", "write"]
@@ -53,13 +61,7 @@ def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> No
 
 def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
     """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
-    model = read_model(stream, _COMMENTS)
-    if model is not None:
-        return model if horizon is None else model.replace(horizon=horizon)
-    size = storage.file_size(stream)
-    if size > storage.MAX_TEXT:
-        raise FormatError(f"{size:,} bytes of XML; at most {storage.MAX_TEXT:,} are read")
-    return static_pomdp.latent_mdp(_FactoredFile(_root(stream.read())).problem(), horizon)
+    return read_file(stream, _COMMENTS, horizon, lambda data: _FactoredFile(_root(data)).problem())
 
 
 def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
@@ -213,7 +215,7 @@ class _Joined(NamedTuple):
 
 class _FactoredFile:
     def __init__(self, root: ET.Element) -> None:
-        self.discount = self._float(self._text(root, "Discount"))
+        self.discount = as_number(self._text(root, "Discount"))
         if not 0.0 < self.discount <= 1.0:
             raise FormatError(f"its discount is {self.discount:g}, must lie in (0, 1]")
         variables = root.find("Variable")
@@ -237,15 +239,6 @@ class _FactoredFile:
         if found is None:
             raise FormatError(f"<{element.tag}> has no <{tag}>")
         return found.strip()
-
-    def _float(self, token: str) -> float:
-        try:
-            value = float(token)
-        except ValueError:
-            raise FormatError(f"{token!r:.60} is no number") from None
-        if not -np.inf < value < np.inf:
-            raise FormatError(f"{token!r:.60} is not finite")
-        return value
 
     def _name(self, element: ET.Element, attribute: str) -> str:
         name = element.get(attribute)
@@ -362,9 +355,9 @@ class _FactoredFile:
                     f"the entry {' '.join(tokens)!r:.60} must have {wanted} numbers, got "
                     f"{len(text)}"
                 )
-            numbers = np.array([self._float(token) for token in text]).reshape(table)
-        if is_chance and ((numbers < 0.0) | (numbers > 1.0 + TOLERANCE)).any():
-            raise FormatError(f"the entry {' '.join(tokens)!r:.60}: probabilities lie in [0, 1]")
+            what = f"the entry {' '.join(tokens)!r:.60}"
+            read = as_chances(text, what) if is_chance else np.array([*map(as_number, text)])
+            numbers = read.reshape(table)
         full = np.broadcast_to(numbers, places.shape)
         return places.ravel().astype(np.int64), np.ascontiguousarray(full).ravel()
 
@@ -387,9 +380,19 @@ class _FactoredFile:
         if total > MAX_EVENTS:
             raise FormatError(f"it has {total:.3g} states")
         reward = self._reward(steps)
-        names = [v.before for v in self.states]
-        if not shown:
-            return self._flat_problem(start, steps, reward, names)
+        declared = Declared(
+            self.discount,
+            int(np.prod([len(v.values) for v in self.actions])),
+            static_pomdp.distinct_names(self._names(self.actions)),
+            self._names(self.seen) if self.seen else None,
+        )
+        if not shown:  # contexts are looked for
+            size = int(np.prod([len(v.values) for v in self.states]))
+            states = self._index([v.before for v in self.states], start.columns)
+            first = np.bincount(states, start.probability, size)
+            events = self._events(np.zeros(reward.size, np.int64), self.states, steps, reward)
+            names = self._names(self.states)
+            return static_pomdp.find_contexts(declared, events, first / first.sum(), names)
         contexts = self._index([v.before for v in hidden], start.columns)
         looks = self._index([v.before for v in shown], start.columns)
         possible, m = np.unique(contexts, return_inverse=True)
@@ -400,53 +403,30 @@ class _FactoredFile:
         context = self._index([v.before for v in hidden], steps.columns)
         place = np.minimum(np.searchsorted(possible, context), possible.size - 1)
         kept = possible[place] == context
-        events = Events(
-            place,
-            self._index([v.before for v in shown], steps.columns),
-            self._index([v.before for v in self.actions], steps.columns),
-            self._index([v.after for v in shown], steps.columns),
-            self._index([v.before for v in self.seen], steps.columns),
-            steps.probability,
-            reward,
-        )
-        events = static_pomdp.take(events, kept)
-        events = static_pomdp.take(events, _reachable(events, first.any(axis=0))[events.state])
+        events = static_pomdp.take(self._events(place, shown, steps, reward), kept)
+        met = static_pomdp.reachable(events, first.sum(axis=0) > 0.0)
         called = self._names(hidden)
         return Problem(
-            events,
+            declared,
+            static_pomdp.take(events, met[events.state]),
             weights / weights.sum(),
             first / weights[:, None],
-            static_pomdp.distinct_names(self._names(self.actions)),
             static_pomdp.distinct_names([called[i] for i in possible]),
             self._names(shown),
-            self._names(self.seen) if self.seen else None,
-            int(np.prod([len(v.values) for v in self.actions])),
-            self.discount,
         )
 
-    def _flat_problem(
-        self, start: _Joined, steps: _Joined, reward: Floats, names: list[str]
-    ) -> Problem:
-        """Where nothing is fully observed: contexts are looked for."""
-        size = int(np.prod([len(v.values) for v in self.states]))
-        first = np.bincount(self._index(names, start.columns), start.probability, size)
-        events = Events(
-            np.zeros(reward.size, np.int64),
-            self._index(names, steps.columns),
+    def _events(
+        self, context: Integers, states: list[_Variable], steps: _Joined, reward: Floats
+    ) -> Events:
+        """Everything that can happen, with some of the variables as the state."""
+        return Events(
+            context,
+            self._index([v.before for v in states], steps.columns),
             self._index([v.before for v in self.actions], steps.columns),
-            self._index([v.after for v in self.states], steps.columns),
+            self._index([v.after for v in states], steps.columns),
             self._index([v.before for v in self.seen], steps.columns),
             steps.probability,
             reward,
-        )
-        return static_pomdp.find_contexts(
-            events,
-            first / first.sum(),
-            self._names(self.states),
-            static_pomdp.distinct_names(self._names(self.actions)),
-            self._names(self.seen) if self.seen else None,
-            int(np.prod([len(v.values) for v in self.actions])),
-            self.discount,
         )
 
     def _is_static(self, variable: _Variable) -> bool:
@@ -550,15 +530,3 @@ class _FactoredFile:
             there = own[order][at] == keys
             paid += np.where(there, table.numbers[order][at], 0.0)
         return paid
-
-
-def _reachable(events: Events, first: Any) -> Any:
-    """Which looks can be met from the first ones."""
-    found = np.zeros(max(first.size, int(events.next_state.max(initial=0)) + 1), np.bool_)
-    found[: first.size] = first
-    while True:
-        new = found.copy()
-        new[events.next_state[found[events.state]]] = True
-        if (new == found).all():
-            return found
-        found = new

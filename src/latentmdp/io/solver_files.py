@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -34,10 +34,11 @@ from latentmdp._util import storage
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io import json
+from latentmdp.io.static_pomdp import Problem, latent_mdp
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
 
-__all__ = ["Comments", "SolverForm", "number", "read_model", "solver_form", "write_model"]
+__all__ = ["Comments", "SolverForm", "number", "read_file", "solver_form", "write_model"]
 
 
 _TEXT = "latentmdp carries its model in the next {} lines; sha256 {}"
@@ -210,6 +211,19 @@ def read_model(stream: BinaryIO, comments: Comments) -> LatentMDP | None:
     if not isinstance(model, LatentMDP):
         raise FormatError(f"carries a {type(model).__name__}, not a model")
     return model
+
+
+def read_file(
+    stream: BinaryIO, comments: Comments, horizon: int | None, problem: Callable[[bytes], Problem]
+) -> LatentMDP:
+    """The model in a file's comments, or the latent MDP that `problem` finds in its text."""
+    model = read_model(stream, comments)
+    if model is not None:
+        return model if horizon is None else model.replace(horizon=horizon)
+    size = storage.file_size(stream)
+    if size > storage.MAX_TEXT:
+        raise FormatError(f"{size:,} bytes of text; at most {storage.MAX_TEXT:,} are read")
+    return latent_mdp(problem(stream.read()), horizon)
 
 
 def _comment(stream: BinaryIO, comments: Comments, room: int) -> bytes | None:

@@ -33,12 +33,16 @@ from latentmdp.outcomes import outcomes_from_entries, row_sums
 __all__ = [
     "MAX_EVENTS",
     "TOLERANCE",
+    "Declared",
     "Events",
     "Problem",
+    "as_chances",
+    "as_number",
     "distinct_names",
     "find_contexts",
     "join",
     "latent_mdp",
+    "reachable",
     "take",
 ]
 
@@ -67,18 +71,57 @@ def take(events: Events, chosen: NDArray[np.integer] | Flags) -> Events:
     return Events(*chosen_columns)
 
 
+class Declared(NamedTuple):
+    """What a file says of itself before anything happens."""
+
+    discount: float
+    n_actions: int
+    action_names: Sequence[str] | None
+    observation_names: Sequence[str] | None
+
+
 class Problem(NamedTuple):
     """A latent MDP in the making: events by context and look, and how an episode begins."""
 
+    declared: Declared
     events: Events
     weights: Floats  # (M,)
     initial: Floats  # (M, V)
-    action_names: Sequence[str] | None
     context_names: Sequence[str] | None
     look_names: Sequence[str] | None  # V of them
-    observation_names: Sequence[str] | None
-    n_actions: int
-    discount: float
+
+
+def as_number(token: str) -> float:
+    """The finite number that a word of a file is."""
+    try:
+        value = float(token)
+    except ValueError:
+        raise FormatError(f"{token!r:.60} is no number") from None
+    if not -np.inf < value < np.inf:
+        raise FormatError(f"{token!r:.60} is not finite")
+    return value
+
+
+def as_chances(tokens: Sequence[str], what: str) -> Floats:
+    """Words of a file as probabilities."""
+    values = np.array([as_number(token) for token in tokens])
+    if (values < 0.0).any() or (values > 1.0 + TOLERANCE).any():
+        raise FormatError(f"{what:.80}: probabilities lie in [0, 1]")
+    return values
+
+
+def reachable(events: Events, first: Flags) -> Flags:
+    """Which states can be met from the first ones, by a search from one state before them all."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    size, start = first.size, np.flatnonzero(first)
+    rows = np.concatenate([events.state, np.full(start.size, size)])
+    columns = np.concatenate([events.next_state, start])
+    graph = coo_array((np.ones(rows.size), (rows, columns)), shape=(size + 1, size + 1)).tocsr()
+    met = np.zeros(size + 1, np.bool_)
+    met[breadth_first_order(graph, size, return_predecessors=False)] = True
+    return met[:-1]
 
 
 def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
@@ -99,13 +142,7 @@ def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
 
 
 def find_contexts(
-    events: Events,
-    first: Floats,
-    names: Sequence[str],
-    action_names: Sequence[str] | None,
-    observation_names: Sequence[str] | None,
-    n_actions: int,
-    discount: float,
+    declared: Declared, events: Events, first: Floats, names: Sequence[str]
 ) -> Problem:
     """The contexts and looks of a flat problem; the contexts of its events are not yet known.
 
@@ -114,16 +151,14 @@ def find_contexts(
     FormatError
         Naming two states of one context that cannot be told apart.
     """
-    return _LookSearch(events, first, names).problem(
-        action_names, observation_names, n_actions, discount
-    )
+    return _LookSearch(events, first, names).problem(declared)
 
 
 class _LookSearch:
     def __init__(self, events: Events, first: Floats, names: Sequence[str]) -> None:
         self.names, self.first, self.size = names, first, first.size
         self.start = np.flatnonzero(first)
-        self.reachable = self._reachable(events)
+        self.reachable = reachable(events, first > 0.0)
         self.events = take(events, self.reachable[events.state])
         x, n = self.events.state, self.events.next_state
         leaves = np.zeros(self.size, np.bool_)
@@ -137,20 +172,6 @@ class _LookSearch:
         self.part, self.n_parts = self._parts()
         self.blind = self.entrance < 0 and not self._one_each(self.start)
         self.look = self._looks()
-
-    def _reachable(self, events: Events) -> Flags:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import breadth_first_order
-
-        source = np.full(self.start.size, self.size)
-        rows = np.concatenate([events.state, source])
-        columns = np.concatenate([events.next_state, self.start])
-        shape = (self.size + 1, self.size + 1)
-        graph = coo_array((np.ones(rows.size), (rows, columns)), shape=shape).tocsr()
-        order = breadth_first_order(graph, self.size, return_predecessors=False)
-        found = np.zeros(self.size + 1, np.bool_)
-        found[order] = True
-        return found[:-1]
 
     def _parts(self) -> tuple[Integers, int]:
         """The connected part of each state, -1 for the entrance and what several parts share."""
@@ -239,13 +260,7 @@ class _LookSearch:
             "one another, and observations do not tell them apart, so something hidden moves"
         )
 
-    def problem(
-        self,
-        action_names: Sequence[str] | None,
-        observation_names: Sequence[str] | None,
-        n_actions: int,
-        discount: float,
-    ) -> Problem:
+    def problem(self, declared: Declared) -> Problem:
         contexts, M = self._contexts()
         V = int(self.look.max()) + 1
         begin = (
@@ -271,17 +286,8 @@ class _LookSearch:
             spread = Events(*(np.concatenate(pair) for pair in zip(spread, opening)))
         initial = np.zeros((M, V + 1))
         initial[:, begin] = 1.0
-        return Problem(
-            spread,
-            weights,
-            initial,
-            action_names,
-            None,
-            [*self._look_names(V, observation_names), "begin"],
-            observation_names,
-            n_actions,
-            discount,
-        )
+        looks = [*self._look_names(V, declared.observation_names), "begin"]
+        return Problem(declared, spread, weights, initial, None, looks)
 
     def _opening(self, contexts: list[list[int]], M: int) -> tuple[Floats, Events]:
         """The weights of the contexts, and what follows the first, unseen state in each."""
@@ -354,11 +360,12 @@ def _components(rows: Integers, columns: Integers, size: int) -> tuple[int, Inte
 
 def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     """The model of a problem; without a horizon it has no end."""
-    if horizon is None and problem.discount >= 1.0:
+    declared = problem.declared
+    if horizon is None and declared.discount >= 1.0:
         raise FormatError(
             "its discount is 1, so it needs an end: load(path, horizon=...) gives it one"
         )
-    events, A = problem.events, problem.n_actions
+    events, A = problem.events, declared.n_actions
     M = problem.weights.size
     split = _split_looks(events, M)
     # A state is a look, or a look and the observation that came with it; -1: none came.
@@ -395,7 +402,7 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     missing = (~filled.any(axis=1)).reshape(S, A)
     if missing.any():
         s, a = first_index(missing)
-        name = None if problem.action_names is None else problem.action_names[a]
+        name = None if declared.action_names is None else declared.action_names[a]
         raise FormatError(f"nothing follows action {name or a} in {_name(problem, pairs[:, s])}")
     stays = np.ones(S, np.bool_)
     stays[(rows // A)[pairs[0][rows // A] != pairs[0][outcomes.next_state]]] = False
@@ -413,7 +420,7 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
         probs[kept],
         n_states=S,
         horizon=horizon,
-        discount=problem.discount,
+        discount=declared.discount,
         reward_values=[0.0],
         reward_model="state-action",
         allowed=np.repeat(~terminal[:, None], A, axis=1),
@@ -421,7 +428,7 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
         weights=problem.weights,
         bonus=bonus,
         context_names=problem.context_names,
-        action_names=problem.action_names,
+        action_names=declared.action_names,
         state_names=None
         if problem.look_names is None
         else distinct_names([_name(problem, pair) for pair in pairs.T]),
@@ -433,7 +440,7 @@ def _name(problem: Problem, pair: Integers) -> str:
     name = str(look) if problem.look_names is None else problem.look_names[look]
     if seen < 0:
         return name
-    names = problem.observation_names
+    names = problem.declared.observation_names
     return f"{name} {seen if names is None else names[seen]}"
 
 
