@@ -338,7 +338,12 @@ def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:
     )
 
 
-def logged_behaviour(logs: Logs | Sequence[Logs]) -> Floats:
-    """How often each action was taken in each state, shape (S, A); uniform where never seen."""
-    counts = cell_counts(logs, ("state", "action"))
-    return normalised(counts, np.ones(counts.shape[1]))
+def logged_behaviour(logs: Logs | Sequence[Logs], pseudo_counts: float = 0.0) -> Floats:
+    """How often each action was taken in each state, shape (S, A); uniform where never seen.
+
+    With pseudo-counts, shrunk towards the choice of actions in all states together.
+    """
+    taken = cell_counts(logs, ("state", "action"))
+    anything = np.ones(taken.shape[1])
+    pooled = normalised(taken.sum(axis=0), anything)
+    return normalised(taken + pseudo_counts * pooled, anything)

@@ -340,11 +340,19 @@ TOP = np.array([1.0, -2.0, 3.0])
 @pytest.fixture
 def climb(monkeypatch):
     """EM's loop over a linear map with a known fixed point, in place of E-step and M-step."""
-    monkeypatch.setattr(em, "_e_step", lambda _, x: (x[0], -float(np.sum((x[0] - TOP) ** 2))))
     monkeypatch.setattr(em, "_m_step", lambda _, x, *before: (TOP + RATES * (x - TOP),))
+    episodes = SimpleNamespace(
+        expected_counts=lambda x, _: (x, -float(np.sum((x - TOP) ** 2))),
+    )
 
     def climb(tolerance, max_maps, repaired=lambda x, _: x):
-        likelihood = SimpleNamespace(repaired=repaired, log_prior=lambda _: 0.0)
+        likelihood = SimpleNamespace(
+            episodes=episodes,
+            engine=None,
+            tables=lambda x: x,
+            repaired=repaired,
+            log_prior=lambda _: 0.0,
+        )
         return em.climb(likelihood, (np.zeros(3),), tolerance, max_maps)
 
     return climb

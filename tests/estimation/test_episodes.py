@@ -83,7 +83,11 @@ def test_counts_of_cells_first_states_and_pairs() -> None:
     np.testing.assert_allclose(episodes.cell_counts(), cells[episodes.cells])
     chosen = np.ix_(episodes.cells, episodes.cells)
     np.testing.assert_allclose(episodes.pair_counts(), pairs[chosen])
-    assert episodes.first_counts().sum() == episodes.n_episodes == sum(p.n_episodes for p in logs)
+    assert (
+        episodes.by_state(episodes.beginning_counts()).sum()
+        == episodes.n_episodes
+        == sum(p.n_episodes for p in logs)
+    )
 
 
 def test_very_long_and_very_unlikely_episodes_do_not_underflow() -> None:

@@ -8,12 +8,12 @@ from latentmdp.estimation.episodes import Episodes
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     PseudoCounts,
-    SharedRows,
     Structure,
     behaviour_from_parameters,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
+    rows_in_logs,
 )
 from latentmdp.testing import random_model, trajectory_probability
 
@@ -38,7 +38,7 @@ def test_a_model_becomes_parameters_and_back(reward_model: str) -> None:
     expected = sum(np.log(trajectory_probability(model, s, a, z)) for s, a, z, _ in logs)
     # a share of 1e-6 of the pooled model is mixed in
     assert likelihood.log_likelihood(parameters) == pytest.approx(expected, abs=0.1)
-    again = model_from_parameters(likelihood, parameters, model.reward_values, {})
+    again = model_from_parameters(likelihood, parameters, model.reward_values)
     np.testing.assert_allclose(again.transitions, model.transitions, atol=2e-6)
     np.testing.assert_allclose(again.weights, model.weights)
     np.testing.assert_allclose(again.initial, model.initial, atol=2e-6)
@@ -52,7 +52,7 @@ def test_the_prior_by_hand() -> None:
     likelihood = likelihood_of(model, logs, (2.0, 0.5, np.inf, 3.0))
     pooled = lm.EM(1, pseudo_counts=0.0).fit(logs).model
     parameters = parameters_from_model(likelihood, model)
-    fitted = model_from_parameters(likelihood, parameters, model.reward_values, {})
+    fitted = model_from_parameters(likelihood, parameters, model.reward_values)
     expected = sum(
         2.0 * np.sum(pooled.transitions[0] * np.log(fitted.transitions[m]))
         + 0.5 * np.sum(pooled.reward_probs[0] * np.log(fitted.reward_probs[m]))
@@ -96,7 +96,7 @@ def test_a_cell_that_training_never_shows_counts_as_one() -> None:
 def test_shared_rewards_are_frequencies(reward_model: str) -> None:
     model = random_model(3, contexts=2, states=3, horizon=5)
     logs = logs_of(model, 200)
-    shared = SharedRows([logs], "rewards", (3, 2, 2), reward_model)
+    shared = rows_in_logs([logs], "rewards", (3, 2, 2), reward_model)
     counts: dict[tuple[int, ...], np.ndarray] = {}
     for states, actions, rewards, _ in logs:
         for t, (a, z) in enumerate(zip(actions, rewards)):
@@ -104,8 +104,9 @@ def test_shared_rewards_are_frequencies(reward_model: str) -> None:
                 (states[t], a) if reward_model == "state-action" else (states[t], a, states[t + 1])
             )
             counts.setdefault(given, np.zeros(2))[z] += 1
-    found, total = np.zeros(shared.shape), 0.0
-    found.flat[shared.cells] = shared.shares()
+    shape = (3, 2, 2) if reward_model == "state-action" else (3, 2, 3, 2)
+    found, total = np.zeros(shape), 0.0
+    found.flat[shared.position] = shared.pooled
     for given, row in counts.items():
         np.testing.assert_allclose(found[given], row / row.sum())
         total += sum(n * np.log(n / row.sum()) for n in row if n)
@@ -140,18 +141,19 @@ def test_what_is_shared_may_be_left_out_of_the_cells() -> None:
     model = random_model(5, contexts=2, states=3, horizon=6)
     logs = logs_of(model, 500)
     whole = likelihood_of(model, logs, (np.inf, 1.0))
+    shared = rows_in_logs([logs], "transitions", (3, 2, 2))
     fewer = MixtureLikelihood(
         Episodes([logs], use_next_states=False),
         Structure(2, parts=("rewards",)),
         PseudoCounts(0.0, 1.0),
+        left_out={"transitions": shared},
     )
-    shared = SharedRows([logs], "transitions", (3, 2, 2))
     one, other = (parameters_from_model(x, model) for x in (whole, fewer))
     gap = whole.log_likelihood(one) - fewer.log_likelihood(other)
     assert gap == pytest.approx(shared.log_likelihood(), rel=1e-9)
     values = model.reward_values
-    first = model_from_parameters(whole, one, values, {})
-    second = model_from_parameters(fewer, other, values, {"transitions": shared})
+    first = model_from_parameters(whole, one, values)
+    second = model_from_parameters(fewer, other, values)
     np.testing.assert_allclose(first.packed(), second.packed(), atol=1e-12)
 
 

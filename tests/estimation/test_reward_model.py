@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.estimation.reward_model import preferred_reward_model, settle_reward_model
+from latentmdp.estimation.reward_model import choose_reward_model, preferred_reward_model
 from latentmdp.testing import random_model
 
 
@@ -75,7 +75,7 @@ def test_what_rewards_depend_on_is_settled_by_a_quick_fit() -> None:
     ):
         logs = [lm.simulate(model, lm.UniformPolicy(), 1_000, rng=0).without_contexts()]
         said: list[str] = []
-        assert settle_reward_model(logs, 2, "auto", rng, report=said.append) == form
+        assert choose_reward_model(logs, 2, "auto", rng, report=said.append) == form
         assert said == [f"rewards depend on the {form.replace('-', ' and ')}"]
 
 
@@ -83,8 +83,8 @@ def test_what_is_given_about_rewards_stays() -> None:
     """Nothing is fitted, and no random number is drawn, where nothing is left open."""
     logs = [lm.simulate(random_model(0, horizon=5), lm.UniformPolicy(), 50, rng=0)]
     rng, untouched = np.random.default_rng(0), np.random.default_rng(0)
-    assert settle_reward_model(logs, 2, "state-action", rng) == "state-action"
-    assert settle_reward_model(logs, 2, "transition", rng) == "transition"
+    assert choose_reward_model(logs, 2, "state-action", rng) == "state-action"
+    assert choose_reward_model(logs, 2, "transition", rng) == "transition"
     one_value = [lm.Trajectories.from_lists([[0, 1]], [[0]], [[0]])]
-    assert settle_reward_model(one_value, 2, "auto", rng) == "state-action"
+    assert choose_reward_model(one_value, 2, "auto", rng) == "state-action"
     assert rng.random() == untouched.random()

@@ -6,8 +6,9 @@ from models import random_alpha_policy, random_model
 
 import latentmdp as lm
 from latentmdp.estimation import cut_short
+from latentmdp.fit import logged_behaviour
 from latentmdp.offline import Interval, LoggedEstimate, OffPolicyWarning
-from latentmdp.offline.off_policy import behaviour_policy, logged_estimate
+from latentmdp.offline.off_policy import logged_estimate
 from latentmdp.testing import oracles
 
 
@@ -60,7 +61,7 @@ def test_episodes_that_agree_are_counted_by_hand() -> None:
     T, R = np.ones((1, 1, 2, 1)), np.full((1, 1, 2, 4), 0.25)
     model = lm.LatentMDP(T, R, horizon=2, reward_values=[0.0, 1.0, 2.0, 3.0], discount=0.5)
     policy = lm.MarkovPolicy([[1], [0]])
-    behaviour = behaviour_policy(logs)
+    behaviour = logged_behaviour(logs)
     np.testing.assert_array_equal(behaviour, [[0.5, 0.5]])
     found = logged_estimate(logs, policy, model, behaviour, np.random.default_rng(0))
     assert (found.steps, found.mean) == (2, pytest.approx(2.5 + 0.5 * 1.0))
@@ -84,7 +85,7 @@ def test_logs_that_never_agree_say_nothing() -> None:
     model = random_model(0, horizon=3)
     logs = lm.simulate(model, lm.MarkovPolicy([0, 0, 0]), 100, rng=0)
     never = lm.MarkovPolicy([1, 1, 1])
-    behaviour = behaviour_policy(logs)
+    behaviour = logged_behaviour(logs)
     found = logged_estimate(logs, never, model, behaviour, np.random.default_rng(0))
     assert found.steps == 0
     assert np.isnan(found.mean)

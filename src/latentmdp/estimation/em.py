@@ -22,9 +22,9 @@ x' is accepted only if its objective is at least that of x1; otherwise the itera
 x1, so the objective never falls. The iteration stops when one map gains less than the tolerance.
 
 The best of several starts is kept (`starts`: pair moments first, random ones around the pooled
-model after them). Then it is settled by held-out likelihood what contexts share and how many
-pseudo-counts to take (`pseudo_counts`), and EM climbs to the end. This is the batch version of the
-update in [kwon2021, Alg. 3].
+model after them). Then held-out likelihood decides what contexts share and how many pseudo-counts
+to take (`held_out`), and EM climbs to the end. This is the batch version of the update in
+[kwon2021, Alg. 3].
 """
 
 from __future__ import annotations
@@ -46,26 +46,24 @@ from latentmdp.engines.cuda import on_gpu
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
+from latentmdp.estimation.held_out import Folds, HeldOut, distance, sharing_hypotheses
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     Parameters,
     Part,
     PseudoCounts,
-    Shared,
-    SharedRows,
     Structure,
     behaviour_from_parameters,
-    is_large,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
+    rows_in_logs,
     weight_model_from_parameters,
 )
-from latentmdp.estimation.pseudo_counts import cross_validation, distance, views_of
 from latentmdp.estimation.starts import own_starts, split_starts
 from latentmdp.estimation.termination import final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
-from latentmdp.logs import Covariates, Encoder, Logs
+from latentmdp.logs import Covariates, Encoder, Logs, WeightModel
 from latentmdp.model import LatentMDP, RewardModel
 
 __all__ = [
@@ -74,28 +72,15 @@ __all__ = [
     "FitProblem",
     "climb",
     "problem_of",
-    "settled_em",
     "starting_points",
     "starts_by_split",
 ]
 
 Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
 
-_INITIAL_STRENGTH = 1.0
-"""Pseudo-counts of the pooled initial distribution, at most: a context has one such row only, with
-as many observations as it has episodes."""
-
 _LOOSE = 20.0
 """Starts are compared at this multiple of the tolerance: they only have to be ranked, and the best
 of them alone climbs to the end."""
-
-_CHOICE_TOLERANCE = 5.0
-"""Fits that choose the pseudo-counts stop at this multiple of the tolerance: held-out scores that
-differ by less than a nat are alike, see `pseudo_counts`."""
-
-_FIRST_STEP = 4.0
-"""The longest step of SQUAREM at first. It grows fourfold when it was too short and shrinks when
-an extrapolation is refused [varadhan2008]: a refusal costs one map."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,74 +233,79 @@ class EM:
             work.require_memory(problem.likelihood.episodes, self.n_contexts)
         for message in _warnings_before(problem):
             warnings.warn(message, FitWarning, stacklevel=2)
-        views = views_of(problem.own_parts, problem.open_parts, self._given_strengths())
-        few = self.restarts if len(views) == 1 else max(2, self.restarts // 4)
+        hypotheses = sharing_hypotheses(
+            problem.own_parts, problem.open_parts, self._given_strengths()
+        )
+        few = self.restarts if len(hypotheses) == 1 else max(2, self.restarts // 4)
         loose, runs = _LOOSE * self.tolerance, {}
-        for view in views:
-            likelihood = problem.likelihood.with_pseudo_counts(view)
-            starts = self._starts(problem, likelihood, start, few, generator)
-            ends = [climb(likelihood, point, loose, self.max_iter) for point in starts]
-            runs[view] = max(ends, key=lambda run: run.objective)
-        settled = self._settled(problem, runs, start, generator)
-        likelihood, point, history, decisions = settled
+        for strengths in hypotheses:
+            likelihood = problem.likelihood.with_pseudo_counts(strengths)
+            points = self._starts(problem, likelihood, start, few, generator)
+            ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
+            runs[strengths] = max(ends, key=lambda run: run.objective)
+        likelihood, point, history, decisions = self._chosen(problem, runs, start, generator)
         last = climb(likelihood, point, self.tolerance, self.max_iter)
-        counts, log_likelihood = _e_step(likelihood, last.point)
+        counts, log_likelihood = likelihood.episodes.expected_counts(
+            *likelihood.tables(last.point), work
+        )
         for message in self._warnings_after(last, counts):
             warnings.warn(message, FitWarning, stacklevel=2)
-        return self._result(
-            problem, likelihood, last, history + last.history, log_likelihood, decisions, began
-        )
-
-    def _result(
-        self,
-        problem: FitProblem,
-        likelihood: MixtureLikelihood,
-        last: Ascent,
-        history: list[float],
-        log_likelihood: float,
-        decisions: tuple[str, ...],
-        began: float,
-    ) -> Fit:
-        model = model_from_parameters(likelihood, last.point, problem.reward_values, problem.shared)
-        for part in problem.logs:
-            model = part.describe(model)
-        weight_model = weight_model_from_parameters(likelihood, last.point)
+        estimate = problem.estimate(likelihood, last.point)
         n_parameters = likelihood.n_parameters
-        for rows in problem.shared.values():
+        for rows in likelihood.left_out.values():
             log_likelihood += rows.log_likelihood()
             n_parameters += rows.n_parameters
-        behaviour = None
-        if "behaviour" in likelihood.own_parts:
-            behaviour = behaviour_from_parameters(likelihood, last.point)
-        elif "behaviour" in likelihood.structure.parts:
-            log_likelihood -= likelihood.pooled_log_likelihood("behaviour")
+        behaviour = estimate.behaviour
+        if behaviour is None and "behaviour" in likelihood.structure.parts:
+            log_likelihood -= likelihood.block("behaviour").log_likelihood()
         strengths = likelihood.pseudo_counts
         return Fit(
-            model=model,
-            responsibilities=shares_of(
-                model, problem.logs, behaviour, weight_model, likelihood.engine
-            ),
+            model=estimate.model,
+            responsibilities=estimate.shares(problem.logs, work),
             log_likelihood=log_likelihood,
             converged=last.converged,
-            history=tuple(history),
+            history=(*history, *last.history),
             n_iter=last.n_maps,
             pseudo_counts=strengths.transitions,
             reward_pseudo_counts=strengths.rewards,
             behaviour_pseudo_counts=strengths.behaviour,
             n_parameters=n_parameters,
             behaviour=likelihood.episodes.behaviour() if behaviour is None else behaviour,
-            weight_model=weight_model,
+            weight_model=estimate.weight_model,
             shared=self._shared_parts(likelihood),
             decisions=decisions,
             seconds=time.perf_counter() - began,
-            estimator=settled_em(self, strengths, self.n_contexts),
+            estimator=self.decided(strengths, self.n_contexts),
             logs=tuple(problem.logs),
+        )
+
+    def decided(self, strengths: PseudoCounts, n_contexts: int) -> EM:
+        """The same EM with nothing left open: these strengths, and shared what they say."""
+        if n_contexts == 1:
+            return replace(self, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
+        shared = PseudoCounts._make(bool(np.isinf(k)) for k in strengths)
+        k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
+        initial = self.initial
+        if initial is None or isinstance(initial, str):
+            initial = "shared" if shared.initial else "own"
+        return replace(
+            self,
+            n_contexts=n_contexts,
+            pseudo_counts=k_T,
+            reward_pseudo_counts=k_R,
+            behaviour_pseudo_counts=k_B,
+            ridge=ridge,
+            shared_transitions=bool(shared.transitions),
+            shared_rewards=bool(shared.rewards),
+            behaviour="shared" if shared.behaviour else "by-context",
+            initial=initial,
+            covariates=not shared.weights,
         )
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
         """What all contexts share."""
         own: tuple[Part, ...] = likelihood.own_parts
-        if likelihood.settled_initial is None or likelihood.structure.initial is not None:
+        if likelihood.fixed_initial is None or likelihood.structure.initial is not None:
             own = (*own, "initial")
         if self.n_contexts == 1:
             own = ()
@@ -330,37 +320,40 @@ class EM:
         ridge = given if self.ridge is None else float(self.ridge)
         others = (self.reward_pseudo_counts, self.behaviour_pseudo_counts)
         k_R, k_B = (given if other is None else float(other) for other in others)
-        return PseudoCounts(given, k_R, k_B, min(given, _INITIAL_STRENGTH), ridge)
+        # a context has one initial distribution only, with as many observations as episodes
+        return PseudoCounts(given, k_R, k_B, min(given, 1.0), ridge)
 
-    def _settled(
+    def _chosen(
         self,
         problem: FitProblem,
         runs: dict[PseudoCounts, Ascent],
         start: Start | Sequence[Start],
         rng: np.random.Generator,
     ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...]]:
-        """Settle what contexts share and the pseudo-counts, from the best climb in each view.
+        """Choose what contexts share and the pseudo-counts, from the best climb at hypotheses.
 
-        Returns the likelihood to climb, where to climb from, the history that counts (none where
-        the objective has changed) and what was decided, in words.
+        Folds begin at estimates on all episodes, so that they find the same contexts. Returns the
+        likelihood to climb, where to climb from, the history that counts (none where the objective
+        has changed) and what was decided, in words.
         """
         given, open_parts = self._given_strengths(), problem.open_parts
         if self.n_contexts == 1 or (given is not None and not open_parts):
-            ((view, best),) = runs.items()
-            return problem.likelihood.with_pseudo_counts(view), best.point, best.history, ()
-        tolerance = _CHOICE_TOLERANCE * self.tolerance
-        scores = cross_validation(
-            problem.likelihood,
-            {view: run.point for view, run in runs.items()},
-            rng,
+            ((strengths, best),) = runs.items()
+            return problem.likelihood.with_pseudo_counts(strengths), best.point, best.history, ()
+        tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
+        folds = Folds(problem.likelihood, self.folds, rng)
+        begin = {strengths: run.point for strengths, run in runs.items()}
+        scores = HeldOut(
+            folds,
+            self.n_contexts,
+            [begin] * len(folds.trains),
             lambda some, point: climb(some, point, tolerance, self.max_iter).point,
             open_parts,
             given,
-            self.folds,
         )
         chosen = scores.best()
         likelihood = problem.likelihood.with_pseudo_counts(chosen)
-        best = runs[min(runs, key=lambda view: distance(view, chosen))]
+        best = runs[min(runs, key=lambda strengths: distance(strengths, chosen))]
         point, history = likelihood.mixed(best.point), best.history if chosen in runs else []
         if len(runs) > 1:
             starts = [point, *self._starts(problem, likelihood, start, self.restarts, rng)]
@@ -430,30 +423,6 @@ class EM:
         return given.astype(np.float64, copy=False)
 
 
-def settled_em(em: EM, strengths: PseudoCounts, n_contexts: int) -> EM:
-    """The same EM with nothing left open: these strengths, and shared what they say."""
-    if n_contexts == 1:
-        return replace(em, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
-    k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
-    shared = [bool(np.isinf(k)) for k in strengths]
-    initial = em.initial
-    if initial is None or isinstance(initial, str):
-        initial = "shared" if shared[3] else "own"
-    return replace(
-        em,
-        n_contexts=n_contexts,
-        pseudo_counts=k_T,
-        reward_pseudo_counts=k_R,
-        behaviour_pseudo_counts=k_B,
-        ridge=ridge,
-        shared_transitions=shared[0],
-        shared_rewards=shared[1],
-        behaviour="shared" if shared[2] else "by-context",
-        initial=initial,
-        covariates=not shared[4],
-    )
-
-
 class Ascent(NamedTuple):
     """Where a climb ended; `history` is the objective along it and never falls."""
 
@@ -469,14 +438,17 @@ def climb(
 ) -> Ascent:
     """EM from `start`, accelerated by SQUAREM, until one map gains less than `tolerance`.
 
-    `max_maps` caps the number of maps; reaching it is not convergence.
+    `max_maps` caps the number of maps; reaching it is not convergence. The E-step is the pass over
+    the episodes that gives `counts` and the log-likelihood, the M-step is `_m_step`.
     """
+    episodes, tables, engine = likelihood.episodes, likelihood.tables, likelihood.engine
+    first_step = 4.0  # grows when it was too short, shrinks when an extrapolation is refused
     x0 = start
-    counts, value = _e_step(likelihood, x0)
+    counts, value = episodes.expected_counts(*tables(x0), engine)
     x1, here = _m_step(likelihood, counts, x0), value + likelihood.log_prior(x0)
-    history, n_maps, longest = [here], 1, _FIRST_STEP
+    history, n_maps, longest = [here], 1, first_step
     while n_maps < max_maps:
-        counts, value = _e_step(likelihood, x1)
+        counts, value = episodes.expected_counts(*tables(x1), engine)
         x2, ahead = _m_step(likelihood, counts, x1), value + likelihood.log_prior(x1)
         n_maps += 1
         if not ahead - here >= tolerance:
@@ -486,7 +458,7 @@ def climb(
         length = _step_length(x0, x1, x2, longest)
         if length > 1.0 and n_maps < max_maps:
             candidate = likelihood.repaired(_extrapolated(x0, x1, x2, length), x2)
-            counts, value = _e_step(likelihood, candidate)
+            counts, value = episodes.expected_counts(*tables(candidate), engine)
             value += likelihood.log_prior(candidate)
             n_maps += 1
             if np.isfinite(value) and value >= ahead:
@@ -495,7 +467,7 @@ def climb(
                 x0, here = candidate, value
                 history.append(here)
                 continue
-            longest = max(_FIRST_STEP, longest / 4.0)
+            longest = max(first_step, longest / 4.0)
         x0, x1, here = x1, x2, ahead
         history.append(here)
     return Ascent(x0, here, history, False, n_maps)
@@ -513,14 +485,8 @@ def starts_by_split(
 ) -> list[Parameters]:
     """Points with one context more than `before`: each of its contexts cut in two at random."""
     fewer = likelihood.with_contexts(before[-1].shape[-1])
-    counts, _ = _e_step(fewer, before)
+    counts, _ = fewer.episodes.expected_counts(*fewer.tables(before), fewer.engine)
     return [_m_step(likelihood, some) for some in split_starts(likelihood, counts, rng)]
-
-
-def _e_step(likelihood: MixtureLikelihood, parameters: Parameters) -> tuple[ExpectedCounts, float]:
-    """N_m(x) and N_m(s) under p(m | episode), and the log-likelihood, in one compiled pass."""
-    table, first = likelihood.tables(parameters)
-    return likelihood.episodes.expected_counts(table, first, likelihood.engine)
 
 
 def _m_step(
@@ -537,7 +503,7 @@ def _m_step(
         else rows.normalised(rows.incidence @ counts.by_cell + k * rows.pooled[:, None])
         for rows, k in zip(likelihood.rows, likelihood.strengths)
     ]
-    initial = likelihood.settled_initial
+    initial = likelihood.fixed_initial
     if initial is None:
         k = likelihood.initial_strength
         by_state = likelihood.episodes.by_state(counts.by_first)
@@ -566,6 +532,18 @@ def _extrapolated(x0: Parameters, x1: Parameters, x2: Parameters, length: float)
     )
 
 
+class FittedWorld(NamedTuple):
+    """The model at some parameters, and what else tells contexts apart in logs."""
+
+    model: LatentMDP
+    behaviour: Floats | None
+    weight_model: WeightModel | None
+
+    def shares(self, logs: list[Logs], engine: Engine | None) -> Floats:
+        """p(m | episode) of all episodes, (N, M)."""
+        return shares_of(self.model, logs, self.behaviour, self.weight_model, engine)
+
+
 class FitProblem(NamedTuple):
     """The logs as a likelihood, and what the model needs beside its parameters.
 
@@ -575,9 +553,20 @@ class FitProblem(NamedTuple):
     logs: list[Logs]
     likelihood: MixtureLikelihood
     reward_values: Floats
-    shared: Shared
     own_parts: tuple[Part, ...]
     open_parts: tuple[Part, ...]
+
+    def estimate(self, likelihood: MixtureLikelihood, point: Parameters) -> FittedWorld:
+        """The model at a point, with names and amounts of the logs."""
+        model = model_from_parameters(likelihood, point, self.reward_values)
+        for part in self.logs:
+            model = part.describe(model)
+        own = "behaviour" in likelihood.own_parts
+        return FittedWorld(
+            model,
+            behaviour_from_parameters(likelihood, point) if own else None,
+            weight_model_from_parameters(likelihood, point),
+        )
 
 
 def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine) -> FitProblem:
@@ -615,15 +604,14 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
         encoder=encoder,
         engine=engine,
     )
-    left_out: tuple[Literal["transitions", "rewards"], ...] = ("transitions", "rewards")
-    return FitProblem(
-        logs,
-        MixtureLikelihood(episodes, structure, PseudoCounts(), engine),
-        reward_values,
-        {p: SharedRows(logs, p, sizes, em.reward_model) for p in left_out if p not in parts},
-        own,
-        open_parts,
-    )
+    shown: tuple[Part, ...] = ("transitions", "rewards")
+    left_out = {
+        part: rows_in_logs(logs, part, sizes, em.reward_model)
+        for part in shown
+        if part not in parts
+    }
+    likelihood = MixtureLikelihood(episodes, structure, PseudoCounts(), engine, left_out)
+    return FitProblem(logs, likelihood, reward_values, own, open_parts)
 
 
 _BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
@@ -711,6 +699,7 @@ def _warnings_before(problem: FitProblem) -> Iterator[str]:
     if missing.size:
         some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
-        large = is_large(episodes, likelihood.structure, problem.reward_values.size)
-        told = "are left out of the model" if large else "are uniform in every context"
-        yield f"no episode visits (state, action) {some}{more}: these rows {told}, not estimated"
+        fate = "left out of the model" if likelihood.is_large else "uniform in every context"
+        yield (
+            f"no episode visits (state, action) {some}{more}: these rows are {fate}, not estimated"
+        )

@@ -314,9 +314,7 @@ class Episodes:
             Z + any(one.rewards for one in lacks) if use_rewards else 1,
         )
         beginnings = _beginnings(logs, S, any(one.beginnings for one in lacks), encoder)
-        self.coding = Coding(
-            S, A, Z if use_rewards else 1, use_next_states, widths, encoder, *beginnings
-        )
+        self.coding = Coding(S, A, Z, use_next_states, widths, encoder, *beginnings)
         self.n_steps = sum(part.n_steps for part in logs)
         self._block_size = min(max(self.n_steps // _BLOCKS, _LEAST_WORK), _MOST_WORK)
         batches = [batch for part in logs for batch in part.batches()]
@@ -362,7 +360,7 @@ class Episodes:
 
     @property
     def n_rewards(self) -> int:
-        """Z, or 1 where rewards are left out."""
+        """Z."""
         return self.coding.n_rewards
 
     @property
@@ -467,10 +465,6 @@ class Episodes:
         total = np.zeros((self.n_states, *counts.shape[1:]))
         np.add.at(total, self.first_state[known], counts[known])
         return total
-
-    def first_counts(self) -> Floats:
-        """How often each state comes first."""
-        return self.by_state(self.beginning_counts())
 
     def behaviour(self) -> Floats:
         """How often each action was taken in each state, (S, A); uniform where never seen."""

@@ -3,7 +3,7 @@
 Short episodes, of which there are many, and long ones, of which there are few, enter one
 likelihood: EM over all of them, from pair-moment and random starts, with as many pseudo-counts of
 the pooled model as predict held-out episodes best. What rewards depend on is decided by BIC
-(`reward_model`); what contexts share (`pseudo_counts`) and how many there are (`n_contexts`) by the
+(`reward_model`); what contexts share (`held_out`) and how many there are (`n_contexts`) by the
 likelihood of held-out individuals. States in which episodes end are terminal (`termination`).
 
 `method="psr"` is [kwon2021, Alg. 4 and 6]: a spectral PSR from the short episodes, then clustering
@@ -23,7 +23,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp.engines.base import Engine
 from latentmdp.engines.cuda import on_gpu
 from latentmdp.errors import DeviceError
-from latentmdp.estimation.em import EM, settled_em
+from latentmdp.estimation.em import EM
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
@@ -31,7 +31,7 @@ from latentmdp.estimation.n_contexts import (
     may_show_contexts,
     search_contexts,
 )
-from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
+from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
 from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Estimator, Fit
 from latentmdp.logs import Logs, Trajectories
@@ -133,7 +133,7 @@ def initialize(
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    form = settle_reward_model(
+    form = choose_reward_model(
         logs, few, reward_model, generator, threads=threads, report=report, engine=engine
     )
     settings = EM(
@@ -153,7 +153,7 @@ def initialize(
             logs, settings, max_contexts, generator, report=report, engine=engine
         )
         selection, begin = chosen.selection, chosen.shares
-        settings = settled_em(settings, chosen.strengths, selection.n_contexts)
+        settings = settings.decided(chosen.strengths, selection.n_contexts)
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     starts = None if begin is None else [begin, None]

@@ -9,7 +9,8 @@ Where the logger may have known the context, the actions it took are evidence to
 the further factor pi_m(a|s). Where its policy does not depend on m, that factor cancels.
 
 The parameters are blocks of rows that sum to one, T, R and pi, then nu and w. A block that all
-contexts share says nothing about m; it may be left out of the cells (`SharedRows`).
+contexts share says nothing about m: where that is known beforehand the cells leave it out, so that
+more episodes are alike, and its rows are frequencies in the logs.
 
 The **pooled** model is the one MDP, and the one logger, that fits all episodes best: its rows are
 plain frequencies. Every row of a block has k pseudo-counts of the pooled row: the log-prior
@@ -29,10 +30,10 @@ no planner is drawn to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,14 +53,12 @@ __all__ = [
     "Part",
     "PseudoCounts",
     "Rows",
-    "Shared",
-    "SharedRows",
     "Structure",
     "behaviour_from_parameters",
-    "is_large",
     "model_from_parameters",
     "parameters_from_model",
     "reward_values_of",
+    "rows_in_logs",
     "weight_model_from_parameters",
 ]
 
@@ -126,8 +125,10 @@ class Structure:
 class Rows(NamedTuple):
     """A block of distributions: its entries, and how cells map to them.
 
-    `position` is each entry's place in a dense array whose last axis is the distribution. A cell in
-    which the entry is missing has the number of entries for `of_cell`.
+    `position` is each entry's place in a dense array whose last axis is the distribution; `row`
+    numbers the distributions, and `starts` says where each begins. A cell in which the entry is
+    missing has the number of entries for `of_cell`. `incidence` (entries, C) adds cells up, and
+    `counts` and `pooled` are how often each entry occurs, and its share of its row.
     """
 
     position: Integers
@@ -135,6 +136,7 @@ class Rows(NamedTuple):
     starts: Integers
     of_cell: Integers
     incidence: Any
+    counts: Floats
     pooled: Floats
 
     def factors(self, values: Floats) -> Floats:
@@ -148,9 +150,28 @@ class Rows(NamedTuple):
         totals = np.add.reduceat(table, self.starts, axis=0)[self.row]
         return np.divide(table, totals, out=np.zeros_like(table), where=totals > 0.0)
 
+    def counted(self, counts: Floats) -> Rows:
+        """The same block, with entries that occur so often."""
+        return self._replace(counts=counts, pooled=self.normalised(counts[:, None])[:, 0])
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of one context."""
+        return self.position.size - self.starts.size
+
+    def log_likelihood(self) -> float:
+        """What the block adds to the log-likelihood where contexts share it."""
+        seen = self.pooled > 0.0
+        return float(self.counts[seen] @ np.log(self.pooled[seen]))
+
 
 class MixtureLikelihood:
     """The likelihood of some episodes, with its prior, as a function of `Parameters`.
+
+    Parameters
+    ----------
+    left_out
+        The blocks that all contexts share and that the cells of the episodes leave out.
 
     Attributes
     ----------
@@ -170,28 +191,53 @@ class MixtureLikelihood:
         structure: Structure,
         pseudo_counts: PseudoCounts,
         engine: Engine | None = None,
+        left_out: Mapping[Part, Rows] | None = None,
     ) -> None:
-        self.episodes, self.structure, self.engine = episodes, structure, engine
+        self.structure, self.engine, self.left_out = structure, engine, left_out or {}
         self.pseudo_counts = pseudo_counts
-        self.cell_counts = episodes.cell_counts()
-        self.beginning_counts = episodes.beginning_counts()
-        first = episodes.by_state(self.beginning_counts)
-        self.pooled_first = first / max(first.sum(), 1e-300)
-        self.rows = [self._block(part) for part in structure.parts]
+        self.rows = [_rows(*self._entries_of_cells(episodes, part)) for part in structure.parts]
+        self._count(episodes)
 
-    def _block(self, part: Part) -> Rows:
-        S, A, Z = self.episodes.n_states, self.episodes.n_actions, self.episodes.n_rewards
-        pair, next_state, z = self.episodes.parts_of_cells()
-        counts = self.cell_counts
+    def _entries_of_cells(self, episodes: Episodes, part: Part) -> tuple[Integers, int]:
+        """The entry of every cell in a block, -1 where it is missing, and the width of a row."""
+        S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
+        pair, next_state, z = episodes.parts_of_cells()
         if part == "behaviour":
-            return _rows(pair, A, counts)
+            return pair, A
         if part == "transitions":
-            return _rows(np.where(next_state < 0, -1, pair * S + next_state), S, counts)
+            return np.where(next_state < 0, -1, pair * S + next_state), S
         known = z >= 0
         if self.structure.reward_model == "transition":
             known &= next_state >= 0
             pair = pair * S + next_state
-        return _rows(np.where(known, pair * Z + z, -1), Z, counts)
+        return np.where(known, pair * Z + z, -1), Z
+
+    def _count(self, episodes: Episodes) -> None:
+        """Take over the frequencies of some episodes, whose cells are those of the blocks."""
+        self.episodes = episodes
+        self.cell_counts = episodes.cell_counts()
+        self.beginning_counts = episodes.beginning_counts()
+        first = episodes.by_state(self.beginning_counts)
+        self.pooled_first = first / max(first.sum(), 1e-300)
+        self.rows = [block.counted(block.incidence @ self.cell_counts) for block in self.rows]
+
+    def of(self, episodes: Episodes) -> MixtureLikelihood:
+        """The same likelihood of other episodes with the same cells, such as those of a fold."""
+        other = copy(self)
+        other._count(episodes)
+        return other
+
+    def block(self, part: Part) -> Rows:
+        """The rows of a part, whether cells show it or leave it out."""
+        if part in self.left_out:
+            return self.left_out[part]
+        return self.rows[self.structure.parts.index(part)]
+
+    def values(self, parameters: Parameters, part: Part) -> Floats:
+        """The values of the entries of a part in every context, (entries, M)."""
+        if part in self.left_out:
+            return np.repeat(self.left_out[part].pooled[:, None], self.structure.n_contexts, axis=1)
+        return parameters[self.structure.parts.index(part)]
 
     def with_contexts(self, n_contexts: int) -> MixtureLikelihood:
         """The same likelihood for another number of contexts."""
@@ -221,7 +267,7 @@ class MixtureLikelihood:
         return max(self.pseudo_counts.initial, _FLOOR)
 
     @property
-    def settled_initial(self) -> Floats | None:
+    def fixed_initial(self) -> Floats | None:
         """Nu (S, M) where it is given or shared by all contexts; None where it is learned."""
         if self.structure.initial is not None:
             return np.ascontiguousarray(self.structure.initial.T)
@@ -234,7 +280,7 @@ class MixtureLikelihood:
         """Number of free parameters of the contexts, the weights and the initial distributions."""
         M, given = self.structure.n_contexts, self.structure
         free = sum(
-            (M if np.isfinite(k) else 1) * (block.position.size - block.starts.size)
+            (M if np.isfinite(k) else 1) * block.n_parameters
             for k, block in zip(self.strengths, self.rows)
         )
         if given.initial is None:
@@ -245,6 +291,13 @@ class MixtureLikelihood:
         if self.episodes.design is not None and np.isfinite(self.pseudo_counts.weights):
             columns += self.episodes.design.shape[1]
         return int(free + ((M - 1) * columns if given.weights is None else 0))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a fitted model is an outcome table, rather than dense arrays."""
+        S, A, Z = self.episodes.n_states, self.episodes.n_actions, self.episodes.n_rewards
+        joint = self.structure.reward_model == "transition"
+        return not few_entries(float(S) * A * S * (Z if joint else 1))
 
     def tables(self, parameters: Parameters) -> tuple[Floats, Floats]:
         """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every beginning, (B, M)."""
@@ -309,12 +362,6 @@ class MixtureLikelihood:
         """The sum over episodes of log p(episode)."""
         return self.episodes.expected_counts(*self.tables(parameters), self.engine)[1]
 
-    def pooled_log_likelihood(self, part: Part) -> float:
-        """What a part adds to the log-likelihood where contexts share it."""
-        block = self.rows[self.structure.parts.index(part)]
-        totals, seen = block.incidence @ self.cell_counts, block.pooled > 0.0
-        return float(totals[seen] @ np.log(block.pooled[seen]))
-
     def log_prior(self, parameters: Parameters) -> float:
         """The sum over rows and contexts of k <pooled row, log row>, over what is not shared."""
         total = sum(
@@ -322,7 +369,7 @@ class MixtureLikelihood:
             for strength, block, values in zip(self.strengths, self.rows, parameters)
             if np.isfinite(strength)
         )
-        if self.settled_initial is None:
+        if self.fixed_initial is None:
             total += self.initial_strength * _cross(self.pooled_first, parameters[-2])
         if parameters[-1].ndim == 2 and np.isfinite(self.pseudo_counts.weights):
             ridge = max(self.pseudo_counts.weights, _FLOOR)
@@ -349,7 +396,7 @@ class MixtureLikelihood:
             block.normalised((1.0 - share) * values + share * block.pooled[:, None])
             for share, block, values in zip(shares, self.rows, parameters)
         ]
-        initial = self.settled_initial
+        initial = self.fixed_initial
         if initial is None:
             initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
             initial = initial / np.maximum(initial.sum(axis=0), 1e-300)
@@ -380,9 +427,8 @@ class MixtureLikelihood:
         sum_t log sum_m p(m | h_t) pi_m(a_t | s_t); the rest of a score is what outcomes add.
         """
         table, first = self._tables_for_others(parameters)
-        place = self.structure.parts.index("behaviour")
-        block, values = self.rows[place], parameters[place]
-        values = np.where(block.pooled[:, None] == 0.0, 1.0, values)
+        block = self.block("behaviour")
+        values = np.where(block.pooled[:, None] == 0.0, 1.0, self.values(parameters, "behaviour"))
         with np.errstate(divide="ignore"):
             steps, begin = np.log(table), np.log(first)
             chosen = np.log(block.factors(values))
@@ -412,10 +458,10 @@ class MixtureLikelihood:
         return self.tables((*blocks, initial, weights))
 
 
-def _rows(entry: Integers, width: int, counts: Floats) -> Rows:
+def _rows(entry: Integers, width: int) -> Rows:
     """The block whose entries are the distinct values of `entry`, `width` to a row at most.
 
-    Cells with entry -1 are not in the block.
+    Cells with entry -1 are not in the block. Nothing is counted yet.
     """
     known = np.flatnonzero(entry >= 0)
     position, place = np.unique(entry[known], return_inverse=True)
@@ -427,9 +473,8 @@ def _rows(entry: Integers, width: int, counts: Floats) -> Rows:
     rows = position // width
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     row = np.cumsum(np.diff(rows, prepend=rows[0]) != 0)
-    block = Rows(position, row, starts, of_cell, incidence, np.zeros(position.size))
-    totals = np.asarray(incidence @ counts)
-    return block._replace(pooled=block.normalised(totals[:, None])[:, 0])
+    nothing = np.zeros(position.size)
+    return Rows(position, row, starts, of_cell, incidence, nothing, nothing)
 
 
 def _cross(pooled: Floats, values: Floats) -> float:
@@ -438,40 +483,18 @@ def _cross(pooled: Floats, values: Floats) -> float:
     return float(np.sum(pooled[support] @ np.log(values[support])))
 
 
-class SharedRows:
-    """A block that all contexts share and the cells leave out: plain frequencies.
-
-    Attributes
-    ----------
-    cells, counts : (C,)
-        The entries that occur, each as its place in an array of the block's shape, and how often
-        they do.
-    """
-
-    def __init__(
-        self,
-        logs: Sequence[Logs],
-        part: Literal["transitions", "rewards"],
-        sizes: tuple[int, int, int],
-        reward_model: RewardModel = "state-action",
-    ) -> None:
-        S, A, Z = sizes
-        given = ("next_state",) if part == "rewards" and reward_model == "transition" else ()
-        by = ("state", "action", *given, "reward" if part == "rewards" else "next_state")
-        self.width = Z if part == "rewards" else S
-        self.shape = (S, A, *((S,) if given else ()), self.width)
-        self.cells, self.counts = occurring_cells(logs, by, sizes)
-        _, row = np.unique(self.cells // self.width, return_inverse=True)
-        self._totals = np.bincount(row, self.counts)[row]
-        self.n_parameters = int(self.cells.size - np.unique(row).size)
-
-    def log_likelihood(self) -> float:
-        """Sum over transitions of the logarithm of their frequencies."""
-        return float(self.counts @ np.log(self.counts / self._totals))
-
-    def shares(self) -> Floats:
-        """The probability of every entry that occurs."""
-        return self.counts / self._totals
+def rows_in_logs(
+    logs: Sequence[Logs],
+    part: Part,
+    sizes: tuple[int, int, int],
+    reward_model: RewardModel = "state-action",
+) -> Rows:
+    """A block that cells leave out: plain frequencies in the logs."""
+    S, _, Z = sizes
+    given = ("next_state",) if part == "rewards" and reward_model == "transition" else ()
+    by = ("state", "action", *given, "reward" if part == "rewards" else "next_state")
+    entries, counts = occurring_cells(logs, by, sizes)
+    return _rows(entries, Z if part == "rewards" else S).counted(counts)
 
 
 def reward_values_of(logs: Sequence[Logs | LatentMDP]) -> Floats:
@@ -482,24 +505,25 @@ def reward_values_of(logs: Sequence[Logs | LatentMDP]) -> Floats:
     return np.arange(max(part.n_rewards for part in logs), dtype=np.float64)
 
 
-Shared = dict[Literal["transitions", "rewards"], SharedRows]
-"""The blocks that the cells leave out."""
-
-
 def model_from_parameters(
-    likelihood: MixtureLikelihood,
-    parameters: Parameters,
-    reward_values: ArrayLike,
-    shared: Shared,
+    likelihood: MixtureLikelihood, parameters: Parameters, reward_values: ArrayLike
 ) -> LatentMDP:
-    """The latent MDP with these parameters, and the `shared` blocks that cells leave out."""
+    """The latent MDP with these parameters; a table where arrays would be large."""
     episodes, structure = likelihood.episodes, likelihood.structure
     M, S, A = structure.n_contexts, episodes.n_states, episodes.n_actions
     values = np.asarray(reward_values, np.float64)
-    if is_large(episodes, structure, values.size):
-        return _table_model(likelihood, parameters, values, shared)
-    T = normalised(_dense(likelihood, parameters, shared, "transitions", S), np.ones(S))
-    rewards = _dense(likelihood, parameters, shared, "rewards", values.size)
+    known: dict[str, Any] = {
+        "initial": parameters[-2].T,
+        "weights": likelihood.mean_weights(parameters[-1]),
+        "horizon": episodes.longest,
+        "reward_values": values,
+    }
+    if likelihood.is_large:
+        table = _table_model(likelihood, parameters, int(values.argmin()))
+        form = structure.reward_model
+        return LatentMDP.from_outcomes(*table, n_states=S, reward_model=form, **known)
+    T = normalised(_dense(likelihood, parameters, "transitions", S), np.ones(S))
+    rewards = _dense(likelihood, parameters, "rewards", values.size)
     if structure.reward_model == "transition":
         rewards = _completed(
             rewards.reshape(M, S * A, S, values.size),
@@ -508,22 +532,10 @@ def model_from_parameters(
         )
         rewards = rewards.reshape(M, S, A, S, values.size)
     else:
-        if "rewards" in shared:
-            z, counts = shared["rewards"].cells % values.size, shared["rewards"].counts
-        else:
-            z, counts = episodes.parts_of_cells().reward, likelihood.cell_counts
-            z, counts = z[z >= 0], counts[z >= 0]
-        overall = np.bincount(z, counts, values.size).astype(np.float64)
-        rewards = normalised(rewards, overall).reshape(M, S, A, values.size)
-    initial, weights = parameters[-2], likelihood.mean_weights(parameters[-1])
-    return LatentMDP(
-        T.reshape(M, S, A, S),
-        rewards,
-        initial=initial.T,
-        weights=weights,
-        horizon=episodes.longest,
-        reward_values=values,
-    )
+        block = likelihood.block("rewards")
+        overall = np.bincount(block.position % values.size, block.counts, values.size)
+        rewards = normalised(rewards, overall.astype(np.float64)).reshape(M, S, A, values.size)
+    return LatentMDP(T.reshape(M, S, A, S), rewards, **known)
 
 
 def behaviour_from_parameters(
@@ -532,7 +544,7 @@ def behaviour_from_parameters(
     """pi_m(a | s), (M, S, A), uniform in states that do not occur; None if it is not modelled."""
     if "behaviour" not in likelihood.structure.parts:
         return None
-    rows = _dense(likelihood, parameters, {}, "behaviour", likelihood.episodes.n_actions)
+    rows = _dense(likelihood, parameters, "behaviour", likelihood.episodes.n_actions)
     return normalised(rows, np.ones(likelihood.episodes.n_actions))
 
 
@@ -546,47 +558,23 @@ def weight_model_from_parameters(
     return WeightModel(encoder, parameters[-1][0], parameters[-1][1:].T)
 
 
-def _entries(
-    likelihood: MixtureLikelihood, parameters: Parameters, shared: Shared, part: Part
-) -> tuple[Integers, Floats]:
-    """The entries of a block by place, (n,), and their values in every context, (n, M)."""
-    M = likelihood.structure.n_contexts
-    for name, block, values in zip(likelihood.structure.parts, likelihood.rows, parameters):
-        if name == part:
-            return block.position, values
-    found = shared[cast(Literal["transitions", "rewards"], part)]
-    return found.cells, np.repeat(found.shares()[:, None], M, axis=1)
-
-
-def _dense(
-    likelihood: MixtureLikelihood, parameters: Parameters, shared: Shared, part: Part, width: int
-) -> Floats:
+def _dense(likelihood: MixtureLikelihood, parameters: Parameters, part: Part, width: int) -> Floats:
     """A block as an array (M, rows, width); rows that do not occur are zero."""
     episodes, M = likelihood.episodes, likelihood.structure.n_contexts
-    places, values = _entries(likelihood, parameters, shared, part)
     rows = episodes.n_states * (1 if part == "behaviour" else episodes.n_actions)
     if part == "rewards" and likelihood.structure.reward_model == "transition":
         rows *= episodes.n_states
     dense = np.zeros((rows * width, M))
-    dense[places] = values
+    dense[likelihood.block(part).position] = likelihood.values(parameters, part)
     return np.moveaxis(dense.reshape(rows, width, M), -1, 0)
 
 
-def is_large(episodes: Episodes, structure: Structure, n_rewards: int) -> bool:
-    """Whether a fitted model is an outcome table, rather than dense arrays."""
-    S, A = episodes.n_states, episodes.n_actions
-    joint = structure.reward_model == "transition"
-    return not few_entries(float(S) * A * S * (n_rewards if joint else 1))
-
-
-def _table_model(
-    likelihood: MixtureLikelihood, parameters: Parameters, values: Floats, shared: Shared
-) -> LatentMDP:
-    """`model_from_parameters` as an outcome table of what the episodes show."""
+def _table_model(likelihood: MixtureLikelihood, parameters: Parameters, least: int) -> Outcomes:
+    """The outcome table of what the episodes show; `least` is the number of the lowest reward."""
     episodes, structure = likelihood.episodes, likelihood.structure
-    S, A, Z = episodes.n_states, episodes.n_actions, values.size
-    places, moved = _entries(likelihood, parameters, shared, "transitions")
-    pay, shares = _entries(likelihood, parameters, shared, "rewards")
+    S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
+    places, pay = (likelihood.block(part).position for part in ("transitions", "rewards"))
+    moved, shares = (likelihood.values(parameters, part) for part in ("transitions", "rewards"))
     if structure.reward_model == "transition":
         table = _table(pay, moved[np.searchsorted(places, pay // Z)] * shares, (S, A, Z))
     else:
@@ -596,20 +584,11 @@ def _table_model(
     unknown = np.flatnonzero(~tried.any(axis=1))
     if unknown.size:
         stays = (unknown[:, None] * A + np.arange(A)) * S + unknown[:, None]
-        keys = np.concatenate([table.keys(S, Z), stays.ravel() * Z + int(values.argmin())])
+        keys = np.concatenate([table.keys(S, Z), stays.ravel() * Z + least])
         probs = np.concatenate([table.probs, np.ones((stays.size, moved.shape[1]))])
         order = np.argsort(keys)
         table = _table(keys[order], probs[order], (S, A, Z))
-    initial, weights = parameters[-2], likelihood.mean_weights(parameters[-1])
-    return LatentMDP.from_outcomes(
-        *table,
-        n_states=S,
-        horizon=episodes.longest,
-        reward_values=values,
-        reward_model=structure.reward_model,
-        initial=initial.T,
-        weights=weights,
-    )
+    return table
 
 
 def _table(keys: Integers, probs: Floats, sizes: tuple[int, int, int]) -> Outcomes:
@@ -657,28 +636,15 @@ def parameters_from_model(
 
 def _block_of(model: LatentMDP, part: Part, joint: bool, position: Integers) -> Floats:
     """Entries of T, R(z|s,a) or R(z|s,a,s') of a model, (n, M), at their places."""
-    S, Z = model.n_states, model.n_rewards
-    by_transition = part == "rewards" and joint
-    if model.is_table:
-        own = model.outcomes
-        keys = own.keys(S, Z)
-        if part == "transitions":
-            return _marginal(keys // Z, own.probs, position)
-        if not by_transition:
-            return _marginal(own.rows() * Z + own.reward, own.probs, position)
-        moves, place = np.unique(position // Z, return_inverse=True)
-        given = _marginal(keys // Z, own.probs, moves)[place]
-        return _conditional(_marginal(keys, own.probs, position), given)
-    whole = model.observation_probs()
+    table, Z = model.outcomes, model.n_rewards
+    keys = table.keys(model.n_states, Z)
     if part == "transitions":
-        whole = whole.sum(axis=4)
-    elif not by_transition:
-        whole = whole.sum(axis=3)
-    values = whole.reshape(model.n_contexts, -1)[:, position].T
-    if not by_transition:
-        return values
-    moved = model.observation_probs().sum(axis=4).reshape(model.n_contexts, -1)
-    return _conditional(values, moved[:, position // Z].T)
+        return _marginal(keys // Z, table.probs, position)
+    if not joint:
+        return _marginal(table.rows() * Z + table.reward, table.probs, position)
+    moves, place = np.unique(position // Z, return_inverse=True)
+    given = _marginal(keys // Z, table.probs, moves)[place]
+    return _conditional(_marginal(keys, table.probs, position), given)
 
 
 def _conditional(joint: Floats, given: Floats) -> Floats:

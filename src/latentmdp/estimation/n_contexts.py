@@ -1,15 +1,13 @@
 """The number of contexts in logs: as many as predict unseen individuals best.
 
-The mixture with M contexts is fitted to four fifths of the individuals and scored by the
-log-likelihood of the others, five times, so that every individual is predicted once by a fit that
-has not seen it. M grows until two candidates in a row bring nothing. Let d_i be what the best
-candidate gains over another on individual i. The smallest M is taken whose total loss sum_i d_i is
-within half a standard error, sqrt(sum_i (d_i - mean d)^2) / 2, of nothing: a group must predict,
-and one that brings no more than noise is not worth having.
+Mixtures with M = 1, 2, ... contexts are compared on the same folds of individuals (`held_out`),
+until two candidates in a row bring nothing. The smallest M is taken that does not lose clearly, by
+half a standard error, against the best: a group must predict, and one that brings no more than
+noise is not worth having.
 
 Every candidate is fitted as well as the final fit: from each context of the candidate before it cut
-in two, from pair moments and at random (`starts`), with what contexts share and the pseudo-counts
-chosen by the same held-out individuals (`pseudo_counts`).
+in two, from pair moments and at random (`starts`), fold by fold, with what contexts share and the
+pseudo-counts chosen by the same held-out individuals.
 
 Whether the logger knew the context is decided between two such searches, one in which its policy is
 shared and one in which each context has its own. The second is taken if it predicts everything that
@@ -33,26 +31,29 @@ from latentmdp._util.words import plural
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.estimation.em import (
     EM,
+    Ascent,
     FitProblem,
     climb,
     problem_of,
     starting_points,
     starts_by_split,
 )
-from latentmdp.estimation.episodes import Episodes, checked_logs
-from latentmdp.estimation.likelihood import (
-    MixtureLikelihood,
-    Parameters,
-    PseudoCounts,
-    behaviour_from_parameters,
-    model_from_parameters,
-    weight_model_from_parameters,
+from latentmdp.estimation.episodes import checked_logs
+from latentmdp.estimation.held_out import (
+    CLEAR_ERRORS,
+    NOISE,
+    Candidate,
+    Decision,
+    Folds,
+    Gain,
+    HeldOut,
+    sharing_hypotheses,
 )
-from latentmdp.estimation.pseudo_counts import Decision, Fold, HeldOut, paired, views_of
-from latentmdp.estimation.reward_model import require_reward_model, settle_reward_model
-from latentmdp.fit import ContextSelection, FitWarning, shares_of
+from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters, PseudoCounts
+from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
+from latentmdp.fit import ContextSelection, FitWarning
 from latentmdp.logs import Logs
-from latentmdp.model import LatentMDP, RewardModel
+from latentmdp.model import RewardModel
 
 __all__ = [
     "FEW_CONTEXTS",
@@ -68,34 +69,8 @@ MAX_CONTEXTS = 10
 nothing, so the limit only bounds the time where every further context helps a little."""
 
 FEW_CONTEXTS = 2
-"""What contexts share is settled before their number is known, by fits with so many: enough to see
+"""What contexts share is decided before their number is known, by fits with so many: enough to see
 what differs between contexts."""
-
-_FOLDS, _FEW_FOLDS, _MANY_EPISODES = 5, 3, 20_000
-"""Folds, and fewer from so many episodes on: there the noise of a score is small, and each fold
-costs all fits again."""
-
-_TOLERANCE, _MAPS = 0.02, 300
-"""Tolerance in nats and cap on the maps of each fit. Numbers of contexts are told apart by
-`_LEAST_GAIN` nats or more, so fits need not be more exact."""
-
-_SHORT_TOLERANCE, _SHORT_MAPS, _FINALISTS = 0.5, 25, 2
-"""Starts climb so far before the best of them go on to the end: a start that will win is seldom
-third by then, and a full climb costs ten times as much."""
-
-_STANDARD_ERRORS = 0.5
-"""A smaller number of contexts is taken if it loses no more than this many standard errors. Where
-contexts are equal the best candidate leads by less; more would throw away groups that predict."""
-
-_LEAST_GAIN = 2.0
-"""And no more than so many nats, because the pseudo-counts were chosen by the same individuals."""
-
-_KNOWING_ERRORS, _KNOWING_GAIN = 2.0, 3.0
-"""Standard errors, and nats, by which everything must be predicted better if the logger is to have
-known the context: where it did not, chance gains that once in forty logs."""
-
-_SURE_ERRORS = 2.0
-"""A choice is sure if one context less loses more than so many standard errors."""
 
 
 def may_show_contexts(logs: Sequence[Logs]) -> bool:
@@ -127,7 +102,7 @@ def choose_contexts(
     ----------
     max_contexts, min_contexts
         The largest and the smallest number that is tried; with a smallest one above 1 the logger's
-        policy must be settled.
+        policy must not be open.
     reward_model
         What rewards depend on; "auto" decides by BIC.
     behaviour, shared_rewards, shared_transitions, shared_initial
@@ -161,7 +136,7 @@ def choose_contexts(
         raise ValueError(f"min_contexts is {least}, and max_contexts is {max_contexts}")
     if least > 1 and behaviour == "auto":
         raise ValueError(f'min_contexts={least} goes with behaviour="shared" or "by-context"')
-    form = settle_reward_model(
+    form = choose_reward_model(
         parts, FEW_CONTEXTS, reward_model, generator, threads=threads, report=report
     )
     settings = EM(
@@ -214,299 +189,226 @@ def search_contexts(
 ) -> ChosenContexts:
     """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
     most = arrays.positive_integer("max_contexts", max_contexts)
-    if folds is None:
-        folds = _FOLDS if sum(part.n_episodes for part in logs) < _MANY_EPISODES else _FEW_FOLDS
-    for name, value in (("folds", folds), ("restarts", restarts)):
-        arrays.positive_integer(name, value)
-    if folds < 2:
+    restarts = arrays.positive_integer("restarts", restarts)
+    if folds is not None and arrays.positive_integer("folds", folds) < 2:
         raise ValueError("folds must be at least 2: one part is left out, the others are fitted")
     problem = problem_of(settings, logs, [], as_engine(engine, settings.threads))
-    parts = problem.likelihood.episodes.sample().folds(folds, rng)
-    auto = "behaviour" in problem.open_parts
-    plain = tuple(part for part in problem.open_parts if part != "behaviour")
-    first = _ContextSearch(problem._replace(open_parts=plain), parts, restarts, rng, least)
-    first.run(most, report, patience)
-    if not auto:
-        return first.outcome(report)
-    known = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=plain)
-    second = _ContextSearch(known, parts, restarts, rng)
-    second.found.append(first.found[0])
-    second.run(min(most, FEW_CONTEXTS), lambda _: None, patience)
-    if _gain(second, first).clear:
+    parts = Folds(problem.likelihood, folds, rng, few=3)
+    shared = tuple(part for part in problem.open_parts if part != "behaviour")
+    plain = _ContextSearch(problem._replace(open_parts=shared), parts, restarts, rng, least)
+    plain.run(most, report, patience)
+    if shared == problem.open_parts:
+        return plain.outcome(report)
+    own = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=shared)
+    knowing = _ContextSearch(own, parts, restarts, rng)
+    knowing.candidates.append(plain.candidates[0])
+    knowing.run(min(most, FEW_CONTEXTS), lambda _: None, patience)
+    if _gain_by_context(knowing, plain).clear(CLEAR_ERRORS["behaviour"]):
         report("contexts with loggers of their own:")
-        second.run(most, report, patience)
-    decision = _gain(second, first)
-    chosen = second if not decision.shared else first
+        knowing.run(most, report, patience)
+    decision = _logger_decision(knowing, plain)
     report(str(decision))
-    return chosen.outcome(report, decision)
+    return (plain if decision.shared else knowing).outcome(report, decision)
 
 
-class _LoggerDecision(NamedTuple):
-    """Whether loggers of contexts' own predict better, and are of use."""
-
-    gain: float
-    error: float
-    differ: bool
-    loss: float
-    loss_error: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether everything that individuals show is predicted clearly better."""
-        return self.gain > max(_KNOWING_ERRORS * self.error, _KNOWING_GAIN)
-
-    @property
-    def shared(self) -> bool:
-        """Whether one logger is assumed for all contexts."""
-        worse = self.loss > max(_STANDARD_ERRORS * self.loss_error, _LEAST_GAIN)
-        return not self.clear or not self.differ or worse
-
-    def __str__(self) -> str:
-        text = str(Decision("behaviour", self.shared, self.gain, self.error))
-        if not self.clear or not self.shared:
-            return text
-        if not self.differ:
-            return f"{text}, but individuals who were treated differently respond alike"
-        return f"{text}, but outcomes lose {self.loss:.1f} ± {self.loss_error:.1f} nats"
-
-
-def _gain(knowing: _ContextSearch, plain: _ContextSearch) -> _LoggerDecision:
-    """What loggers by context gain, in everything and in outcomes alone."""
+def _gain_by_context(knowing: _ContextSearch, plain: _ContextSearch) -> Gain:
+    """What loggers by context gain in everything that individuals show."""
     one, other = knowing.choice(), plain.choice()
-    if one == 0:
-        return _LoggerDecision(0.0, 0.0, False, 0.0, 0.0)
-    scores = knowing.found[one].scores - plain.found[other].scores
-    outcomes = scores - knowing.action_scores(one) + plain.action_scores(other)
-    strengths = knowing.found[one].strengths
-    of_world = (strengths.transitions, strengths.rewards, strengths.initial)
-    return _LoggerDecision(
-        *paired(scores, knowing.weights),
-        bool(np.isfinite(of_world).any()),
-        *paired(-outcomes, knowing.weights),
-    )
+    if one.n_contexts == 1:
+        return Gain(0.0, 0.0)
+    return plain.folds.gain(one.scores, other.scores)
 
 
-class _Candidate(NamedTuple):
-    """A number of contexts: its strengths, the folds' estimates, and scores by individual."""
-
-    strengths: PseudoCounts
-    points: list[Parameters]
-    scores: Floats
+def _logger_decision(knowing: _ContextSearch, plain: _ContextSearch) -> Decision:
+    """Whether loggers of contexts' own predict clearly better, and are of use."""
+    gain = _gain_by_context(knowing, plain)
+    if not gain.clear(CLEAR_ERRORS["behaviour"]):
+        return Decision("behaviour", True, gain)
+    one, other = knowing.choice(), plain.choice()
+    if np.isinf([one.strengths.transitions, one.strengths.rewards, one.strengths.initial]).all():
+        reason = ", but individuals who were treated differently respond alike"
+        return Decision("behaviour", True, gain, reason)
+    loss = plain.folds.gain(plain.outcome_scores(other), knowing.outcome_scores(one))
+    worse = loss.clear(CLEAR_ERRORS["contexts"])
+    reason = f", but outcomes lose {loss}" if worse else ""
+    return Decision("behaviour", worse, gain, reason)
 
 
 class _ContextSearch:
-    """The candidates found so far, and what all of them are fitted to.
-
-    Candidate k has `least` + k contexts.
-    """
+    """The candidates so far, and what all of them are fitted to; the first has `least` contexts."""
 
     def __init__(
         self,
         problem: FitProblem,
-        folds: list[tuple[Episodes, Episodes]],
+        folds: Folds,
         restarts: int,
         rng: np.random.Generator,
         least: int = 1,
     ) -> None:
-        self.problem, self.restarts, self.rng, self.least = problem, restarts, rng, least
-        whole = problem.likelihood
-        self.folds: list[tuple[MixtureLikelihood, Episodes]] = [
-            (MixtureLikelihood(train, whole.structure, whole.pseudo_counts, whole.engine), test)
-            for train, test in folds
-        ]
-        counts = [group.counts for _, test in self.folds for group in test.groups]
-        weights = np.concatenate(counts)
-        self.weights = weights[weights > 0.0]
-        self.found: list[_Candidate] = []
+        self.problem, self.folds, self.restarts = problem, folds, restarts
+        self.rng, self.least = rng, least
+        self.candidates: list[Candidate] = []
         self.decisions: tuple[Decision, ...] = ()
 
     def run(self, most: int, report: Callable[[str], None], patience: int) -> None:
         """Try further candidates until so many in a row predict no better."""
         idle = 0
-        while self.least + len(self.found) <= most and idle < patience:
-            before = self.best
-            self.try_next()
-            last = len(self.found) - 1
-            gained = last == 0 or self.loss(last, before)[0] > _LEAST_GAIN
+        while self.least + len(self.candidates) <= most and idle < patience:
+            best = self.best() if self.candidates else None
+            last = self._next()
+            self.candidates.append(last)
+            gained = best is None or self.folds.gain(last.scores, best.scores).nats > NOISE
             idle = 0 if gained else idle + 1
-            if last == (self.least == 1):
+            if last.n_contexts == max(self.least, 2):
                 for decision in self.decisions:
                     report(str(decision))
-            score = self.found[last].scores @ self.weights / self.weights.sum()
-            report(f"{plural(self.least + last, 'context')}: {score:.4f} nats an unseen individual")
+            score = last.scores @ self.folds.weights / self.folds.weights.sum()
+            report(f"{plural(last.n_contexts, 'context')}: {score:.4f} nats an unseen individual")
 
-    def action_scores(self, k: int) -> Floats:
-        """Of the scores of a candidate, what its predictions of the logger's actions add."""
-        candidate, scores, counts = self.found[k], [], []
-        for (train, test), point in zip(self.folds, candidate.points):
-            likelihood = train.with_contexts(self.least + k)
-            likelihood = likelihood.with_pseudo_counts(candidate.strengths)
-            scores += likelihood.held_out_actions(point, test)
-            counts += [group.counts for group in test.groups]
-        return np.concatenate(scores)[np.concatenate(counts) > 0.0]
-
-    def try_next(self) -> None:
-        """Fit one context more than the last candidate has."""
-        M = self.least + len(self.found)
+    def _next(self) -> Candidate:
+        """One context more than the last candidate has, each fold fitted by itself."""
+        M = self.least + len(self.candidates)
         if M == 1:
-            self.found.append(self._one_context())
-            return
-        if not self.found or M == 2:
-            views = views_of(self.problem.own_parts, self.problem.open_parts)
-            few = max(2, self.restarts // 2)
-            starts = [
-                {view: self._fitted(train.with_pseudo_counts(view), few) for view in views}
-                for train in self._trains(M)
-            ]
-            scores = self._held_out(M, starts)
-            strengths = scores.best()
-            self.decisions = tuple(scores.decisions(strengths))
-            scores = self._held_out(M, self._starts(M, strengths, scores.fits[strengths]))
-            strengths = scores.near(strengths)
+            shared = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields))
+            return self._held_out(1, [shared], 1).candidate(shared)
+        if self.candidates and M > 2:
+            last = self.candidates[-1]
         else:
-            last = self.found[-1]
-            scores = self._held_out(M, self._starts(M, last.strengths, last.points))
-            strengths = scores.near(last.strengths)
-        by_individual, _ = scores.by_individual(strengths)
-        self.found.append(_Candidate(strengths, scores.fits[strengths], by_individual))
+            hypotheses = sharing_hypotheses(self.problem.own_parts, self.problem.open_parts)
+            held_out = self._held_out(M, hypotheses, max(2, self.restarts // 2))
+            strengths = held_out.best()
+            self.decisions = tuple(held_out.decisions(strengths))
+            last = held_out.candidate(strengths)
+        held_out = self._held_out(M, [last.strengths], self.restarts, last.points)
+        return held_out.candidate(held_out.near(last.strengths))
 
-    def _one_context(self) -> _Candidate:
-        """The pooled model of every fold."""
-        shared, points, scores = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields)), [], []
-        for train, (_, test) in zip(self._trains(1), self.folds):
-            pooled = train.with_pseudo_counts(shared)
-            points.append(pooled.mixed(starting_points(pooled, 1, self.rng)[0]))
-            scores += pooled.held_out_by_episode(points[-1], test)
-        counts = [group.counts for _, test in self.folds for group in test.groups]
-        kept = np.concatenate(counts) > 0.0
-        return _Candidate(shared, points, np.concatenate(scores)[kept])
-
-    def _trains(self, n_contexts: int) -> list[MixtureLikelihood]:
-        return [train.with_contexts(n_contexts) for train, _ in self.folds]
-
-    def _held_out(self, n_contexts: int, starts: list[dict[PseudoCounts, Parameters]]) -> HeldOut:
-        tests = (test for _, test in self.folds)
-        folds = [Fold(*each) for each in zip(self._trains(n_contexts), tests, starts)]
-        return HeldOut(folds, _climbed, self.problem.open_parts)
-
-    def _starts(
-        self, n_contexts: int, strengths: PseudoCounts, points: list[Parameters]
-    ) -> list[dict[PseudoCounts, Parameters]]:
-        """The folds' best estimates at some strengths, from those of this or the last candidate."""
-        trains = [train.with_pseudo_counts(strengths) for train in self._trains(n_contexts)]
-        return [
-            {strengths: self._fitted(train, self.restarts, point)}
-            for train, point in zip(trains, points)
+    def _held_out(
+        self,
+        n_contexts: int,
+        strengths: list[PseudoCounts],
+        restarts: int,
+        points: Sequence[Parameters | None] = (),
+    ) -> HeldOut:
+        """The comparison of strengths, from the folds' best estimates at some of them."""
+        trains = [train.with_contexts(n_contexts) for train in self.folds.trains]
+        starts = [
+            {k: self._fitted(train.with_pseudo_counts(k), restarts, point) for k in strengths}
+            for train, point in zip(trains, points or [None] * len(trains))
         ]
+        open_parts = self.problem.open_parts if n_contexts > 1 else ()
+        return HeldOut(self.folds, n_contexts, starts, _climbed, open_parts)
 
     def _fitted(
-        self, likelihood: MixtureLikelihood, restarts: int, before: Parameters | None = None
+        self, likelihood: MixtureLikelihood, restarts: int, before: Parameters | None
     ) -> Parameters:
-        """The best estimate from fresh starts and, if there is one, from an estimate before."""
+        """The best estimate from fresh starts and, if there is one, from an estimate before.
+
+        Starts climb a short way before the best two go on to the end: a start that will win is
+        seldom third by then, and a full climb costs ten times as much.
+        """
         points = starting_points(likelihood, restarts, self.rng)
-        M = likelihood.structure.n_contexts
-        if before is not None and before[-1].shape[-1] == M:
+        if before is not None and before[-1].shape[-1] == likelihood.structure.n_contexts:
             points.append(before)
         elif before is not None:
             points += starts_by_split(likelihood, before, self.rng)
-        runs = [climb(likelihood, point, _SHORT_TOLERANCE, _SHORT_MAPS) for point in points]
+        runs = [climb(likelihood, point, tolerance=0.5, max_maps=25) for point in points]
         runs.sort(key=lambda run: -run.objective)
-        ends = [climb(likelihood, run.point, _TOLERANCE, _MAPS) for run in runs[:_FINALISTS]]
+        ends = [_ascent(likelihood, run.point) for run in runs[:2]]
         return max(ends, key=lambda run: run.objective).point
 
-    def loss(self, best: int, other: int) -> tuple[float, float]:
-        """What one candidate loses against another, in nats, and its standard error."""
-        return paired(self.found[best].scores - self.found[other].scores, self.weights)
+    def outcome_scores(self, candidate: Candidate) -> Floats:
+        """The scores of a candidate without what its predictions of the logger's actions add."""
+        acted = [
+            score
+            for train, test, point in zip(self.folds.trains, self.folds.tests, candidate.points)
+            for score in _at(train, candidate).held_out_actions(point, test)
+        ]
+        return candidate.scores - self.folds.individuals(acted)
 
-    @property
-    def best(self) -> int:
-        """The candidate that predicts best; 0 where there is none yet."""
-        scores = [float(c.scores @ self.weights) for c in self.found]
-        return int(np.argmax(scores)) if scores else 0
+    def best(self) -> Candidate:
+        """The candidate that predicts best."""
+        return max(self.candidates, key=lambda one: float(one.scores @ self.folds.weights))
 
-    def choice(self) -> int:
-        """The smallest candidate that loses next to nothing against the best."""
-        for k in range(self.best):
-            total, error = self.loss(self.best, k)
-            if total <= max(_STANDARD_ERRORS * error, _LEAST_GAIN):
-                return k
-        return self.best
+    def losses(self) -> list[Gain]:
+        """What every candidate loses against the best."""
+        best = self.best()
+        return [self.folds.gain(best.scores, one.scores) for one in self.candidates]
+
+    def choice(self) -> Candidate:
+        """The smallest candidate that does not lose clearly against the best."""
+        losses = zip(self.candidates, self.losses())
+        return next(one for one, loss in losses if not loss.clear(CLEAR_ERRORS["contexts"]))
 
     def outcome(
-        self, report: Callable[[str], None], logger: _LoggerDecision | None = None
+        self, report: Callable[[str], None], logger: Decision | None = None
     ) -> ChosenContexts:
         """The evidence of all candidates, and what goes with the choice."""
-        chosen, best = self.choice(), self.best
-        losses = np.array([self.loss(best, k) for k in range(len(self.found))])
-        total = float(self.weights.sum())
+        chosen, losses = self.choice(), self.losses()
         models, log_likelihood, n_parameters = [], [], []
         shares = np.broadcast_to(1.0, (sum(map(len, self.problem.logs)), 1))
-        for k, candidate in enumerate(self.found):
-            likelihood = self.problem.likelihood.with_contexts(self.least + k)
-            likelihood = likelihood.with_pseudo_counts(candidate.strengths)
-            points = sorted(candidate.points, key=lambda p: -likelihood.log_likelihood(p))
-            point = _climbed(likelihood, likelihood.mixed(points[0]))
-            model = self._model(likelihood, point)
-            models.append(model)
+        for candidate in self.candidates:
+            likelihood = _at(self.problem.likelihood, candidate)
+            point = max(candidate.points, key=likelihood.log_likelihood)
+            point = _climbed(likelihood, likelihood.mixed(point))
+            estimate = self.problem.estimate(likelihood, point)
+            models.append(estimate.model)
             log_likelihood.append(likelihood.log_likelihood(point))
             n_parameters.append(likelihood.n_parameters)
-            if k == chosen and self.least + k > 1:
-                own = "behaviour" in likelihood.own_parts
-                acted = behaviour_from_parameters(likelihood, point) if own else None
-                shares = shares_of(
-                    model,
-                    self.problem.logs,
-                    acted,
-                    weight_model_from_parameters(likelihood, point),
-                    likelihood.engine,
-                )
-        statement = _statement(self, chosen, best, losses)
+            if candidate is chosen and candidate.n_contexts > 1:
+                shares = estimate.shares(self.problem.logs, likelihood.engine)
+        statement = self._statement(losses)
         report(statement)
         if statement.startswith("Not sure"):
             warnings.warn(statement, FitWarning, stacklevel=3)
+        totals = np.array([one.scores @ self.folds.weights for one in self.candidates])
         selection = ContextSelection(
-            n_contexts=self.least + chosen,
-            candidates=tuple(range(self.least, self.least + len(self.found))),
+            n_contexts=chosen.n_contexts,
+            candidates=tuple(one.n_contexts for one in self.candidates),
             log_likelihood=np.array(log_likelihood),
             n_parameters=np.array(n_parameters),
-            held_out=np.array([c.scores @ self.weights for c in self.found]) / total,
-            held_out_loss=losses[:, 0],
-            held_out_error=losses[:, 1],
+            held_out=totals / float(self.folds.weights.sum()),
+            held_out_loss=np.array([loss.nats for loss in losses]),
+            held_out_error=np.array([loss.error for loss in losses]),
             statement=statement,
             models=tuple(models),
         )
-        said = [str(decision) for decision in (self.decisions if self.least + chosen > 1 else ())]
-        said += [] if logger is None else [str(logger)]
-        return ChosenContexts(selection, self.found[chosen].strengths, tuple(said), shares)
+        said = [*(self.decisions if chosen.n_contexts > 1 else ()), *([logger] if logger else [])]
+        return ChosenContexts(selection, chosen.strengths, tuple(map(str, said)), shares)
 
-    def _model(self, likelihood: MixtureLikelihood, point: Parameters) -> LatentMDP:
-        return model_from_parameters(
-            likelihood, point, self.problem.reward_values, self.problem.shared
-        )
+    def _statement(self, losses: list[Gain]) -> str:
+        """How sure the choice is, in words."""
+        best, tried = self.best(), len(losses)
+        chosen = self.choice().n_contexts - self.least
+        what = plural(self.least + chosen, "context")
+        if chosen == tried - 1 and tried > 1:
+            return (
+                f"Not sure: {what}, the most that were tried, still predict better; there may be "
+                "more."
+            )
+        if self.candidates[chosen] is not best and losses[chosen].nats > NOISE:
+            return (
+                f"Not sure: {what}, within half a standard error of {best.n_contexts}; they lose "
+                f"{losses[chosen]}."
+            )
+        neighbours = [k for k in (chosen - 1, chosen + 1) if 0 <= k < tried]
+        said = ", ".join(f"{self.least + k} lose {losses[k]}" for k in neighbours)
+        below = [loss for loss in losses[:chosen] if loss.nats <= 2.0 * loss.error]
+        above = [loss for loss in losses[chosen + 1 :] if loss.nats <= loss.error]
+        word = "Fairly sure" if below or above else "Sure"
+        how = "best" if self.candidates[chosen] is best else f"as well as {best.n_contexts}"
+        predict = f"{'predict' if self.least + chosen > 1 else 'predicts'} unseen individuals {how}"
+        return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."
+
+
+def _at(likelihood: MixtureLikelihood, candidate: Candidate) -> MixtureLikelihood:
+    """The likelihood for the contexts and the strengths of a candidate."""
+    return likelihood.with_contexts(candidate.n_contexts).with_pseudo_counts(candidate.strengths)
+
+
+def _ascent(likelihood: MixtureLikelihood, start: Parameters) -> Ascent:
+    """EM as exact as numbers of contexts need, which are told apart by nats."""
+    return climb(likelihood, start, tolerance=0.02, max_maps=300)
 
 
 def _climbed(likelihood: MixtureLikelihood, start: Parameters) -> Parameters:
-    return climb(likelihood, start, _TOLERANCE, _MAPS).point
-
-
-def _statement(search: _ContextSearch, chosen: int, best: int, losses: Floats) -> str:
-    """How sure the choice is, in words."""
-    least, tried = search.least, len(search.found)
-    what = plural(least + chosen, "context")
-    if chosen == tried - 1 and tried > 1:
-        return (
-            f"Not sure: {what}, the most that were tried, still predict better; there may be more."
-        )
-    others = [k for k in (chosen - 1, chosen + 1) if 0 <= k < tried]
-    said = ", ".join(
-        f"{least + k} lose {losses[k, 0]:.1f} ± {losses[k, 1]:.1f} nats" for k in others
-    )
-    if chosen != best and losses[chosen, 0] > _LEAST_GAIN:
-        few = f"{losses[chosen, 0]:.1f} ± {losses[chosen, 1]:.1f} nats"
-        return f"Not sure: {what}, within half a standard error of {least + best}; they lose {few}."
-    below = [k for k in range(chosen) if losses[k, 0] <= _SURE_ERRORS * losses[k, 1]]
-    above = [k for k in range(chosen + 1, tried) if losses[k, 0] <= losses[k, 1]]
-    word = "Fairly sure" if below or above else "Sure"
-    how = "best" if chosen == best else f"as well as {least + best}"
-    predict = f"{'predict' if least + chosen > 1 else 'predicts'} unseen individuals {how}"
-    return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."
+    return _ascent(likelihood, start).point

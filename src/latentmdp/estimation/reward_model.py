@@ -24,11 +24,7 @@ from latentmdp.fit import without_fit_warnings
 from latentmdp.logs import Logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
 
-__all__ = ["preferred_reward_model", "require_reward_model", "settle_reward_model"]
-
-_QUICK_STARTS, _QUICK_PSEUDO_COUNTS, _QUICK_TOLERANCE = 2, 1.0, 0.1
-"""Settings of the fit that only shares episodes out. Gains are compared with a price
-of several nats for each parameter, so a tenth of a nat is exact enough."""
+__all__ = ["choose_reward_model", "preferred_reward_model", "require_reward_model"]
 
 
 def require_reward_model(given: str) -> None:
@@ -61,7 +57,7 @@ def _totals(keys: Integers, counts: Floats) -> Floats:
     return np.asarray(totals[index])
 
 
-def settle_reward_model(
+def choose_reward_model(
     logs: Sequence[Logs],
     n_contexts: int,
     reward_model: RewardModel | Literal["auto"],
@@ -71,7 +67,7 @@ def settle_reward_model(
     report: Callable[[str], None] = lambda _: None,
     engine: Engine | None = None,
 ) -> RewardModel:
-    """Settle what rewards depend on, by a quick fit with `n_contexts`; what is given stays.
+    """Decide what rewards depend on, by a quick fit with `n_contexts`; what is given stays.
 
     `report` is called with a line for the decision.
     """
@@ -79,12 +75,13 @@ def settle_reward_model(
         return reward_model
     if max(part.n_rewards for part in logs) == 1:
         return "state-action"
+    # It only shares episodes out: gains are compared with a price of several nats a parameter.
     quick = EM(
         n_contexts,
-        restarts=_QUICK_STARTS,
-        pseudo_counts=_QUICK_PSEUDO_COUNTS,
+        restarts=2,
+        pseudo_counts=1.0,
         initial="shared",
-        tolerance=_QUICK_TOLERANCE,
+        tolerance=0.1,
         threads=threads,
     )
     with without_fit_warnings():

@@ -18,7 +18,8 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.validation import shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
-from latentmdp.logs import Logs, Trajectories, cell_counts
+from latentmdp.fit import logged_behaviour
+from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.planning import acting_smoothing
 from latentmdp.policies import HistoryPolicy, Policy
@@ -28,7 +29,6 @@ __all__ = [
     "PSEUDO_COUNTS",
     "AnyPolicy",
     "Logger",
-    "behaviour_policy",
     "beliefs_of",
     "followed",
     "logger_of",
@@ -49,16 +49,6 @@ _TOLD_APART = 0.9
 
 _NUMBERS_AT_ONCE = 1 << 22
 """Numbers by episode, step, context and action that are held in memory at a time."""
-
-
-def behaviour_policy(logs: Logs, pseudo_counts: float = 0.0) -> Floats:
-    """How often each action was taken in each state, shape (S, A); uniform where never seen.
-
-    With pseudo-counts, shrunk towards the choice of actions in all states together.
-    """
-    taken = cell_counts(logs, ("state", "action"))
-    pooled = normalised(taken.sum(axis=0), np.ones(logs.n_actions))
-    return normalised(taken + pseudo_counts * pooled, np.ones(logs.n_actions))
 
 
 class Logger(NamedTuple):
@@ -90,7 +80,7 @@ def logger_of(
         chances = np.asarray(propensities, np.float64)[:, None]
         found = Logger(chances, everyone, "propensities")
     elif behaviour is None:
-        rows = behaviour_policy(logs, PSEUDO_COUNTS)
+        rows = logged_behaviour(logs, PSEUDO_COUNTS)
         chances = rows[steps.state, steps.action][:, None]
         found = Logger(chances, everyone, "estimated", more_than_the_state(logs))
     elif isinstance(behaviour, Policy) or callable(behaviour):

@@ -55,7 +55,7 @@ from latentmdp._util.results import Result
 from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
-from latentmdp.fit import without_fit_warnings
+from latentmdp.fit import logged_behaviour, without_fit_warnings
 from latentmdp.logs import HELD_STEPS, LogFiles, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
@@ -63,7 +63,6 @@ from latentmdp.offline.logger import (
     PSEUDO_COUNTS,
     AnyPolicy,
     Logger,
-    behaviour_policy,
     beliefs_of,
     followed,
     logger_of,
@@ -79,7 +78,6 @@ __all__ = [
     "LoggedEstimate",
     "OffPolicyValue",
     "OffPolicyWarning",
-    "behaviour_policy",
     "logged_estimate",
     "off_policy_value",
 ]
@@ -303,7 +301,7 @@ def _streamed(
     source: str | None = None
     doubts: tuple[str, ...] = ()
     if behaviour is None and first.propensities is None:
-        behaviour = behaviour_policy(logs, PSEUDO_COUNTS)
+        behaviour = logged_behaviour(logs, PSEUDO_COUNTS)
         source, doubts = "estimated", more_than_the_state(first)
     values = None
     if shape.method == "doubly-robust":
