@@ -33,7 +33,7 @@ from latentmdp.model import LatentMDP, require_model
 if TYPE_CHECKING:
     from latentmdp._kernels.belief import Filter
 
-__all__ = ["check_smoothing", "filter_tables", "posterior"]
+__all__ = ["ContextFilter", "check_smoothing", "filter_tables", "posterior"]
 
 
 _BLOCK = 1 << 14
@@ -107,7 +107,8 @@ def posterior(
 
     def work(first: int, last: int) -> tuple[int, int]:
         flat = (logs.states, logs.actions, logs.rewards, logs.offsets, continues)
-        return posteriors(table, *flat, begins[first], begins[last], along, out)
+        scratch = None if logs.complete else np.empty((1, model.n_contexts))
+        return posteriors(table, *flat, begins[first], begins[last], along, out, scratch)
 
     if on_device:
         found = _followed_on_gpu(table, logs, along, out)
@@ -157,6 +158,43 @@ def _of_batch(batch: Batch, model: LatentMDP, smoothing: float, along: bool, dev
     except ImpossibleObservationError as error:
         told = f"of the episodes from {batch.start} on, {error}"
         raise ImpossibleObservationError(told) from None
+
+
+class ContextFilter:
+    """The filter step by step, for callers in Python.
+
+    A belief is an array (3, M) as the kernel keeps it (`latentmdp._kernels.belief`): its first row
+    is the belief as plain numbers. What is given is never changed.
+
+    Parameters
+    ----------
+    table
+        The likelihoods, as `filter_tables` makes them.
+    """
+
+    def __init__(self, table: Filter) -> None:
+        self.table = table
+
+    @staticmethod
+    def holding(belief: Floats) -> Floats:
+        """A belief (M,) as the filter keeps it."""
+        return np.stack([belief, np.zeros_like(belief), np.zeros_like(belief)])
+
+    def start(self, state: int) -> Floats:
+        """The belief at a first state; the prior at one that is impossible."""
+        from latentmdp._kernels.belief import reset_belief
+
+        belief = np.empty((3, self.table.prior.size))
+        reset_belief(belief, self.table.prior, self.table.initial, state)
+        return belief
+
+    def observe(self, belief: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
+        """The belief after a step; as it was where the step is impossible in every context."""
+        from latentmdp._kernels.belief import observe_step
+
+        after = belief.copy()
+        observe_step(after, self.table, s, a, next_state, z)
+        return after
 
 
 def filter_tables(model: LatentMDP, smoothing: float) -> Filter:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from latentmdp._util import arrays, names
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.fields import Fielded
-from latentmdp._util.random import RNGLike
+from latentmdp._util.random import RNGLike, drawn
 from latentmdp._util.words import plural
-from latentmdp.belief import check_smoothing, filter_tables
+from latentmdp.belief import ContextFilter, check_smoothing, filter_tables
 from latentmdp.logs import History, WeightModel
 from latentmdp.model import LatentMDP, require_model
 
@@ -39,13 +39,17 @@ __all__ = [
     "AlphaVectorPolicy",
     "History",
     "HistoryPolicy",
+    "Interpreter",
     "MarkovPolicy",
+    "Memory",
     "MixturePolicy",
     "Policy",
     "PolicyGraph",
+    "PolicyInterpreter",
     "Sized",
     "UniformPolicy",
     "action_table",
+    "interpreter",
 ]
 
 
@@ -85,6 +89,21 @@ class Policy:
         raise NotImplementedError
 
     weight_model: WeightModel | None = None
+
+    def interpreter(self, world: Sized, key: int = 0) -> PolicyInterpreter:
+        """What the policy does next, step by step; raises if the sizes do not fit."""
+        return PolicyInterpreter(self, world, key)
+
+    def context_filter(self, model: LatentMDP) -> ContextFilter:
+        """The filter of the policy; one that has none is watched by the filter of a model."""
+        return ContextFilter(filter_tables(model, 0.0))
+
+    def candidates(self, t: int, state: int, begins: bool = False) -> Integers:
+        """The vectors of which the policy follows the one that is best at its belief, if any.
+
+        `begins` says that an episode begins at time 0.
+        """
+        return np.zeros(0, np.int64)
 
     def session(
         self,
@@ -352,6 +371,14 @@ class AlphaVectorPolicy(Fielded, Policy):
         self.__dict__["vectors"] = arrays.frozen(values.reshape(-1, model.n_contexts))
         return self
 
+    def context_filter(self, model: LatentMDP) -> ContextFilter:
+        """See `Policy.context_filter`."""
+        return ContextFilter(self._filter)
+
+    def candidates(self, t: int, state: int, begins: bool = False) -> Integers:
+        """See `Policy.candidates`."""
+        return np.arange(*self.group(t, state))
+
     def filtering(self, model: LatentMDP, smoothing: float) -> AlphaVectorPolicy:
         """The same vectors, acting by the belief of another filter."""
         return AlphaVectorPolicy(
@@ -408,12 +435,12 @@ class AlphaVectorPolicy(Fielded, Policy):
 
         The first of equally good ones; a terminal state and the time after the last have none.
         """
+        from latentmdp._kernels.rollout import best_vector
+
         if t >= self.n_layers > 1:
             return -1
-        begin, end = self.group(t, state)
-        if begin == end:
-            return -1
-        return begin + int(np.argmax(self.vectors[begin:end] @ np.asarray(belief)))
+        row = np.asarray(belief, np.float64).reshape(1, -1)
+        return int(best_vector(arrays.read_only(self.vectors), *self.group(t, state), row))
 
     def group(self, t: int, state: int) -> tuple[int, int]:
         """The first of the vectors of (t, state), and the first after them."""
@@ -480,6 +507,9 @@ class PolicyGraph(Fielded, Policy):
     After an outcome that its model thinks impossible, or an action that was not its own, the graph
     goes on from the node that is best at the belief.
     """
+
+    weights: Floats = arrays.frozen(np.ones(1))
+    """Probability of each of its parts: a graph is its only one."""
 
     def __init__(
         self,
@@ -570,20 +600,38 @@ class PolicyGraph(Fielded, Policy):
 
         -1 where the episode is over.
         """
-        table, S, offsets = self.model.outcomes, self.model.n_states, self.nodes.offsets
-        group = int(np.searchsorted(offsets, node, side="right")) - 1
-        if self.stays is None or not self.stays[node]:
-            row = group % S * self.model.n_actions + int(self.nodes.actions[node])
-            return int(self.followers[self.node_starts[node] + outcome - table.starts[row]])
-        layer = group // S + self._ends()
-        if layer >= self.nodes.n_layers:
+        from latentmdp._kernels.rollout import next_node
+
+        group = int(np.searchsorted(self.nodes.offsets, node, side="right")) - 1
+        layer, s = divmod(group, self.model.n_states)
+        if self.model.horizon == 1:
             return -1
-        later = layer * S + int(table.next_state[outcome])
-        same = int(offsets[later] + node - offsets[group])
-        return same if same < offsets[later + 1] else -1
+        a, n = int(self.nodes.actions[node]), int(self.model.outcomes.next_state[outcome])
+        belief = np.empty((3, self.model.n_contexts))  # plays no part: the outcome is known
+        return int(next_node(self._acting_at_home, node, s, a, outcome, layer + 1, n, belief))
+
+    @cached_property
+    def _acting_at_home(self) -> Acting:
+        return self.acting(self.model)
+
+    def context_filter(self, model: LatentMDP) -> ContextFilter:
+        """See `Policy.context_filter`."""
+        return self.nodes.context_filter(model)
+
+    def candidates(self, t: int, state: int, begins: bool = False) -> Integers:
+        """The first node where an episode begins, otherwise the nodes that can be reached."""
+        if begins and t == 0:
+            return self.first[state : state + 1]
+        nodes = self.nodes.candidates(t, state)
+        reached = self.reached_nodes()[nodes]
+        return nodes[reached] if reached.any() else nodes
 
     def reached_nodes(self) -> Flags:
         """Whether the graph can come to each node from one of its first nodes, (n,)."""
+        return self._reached
+
+    @cached_property
+    def _reached(self) -> Flags:
         from latentmdp._kernels.graphs import reach
 
         reached = np.zeros(self.n_nodes, np.bool_)
@@ -595,14 +643,11 @@ class PolicyGraph(Fielded, Policy):
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        return self._graph_acting(world, np.ones(1))
-
-    def _graph_acting(self, world: Sized, weights: Floats) -> Acting:
         if self.model.horizon == 1 and world.horizon != 1:
             raise ValueError(
                 f"the policy covers 1 step, the model's horizon is {world.horizon or 'none'}"
             )
-        starts = {"reached": np.cumsum(weights), "first": np.atleast_2d(self.first)}
+        starts = {"reached": np.cumsum(self.weights), "first": np.atleast_2d(self.first)}
         links: dict[str, Any] = {name: arrays.read_only(a) for name, a in starts.items()}
         links |= self.links()._asdict()
         return self.nodes.acting(world)._replace(filters=True, follows=True, **links)
@@ -648,10 +693,6 @@ class MixturePolicy(PolicyGraph):
         shared = self.nodes, self.followers
         return tuple(PolicyGraph(*shared, first, self.stays) for first in self.first)
 
-    def acting(self, world: Sized) -> Acting:
-        """See `Policy.acting`."""
-        return self._graph_acting(world, self.weights)
-
     def __repr__(self) -> str:
         shares = ", ".join(f"{weight:.3g}" for weight in self.weights[:6])
         more = ", ..." if self.weights.size > 6 else ""
@@ -678,6 +719,142 @@ def _require_links(name: str, links: Integers, wanted: Integers, groups: Integer
 def _wrong_link(name: str, place: int, link: int, wanted: int) -> ValueError:
     told = "-1, the episode is over" if wanted < 0 else f"a node of group {wanted}"
     return ValueError(f"{name}[{place}] is {link}: must be {told}")
+
+
+class Memory(NamedTuple):
+    """What a policy remembers of an episode, in place of its history."""
+
+    belief: Floats  # (3, M), of its filter, see `latentmdp._kernels.belief`
+    node: int  # of a policy graph, -1 of any other
+    t: int  # steps so far
+
+
+class Interpreter(Protocol):
+    """What a policy does next, one individual and one step at a time.
+
+    `start`, `act` and `observe` are all there is to following a policy; a memory is never changed,
+    so that many futures can be followed from one. `draw` makes the choice of `act` by chance, and
+    `starts` lists what `start` draws from.
+    """
+
+    def starts(self, state: int) -> list[tuple[float, Any]]:
+        """The memories with which an episode may begin in a state, with their probabilities."""
+
+    def start(self, state: int, episode: int = 0) -> Any:
+        """One of them; which one a mixture draws depends on the number of the episode."""
+
+    def act(self, t: int, state: int, memory: Any) -> Floats:
+        """The probability of each action at time t, (A,)."""
+
+    def observe(self, memory: Any, s: int, a: int, next_state: int, z: int) -> Any:
+        """The memory after a step."""
+
+    def draw(self, t: int, state: int, memory: Any, uniform: float) -> int:
+        """The action that a uniform number in [0, 1) selects."""
+
+
+class PolicyInterpreter:
+    """A `Policy`, by the rules that compiled rollouts follow: the same actions, bit for bit."""
+
+    def __init__(self, policy: Policy, world: Sized, key: int) -> None:
+        self.acting = policy.acting(world)
+        self._filter = ContextFilter(self.acting.filter)
+        self._table = action_table(policy, world)
+        self._key, self._certain = np.uint64(key), np.eye(world.n_actions)
+
+    def starts(self, state: int) -> list[tuple[float, Memory]]:
+        """See `Interpreter.starts`."""
+        belief = self._filter.start(state) if self.acting.filters else np.ones((3, 1))
+        if not self.acting.follows:
+            return [(1.0, Memory(belief, -1, 0))]
+        shares, nodes = np.diff(self.acting.reached, prepend=0.0), self.acting.first[:, state]
+        return [(p, Memory(belief, node, 0)) for p, node in zip(shares.tolist(), nodes.tolist())]
+
+    def start(self, state: int, episode: int = 0) -> Memory:
+        """See `Interpreter.start`."""
+        from latentmdp._kernels.rollout import first_node
+
+        _, memory = self.starts(state)[0]
+        if not self.acting.follows:
+            return memory
+        node = first_node(self.acting, self._key, np.uint64(episode), state)
+        return memory._replace(node=int(node))
+
+    def vector(self, t: int, state: int, memory: Memory) -> int:
+        """The alpha vector in force, by its number; -1 where there is none."""
+        from latentmdp._kernels.rollout import followed
+
+        return int(followed(self.acting, t, state, memory.belief, memory.node))
+
+    def act(self, t: int, state: int, memory: Memory) -> Floats:
+        """See `Interpreter.act`."""
+        if self._table is not None:
+            return self._table[t if len(self._table) > 1 else 0, state]
+        return np.asarray(self._certain[self.draw(t, state, memory, 0.0)])
+
+    def draw(self, t: int, state: int, memory: Memory, uniform: float) -> int:
+        """See `Interpreter.draw`."""
+        from latentmdp._kernels.rollout import choose
+
+        now = (t, state, memory.belief, memory.node, uniform)
+        return int(choose(self.acting, *now))
+
+    def observe(self, memory: Memory, s: int, a: int, next_state: int, z: int) -> Memory:
+        """See `Interpreter.observe`."""
+        from latentmdp._kernels.belief import find_outcome
+        from latentmdp._kernels.rollout import next_node
+
+        belief, node, t = memory.belief, memory.node, memory.t + 1
+        if self.acting.filters:
+            belief = self._filter.observe(belief, s, a, next_state, z)
+        if self.acting.follows:
+            table = self.acting.filter
+            rows = (table.sizes, table.starts, table.next_state, table.reward)
+            k = find_outcome(*rows, s, a, next_state, z)
+            node = int(next_node(self.acting, node, s, a, k, t, next_state, belief))
+        return Memory(belief, node, t)
+
+
+class _HistoryInterpreter:
+    """A function of the history, which is its own memory."""
+
+    def __init__(self, policy: HistoryPolicy, world: Sized) -> None:
+        self._policy, self._world = policy, world
+
+    def starts(self, state: int) -> list[tuple[float, History]]:
+        """See `Interpreter.starts`."""
+        return [(1.0, self.start(state))]
+
+    def start(self, state: int, episode: int = 0) -> History:
+        """See `Interpreter.start`."""
+        return History((state,), (), ())
+
+    def act(self, t: int, state: int, memory: History) -> Floats:
+        """See `Interpreter.act`."""
+        allowed = None if self._world.allowed is None else self._world.allowed[state]
+        return memory.ask(self._policy, self._world.n_actions, allowed)
+
+    def draw(self, t: int, state: int, memory: History, uniform: float) -> int:
+        """See `Interpreter.draw`."""
+        return drawn(self.act(t, state, memory), uniform)
+
+    def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
+        """See `Interpreter.observe`."""
+        return memory.then(a, next_state, z)
+
+
+def interpreter(policy: Any, world: Sized, key: int = 0) -> Interpreter:
+    """What a policy does next in a world; raises if it does not fit its sizes.
+
+    `key` is that of the chance of a mixture.
+    """
+    if isinstance(policy, Policy):
+        return policy.interpreter(world, key)
+    if not callable(policy):
+        raise TypeError(
+            f"policy must be a Policy or a callable of a history, got {type(policy).__name__}"
+        )
+    return _HistoryInterpreter(policy, world)
 
 
 def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:

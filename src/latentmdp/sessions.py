@@ -186,7 +186,7 @@ class BatchSession:
             if self._acting is None:
                 self._decide(actions, running)
             else:
-                where = (self._acting, self.model.n_states, self.t, self._key, running)
+                where = (self._acting, self.t, self._key, running)
                 decide(*where, self._beliefs, self._nodes, self._states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions

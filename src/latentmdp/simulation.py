@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import require_memory
-from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.storage import require_writable
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
-from latentmdp.logs import BATCH_STEPS, Episode, History, Trajectories, write_shard, written
+from latentmdp.logs import BATCH_STEPS, Episode, Trajectories, write_shard, written
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
-from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized
+from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized, interpreter
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
@@ -224,27 +224,15 @@ def returns_in(
         _require_compiled(world, policy)
     if not isinstance(policy, Policy):
         return _stepped_returns(world, policy, space, contexts, key, first_episode)
-    from latentmdp._kernels.rollout import Earning
-
-    M, S, A, _ = model.dimensions
-    hidden = model.bonus is not None
-    earning = Earning(
-        model.discount,
-        model.reward_values,
-        np.zeros(M) if model.initial_bonus is None else model.initial_bonus.copy(),
-        hidden,
-        arrays.read_only(
-            np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
-        ),
-    )
+    earning = _earning(model)
     if on_device:
         return Rollouts(world, policy, space, key).returns(contexts, earning, first_episode)
-    returns = np.empty(contexts.size)
+    returns, nothing = np.empty(contexts.size), np.empty((0, 0), np.int32)
 
     def note(start: int, stop: int) -> tuple[Any, ...]:
         part = slice(start, stop)
         lengths = np.empty(stop - start, np.int64)
-        return contexts[part].copy(), lengths, None, None, None, earning, returns[part]
+        return contexts[part].copy(), lengths, nothing, nothing, nothing, earning, returns[part]
 
     _run_episodes(world, policy, space, contexts.size, key, first_episode, True, note, threads)
     return returns
@@ -287,6 +275,7 @@ def _rolled_out(
         12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
     )
     lengths, contexts = np.empty(episodes, np.int64), np.empty(episodes, np.int32)
+    earning = _earning(world.model)
     widths = (H + 1, H, H)
     whole = [np.empty((0 if ragged else episodes, width), np.int32) for width in widths]
 
@@ -295,7 +284,7 @@ def _rolled_out(
         logs = [array[part] for array in whole]
         if ragged:
             logs = [np.empty((stop - start, width), np.int32) for width in widths]
-        return contexts[part], lengths[part], *logs, None, None
+        return contexts[part], lengths[part], *logs, earning, np.empty(0)
 
     def keep(lengths: Integers, *logs: Indices) -> list[Indices]:
         """The steps that were taken: all, unless episodes may end early."""
@@ -359,7 +348,7 @@ class Rollouts:
         acting, likelihood, _ = _acting_in(policy, world, space)
         self._sizes = world.chances.sizes
         self._kind = _kind(acting, likelihood, world)
-        self._nothing = self._gpu.put(_no_earning())
+        self._nothing = self._gpu.put(_earning(world.model))
         self._tables = self._gpu.put((world.chances, _widened_acting(acting, likelihood)))
 
     def _play(self, first: int, noted: Noted, earning: Earning, given: bool, stores: bool) -> None:
@@ -463,10 +452,15 @@ def _widened_acting(acting: Acting, likelihood: Floats) -> Acting:
     return acting._replace(vectors=vectors, filter=own)
 
 
-def _no_earning() -> Earning:
+def _earning(model: LatentMDP) -> Earning:
+    """What an episode of a model earns, as kernels read it."""
     from latentmdp._kernels.rollout import Earning
 
-    return Earning(1.0, np.zeros(1), np.zeros(1), False, np.zeros((1, 1)))
+    M, S, A, _ = model.dimensions
+    first = np.zeros(M) if model.initial_bonus is None else model.initial_bonus
+    bonus = np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
+    tables = [arrays.read_only(array) for array in (model.reward_values, first, bonus)]
+    return Earning(model.discount, tables[0], tables[1], model.bonus is not None, tables[2])
 
 
 def _transpose(log: NDArray[Any], target: Indices, threads: int | None) -> None:
@@ -539,73 +533,32 @@ class PolicyAgent:
     """
 
     def __init__(self, policy: Policy | HistoryPolicy, world: Sized, key: int) -> None:
-        if not isinstance(policy, Policy) and not callable(policy):
-            raise TypeError(
-                f"policy must be a Policy or a callable of a history, got {type(policy).__name__}"
-            )
         self.policy, self.world = policy, world
+        self._interpreter = interpreter(policy, world, key)
         self._key, self._episode = np.uint64(key), np.uint64(0)
-        self._acting = policy.acting(world) if isinstance(policy, Policy) else None
-        self._belief = np.ones((3, 1 if self._acting is None else self._acting.filter.prior.size))
-        self._history, self._node, self._t = History((), (), ()), -1, 0
+        self._memory: Any = None
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
-        from latentmdp._kernels.belief import reset_belief
-        from latentmdp._kernels.rollout import first_node
-
-        self._episode, self._state, self._t = np.uint64(episode), state, 0
-        if self._acting is None:
-            self._history = History((state,), (), ())
-        elif self._acting.filters:
-            table = self._acting.filter
-            reset_belief(self._belief, table.prior, table.initial, state)
-            if self._acting.follows:
-                self._node = first_node(self._acting, self._key, self._episode, state)
+        self._episode, self._state = np.uint64(episode), state
+        self._memory = self._interpreter.start(state, episode)
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
-        from latentmdp._kernels.alias import alias_draw
-        from latentmdp._kernels.rollout import best_action
-
-        acting = self._acting
-        if acting is None:
-            assert not isinstance(self.policy, Policy)
-            allowed = None if self.world.allowed is None else self.world.allowed[self._state]
-            chances = self._history.ask(self.policy, self.world.n_actions, allowed)
-            return drawn(chances, self._uniform(t))
-        group = self._state + (t * self.world.n_states if acting.n_layers > 1 else 0)
-        if acting.stochastic:
-            chance = self._uniform(t)
-            return int(alias_draw(chance, acting.action_threshold, acting.action_alias, group))
-        if acting.follows:
-            return int(acting.labels[self._node])
-        begin, end = acting.offsets[group], acting.offsets[group + 1]
-        return int(best_action(acting.vectors, acting.labels, begin, end, self._belief))
+        return self._interpreter.draw(t, self._state, self._memory, self._uniform(t))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp._kernels.belief import find_outcome, observe_step
-        from latentmdp._kernels.rollout import next_node
-
         n, z = transition.next_state, transition.reward
-        self._t += 1
-        if self._acting is None:
-            self._history = self._history.then(action, n, z)
-        elif self._acting.filters:
-            s = self._state
-            observe_step(self._belief, self._acting.filter, s, action, n, z)
-            if self._acting.follows:
-                k = find_outcome(self._acting.filter, s, action, n, z)
-                memory = (self._acting, self._node)
-                self._node = next_node(*memory, s, action, k, self._t, n, self._belief)
+        self._memory = self._interpreter.observe(self._memory, self._state, action, n, z)
         self._state = n
 
     def belief(self) -> Floats:
         """The belief of the policy's filter, (M,)."""
         from latentmdp._kernels.belief import AWAKE
 
-        return self._belief[AWAKE].copy()
+        belief: Floats = self._memory.belief[AWAKE].copy()
+        return belief
 
     def _uniform(self, t: int) -> float:
         from latentmdp._kernels.philox import uniform_pair

@@ -7,6 +7,8 @@ Rows may differ in length: entries starts[i] .. starts[i + 1] - 1 are row i, and
 among all entries.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from latentmdp._kernels.rows import product
 __all__ = ["alias_draw", "alias_tables", "draw_entry", "ragged_alias_tables"]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def draw_entry(uniform, threshold, alias, row, begin, end):
     """Entry of begin..end-1 that a uniform number in [0, 1) selects from one row of 2-d tables."""
     n = end - begin
@@ -26,7 +28,7 @@ def draw_entry(uniform, threshold, alias, row, begin, end):
     return begin + j if scaled - j < threshold[row, begin + j] else other
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def alias_draw(uniform, threshold, alias, row):
     """Column that a uniform number in [0, 1) selects from one row of 2-d tables."""
     return draw_entry(uniform, threshold, alias, row, 0, threshold.shape[1])
@@ -85,13 +87,23 @@ def ragged_alias_tables(
     shape = probabilities.shape[::-1]
     threshold, alias = np.empty(shape), np.empty(shape, np.int32)
     _fill_alias_tables(probabilities, starts, threshold, alias)
-    return threshold, alias
+    return _read_only(threshold), _read_only(alias)
 
 
 def alias_tables(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Thresholds and aliases (R, n) of the distributions along the last axis of `rows` (..., n)."""
     n = rows.shape[-1]
-    flat = np.ascontiguousarray(rows).reshape(-1, 1)
-    starts = np.arange(0, flat.size + 1, n)
+    flat = _read_only(np.ascontiguousarray(rows).reshape(-1, 1))
+    starts = _read_only(np.arange(0, flat.size + 1, n))
     threshold, alias = ragged_alias_tables(flat, starts)
-    return threshold.reshape(-1, n), alias.reshape(-1, n) % np.int32(n)
+    return threshold.reshape(-1, n), _read_only(alias.reshape(-1, n) % np.int32(n))
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, made read-only.
+
+    The tables of a model and of a policy are: kernels that read both are compiled once, not for
+    each mixture of arrays that may and may not be written to.
+    """
+    array.flags.writeable = False
+    return array

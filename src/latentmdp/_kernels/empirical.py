@@ -25,7 +25,7 @@ from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from latentmdp._kernels.belief import update_belief_at_once
+from latentmdp._kernels.belief import update_belief
 from latentmdp._kernels.rows import product
 
 __all__ = [
@@ -365,7 +365,7 @@ def _likelihoods(estimate, n_contexts, s, a, n, z):
 def observe(estimate, belief, s, a, n, z):
     """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
     likelihoods(estimate, belief.shape[1], s, a, n, z)
-    update_belief_at_once(belief, estimate.scratch, 0)
+    update_belief(belief, estimate.scratch, 0)
 
 
 def _likelihoods_in_arrays(estimate, n_contexts, s, a, n, z):

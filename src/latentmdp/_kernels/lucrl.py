@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import draw_entry
-from latentmdp._kernels.belief import AWAKE, reset_belief_at_once, update_belief_at_once
+from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief
 from latentmdp._kernels.borrowed import borrowed
 from latentmdp._kernels.empirical import (
     count,
@@ -109,7 +109,7 @@ def act(chances, estimate, optimistic, context, s, uniforms, belief, states, act
     thresholds, aliases = chances.outcome_threshold, chances.outcome_alias
     A, terminal, values = estimate.sizes[1], optimistic.terminal, optimistic.values
     scratch, H = estimate.scratch, actions.shape[0]
-    reset_belief_at_once(belief, estimate.prior, estimate.initial, s)
+    reset_belief(belief, estimate.prior, estimate.initial, s)
     states[0], length = s, 0
     while length < H and not terminal[s]:
         t = length
@@ -118,7 +118,7 @@ def act(chances, estimate, optimistic, context, s, uniforms, belief, states, act
         k = draw_entry(uniforms[t], thresholds, aliases, context, starts[row], starts[row + 1])
         n, z = np.int64(next_state[k]), np.int64(paid[k])
         likelihoods(estimate, belief.shape[1], s, a, n, z)
-        update_belief_at_once(belief, scratch, 0)
+        update_belief(belief, scratch, 0)
         actions[t], rewards[t], states[t + 1] = a, z, n
         s, length = n, length + 1
     return length

@@ -1,9 +1,12 @@
-"""Playing episodes: the world draws, the policy acts on the state and its belief.
+"""Playing episodes: the world draws, the policy acts on the state and its memory.
 
-A policy plays whole episodes (`rollout`), or decides for many individuals at once, each with a
-belief of its own (`decide`). A rollout plays `_LANES` episodes side by side, step by step and phase
-by phase: each is a long chain of dependent operations, and the processor works on several such
-chains at once.
+What a policy does next is decided here and nowhere else. Its memory is a belief and a node: the
+vector of a policy graph that is in force. `followed` says which vector that is for any policy, and
+`next_node` which one comes next. A policy plays whole episodes (`rollout`), or decides for
+individuals, each with a memory of its own (`observe_first`, `decide`, `observe_next`).
+
+A rollout plays `_LANES` episodes side by side, step by step and phase by phase: each is a long
+chain of dependent operations, and the processor works on several such chains at once.
 """
 
 from typing import NamedTuple
@@ -22,7 +25,7 @@ from latentmdp._kernels.belief import (
     update_belief,
 )
 from latentmdp._kernels.philox import uniform_pair
-from latentmdp._kernels.rows import product, row_product
+from latentmdp._kernels.rows import product
 
 __all__ = [
     "NOT_LISTED",
@@ -33,12 +36,14 @@ __all__ = [
     "add_scaled",
     "align_likelihoods",
     "begin_episode",
-    "best_action",
+    "best_vector",
+    "choose",
     "decide",
     "decision_uniform",
     "draw_outcome",
     "draw_uniforms",
     "first_node",
+    "followed",
     "next_node",
     "observe_first",
     "observe_next",
@@ -105,25 +110,20 @@ class Earning(NamedTuple):
     bonus: NDArray[np.float64]  # (M, S A) if hidden
 
 
-@njit(cache=True, nogil=True, inline="always")
-def best_action(vectors, labels, begin, end, belief, at=0):
-    """Label of the vector in begin..end-1 with the largest product with a belief."""
-    best, winner = -np.inf, begin
+@njit(cache=True, nogil=True, forceinline=True)
+def best_vector(vectors, begin, end, belief):
+    """The vector in begin..end-1 with the largest product with a belief; -1 if there is none.
+
+    The first of equally good ones. Products are added in the order of the contexts and each is
+    rounded by itself, so that a GPU chooses the same. The belief is row `at` of its array.
+    """
     if end - begin == 1:
-        return np.int64(labels[begin])
-    for k in range(begin, end):
-        value: float = row_product(vectors, k, belief, at + AWAKE)
-        if value > best:
-            best, winner = value, k
-    return np.int64(labels[winner])
-
-
-@njit(cache=True, nogil=True, inline="always")
-def best_vector(vectors, begin, end, belief, at=0):
-    """The vector in begin..end-1 with the largest product with a belief; -1 if there is none."""
+        return np.int64(begin)
     best, winner = -np.inf, np.int64(-1)
     for k in range(begin, end):
-        value: float = row_product(vectors, k, belief, at + AWAKE)
+        value = 0.0
+        for m in range(vectors.shape[1]):
+            value += product(vectors[k, m], belief[AWAKE, m])
         if value > best:
             best, winner = value, np.int64(k)
     return winner
@@ -131,38 +131,53 @@ def best_vector(vectors, begin, end, belief, at=0):
 
 @njit(cache=True, nogil=True)
 def first_node(acting, key, episode, s):
-    """The node of a policy graph at the first state of an episode; its part is drawn."""
+    """The node of a policy graph at the first state of an episode; the part is drawn."""
+    uniform, _ = uniform_pair(key, _PART_STREAM, np.uint64(episode), np.uint64(0))
     part = 0
-    if acting.reached.shape[0] > 1:
-        uniform, _ = uniform_pair(key, _PART_STREAM, episode, np.uint64(0))
-        while part < acting.reached.shape[0] - 1 and uniform >= acting.reached[part]:
-            part += 1
+    while part < acting.reached.shape[0] - 1 and uniform >= acting.reached[part]:
+        part += 1
     return acting.first[part, s]
 
 
 @njit(cache=True, nogil=True)
-def next_node(acting, node, s, a, k, t, n, belief, at=0):
+def followed(acting, t, s, belief, node):
+    """The vector in force at time t in state s; -1 if there is none.
+
+    A policy graph is at its node. Any other policy follows the vector that is best at the belief,
+    at every step anew.
+    """
+    if acting.follows and node >= 0:
+        return np.int64(node)
+    if t >= acting.n_layers > 1:
+        return np.int64(-1)
+    group = s
+    if acting.n_layers > 1:
+        group += t * (acting.offsets.shape[0] - 1) // acting.n_layers
+    return best_vector(acting.vectors, acting.offsets[group], acting.offsets[group + 1], belief)
+
+
+@njit(cache=True, nogil=True)
+def next_node(acting, node, s, a, k, t, n, belief):
     """The node after outcome k of the policy's table, with which state n is reached at time t.
 
     k is -1 for an outcome that the table does not list. Then, and after an action that is not the
     node's own, it is the node that is best at the belief.
     """
     S, A, _ = acting.filter.sizes
-    linked = k >= 0 and node >= 0 and acting.labels[node] == a
-    if linked and not acting.stays[node]:
+    if k < 0 or node < 0 or acting.labels[node] != a:
+        return followed(acting, t, n, belief, -1)
+    if not acting.stays[node]:
         link = acting.node_starts[node] + k - acting.filter.starts[s * A + a]
         return np.int64(acting.followers[link])
     if t >= acting.n_layers > 1:
         return np.int64(-1)
     layer = t if acting.n_layers > 1 else 0
     group = layer * S + n
-    if linked:
-        same = acting.offsets[group] + node - acting.offsets[max(layer - 1, 0) * S + s]
-        return same if same < acting.offsets[group + 1] else np.int64(-1)
-    return best_vector(acting.vectors, acting.offsets[group], acting.offsets[group + 1], belief, at)
+    same = acting.offsets[group] + node - acting.offsets[max(layer - 1, 0) * S + s]
+    return same if same < acting.offsets[group + 1] else np.int64(-1)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def draw_outcome(chances, uniform, m, s, a):
     """The outcome that a uniform number selects."""
     row, starts = s * chances.sizes[1] + a, chances.starts
@@ -188,7 +203,7 @@ def world_step(chances, key, episode, t, m, s, a):
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def add_scaled(total, scale, earned):
     """The sum total + scale earned, rounded twice on every machine."""
     return total + product(scale, earned)
@@ -232,18 +247,21 @@ def rollout(
     """Play an episode for every entry of contexts (N,), and note what is asked for.
 
     Fills lengths (N,), contexts unless they are given, states (N, H+1), actions (N, H) and rewards
-    (N, H) unless they are None, and the returns (N,) by `earning` unless they are None. Row k of
-    `likelihood` is that of the policy's filter for outcome k of the world, see
-    `align_likelihoods`; `places` are these outcomes in its table, -1 for none, if it `follows`.
+    (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
+    of one type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
+    policy's filter for outcome k of the world, see `align_likelihoods`; `places` are these outcomes
+    in its table, -1 for none, if it `follows`.
     """
+    stores, earns = states.shape[0] > 0, returns.shape[0] > 0
     S, A = chances.sizes[0], chances.sizes[1]
-    # Fields are read once: a field read in the loop counts a reference.
+    # Fields are read once: a field that is read in the loop counts a reference there.
     starts, next_state, reward = chances.starts, chances.next_state, chances.reward
     outcome_threshold, outcome_alias = chances.outcome_threshold, chances.outcome_alias
     action_threshold, action_alias = acting.action_threshold, acting.action_alias
     vectors, labels, offsets = acting.vectors, acting.labels, acting.offsets
     prior, initial, terminal = acting.filter.prior, acting.filter.initial, chances.terminal
-    beliefs = np.empty((3 * _LANES, prior.shape[0]))
+    values, bonus, hidden = earning.values, earning.bonus, earning.hidden
+    beliefs = np.empty((_LANES, 3, prior.shape[0]))
     first, second = np.empty((_LANES, _BUFFER)), np.empty((_LANES, _BUFFER))
     state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     action, outcome = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
@@ -259,12 +277,12 @@ def rollout(
             lengths[i] = 0 if terminal[s] else horizon
             running += not terminal[s]
             if acting.filters:
-                reset_belief(beliefs, prior, initial, s, 3 * e)
+                reset_belief(beliefs[e], prior, initial, s)
             if acting.follows:
-                node[e] = first_node(acting, key, np.uint64(first_episode + i), s)
-            if states is not None:
+                node[e] = first_node(acting, key, first_episode + i, s)
+            if stores:
                 states[i, 0] = s
-            if returns is not None:
+            if earns:
                 returns[i] = earning.initial_bonus[m]
         scale = 1.0
         for t in range(horizon):
@@ -288,7 +306,7 @@ def rollout(
                         a = np.int64(labels[node[e]])
                     else:
                         begin, end = offsets[group], offsets[group + 1]
-                        a = best_action(vectors, labels, begin, end, beliefs, 3 * e)
+                        a = np.int64(labels[best_vector(vectors, begin, end, beliefs[e])])
                     action[e] = a
             for e in range(count):
                 if lengths[start + e] == horizon:
@@ -303,34 +321,38 @@ def rollout(
                     continue
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
                 if acting.filters and likelihood[k, 0] != NOT_LISTED:
-                    update_belief(beliefs, likelihood, k, 3 * e)
+                    update_belief(beliefs[e], likelihood, k)
                 if acting.follows:
+                    belief = beliefs[e]
                     node[e] = next_node(
-                        acting, node[e], state[e], action[e], places[k], t + 1, n, beliefs, 3 * e
+                        acting, node[e], state[e], action[e], places[k], t + 1, n, belief
                     )
-                if states is not None:
+                if stores:
                     actions[i, t], rewards[i, t], states[i, t + 1] = action[e], z, n
-                if returns is not None:
-                    earned = earning.values[z]
-                    if earning.hidden:
-                        earned += earning.bonus[context[e], state[e] * A + action[e]]
+                if earns:
+                    earned = values[z]
+                    if hidden:
+                        earned += bonus[context[e], state[e] * A + action[e]]
                     returns[i] = add_scaled(returns[i], scale, earned)
                 state[e] = n
                 if terminal[n]:
                     lengths[i] = t + 1
                     running -= 1
-            if returns is not None:
+            if earns:
                 scale *= earning.discount
 
 
 @njit(cache=True, nogil=True)
 def observe_first(acting, key, beliefs, nodes, states):
-    """Begin an episode for every individual: its prior, the belief so far, on its first state."""
+    """Begin an episode for every individual: its prior, the belief so far, on its first state.
+
+    Beliefs are (N, 3, M), nodes and states (N,).
+    """
     for i in range(states.shape[0]):
         if acting.filters:
-            update_belief(beliefs[i], acting.filter.initial, states[i])
+            update_belief(beliefs[i], acting.filter.initial, np.int64(states[i]))
         if acting.follows:
-            nodes[i] = first_node(acting, key, np.uint64(i), states[i])
+            nodes[i] = first_node(acting, key, i, states[i])
 
 
 @njit(cache=True, nogil=True)
@@ -339,12 +361,16 @@ def observe_next(acting, t, beliefs, nodes, running, before, actions, states, re
 
     An impossible observation leaves a belief as it was. A reward of -1 is missing.
     """
+    scratch = np.empty((1, beliefs.shape[2]))
     for i in range(states.shape[0]):
         if running[i] and acting.filters:
             s, a, n, z = before[i], actions[i], states[i], rewards[i]
-            observe_seen(beliefs[i], acting.filter, s, a, n, z)
+            observe_seen(beliefs[i], acting.filter, s, a, n, z, scratch)
             if acting.follows:
-                k = find_outcome(acting.filter, s, a, n, z)
+                table = acting.filter
+                k = find_outcome(
+                    table.sizes, table.starts, table.next_state, table.reward, s, a, n, z
+                )
                 nodes[i] = next_node(acting, nodes[i], s, a, k, t, n, beliefs[i])
 
 
@@ -355,18 +381,21 @@ def decision_uniform(key, individual, t):
 
 
 @njit(cache=True, nogil=True)
-def decide(acting, n_states, t, key, running, beliefs, nodes, states, actions):
+def choose(acting, t, s, belief, node, uniform):
+    """The action of a policy at time t in state s; a number draws that of a stochastic one."""
+    if acting.stochastic:
+        group = s
+        if acting.n_layers > 1:
+            group += t * acting.action_threshold.shape[0] // acting.n_layers
+        return alias_draw(uniform, acting.action_threshold, acting.action_alias, group)
+    return np.int64(acting.labels[followed(acting, t, s, belief, node)])
+
+
+@njit(cache=True, nogil=True)
+def decide(acting, t, key, running, beliefs, nodes, states, actions):
     """The action of every individual at time t, -1 for those whose episode is over."""
-    layer = t if acting.n_layers > 1 else 0
     for i in range(states.shape[0]):
-        group = layer * n_states + states[i]
-        if not running[i]:
-            actions[i] = -1
-        elif acting.stochastic:
-            uniform = decision_uniform(key, i, t)
-            actions[i] = alias_draw(uniform, acting.action_threshold, acting.action_alias, group)
-        elif acting.follows:
-            actions[i] = acting.labels[nodes[i]]
-        else:
-            begin, end = acting.offsets[group], acting.offsets[group + 1]
-            actions[i] = best_action(acting.vectors, acting.labels, begin, end, beliefs[i])
+        actions[i] = -1
+        if running[i]:
+            uniform = decision_uniform(key, i, t) if acting.stochastic else 0.0
+            actions[i] = choose(acting, t, states[i], beliefs[i], nodes[i], uniform)

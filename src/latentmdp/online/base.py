@@ -36,7 +36,7 @@ from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
-from latentmdp.policies import HistoryPolicy, Policy, Sized
+from latentmdp.policies import HistoryPolicy, Memory, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, Transition, World, as_world
 
@@ -366,9 +366,7 @@ class EstimateAgent(PolicyAgent):
         super().__init__(policy, world, key)
         self._empirical = empirical
         self._inferred = np.empty((3, empirical.space.n_contexts))
-        if not own_filter and self._acting is not None:
-            self._acting = self._acting._replace(filters=False)
-            self._belief = self._inferred
+        self._own_filter = own_filter
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
@@ -377,6 +375,12 @@ class EstimateAgent(PolicyAgent):
         super().begin(episode, state)
         estimate = self._empirical.estimate
         reset_belief(self._inferred, estimate.prior, estimate.initial, state)
+
+    def act(self, t: int) -> int:
+        """The policy's action, by its own belief or by the learner's."""
+        if not self._own_filter and isinstance(self._memory, Memory):
+            self._memory = self._memory._replace(belief=self._inferred)
+        return super().act(t)
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""

@@ -16,16 +16,15 @@ larger than that of contexts drawn by chance (but for rounding).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.belief import filter_tables
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda import on_gpu
 from latentmdp.engines.threads import blocks
@@ -33,15 +32,7 @@ from latentmdp.errors import LatentMDPError
 from latentmdp.logs import BATCH_STEPS
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.graphs import graph_bounds
-from latentmdp.policies import (
-    AlphaVectorPolicy,
-    History,
-    HistoryPolicy,
-    MixturePolicy,
-    Policy,
-    PolicyGraph,
-    action_table,
-)
+from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, action_table, interpreter
 from latentmdp.simulation import returns_in
 from latentmdp.worlds import Space
 
@@ -49,14 +40,11 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 __all__ = [
-    "Controller",
     "HistoryTree",
     "TooManyHistoriesError",
     "Value",
     "action_table",
-    "as_controller",
     "backward_q",
-    "context_filter",
     "evaluate",
     "markov_values",
 ]
@@ -305,117 +293,28 @@ class TooManyHistoriesError(LatentMDPError, ValueError):
     """Enumeration would visit more histories than allowed."""
 
 
-class Controller(NamedTuple):
-    """A policy with an explicit memory in place of the history."""
-
-    start: Callable[[int], Any]  # memory at the first state
-    act: Callable[[int, int, Any], Floats]  # (t, s, memory): probabilities (A,) of the actions
-    observe: Callable[[Any, int, int, int, int], Any]  # (memory, s, a, s', z): memory after a step
-
-
-def as_controller(policy: Any, model: LatentMDP) -> Controller:
-    """Any policy, with its memory made explicit; raises if it does not fit the model's sizes."""
-    if isinstance(policy, MixturePolicy):
-        raise TypeError("cannot enumerate the histories of a MixturePolicy: take its parts")
-    if isinstance(policy, PolicyGraph):
-        return _graph_controller(policy, model)
-    if isinstance(policy, AlphaVectorPolicy):
-        return _belief_controller(policy, model)
-    table = action_table(policy, model)
-    if table is not None:
-        return Controller(
-            start=lambda state: None,
-            act=lambda t, state, memory: table[t if len(table) > 1 else 0, state],
-            observe=lambda memory, *step: None,
-        )
-    if isinstance(policy, Policy) or not callable(policy):
-        raise TypeError(f"cannot enumerate the histories of a {type(policy).__name__}")
-    return Controller(
-        start=lambda state: History((state,), (), ()),
-        act=lambda t, state, history: history.ask(policy, model.n_actions, model.allowed[state]),
-        observe=lambda history, s, a, next_state, z: history.then(a, next_state, z),
-    )
-
-
-def _belief_controller(policy: AlphaVectorPolicy, model: LatentMDP) -> Controller:
-    """An alpha-vector policy; its memory is the belief of its own filter."""
-    policy.acting(model)  # raises if the sizes do not fit
-    certain = np.eye(model.n_actions)
-    start, observe = context_filter(policy.model, policy.smoothing)
-    return Controller(
-        start=start,
-        act=lambda t, state, belief: certain[policy.action(t, state, belief)],
-        observe=observe,
-    )
-
-
-def context_filter(
-    model: LatentMDP, smoothing: float
-) -> tuple[Callable[[int], Floats], Callable[[Floats, int, int, int, int], Floats]]:
-    """The belief at a first state, and the belief after (belief, s, a, s', z), for a few steps."""
-    table = filter_tables(model, smoothing)
-    _, A, Z = table.sizes
-    keys = table.next_state.astype(np.int64) * Z + table.reward
-
-    def observed(belief: Floats, s: int, a: int, n: int, z: int) -> Floats:
-        begin, end = table.starts[s * A + a], table.starts[s * A + a + 1]
-        k = begin + np.searchsorted(keys[begin:end], n * Z + z)
-        if k == end or keys[k] != n * Z + z:
-            return belief  # not listed: equally likely in all contexts, or impossible in all
-        return conditioned(belief, table.likelihood[k])
-
-    def conditioned(belief: Floats, likelihood: Floats) -> Floats:
-        """The belief after an observation; unchanged by one impossible in every context."""
-        product = belief * likelihood
-        total = product.sum()
-        return product / total if total > 0.0 else belief
-
-    return lambda state: conditioned(table.prior, table.initial[state]), observed
-
-
-def _graph_controller(policy: PolicyGraph, model: LatentMDP) -> Controller:
-    """A policy graph; its memory is the node, the belief and the time."""
-    belief = _belief_controller(policy.nodes, model)
-    nodes, table, certain = policy.nodes, policy.model.outcomes, np.eye(model.n_actions)
-    _, A, Z = policy.model.dimensions[1:]
-    keys = table.next_state.astype(np.int64) * Z + table.reward
-
-    def observed(memory: Any, s: int, a: int, n: int, z: int) -> Any:
-        (node, b, t), row = memory, s * A + a
-        after = belief.observe(b, s, a, n, z)
-        begin, end = table.starts[row], table.starts[row + 1]
-        k = begin + np.searchsorted(keys[begin:end], n * Z + z)
-        if k < end and keys[k] == n * Z + z and nodes.actions[node] == a:
-            return policy.follower(node, int(k)), after, t + 1
-        return nodes.best(t + 1, n, after), after, t + 1
-
-    return Controller(
-        start=lambda state: (int(policy.first[state]), belief.start(state), 0),
-        act=lambda t, state, memory: certain[nodes.actions[memory[0]]],
-        observe=observed,
-    )
-
-
 class HistoryTree:
     """The histories of one length that a policy can meet; `grow` makes them a step longer.
 
-    `histories` lists (last state, w_m P_m^pi(history) of shape (M,), memory of the controller);
+    `histories` lists (last state, P_m^pi(history) of shape (M,), memory of the policy);
     nothing follows those that end in a terminal state, and no action is taken there. Beyond
     `most` of them `TooManyHistoriesError` is raised, with `advice`.
     """
 
-    def __init__(
-        self, model: LatentMDP, policy: Any, weights: Floats, most: int, advice: str
-    ) -> None:
-        self._model, self._controller = model, as_controller(policy, model)
+    def __init__(self, model: LatentMDP, policy: Any, most: int, advice: str) -> None:
+        self._model, self._interpreter = model, interpreter(policy, model)
         self._most, self._advice, self._length = most, advice, 0
-        joint = weights * model.initial.T
-        states = np.flatnonzero((joint > 0.0).any(axis=1)).tolist()
-        self.histories = [(s, joint[s], self._controller.start(s)) for s in states]
+        states = np.flatnonzero(model.initial.any(axis=0)).tolist()
+        self.histories = [
+            (s, model.initial[:, s] * share, memory)
+            for s in states
+            for share, memory in self._interpreter.starts(s)
+            if share > 0.0
+        ]
 
     def decide(self) -> list[tuple[int, Floats, Floats]]:
         """(state, joint, probabilities (A,) of the next action) of each history."""
-        act, t, over = self._controller.act, self._length, self._model.terminal
+        act, t, over = self._interpreter.act, self._length, self._model.terminal
         nothing = np.zeros(self._model.n_actions)
         self._decided = [
             (s, joint, nothing if over[s] else act(t, s, memory))
@@ -426,7 +325,7 @@ class HistoryTree:
     def grow(self) -> None:
         """Replace every history by those that can follow what was decided."""
         self._length += 1
-        observe, table, A = self._controller.observe, self._model.outcomes, self._model.n_actions
+        observe, table, A = self._interpreter.observe, self._model.outcomes, self._model.n_actions
         longer = []
         for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
             for a in np.flatnonzero(probabilities).tolist():
@@ -449,7 +348,7 @@ def _enumerated_values(model: LatentMDP, policy: Any, max_histories: int) -> Flo
     """What a policy earns in each context, (M,), by every history it can meet."""
     horizon = require_horizon(model, 'method="exact" for a policy with a memory')
     advice = "enumeration is for small problems, use method='monte-carlo'"
-    tree = HistoryTree(model, policy, np.ones(model.n_contexts), max_histories, advice)
+    tree = HistoryTree(model, policy, max_histories, advice)
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
     values = np.zeros(model.n_contexts)
     for t in range(horizon):

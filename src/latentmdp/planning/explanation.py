@@ -32,9 +32,9 @@ start of an episode: every graph that may have been drawn is explained, with its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,12 +43,13 @@ from latentmdp._util import arrays, names
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.results import Result
 from latentmdp._util.words import listed, plural
+from latentmdp.belief import ContextFilter
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.evaluation import context_filter, markov_values
+from latentmdp.planning.evaluation import markov_values
 from latentmdp.planning.qmdp import q_values
 from latentmdp.policies import (
-    AlphaVectorPolicy,
     HistoryPolicy,
+    Memory,
     MixturePolicy,
     Policy,
     PolicyGraph,
@@ -482,49 +483,99 @@ def switches(
             found.append((x, int(labels[k])))
 
 
-# ------------------------------------------------------------------------- three kinds of policies
+# ------------------------------------------------------------------------- a policy as explained
 
 
-class ActionRule(NamedTuple):
-    """A policy as explained: what it does and what it goes on to be worth, given a belief."""
+class ActionRule:
+    """A policy as explained in a model: what it does, and what it goes on to earn, at a belief.
 
-    policy: Policy
-    start: Callable[[int], Floats]  # belief at a first state
-    observe: Callable[[Floats, int, int, int, int], Floats]  # (belief, s, a, s', z)
-    probabilities: Callable[[int, int, Floats], Floats]  # (t, s, belief): of the actions, (A,)
-    vectors: Callable[[int, int], tuple[Floats, Integers]]
-    """(t, s): vectors (n, M) of which the best at the belief is followed, with their actions."""
-    later: Callable[[_Step], tuple[Floats, int]]
-    """What is earned after a step in each context (M,), and the action, the likeliest, then."""
+    Parameters
+    ----------
+    begins
+        Whether time 0 is where an episode begins, so that a graph is at its first node.
+    """
 
+    def __init__(self, policy: Policy, model: LatentMDP, begins: bool = False) -> None:
+        self.policy, self._model, self._begins = policy, model, begins
+        self._interpreter, self._filter = policy.interpreter(model), policy.context_filter(model)
+        self._table, self._values = action_table(policy, model), dict[int, Floats]()
 
-class _Step(NamedTuple):
-    """A step from (t, s, belief) that does not end the episode, and the belief after it."""
+    def start(self, state: int) -> Floats:
+        """The belief at a first state, (M,)."""
+        return np.asarray(self._filter.start(state)[0])
 
-    t: int
-    state: int
-    belief: Floats
-    action: int
-    next_state: int
-    reward: int
-    after: Floats
+    def observe(self, belief: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
+        """The belief after a step, (M,)."""
+        held = ContextFilter.holding(belief)
+        return np.asarray(self._filter.observe(held, s, a, next_state, z)[0])
 
+    def probabilities(self, t: int, s: int, belief: Floats) -> Floats:
+        """With which probability each action is taken, (A,)."""
+        return np.array(self._interpreter.act(t, s, self._memory(t, s, belief)))
 
-def _require_explainable(policy: Any, model: LatentMDP) -> None:
-    if isinstance(policy, AlphaVectorPolicy | PolicyGraph):
-        policy.acting(model)  # raises if the sizes do not fit
-        own = policy.model.n_contexts
-        if own != model.n_contexts:
-            raise ValueError(
-                f"the policy believes in {plural(own, 'context')}, the model has "
-                f"{model.n_contexts}: explain it in policy.model"
+    def vectors(self, t: int, s: int) -> tuple[Floats, Integers]:
+        """Vectors (n, M) of which the best at the belief is followed, with their actions.
+
+        None of a policy that does not look at the belief.
+        """
+        candidates, acting = self._candidates(t, s), self._interpreter.acting
+        return acting.vectors[candidates], acting.labels[candidates].astype(np.int64)
+
+    def later(
+        self, t: int, s: int, belief: Floats, a: int, next_state: int, z: int
+    ) -> tuple[Floats, int]:
+        """What is earned after a step from (t, s, belief) in each context, and the action then.
+
+        The vector that is followed says what is earned; of a policy that does not look at the
+        belief it is computed. The action is the likeliest. The step must not end the episode.
+        """
+        after = self._interpreter.observe(self._memory(t, s, belief), s, a, next_state, z)
+        t += 1
+        if self._table is None:
+            acting, vector = (
+                self._interpreter.acting,
+                self._interpreter.vector(t, next_state, after),
             )
-    elif not isinstance(policy, Policy) or action_table(policy, model) is None:
+            return acting.vectors[vector], int(acting.labels[vector])
+        if t not in self._values:
+            rest = self._table[t:] if len(self._table) > 1 else self._table
+            self._values[t] = markov_values(_from(self._model, t), rest)
+        chances = self._interpreter.act(t, next_state, after)
+        return self._values[t][:, next_state], int(np.argmax(chances))
+
+    def _candidates(self, t: int, s: int) -> Integers:
+        return self.policy.candidates(t, s, self._begins)
+
+    def _memory(self, t: int, s: int, belief: Floats) -> Memory:
+        """The memory of a policy that holds this belief: a graph is at the node best at it."""
+        node, (vectors, _) = -1, self.vectors(t, s)
+        if len(vectors):
+            node = int(self._candidates(t, s)[np.argmax(vectors @ belief)])
+        return Memory(ContextFilter.holding(belief), node, t)
+
+
+def action_rule(policy: Any, model: LatentMDP, begins: bool = False) -> ActionRule:
+    """A policy as explained in a model; raises if it does not fit or cannot be explained."""
+    require_model(model)
+    if isinstance(policy, MixturePolicy):
+        raise TypeError(
+            f"a MixturePolicy draws one of {plural(len(policy.weights), 'policy', 'policies')} at "
+            "the start of an episode: take policy.parts, one by one"
+        )
+    if not isinstance(policy, Policy):
         raise TypeError(
             "policy must be an AlphaVectorPolicy, a PolicyGraph or a mixture of such, a "
             "MarkovPolicy or a UniformPolicy: what a "
             f"{type(policy).__name__} would do under another belief cannot be read from it"
         )
+    rule = ActionRule(policy, model, begins)
+    contexts = rule.start(0).size
+    if contexts != model.n_contexts:
+        raise ValueError(
+            f"the policy believes in {plural(contexts, 'context')}, the model has "
+            f"{model.n_contexts}: explain it in policy.model"
+        )
+    return rule
 
 
 def checked_time(t: Any, model: LatentMDP) -> int:
@@ -535,114 +586,6 @@ def checked_time(t: Any, model: LatentMDP) -> int:
         last = "" if model.horizon is None else f", {model.horizon - 1}]"
         raise ValueError(f"t must lie in [0{last or ', infinity)'}, got {t}")
     return int(t)
-
-
-def action_rule(policy: Any, model: LatentMDP, begins: bool = False) -> ActionRule:
-    """A policy as explained in a model; raises if it does not fit or cannot be explained.
-
-    `begins` says that time 0 is where an episode begins, so that a graph is at its first node.
-    """
-    require_model(model)
-    if isinstance(policy, MixturePolicy):
-        raise TypeError(
-            f"a MixturePolicy draws one of {plural(len(policy.weights), 'policy', 'policies')} at "
-            "the start of an episode: take policy.parts, one by one"
-        )
-    _require_explainable(policy, model)
-    if isinstance(policy, AlphaVectorPolicy):
-        return _rule_of_vectors(policy)
-    if isinstance(policy, PolicyGraph):
-        return _rule_of_graph(policy, begins)
-    return _rule_of_table(policy, model)
-
-
-def _rule_of_vectors(policy: AlphaVectorPolicy) -> ActionRule:
-    """The best vector at the belief is followed, at every step anew."""
-    certain = np.eye(policy.model.n_actions)
-
-    def vectors(t: int, s: int) -> tuple[Floats, Integers]:
-        begin, end = policy.group(t, s)
-        return policy.vectors[begin:end], policy.actions[begin:end]
-
-    def later(step: _Step) -> tuple[Floats, int]:
-        best = policy.best(step.t + 1, step.next_state, step.after)
-        return policy.vectors[best], int(policy.actions[best])
-
-    return ActionRule(
-        policy,
-        *context_filter(policy.model, policy.smoothing),
-        probabilities=lambda t, s, b: certain[policy.action(t, s, b)],
-        vectors=vectors,
-        later=later,
-    )
-
-
-def _rule_of_graph(graph: PolicyGraph, begins: bool) -> ActionRule:
-    """The followers of a node are followed; the best node at the belief after what is not its."""
-    nodes, certain = graph.nodes, np.eye(graph.model.n_actions)
-    table, A, Z = graph.model.outcomes, graph.model.n_actions, graph.model.n_rewards
-    reached = graph.reached_nodes()
-
-    def possible(t: int, s: int) -> Integers:
-        if begins and t == 0:
-            return graph.first[s : s + 1]
-        own = np.arange(*nodes.group(t, s))
-        return own[reached[own]] if reached[own].any() else own
-
-    def current(t: int, s: int, belief: Floats) -> int:
-        own = possible(t, s)
-        return int(own[np.argmax(nodes.vectors[own] @ belief)])
-
-    def vectors(t: int, s: int) -> tuple[Floats, Integers]:
-        own = possible(t, s)
-        return nodes.vectors[own], nodes.actions[own]
-
-    def later(step: _Step) -> tuple[Floats, int]:
-        node = current(step.t, step.state, step.belief)
-        then = -1
-        if nodes.actions[node] == step.action:
-            begin, end = table.starts[step.state * A + step.action :][:2].tolist()
-            keys = table.next_state[begin:end].astype(np.int64) * Z + table.reward[begin:end]
-            place = np.flatnonzero(keys == step.next_state * Z + step.reward)
-            if place.size:
-                then = graph.follower(node, begin + int(place[0]))
-        if then < 0:
-            then = nodes.best(step.t + 1, step.next_state, step.after)
-        return nodes.vectors[then], int(nodes.actions[then])
-
-    return ActionRule(
-        graph,
-        *context_filter(graph.model, nodes.smoothing),
-        probabilities=lambda t, s, b: certain[nodes.actions[current(t, s, b)]],
-        vectors=vectors,
-        later=later,
-    )
-
-
-def _rule_of_table(policy: Policy, model: LatentMDP) -> ActionRule:
-    """A policy that does not look at the belief; what it earns is exact."""
-    table = action_table(policy, model)
-    assert table is not None
-    nothing = np.zeros((0, model.n_contexts)), np.zeros(0, np.int64)
-    values: dict[int, Floats] = {}
-
-    def probabilities(t: int, s: int, belief: Floats | None = None) -> Floats:
-        return np.array(table[t if len(table) > 1 else 0, s])
-
-    def later(step: _Step) -> tuple[Floats, int]:
-        t, s = step.t + 1, step.next_state
-        if t not in values:
-            rest = table[t:] if len(table) > 1 else table
-            values[t] = markov_values(_from(model, t), rest)
-        return values[t][:, s], int(np.argmax(probabilities(t, s)))
-
-    return ActionRule(
-        policy,
-        *context_filter(model, 0.0),
-        probabilities=probabilities,
-        vectors=lambda t, s: nothing,
-        later=later,
-    )
 
 
 def _from(model: LatentMDP, t: int) -> LatentMDP:
@@ -673,8 +616,8 @@ def _choices(
             by_context = by_context + model.bonus[:, s, a]
         for k, (n, z) in enumerate(zip(table.next_state[row].tolist(), table.reward[row].tolist())):
             if not _over(model, t + 1, n):
-                step = _Step(t, s, belief, a, n, z, rule.observe(belief, s, a, n, z))
-                by_context = by_context + model.discount * probs[k] * rule.later(step)[0]
+                earned, _ = rule.later(t, s, belief, a, n, z)
+                by_context = by_context + model.discount * probs[k] * earned
         found.append(Choice(a, float(belief @ by_context), arrays.frozen(by_context)))
     return tuple(sorted(found, key=lambda choice: -choice.value))
 
@@ -726,9 +669,8 @@ def _prospects(
     ):
         if chance > 0.0:
             after = rule.observe(belief, s, action, n, z)
-            then = None
-            if not _over(model, t + 1, n):
-                then = rule.later(_Step(t, s, belief, action, n, z, after))[1]
+            over = _over(model, t + 1, n)
+            then = None if over else rule.later(t, s, belief, action, n, z)[1]
             paid = float(model.reward_values[z])
             found.append(Prospect(n, paid, chance, arrays.frozen(after), then))
     return tuple(sorted(found, key=lambda prospect: -prospect.probability))

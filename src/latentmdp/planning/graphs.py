@@ -222,9 +222,8 @@ def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
 
 def start_values(model: LatentMDP, policy: PolicyGraph, values: Floats) -> Floats:
     """What a graph earns in each context, (M,), if its nodes have these values (n, M)."""
-    shares = policy.weights if isinstance(policy, MixturePolicy) else np.ones(1)
     hidden = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
     start = np.flatnonzero(~model.terminal & model.initial.any(axis=0))
     first = np.atleast_2d(policy.first)[:, start]
-    earned = np.einsum("k,ms,ksm->m", shares, model.initial[:, start], values[first])
+    earned = np.einsum("k,ms,ksm->m", policy.weights, model.initial[:, start], values[first])
     return np.asarray(hidden + earned)

@@ -19,7 +19,6 @@ from latentmdp._util import names
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.experiments.findings import write_figure
 from latentmdp.model import LatentMDP
-from latentmdp.planning.evaluation import context_filter
 from latentmdp.planning.explanation import (
     Explanation,
     MixtureExplanation,
@@ -407,10 +406,10 @@ def _followed(
 ) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
     """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited."""
     model, table = policy.model, policy.model.outcomes
-    start, observe = context_filter(model, policy.smoothing)
+    rule = action_rule(policy, model)
     layer: dict[tuple[int, bytes], tuple[float, Floats]] = {}
     for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
-        _add(layer, s, start(s), float(model.initial[:, s] @ model.weights))
+        _add(layer, s, rule.start(s), float(model.initial[:, s] @ model.weights))
     steps = _DEPTH if model.horizon is None else min(_DEPTH, model.horizon)
     for _ in range(steps):
         heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
@@ -423,7 +422,7 @@ def _followed(
                 n, z = int(table.next_state[o]), int(table.reward[o])
                 chance = float(table.probs[o] @ belief)
                 if chance > 0.0 and not model.terminal[n]:
-                    after = observe(belief, s, int(policy.actions[k]), n, z)
+                    after = rule.observe(belief, s, int(policy.actions[k]), n, z)
                     following.append((policy.best(0, n, after), chance))
                     _add(layer, n, after, mass * chance * model.discount)
             yield k, mass, following

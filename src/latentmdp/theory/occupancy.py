@@ -105,4 +105,4 @@ def _tree(model: LatentMDP, policy: Policy | HistoryPolicy) -> "HistoryTree":
     from latentmdp.planning.evaluation import HistoryTree
 
     advice = "only Markov policies can be followed that far"
-    return HistoryTree(model, policy, np.ones(model.n_contexts), MAX_HISTORIES, advice)
+    return HistoryTree(model, policy, MAX_HISTORIES, advice)

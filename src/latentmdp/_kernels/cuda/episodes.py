@@ -22,7 +22,7 @@ from latentmdp._kernels.rollout import (
     WORLD_STREAM,
     add_scaled,
     begin_episode,
-    best_action,
+    best_vector,
 )
 
 __all__ = ["Logged", "Noted", "RolloutKind", "filter_kernel", "rollout_kernel"]
@@ -88,7 +88,7 @@ def rollout_kernel(kind):
         S, A = chances.sizes[0], chances.sizes[1]
         m, s = begin_episode(chances, key, episode, noted.contexts[i] if given else -1)
         if filters:
-            reset_belief(belief, acting.filter.prior, acting.filter.initial, s, 0)
+            reset_belief(belief, acting.filter.prior, acting.filter.initial, s)
         if stores:
             noted.contexts[i] = m
             noted.states[0, i] = s
@@ -108,14 +108,14 @@ def rollout_kernel(kind):
                 begin, end = group * n_vectors, (group + 1) * n_vectors
                 if n_vectors == 0:
                     begin, end = acting.offsets[group], acting.offsets[group + 1]
-                a = best_action(acting.vectors, acting.labels, begin, end, belief, 0)
+                a = np.int64(acting.labels[best_vector(acting.vectors, begin, end, belief)])
             row = s * A + a
             begin, end = row * n_outcomes, (row + 1) * n_outcomes
             if n_outcomes == 0:
                 begin, end = chances.starts[row], chances.starts[row + 1]
             k = draw_entry(second, chances.outcome_threshold, chances.outcome_alias, m, begin, end)
             if filters and (not partial or likelihood[k, 0] != NOT_LISTED):
-                update_belief(belief, likelihood, k, 0)
+                update_belief(belief, likelihood, k)
             z = chances.reward[k]
             if earns:
                 earned = earning.values[z]
