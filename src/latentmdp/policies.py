@@ -508,7 +508,7 @@ class PolicyGraph(Fielded, Policy):
     goes on from the node that is best at the belief.
     """
 
-    weights: Floats = arrays.frozen(np.ones(1))
+    weights = arrays.frozen(np.ones(1))
     """Probability of each of its parts: a graph is its only one."""
 
     def __init__(

@@ -6,13 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from models import random_model
-from numba import njit
 
 import latentmdp as lm
-from latentmdp._kernels import rows
 from latentmdp._kernels.mixture import kernels
 from latentmdp.engines import cuda
 from latentmdp.errors import DeviceError
@@ -64,30 +61,3 @@ def test_the_compiled_passes_of_em_are_found_again_by_later_processes(width):
 def test_a_device_that_does_not_exist():
     with pytest.raises(ValueError, match="device must be"):
         lm.simulate(random_model(0), lm.UniformPolicy(), 5, device="gpu")
-
-
-@pytest.mark.parametrize("width", [2, 4, 8, 14])
-def test_plain_loops_and_vector_registers_give_the_same_bits(width):
-    """What a GPU runs in place of the vector code, compiled for the CPU."""
-    rng = np.random.default_rng(width)
-    one, other = rng.random((3, width)), rng.random((5, width))
-    one[2] = 0.0
-
-    @njit
-    def vector_code(one, other, j):
-        return rows.row_product(one, 0, other, j), rows.weigh_row(one, 0, other, j, 2, 2.0**-500)
-
-    plain = [njit(rows._plain_row_product), njit(rows._plain_weigh_row)]
-    set_products = njit(lambda one, other: rows.set_products(one, 0, other, 1, 0.3))
-    for j in range(5):
-        found = vector_code(one, other, j)
-        assert found[0] == plain[0](one, 0, other, j)
-        assert found[1] == plain[1](one, 0, other, j, 2, 2.0**-500)
-    faint = one.copy()
-    faint[0, 1] = 1e-300
-    assert vector_code(faint, other, 0)[1] == plain[1](faint, 0, other, 0, 2, 2.0**-500)
-    assert vector_code(faint, other, 0)[1][1]
-    left, right = one.copy(), one.copy()
-    set_products(left, other)
-    njit(rows._plain_set_products)(right, 0, other, 1, 0.3)
-    assert np.array_equal(left, right)
