@@ -3,13 +3,8 @@
 Simulation is timed as it stands in the GPU's memory, states, actions and rewards stored, and once
 more with the way to this machine's memory. The pass of EM is measured against all cores and against
 the speed at which the GPU copies memory.
-
-`python benchmarks/gpu.py` measures these; `python benchmarks/gpu.py rollouts` only how fast Q-MDP's
-policy is played, for several sizes of blocks of threads and numbers of registers of a thread.
 """
 
-import argparse
-import itertools
 import time
 from collections.abc import Callable
 
@@ -18,11 +13,9 @@ from timing import best_seconds
 
 import latentmdp as lm
 from latentmdp._util.random import philox_key
-from latentmdp.engines import Threads
-from latentmdp.engines import cuda as cuda_engine
-from latentmdp.engines.cuda import gpu
+from latentmdp.engines import Cuda, Threads
+from latentmdp.engines.cuda.device import gpu
 from latentmdp.errors import DeviceError
-from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.policies import Policy
 from latentmdp.simulation import Rollouts
@@ -112,7 +105,7 @@ def learning(model: lm.LatentMDP) -> None:
     )
     episodes = Episodes([logs])
     table = model.packed().reshape(-1, CONTEXTS)[episodes.cells]
-    first, passes = model.initial.T * model.weights, CudaPass()
+    first, passes = model.initial.T * model.weights, Cuda()
     start = time.perf_counter()
     episodes.expected_counts(table, first, passes)
     made = time.perf_counter() - start
@@ -123,7 +116,7 @@ def learning(model: lm.LatentMDP) -> None:
     (found, _), other = episodes.expected_counts(table, first, passes)
     (again, _), _ = episodes.expected_counts(table, first, passes)
     steps = EPISODES * HORIZON
-    moved = passes.bytes_read / on_gpu
+    moved = episodes.held_by(passes, CONTEXTS).bytes_read / on_gpu
     print(
         f"EM pass: {on_gpu * 1e3:.3f} ms, {steps / on_gpu / 1e9:.1f} G steps/s, "
         f"{cores / on_gpu:.1f} times {every.threads} cores ({cores * 1e3:.1f} ms); "
@@ -137,40 +130,18 @@ def learning(model: lm.LatentMDP) -> None:
     )
 
 
-def rollouts(model: lm.LatentMDP) -> None:
-    """Q-MDP's policy played with blocks of threads and registers of other sizes."""
-    from latentmdp._kernels.cuda import episodes as episode_kernels
-
-    policy, usual = lm.QMDP().plan(model).policy, (cuda_engine._BLOCK, episode_kernels._REGISTERS)
-    for block, registers in (usual, *itertools.product((128, 256), (96, 112, 128, 144, 160, None))):
-        cuda_engine._BLOCK, episode_kernels._REGISTERS = block, registers
-        episode_kernels.rollout_kernel.cache_clear()
-        rate = stored_steps(model, policy) / 1e9
-        print(f"blocks of {block}, registers {registers}: {rate:.1f} G steps/s", flush=True)
-
-
 def random_model(M: int, S: int, A: int, H: int) -> lm.LatentMDP:
     rng, shape = np.random.default_rng(0), (M, S, A)
     return lm.LatentMDP(rng.dirichlet(np.full(S, 0.3), shape), rng.random(shape), horizon=H)
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("all", "rollouts"), default="all")
-    return parser.parse_args()
-
-
 def main() -> None:
-    asked = arguments()
     try:
         gpu()
     except DeviceError as error:
         print(error)
         return
     model = random_model(CONTEXTS, STATES, ACTIONS, HORIZON)
-    if asked.what == "rollouts":
-        rollouts(model)
-        return
     simulation(model, "uniform policy", lm.UniformPolicy())
     simulation(model, "Q-MDP policy", lm.QMDP().plan(model).policy)
     learning(model)

@@ -24,7 +24,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.storage import rows_on_disk
 from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
+from latentmdp.engines.cuda.device import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError, ImpossibleObservationError
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
@@ -124,7 +124,7 @@ def _followed_on_gpu(
     table: Filter, logs: Trajectories, along: bool, out: Floats
 ) -> list[tuple[int, int]]:
     """Fill `out` piece by piece; gives an impossible (episode, step) of each piece, or (-1, -1)."""
-    from latentmdp._kernels.cuda.episodes import Logged, filter_kernel
+    from latentmdp.engines.cuda.kernels_episodes import Logged, filter_kernel
 
     device, width, found = gpu(), even_width(table.prior.size), []
     table = device.put(

@@ -22,7 +22,7 @@ from latentmdp._util.memory import require_memory
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.storage import require_writable
 from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.cuda import even_width, gpu, on_gpu, widened
+from latentmdp.engines.cuda.device import even_width, gpu, on_gpu, widened
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
 from latentmdp.logs import BATCH_STEPS, Episode, Trajectories, write_shard, written
@@ -32,8 +32,8 @@ from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, Sized, interp
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.cuda.episodes import Noted, RolloutKind
     from latentmdp._kernels.rollout import Acting, Earning
+    from latentmdp.engines.cuda.kernels_episodes import Noted, RolloutKind
 
 __all__ = ["PolicyAgent", "gathered", "play", "returns_in", "simulate"]
 
@@ -353,7 +353,7 @@ class Rollouts:
 
     def _play(self, first: int, noted: Noted, earning: Earning, given: bool, stores: bool) -> None:
         """Start the kernel for a piece; `noted` and `earning` lie on the GPU."""
-        from latentmdp._kernels.cuda.episodes import rollout_kernel
+        from latentmdp.engines.cuda.kernels_episodes import rollout_kernel
 
         kernel = rollout_kernel(self._kind._replace(given=given, stores=stores, earns=not stores))
         where = (self._key, first, self._horizon)
@@ -362,7 +362,7 @@ class Rollouts:
 
     def room(self, count: int) -> Noted:
         """Room on the GPU for the logs of so many episodes, in the narrowest integers."""
-        from latentmdp._kernels.cuda.episodes import Noted
+        from latentmdp.engines.cuda.kernels_episodes import Noted
 
         S, A, Z = self._sizes
         rows = (self._horizon + 1, self._horizon, self._horizon)
@@ -398,7 +398,7 @@ class Rollouts:
 
     def returns(self, contexts: Indices, earning: Earning, first_episode: int) -> Floats:
         """The return of an episode in each of the given contexts."""
-        from latentmdp._kernels.cuda.episodes import Noted
+        from latentmdp.engines.cuda.kernels_episodes import Noted
 
         returns, earning = np.empty(contexts.size), self._gpu.put(earning)
         blank = self._gpu.empty((1, 1), np.int32)
@@ -413,8 +413,8 @@ class Rollouts:
 
 
 def _kind(acting: Acting, likelihood: Floats, world: ModelWorld) -> RolloutKind:
-    from latentmdp._kernels.cuda.episodes import RolloutKind
     from latentmdp._kernels.rollout import NOT_LISTED
+    from latentmdp.engines.cuda.kernels_episodes import RolloutKind
 
     return RolloutKind(
         width=even_width(acting.filter.prior.size),

@@ -11,7 +11,7 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp._kernels.mixture import kernels
-from latentmdp.engines import cuda
+from latentmdp.engines.cuda.device import gpu
 from latentmdp.errors import DeviceError
 
 GPU_TESTS = Path(__file__).parents[1] / "gpu"
@@ -35,7 +35,7 @@ def test_the_gpu_tests_pass_in_the_simulator():
 
 
 def test_without_numba_cuda_the_error_says_what_to_install(monkeypatch):
-    cuda.gpu.cache_clear()
+    gpu.cache_clear()
     monkeypatch.setitem(sys.modules, "numba_cuda", None)
     model, policy = random_model(0), lm.UniformPolicy()
     logs = lm.simulate(model, policy, 5, rng=0)
@@ -45,6 +45,7 @@ def test_without_numba_cuda_the_error_says_what_to_install(monkeypatch):
         lambda: lm.posterior(model, logs, device="cuda"),
         lambda: lm.EM(2).fit(logs, device="cuda"),
         lambda: lm.initialize(None, logs, 2, device="cuda"),
+        lambda: lm.simulate(model, policy, 10, engine=lm.engines.Cuda()),
     ):
         with pytest.raises(DeviceError, match=r'pip install "latentmdp\[gpu\]"'):
             run()

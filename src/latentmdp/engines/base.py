@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from latentmdp._util.validation import require_choice
+
 __all__ = ["Engine", "Parts", "as_engine", "total", "tree_sum"]
 
 T = TypeVar("T")
@@ -52,18 +54,43 @@ class Engine(Protocol):
     def run_length(self, items: int) -> int:
         """How many neighbours, a power of two, are best handed out together."""
 
+    def version_of(self, work: Callable[..., Any]) -> Callable[..., Any] | None:
+        """What stands here for a loop of the CPU; None where it is that loop itself."""
 
-def as_engine(engine: Engine | None, threads: int | None = None) -> Engine:
-    """The engine given, or threads of this process."""
+    @property
+    def within(self) -> Engine:
+        """Where a piece of work that runs here has its own pieces run."""
+
+
+def as_engine(
+    engine: Engine | None = None, threads: int | None = None, device: str = "cpu"
+) -> Engine:
+    """The one engine that is asked for: threads of this process by default.
+
+    `threads=n` is short for `engine=Threads(n)`, and `device="cuda"` for `engine=Cuda()`.
+
+    Raises
+    ------
+    ValueError
+        More than one is given, and they are not the same.
+    DeviceError
+        A GPU is asked for, and there is none that works.
+    """
+    from latentmdp.engines.cuda import Cuda
     from latentmdp.engines.threads import Threads
 
+    require_choice("device", device, ("cpu", "cuda"))
     if engine is None:
-        return Threads(threads)
+        return Cuda(threads) if device == "cuda" else Threads(threads)
     if not isinstance(engine, Engine):
         raise TypeError(
             "engine must be one of latentmdp.engines, such as Threads(4) or Dask(address), got "
             f"{type(engine).__name__}"
         )
+    if device == "cuda" and not isinstance(engine, Cuda):
+        raise ValueError(f'device="cuda" and engine={engine!r} are two places: give one of them')
+    if threads is not None and threads != getattr(engine, "threads", None):
+        raise ValueError(f"threads={threads} and engine={engine!r} differ: give one of them")
     return engine
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from latentmdp._version import __version__
-from latentmdp.engines.threads import one_thread
+from latentmdp.engines.threads import Threads, one_thread
 from latentmdp.errors import EngineError
 
 __all__ = ["Dask"]
@@ -83,6 +83,15 @@ class Dask:
         """The largest power of two that leaves every thread its share of tasks."""
         share = max(1, items // (_TASKS_PER_THREAD * self.threads))
         return 1 << (share.bit_length() - 1)
+
+    @property
+    def within(self) -> Threads:
+        """One thread of a worker."""
+        return Threads(1)
+
+    def version_of(self, work: Callable[..., Any]) -> Callable[..., Any] | None:
+        """None: workers run the loops of the CPU."""
+        return None
 
     def map(self, function: Callable[..., R], items: Iterable[T], *common: Any) -> Iterator[R]:
         """`function(item, *common)` of every item, in their order."""

@@ -143,6 +143,19 @@ class Threads:
         """One: handing out an item costs nothing beside the work."""
         return 1
 
+    @property
+    def within(self) -> Threads:
+        """One thread: the others have pieces of their own."""
+        return Threads(1)
+
+    def version_of(self, work: Callable[..., Any]) -> Callable[..., Any] | None:
+        """None: a loop of the CPU runs as it is."""
+        return None
+
+    def run(self, work: Callable[..., R], total: int, size: int, *common: Any) -> list[R]:
+        """`work(start, stop, *common)` for all of range(total), in blocks of `size`."""
+        return run_blocks(work, blocks(total, size), self.threads, None, *common)
+
     def map(self, function: Callable[..., R], items: Iterable[T], *common: Any) -> Iterator[R]:
         """`function(item, *common)` of every item, in their order."""
         if self.threads == 1:

@@ -42,9 +42,7 @@ from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.cuda import on_gpu
 from latentmdp.errors import TrajectoryError
-from latentmdp.estimation.cuda_pass import CudaPass
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
 from latentmdp.estimation.held_out import Folds, HeldOut, distance, sharing_hypotheses
 from latentmdp.estimation.likelihood import (
@@ -210,12 +208,12 @@ class EM:
             None takes `restarts` starts, from pair moments and at random; "pairs" or "random" only
             those. Otherwise the start itself: a model, a fit, responsibilities (N, M) or labels
             (N,) of all episodes, -1 for none; or a list of such starts.
-        device
-            "cpu", or "cuda" for a GPU, which makes the passes over the episodes. Both add in a
-            fixed order, but not the same: fits are alike up to rounding.
         engine
-            Where the passes over the episodes run, instead of in `threads`. The result does not
-            depend on it.
+            Where the passes over the episodes run; `threads` of this process by default. The
+            result does not depend on it, but for `engines.Cuda()`: a GPU adds in a fixed order
+            too, but another, and fits are alike up to rounding.
+        device
+            "cuda" is short for `engine=engines.Cuda()`.
 
         Raises
         ------
@@ -225,12 +223,11 @@ class EM:
             There is no GPU, or the episodes do not fit into its memory.
         """
         began = time.perf_counter()
-        work = CudaPass(self.threads, engine) if on_gpu(device) else as_engine(engine, self.threads)
+        work = as_engine(engine, self.threads, device)
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
         problem = problem_of(self, parts, _models(start), work)
-        if isinstance(work, CudaPass):
-            work.require_memory(problem.likelihood.episodes, self.n_contexts)
+        problem.likelihood.episodes.held_by(work, self.n_contexts)  # raises if they do not fit
         for message in _warnings_before(problem):
             warnings.warn(message, FitWarning, stacklevel=2)
         hypotheses = sharing_hypotheses(

@@ -43,8 +43,7 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats, Indices, Integers, normalised
 from latentmdp.engines.base import Engine, total, tree_sum
 from latentmdp.engines.threads import Threads
-from latentmdp.errors import TrajectoryError
-from latentmdp.estimation.cuda_pass import CudaPass
+from latentmdp.errors import DeviceError, TrajectoryError
 from latentmdp.logs import Batch, Encoder, Logs, Trajectories, on_disk, require_logs, sizes_of
 
 __all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
@@ -321,6 +320,7 @@ class Episodes:
         in_memory = all(isinstance(part, Trajectories) for part in logs)
         self._folder: TemporaryDirectory[str] | None = None
         self._sample: Episodes | None = None
+        self._held_by: dict[Engine, Any] = {}
         if not engine.local or not (in_memory or self.n_steps <= on_disk.HELD_STEPS):
             self._folder = TemporaryDirectory(prefix="latentmdp-", dir=engine.scratch)
         self._read(batches, engine)
@@ -399,7 +399,7 @@ class Episodes:
         if self._sample is None:
             other = copy(self)
             other.chunks = [Chunk(self.chunks[k].groups()) for k in chosen]
-            other._totals, other.n_steps = None, 0
+            other._totals, other.n_steps, other._held_by = None, 0, {}
             other._sample = other
             self._sample = other
         return self._sample
@@ -513,10 +513,10 @@ class Episodes:
             Where the pass runs; one thread by default. The result does not depend on it, but for
             the order of sums on a GPU.
         """
-        if isinstance(engine, CudaPass):
-            counts, firsts, logs = engine.expected_counts(self.groups, table, first)
-            return ExpectedCounts(counts, firsts), logs
         engine, M = engine or Threads(1), table.shape[1]
+        if (held := self.held_by(engine, M)) is not None:
+            counts, firsts, logs = held([group.counts for group in self.groups], table, first)
+            return ExpectedCounts(counts, firsts), logs
         P, W = (_padded(one, _width(M)) for one in (table, first))
         if self._totals is not None:
             sums = total(engine, _chunk_counts, self.chunks, P, W, self._block_size)
@@ -527,6 +527,32 @@ class Episodes:
             sums = tree_sum(_by_chunk(jobs, work.map(_block_counts, jobs, P, W), P, W))
         by_cell, by_first, log_likelihood = sums
         return ExpectedCounts(by_cell[:, :M], by_first[:, :M]), float(log_likelihood)
+
+    def held_by(self, engine: Engine, n_contexts: int) -> Any:
+        """The pass of an engine that holds the episodes in a memory of its own, or None.
+
+        They are brought there once; copies of these episodes with other multiplicities share them.
+
+        Raises
+        ------
+        DeviceError
+            They do not fit there.
+        """
+        from latentmdp._kernels.mixture import kernels
+
+        version = engine.version_of(kernels)
+        if version is None:
+            return None
+        if not self.held:
+            raise DeviceError(
+                f"{self.n_steps:,} steps in files are more than is held in memory at once: "
+                'they are fitted with device="cpu"'
+            )
+        if engine not in self._held_by:
+            groups = [(group.cells, group.offsets, group.first) for group in self.groups]
+            sizes = (self.cells.size, self.first_state.size, n_contexts)
+            self._held_by[engine] = version(groups, sizes)
+        return self._held_by[engine]
 
     def _jobs(self) -> list[_Job]:
         """The blocks of all chunks in memory, each with the number of its chunk."""

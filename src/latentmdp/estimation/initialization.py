@@ -20,8 +20,7 @@ from typing import Any, Literal, cast
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
-from latentmdp.engines.base import Engine
-from latentmdp.engines.cuda import on_gpu
+from latentmdp.engines.base import Engine, as_engine
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.episodes import checked_logs
@@ -93,13 +92,11 @@ def initialize(
     max_contexts
         The largest number "auto" tries.
     engine
-        Where the passes over the episodes run, instead of in `threads`. The result does not depend
-        on it.
+        Where the passes over the episodes run; `threads` of this process by default.
     progress
         Say on the standard error stream what is being done.
     device
-        "cpu", or "cuda" for a GPU, which makes the passes of the fit itself, see `EM.fit`; what is
-        chosen or decided before is, on the CPU.
+        "cuda" is short for `engine=engines.Cuda()`: a GPU makes the passes, see `EM.fit`.
 
     Returns
     -------
@@ -118,7 +115,8 @@ def initialize(
     else:
         n_contexts = arrays.positive_integer("n_contexts", n_contexts)
     goes_on = start is not None and start.estimator is not None and n_contexts == "auto"
-    if on_gpu(device) and (method == "psr" or goes_on):
+    engine = as_engine(engine, threads, device)
+    if device == "cuda" and (method == "psr" or goes_on):
         asked = 'method="psr"' if method == "psr" else "going on from a fit"
         raise DeviceError(
             f'device="cuda" makes the passes of a new fit by EM only; {asked} runs on the CPU'
@@ -157,7 +155,7 @@ def initialize(
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     starts = None if begin is None else [begin, None]
-    fit = settings.fit(logs, start=starts, rng=generator, device=device, engine=engine)
+    fit = settings.fit(logs, start=starts, rng=generator, engine=engine)
     if selection is None:
         for decision in fit.decisions:
             report(decision)

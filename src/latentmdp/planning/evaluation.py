@@ -26,7 +26,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.cuda import on_gpu
+from latentmdp.engines.cuda.device import on_gpu
 from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.logs import BATCH_STEPS

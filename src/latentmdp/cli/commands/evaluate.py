@@ -43,13 +43,9 @@ def command(
 
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
     """
-    from latentmdp.engines.cuda import on_gpu
-
-    if on_gpu(device) and logs is not None:
-        raise typer.BadParameter("--device cuda plays episodes, and --logs needs none")
-    if cluster is not None and logs is not None:
-        raise typer.BadParameter("--cluster plays episodes, and --logs needs none")
-    engine = options.engine_of(cluster)
+    engine = options.engine_of(cluster, device)
+    if engine is not None and logs is not None:
+        raise typer.BadParameter("--cluster and --device play episodes, and --logs needs none")
     world = options.load_model(model)
     if logs is not None:
         _from_logs(screen, model, world, policy, logs, method, seed)
@@ -62,7 +58,6 @@ def command(
             episodes=episodes,
             rng=seed,
             method=method,
-            device=device,
             engine=engine,
         )
     facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}

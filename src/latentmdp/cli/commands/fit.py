@@ -47,14 +47,12 @@ def command(
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
-    from latentmdp.engines.cuda import on_gpu
     from latentmdp.report.contexts import assignment, largest_differences
 
     options.check_target(out, lm.LatentMDP)
-    on_gpu(device)  # before logs are read
+    engine = options.engine_of(cluster, device)  # before logs are read
     number = options.contexts_of(contexts)
     shared = options.shared_settings(shared_rewards, shared_transitions, shared_initial)
-    engine = options.engine_of(cluster)
     data = options.load_logs(logs, columns, covariates, reward_levels, informative_rewards, engine)
     doing = f"fitting {plural(len(data), 'episode')}"
     with warnings.catch_warnings(record=True) as caught, screen.progress(doing):
@@ -69,7 +67,6 @@ def command(
             **shared,
             engine=engine,
             rng=seed,
-            device=device,
         )
     options.save(fit.model, out)
     messages = [str(warning.message) for warning in caught]

@@ -35,23 +35,18 @@ def command(
 
     Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
     """
-    from latentmdp.engines.cuda import on_gpu
-
-    on_gpu(device)  # before a policy is planned
+    engine = options.engine_of(cluster, device)  # before a policy is planned
     in_parts = not out.suffix
     if in_parts and hide_contexts:
         raise typer.BadParameter("--hide-contexts goes with a file, not with a folder of parts")
     if not in_parts:
         options.check_target(out, lm.Trajectories)
-    engine = options.engine_of(cluster)
     world = options.load_model(model)
     acting = find_policy(policy, world)
     given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
     if in_parts:
         with screen.progress("simulating"):
-            files = lm.simulate(
-                world, acting, episodes, rng=seed, out=out, device=device, engine=engine
-            )
+            files = lm.simulate(world, acting, episodes, rng=seed, out=out, engine=engine)
         mean = options.mean_return(files)
         screen.result(**given, mean_return=mean, out=out)
         screen.say(f"{files!r}, mean return {mean:.4g}, in {out}")
@@ -61,9 +56,7 @@ def command(
     with screen.progress("simulating", total=episodes) as move:
         for first in range(0, episodes, shard):
             size = min(shard, episodes - first)
-            parts.append(
-                lm.simulate(world, acting, size, seed, first, device=device, engine=engine)
-            )
+            parts.append(lm.simulate(world, acting, size, seed, first, engine=engine))
             total += float(parts[-1].returns().sum())
             move(size)
     logs = lm.Trajectories.concat(parts)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import observe_step, reset_belief, update_belief, write_belief
-from latentmdp._kernels.cuda.driver import limited_jit
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rollout import (
     NOT_LISTED,
@@ -24,6 +23,7 @@ from latentmdp._kernels.rollout import (
     begin_episode,
     best_vector,
 )
+from latentmdp.engines.cuda.device import limited_jit
 
 __all__ = ["Logged", "Noted", "RolloutKind", "filter_kernel", "rollout_kernel"]
 

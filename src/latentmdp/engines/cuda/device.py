@@ -1,8 +1,4 @@
-"""Work on one NVIDIA GPU, through numba-cuda (the extra `[gpu]`).
-
-What runs there gives the trajectories and beliefs of the CPU, bit for bit: kernels call the same
-compiled bodies. Work that would not fit into the GPU's memory is cut into pieces, whose sizes do
-not change the result.
+"""The memory of a GPU, and how kernels are started there.
 
 With `NUMBA_ENABLE_CUDASIM=1` in the environment numba simulates a GPU, thread by thread: slow, and
 meant for tests.
@@ -10,7 +6,8 @@ meant for tests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import DeviceError
 
-__all__ = ["Gpu", "even_width", "gpu", "on_gpu", "widened"]
+__all__ = ["Gpu", "even_width", "gpu", "limited_jit", "on_gpu", "widened"]
 
 _MEMORY_SHARE = 0.4
 """Of the GPU's free memory, what one piece of work may take: the rest is for tables and others."""
@@ -33,14 +30,6 @@ _SIMULATED_BLOCK = 4
 """Threads of a block. The simulator starts a thread of the system for each, and polls them."""
 
 T = TypeVar("T")
-
-
-def on_gpu(device: str) -> bool:
-    """Whether work is to run on the GPU; raises if there is none, or `device` is no device."""
-    require_choice("device", device, ("cpu", "cuda"))
-    if device == "cuda":
-        gpu()
-    return device == "cuda"
 
 
 @cache
@@ -122,13 +111,22 @@ class Gpu:
 
     def launch_blocks(self, kernel: Any, blocks: int, block: int, *arguments: Any) -> None:
         """Start a kernel for so many blocks of `block` threads each."""
-        from latentmdp._kernels.cuda.driver import launch
-
-        launch(kernel, blocks, block, arguments)
+        with warnings.catch_warnings():
+            if blocks < 1024:  # that little work leaves much of a GPU idle needs no warning
+                warnings.filterwarnings("ignore", ".*Grid size")
+            kernel[blocks, block](*arguments)
 
     def wait(self) -> None:
         """Wait until all that was started has ended."""
         self._cuda.synchronize()
+
+
+def on_gpu(device: str) -> bool:
+    """Whether work is to run on the GPU; raises if there is none, or `device` is no device."""
+    require_choice("device", device, ("cpu", "cuda"))
+    if device == "cuda":
+        gpu()
+    return device == "cuda"
 
 
 def even_width(n_contexts: int) -> int:
@@ -145,10 +143,13 @@ def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
 
 def _cuda_module() -> Any:
     """The CUDA module of numba, where it can be used."""
-    from latentmdp._kernels.cuda.driver import numba_cuda
-
+    # Functions that numpy has renamed and that numba-cuda still asks for when it is imported.
+    for old, new in {"row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid"}.items():
+        if not hasattr(np, old):
+            setattr(np, old, getattr(np, new))
     try:
-        cuda: Any = numba_cuda()
+        import numba_cuda  # noqa: F401
+        from numba import cuda
     except ImportError as error:
         raise DeviceError(
             'device="cuda" needs numba-cuda: pip install "latentmdp[gpu]" '
@@ -160,3 +161,9 @@ def _cuda_module() -> Any:
             'printed by: python -m numba -s. device="cpu" works everywhere'
         )
     return cuda
+
+
+def limited_jit(registers: int | None) -> Callable[..., Any]:
+    """`cuda.jit` with so many registers for a thread; the simulator has none."""
+    jit: Any = gpu()._cuda.jit
+    return jit if registers is None or gpu().simulated else jit(max_registers=registers)

@@ -55,7 +55,7 @@ class Listed(NamedTuple):
 
 @cache
 def weigh_kernel(width, lanes):
-    """The compiled shares of episodes in `width` contexts, an even number."""
+    """The compiled shares of episodes in `width` contexts."""
 
     @cuda.jit
     def weigh(weighed):

@@ -1,0 +1,176 @@
+"""The pass of EM on a GPU: the episodes lie there, tables go in, expected counts come out.
+
+Episodes are sorted by length and `_LANES` of them laid side by side, so that the threads of a warp
+read neighbouring entries. Where a cell occurs is listed once for all passes; the lists run over
+`_CHUNK` episodes at a time, whose shares stay in the GPU's cache while they are read, and are cut
+into segments of at most `_SEGMENT` entries. All of this is fixed by the episodes, so a pass gives
+the same bits every time; from those of the CPU they differ by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp.engines.cuda.device import gpu
+from latentmdp.engines.threads import blocks, run_blocks
+
+__all__ = ["EpisodePass"]
+
+_LANES = 32
+_CHUNK = 1 << 18
+_SEGMENT = 1 << 12
+_STREAM_THREADS = 512
+_TOTAL_PART = 1 << 12
+_MULTIPLICITIES = 11
+"""How often an episode came: in all logs, and in both parts of up to five folds."""
+
+
+class LoggedEpisodes(NamedTuple):
+    """Episodes as lists of cells, of any lengths."""
+
+    cells: NDArray[Any]  # (steps,)
+    offsets: Integers  # (N + 1,)
+    first: Indices  # (N,): the row of each beginning
+
+
+class EpisodePass:
+    """Passes over episodes that a GPU holds.
+
+    Parameters
+    ----------
+    groups
+        The episodes, as `LoggedEpisodes` each; they are copied to the GPU once.
+    sizes
+        (C, B, M): numbers of cells, of beginnings, and of contexts, for which memory is asked.
+
+    Raises
+    ------
+    DeviceError
+        The GPU cannot hold the episodes and what a pass writes.
+    """
+
+    def __init__(
+        self, groups: Sequence[tuple[NDArray[Any], Integers, Indices]], sizes: tuple[int, int, int]
+    ) -> None:
+        self._gpu = gpu()
+        n_cells, n_beginnings, n_contexts = sizes
+        cells, offsets, first = zip(*groups)
+        lengths = np.concatenate([np.diff(part) for part in offsets])
+        order, longest = _side_by_side(lengths)
+        base = np.concatenate([[0], np.cumsum(_LANES * longest)])
+        kind = np.dtype(np.uint16 if n_cells < 1 << 16 else np.int32)
+        each = 8.0 * (n_contexts + 1) + 8.0 * _MULTIPLICITIES + 8.0  # shares, log; length, first
+        needed = kind.itemsize * float(base[-1]) + 4.0 * float((lengths + 1).sum())
+        needed += each * lengths.size
+        what = f"the passes of EM over {lengths.size:,} different episodes"
+        self._gpu.require_memory(needed, what)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        joined = LoggedEpisodes(np.concatenate(cells), ends, np.concatenate(first))
+        self._order, put = order, self._gpu.put
+        self._episodes = put(_laid_out(joined, order, base, kind))
+        lists, self._n_segments = _lists(joined, order, n_cells, n_beginnings)
+        self._lists = put(lists)
+        self._counts: dict[tuple[int, ...], tuple[Sequence[Floats], Any]] = {}
+        self._rooms: tuple[Any, list[Any]] = (None, [])
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of cells and lists that one pass reads."""
+        return sum(int(array.nbytes) for array in (*self._episodes, *self._lists))
+
+    def __call__(
+        self, counts: Sequence[Floats], table: Floats, first: Floats
+    ) -> tuple[Floats, Floats, float]:
+        """N_m(x), (C, M); N_m(s), (B, M); and the log-likelihood of all episodes.
+
+        `counts` says how often each episode of a group came, `table` (C, M) and `first` (B, M) are
+        the probabilities of cells and of beginnings.
+        """
+        from latentmdp.engines.cuda import kernels_mixture as kernels
+
+        (C, M), B, device, N = table.shape, len(first), self._gpu, self._order.size
+        P, W = device.put((np.ascontiguousarray(table), np.ascontiguousarray(first)))
+        parts = -(-N // _TOTAL_PART)
+        shapes = ((N, M), (N,), (self._n_segments, M), (C + B, M), (parts,))
+        shares, logs, sums, out, totals = self._room(shapes)
+        held = (*self._episodes, self._multiplicities(counts), P, W, shares, logs)
+        device.launch(kernels.weigh_kernel(M, _LANES), N, kernels.WeighedEpisodes(*held))
+        streams = 2 if device.simulated else max(1, _STREAM_THREADS // M)
+        index, begins, order, ends = self._lists
+        listed = kernels.Listed(index, begins, shares, sums, order, ends, out)
+        gather = kernels.gather_kernel(M, streams)
+        device.launch_blocks(gather, self._n_segments, M * streams, listed)
+        device.launch(kernels.add_segments, (C + B) * M, listed)
+        threads = 2 if device.simulated else 256
+        device.launch_blocks(
+            kernels.total_kernel(threads), parts, threads, (logs, totals), _TOTAL_PART
+        )
+        found = device.fetch(out)
+        return found[:C], found[C:], float(np.sum(device.fetch(totals)))
+
+    def _room(self, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+        """Arrays that a pass writes to; taking memory for every pass would cost as much as it."""
+        if self._rooms[0] != shapes:
+            self._rooms = (shapes, [self._gpu.empty(shape, np.float64) for shape in shapes])
+        return self._rooms[1]
+
+    def _multiplicities(self, counts: Sequence[Floats]) -> Any:
+        """The counts on the GPU, in its order; while they are held, no other array has their id."""
+        key = tuple(map(id, counts))
+        if key not in self._counts:
+            self._counts[key] = (counts, self._gpu.put(np.concatenate(counts)[self._order]))
+        return self._counts[key][1]
+
+
+def _side_by_side(lengths: Integers) -> tuple[Integers, Integers]:
+    """The order of episodes, longest first, and the longest of each `_LANES` of them."""
+    order = np.argsort(-lengths, kind="stable")
+    return order, lengths[order[::_LANES]]
+
+
+def _laid_out(
+    logged: LoggedEpisodes, order: Integers, base: Integers, kind: np.dtype[Any]
+) -> tuple[NDArray[Any], ...]:
+    """Cells, base, lengths and first of `WeighedEpisodes`."""
+    from latentmdp._kernels.mixture import interleave
+
+    cells = np.zeros(max(int(base[-1]), 1), kind)
+    interleave(logged.cells, logged.offsets, order, base[:-1], _LANES, cells)
+    return cells, base[:-1], np.diff(logged.offsets)[order].astype(np.int32), logged.first[order]
+
+
+def _lists(
+    logged: LoggedEpisodes, order: Integers, n_cells: int, n_beginnings: int
+) -> tuple[tuple[NDArray[Any], ...], int]:
+    """Index, begins, order and ends of `Listed`, and how many segments there are.
+
+    Cells come first, then beginnings. The lists run chunk by chunk over the episodes.
+    """
+    from latentmdp._kernels.mixture import list_occurrences
+
+    chunks, n = blocks(order.size, _CHUNK), n_cells + n_beginnings
+    steps = np.concatenate([[0], np.cumsum(np.diff(logged.offsets)[order] + 1)])
+    index, ends = np.empty(int(steps[-1]), np.int32), np.empty((len(chunks), n), np.int64)
+
+    def work(start: int, stop: int) -> None:
+        part = index[steps[start] : steps[stop]]
+        held = (logged.cells, logged.offsets, logged.first, order, start, stop, n_cells)
+        list_occurrences(*held, ends[start // _CHUNK], part)
+
+    run_blocks(work, chunks)
+    begins = np.concatenate([np.zeros((len(chunks), 1), np.int64), ends], axis=1)
+    begins += steps[[start for start, _ in chunks]][:, None]
+    sizes = np.diff(begins, axis=1).ravel()
+    pieces = -(-sizes // _SEGMENT)
+    row = np.repeat(np.arange(sizes.size), pieces)
+    piece = np.arange(row.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first = begins[:, :-1].ravel()[row] + piece * _SEGMENT
+    cell = row % n
+    by_cell = np.argsort(cell, kind="stable").astype(np.int32)
+    last = np.searchsorted(cell[by_cell], np.arange(n + 1)).astype(np.int32)
+    return (index, np.append(first, index.size), by_cell, last), row.size
