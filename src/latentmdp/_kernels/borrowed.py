@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["borrowed", "disowned"]
+__all__ = ["borrowed"]
 
 
 @intrinsic

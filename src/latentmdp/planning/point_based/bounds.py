@@ -150,7 +150,8 @@ class Bounds:
         threads: int | None = 1,
     ) -> None:
         self.model, self.exact, self.check, self.threads = model, exact, check, threads
-        self.q, self.least = q_values(model, check), least_values(model, check)
+        self.q = q_values(model, check, threads)
+        self.least = least_values(model, check, threads)
         self.allowed = model.allowed
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
         self.magnitude = max(float(self.q.max()), -float(self.least.min())) + hidden
