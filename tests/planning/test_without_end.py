@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
+from latentmdp.planning.hsvi import HeuristicSearch
+from latentmdp.planning.limits import PlanningClock
 from latentmdp.planning.point_based import endless
 from latentmdp.testing import random_model
 
@@ -110,7 +112,28 @@ def test_every_bound_in_the_history_holds_and_none_gets_worse() -> None:
     lowers, uppers = np.array(plan.history)[:, 1], np.array(plan.history)[:, 2]
     assert (np.diff(lowers) >= 0.0).all()
     assert (np.diff(uppers) <= 0.0).all()
-    assert lowers.max() <= uppers.min()
+    low, high = long_horizon(model)
+    assert lowers.max() <= high + 1e-9
+    assert uppers.min() >= low - 1e-9
+    assert lowers[-1] > lowers[0]
+    assert uppers[-1] < uppers[0]
+
+
+def test_time_is_kept_back_for_the_policy_of_many_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a share of what the first plans took: they are made once, and timed once."""
+    model = without_end(0, 0.9, states=500, zeros=0.9, as_table=True)
+    timed = []
+    prepare = endless.EndlessBounds.prepare
+
+    def noted(bounds: object, lattice: np.ndarray) -> None:
+        timed.append(bounds)
+        prepare(bounds, lattice)
+
+    monkeypatch.setattr(endless.EndlessBounds, "prepare", noted)
+    search = HeuristicSearch(model, PlanningClock(60.0), 1)
+    search.begin()
+    assert len(timed) == 1
+    assert search.clock.reserve > 0.0
 
 
 def test_four_experts_and_two_states() -> None:

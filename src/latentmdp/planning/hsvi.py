@@ -243,6 +243,9 @@ class HeuristicSearch:
         bounds, clock = self.bounds, self.clock
         if bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS:
             return
+        if bounds.model.horizon is None:
+            return  # its plans are made once: made again, they would take no time, and none
+            # would be kept back for the policy
         slowness = self._prepare(LATTICES[-1]) / _CENTRE_SLOWNESS
         for shares in LATTICES[:-1]:
             nanoseconds, size = standing_cost(bounds, shares)
