@@ -236,13 +236,18 @@ def test_a_callable_earns_what_the_compiled_policy_earns():
 def test_contexts_without_weight_have_values_too():
     model = any_model(2, weights=[1.0, 0.0, 0.0])
     policy = any_vectors(model, 0)
-    found = lm.evaluate(model, policy, 1_000, rng=0)
-    assert np.isfinite(found.by_context).all()
+    exact = lm.evaluate(model, policy, method="exact")
+    assert exact.mean == pytest.approx(exact.by_context[0])
+    alone = [
+        lm.evaluate(model.replace(weights=np.eye(3)[m]), policy, method="exact").mean
+        for m in range(3)
+    ]
+    np.testing.assert_allclose(exact.by_context, alone)
+    simulated = np.array([lm.evaluate(model, policy, 100, rng=i).by_context for i in range(100)])
+    error = simulated.std(axis=0, ddof=1) / 10.0
+    assert (np.abs(simulated.mean(axis=0) - alone) < 5.0 * error).all()  # alarm: below 1e-5
     few = lm.evaluate(model, policy, 2, rng=0)
     assert np.isfinite([*few.by_context, few.mean, few.stderr]).all()
-    exact = lm.evaluate(model, policy, method="exact")
-    assert np.isfinite(exact.by_context).all()
-    assert exact.mean == pytest.approx(exact.by_context[0])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
