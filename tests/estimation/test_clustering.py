@@ -41,7 +41,7 @@ def test_profiles_count_transitions_by_half(logs: lm.Trajectories) -> None:
 def test_only_some_of_many_trajectories_are_clustered(
     monkeypatch: pytest.MonkeyPatch, logs: lm.Trajectories
 ) -> None:
-    monkeypatch.setattr("latentmdp.estimation.clustering._MOST", 200)
+    monkeypatch.setattr(SubspaceClustering, "most", 200)
     method = SubspaceClustering(3, em=lm.EM(3, pseudo_counts=1.0))
     assert np.count_nonzero(method.cluster(logs, rng=0) >= 0) == 200
     assert lm.clustering_accuracy(logs.contexts, method.fit(logs, rng=0).labels) > 0.98

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-__all__ = ["interleave", "kernels", "list_occurrences", "pair_counts", "weigh_episode"]
+__all__ = ["interleave", "kernels", "list_occurrences", "weigh_episode"]
 
 _TINY = 1e-150
 _STRIDE = 16
@@ -190,29 +190,6 @@ def kernels(width):
         return shift
 
     return episodes, prefixes
-
-
-@njit(cache=True, nogil=True)
-def pair_counts(cells, offsets, counts, out):
-    """Add sum_i counts[i] sum_{t != u} 1[c_t = x, c_u = y] to out[x, y], over ordered pairs."""
-    times = np.zeros(out.shape[0])
-    seen = np.empty(out.shape[0], np.int64)
-    for i in range(offsets.shape[0] - 1):
-        distinct = 0
-        for k in range(offsets[i], offsets[i + 1]):
-            c = cells[k]
-            if times[c] == 0.0:
-                seen[distinct] = c
-                distinct += 1
-            times[c] += 1.0
-        for j in range(distinct):
-            x = seen[j]
-            weight = counts[i] * times[x]
-            for k in range(distinct):
-                out[x, seen[k]] += weight * times[seen[k]]
-            out[x, x] -= weight
-        for j in range(distinct):
-            times[seen[j]] = 0.0
 
 
 @njit(cache=True, nogil=True)

@@ -45,25 +45,6 @@ from latentmdp.logs import Trajectories, require_in_memory
 
 __all__ = ["ClusterThenEM", "Profiles", "SubspaceClustering", "TrajectoryKMeans", "profiles"]
 
-_MOST = 2000
-"""Distances are needed between all pairs: at most this many trajectories are clustered."""
-
-_CENTRINGS = 20
-"""Rounds of centring rows and columns in turn, where not all pairs of trajectories are known; with
-all known one round is exact."""
-
-_DIMENSIONS = 8
-"""Directions kept in the embedding: M contexts differ in M - 1, and each further one adds noise."""
-
-_BEGINNINGS = 10
-"""Runs of k-means, of which the best is kept."""
-
-_ROUNDS = 100
-"""Cap on the rounds of reassignment, which end by themselves when nothing moves."""
-
-_PSEUDO_COUNTS = 1.0
-"""Of the pooled model in each group's rows, so that no trajectory is impossible in any group."""
-
 
 class ClusterThenEM:
     """Clusters of trajectories, then EM from them, with the interface of `EM`.
@@ -118,15 +99,20 @@ def profiles(logs: Trajectories) -> Profiles:
 
 
 class SubspaceClustering(ClusterThenEM):
-    """The method of Kausik, Tan and Tewari; parameters are those of `ClusterThenEM`."""
+    """The method of Kausik, Tan and Tewari; parameters are those of `ClusterThenEM`.
+
+    Distances are needed between all pairs: at most `most` trajectories are clustered.
+    """
+
+    most = 2_000
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
         require_in_memory("logs", logs)
         generator = as_generator(rng)
         chosen = np.arange(len(logs))
-        if len(logs) > _MOST:
-            chosen = np.sort(generator.choice(len(logs), _MOST, replace=False))
+        if len(logs) > self.most:
+            chosen = np.sort(generator.choice(len(logs), self.most, replace=False))
         distances, known = _distances(profiles(logs[chosen]), self.n_contexts)
         if not known.any():
             raise TrajectoryError(
@@ -170,13 +156,14 @@ def _spectral_clusters(
     """k-means on the leading M - 1 coordinates of classical scaling.
 
     Double centring removes each trajectory's own noise, the same in a whole row of distances,
-    which would otherwise lead the spectrum. Pairs never compared are taken as average.
+    which would otherwise lead the spectrum. Pairs never compared are taken as average; rows and
+    columns are then centred in turn, while one round is exact where all pairs are known.
     """
     from scipy.cluster.vq import kmeans2
 
     shares = known.sum(axis=1, keepdims=True)
     centred = np.where(known, distances, 0.0)
-    for _ in range(_CENTRINGS):
+    for _ in range(20):
         centred -= np.where(known, centred.sum(axis=1, keepdims=True) / np.maximum(shares, 1), 0.0)
         centred = centred.T
     values, vectors = leading_eigenvectors(-0.5 * (centred + centred.T), max(number - 1, 1))
@@ -209,20 +196,23 @@ def _rows_normalised(counts: Floats, seen: Profiles) -> Floats:
     return np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0.0)
 
 
-def _embedded(counts: sp.csr_matrix, pooled: Floats, seen: Profiles) -> Floats:
+def _embedded(counts: sp.csr_matrix, pooled: Floats, seen: Profiles, dimensions: int = 8) -> Floats:
+    """Projections (N, dimensions): M contexts differ in M - 1, and each further one adds noise."""
     expected = (counts @ _by_pair(seen)).toarray()[:, seen.row] * pooled
     lengths = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
     innovations = (counts.toarray() - expected) / np.sqrt(lengths * pooled)
     _, _, axes = np.linalg.svd(innovations.T @ innovations, hermitian=True)
-    return np.asarray(innovations @ axes[:_DIMENSIONS].T)
+    return np.asarray(innovations @ axes[:dimensions].T)
 
 
-def _k_means(points: Floats, number: int, rng: np.random.Generator) -> Integers:
+def _k_means(
+    points: Floats, number: int, rng: np.random.Generator, beginnings: int = 10
+) -> Integers:
     """The best of several k-means runs."""
     from scipy.cluster.vq import kmeans2
 
     best, least = np.zeros(len(points), dtype=np.int64), np.inf
-    for _ in range(_BEGINNINGS):
+    for _ in range(beginnings):
         centres, labels = kmeans2(points, number, minit="++", rng=rng, iter=50)
         inertia = float(np.sum((points - centres[labels]) ** 2))
         if inertia < least:
@@ -233,12 +223,16 @@ def _k_means(points: Floats, number: int, rng: np.random.Generator) -> Integers:
 def _reassigned(
     labels: Integers, counts: sp.csr_matrix, pooled: Floats, seen: Profiles, number: int
 ) -> Integers:
-    """Move trajectories to the likeliest group until nothing moves."""
-    for _ in range(_ROUNDS):
+    """Move trajectories to the likeliest group until nothing moves, or a hundred times.
+
+    Each group has one pseudo-count of the pooled model in every row, so that no trajectory is
+    impossible in any group.
+    """
+    for _ in range(100):
         group = sp.csr_matrix(
             (np.ones(labels.size), (labels, np.arange(labels.size))), shape=(number, labels.size)
         )
-        models = _rows_normalised((group @ counts).toarray() + _PSEUDO_COUNTS * pooled, seen)
+        models = _rows_normalised((group @ counts).toarray() + pooled, seen)
         moved = np.asarray((counts @ np.log(models).T).argmax(axis=1)).ravel()
         if np.array_equal(moved, labels):
             break

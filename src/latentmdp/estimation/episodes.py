@@ -427,19 +427,16 @@ class Episodes:
             reward[reward == self.n_rewards] = -1
         return CellParts(pair, next_state, reward)
 
-    def numbered(self, keys: Integers) -> tuple[Episodes, Integers]:
-        """The same episodes with cells of the same key taken for one, and each old cell's new one.
-
-        `keys` (C,) stand for what is kept of every cell.
-        """
+    def renumbered(self, cells: Integers, index: Integers) -> Episodes:
+        """The same episodes in terms of fewer `cells`; cell x becomes number index[x] of them."""
         other = copy(self)
-        other.cells, index = np.unique(keys, return_inverse=True)
+        other.cells = cells
         other.chunks = [
             Chunk(tuple(replace(g, cells=index[g.cells], common=None) for g in chunk.groups()))
             for chunk in self.chunks
         ]
         other._totals = other._sample = None
-        return other, index
+        return other
 
     def cell_counts(self) -> Floats:
         """How often each cell occurs."""
@@ -471,15 +468,6 @@ class Episodes:
         S, A = self.n_states, self.n_actions
         visits = np.bincount(self.parts_of_cells().pair, self.cell_counts(), S * A)
         return normalised(visits.reshape(S, A).astype(np.float64), np.ones(A))
-
-    def pair_counts(self) -> Floats:
-        """(C, C): how often cells x and y occur at two different times of an episode."""
-        from latentmdp._kernels.mixture import pair_counts
-
-        pairs = np.zeros((self.cells.size, self.cells.size))
-        for group in self.groups:
-            pair_counts(group.cells, group.offsets, group.counts, pairs)
-        return pairs
 
     def shared_out(self, logs: Sequence[Logs], shares: Floats) -> ExpectedCounts:
         """Expected counts for given p(m | episode), (N, M), of all episodes of the logs."""

@@ -26,6 +26,7 @@ never written down: an eigensolver, and least squares, need its products with a 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,46 +38,14 @@ from latentmdp.estimation.episodes import Episodes, ExpectedCounts, Group
 from latentmdp.estimation.likelihood import MixtureLikelihood
 
 __all__ = [
+    "InformativeCells",
     "PairMoments",
-    "View",
     "context_points",
     "leading_eigenvectors",
     "own_starts",
+    "pair_counts",
     "split_starts",
 ]
-
-_DENSE_CELLS = 2000
-"""Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
-products are taken through the episodes themselves."""
-
-_MOST_VISITS = 1_000_000
-"""Cells of episodes, each counted once for an episode, that such products are taken through: of
-more, every second episode, or every third, says as much as a start needs."""
-
-_SWEEPS = 40
-"""Sweeps of the alternating least squares, each taken half-way so that they do not oscillate. A
-sweep costs little beside the pair matrix itself."""
-
-_SMALL = 200
-"""Up to this size a dense eigensolver is as fast as an iterative one, and exact."""
-
-_RIDGE = 1.0
-"""Added to the normal equations, where one pair of visits counts one: cells with fewer pairs than
-that keep a factor near zero."""
-
-_EPISODES = 2_000
-_ENOUGH = 1_000
-"""The mixture in R^(M-1) reads about so many episodes of each length, the longest first, until it
-has enough: more would cost time, and the start need not be exact."""
-
-_BEGINNINGS = 16
-_ROUNDS = 30
-"""Random beginnings of that mixture, and its EM steps. All are done at once in one product of
-matrices; more of them find a better maximum, at a cost in proportion."""
-
-_SMALLEST_FACTOR = 0.05
-"""1 + f_m must be positive and the linear model may say otherwise: no probability of a start is
-less than this share of the pooled one, so that EM can still raise it."""
 
 
 def own_starts(
@@ -108,15 +77,15 @@ def _pair_starts(
     likelihood: MixtureLikelihood, most: int, rng: np.random.Generator
 ) -> list[ExpectedCounts]:
     """The distinct solutions of the mixture in R^(M-1), best first; with too few cells none."""
-    view, M = View(likelihood), likelihood.structure.n_contexts
-    if view.episodes.cells.size < M - 1:
+    shown, M = InformativeCells(likelihood), likelihood.structure.n_contexts
+    if shown.number < M - 1:
         return []
-    moments = PairMoments(view.episodes, view.row)
+    moments = PairMoments(shown.episodes, shown.row)
     F = moments.factor(M - 1)
-    found = context_points(view.episodes, F, rng)
+    found = context_points(shown.episodes, F, rng)
     _, distinct = np.unique(np.round(-found.log_likelihood, 1), return_index=True)
     return [
-        _tilted(likelihood, moments.factors(F, found.points[k])[view.of_cell], found.weights[k])
+        _tilted(likelihood, moments.factors(F, found.points[k])[shown.of_cell], found.weights[k])
         for k in distinct[:most]
     ]
 
@@ -124,9 +93,9 @@ def _pair_starts(
 def _random_start(likelihood: MixtureLikelihood, rng: np.random.Generator) -> ExpectedCounts:
     """Every cell's count multiplied by a random share in each context."""
     M = likelihood.structure.n_contexts
-    view = View(likelihood)
-    factors = M * rng.dirichlet(np.ones(M), size=view.episodes.cells.size)
-    return _tilted(likelihood, factors[view.of_cell], np.full(M, 1.0 / M))
+    shown = InformativeCells(likelihood)
+    factors = M * rng.dirichlet(np.ones(M), size=shown.number)
+    return _tilted(likelihood, factors[shown.of_cell], np.full(M, 1.0 / M))
 
 
 def split_starts(
@@ -136,9 +105,9 @@ def split_starts(
 
     Every cell's count in the context is divided at random.
     """
-    view, found = View(likelihood), []
+    shown, found = InformativeCells(likelihood), []
     for m in range(counts.by_first.shape[1]):
-        share = rng.uniform(size=view.episodes.cells.size)[view.of_cell]
+        share = rng.uniform(size=shown.number)[shown.of_cell]
         cells, first = counts.by_cell[:, m], counts.by_first[:, m]
         by_cell = np.column_stack([counts.by_cell, cells * (1.0 - share)])
         by_cell[:, m] = cells * share
@@ -148,39 +117,44 @@ def split_starts(
     return found
 
 
-class View:
-    """What tells contexts apart in some episodes: the parts that contexts do not share.
+class InformativeCells:
+    """What tells contexts apart in some episodes: cells of the parts that contexts do not share.
 
     Attributes
     ----------
-    episodes : Episodes
-        With cells that differ in those parts only.
-    row : (C,)
-        The row of each such cell: what its probability is conditional on.
+    number
+        How many such cells there are.
     of_cell
         For each cell of the likelihood the one here.
+    row : (number,)
+        The row of each such cell: what its probability is conditional on.
     """
 
     def __init__(self, likelihood: MixtureLikelihood) -> None:
-        pair, next_state, z = likelihood.episodes.parts_of_cells()
-        S, A = likelihood.episodes.n_states, likelihood.episodes.n_actions
-        parts, Z = likelihood.own_parts, likelihood.episodes.n_rewards
+        self._whole = likelihood.episodes
+        pair, next_state, z = self._whole.parts_of_cells()
+        parts, Z = likelihood.own_parts, self._whole.n_rewards
         by_transition = likelihood.structure.reward_model == "transition"
         moves = "transitions" in parts or ("rewards" in parts and by_transition)
         shown = next_state if moves else np.zeros_like(next_state)
         paid = z if "rewards" in parts else np.zeros_like(z)
         # what is missing has a place of its own, the last
-        wide, high = S + 1, Z + 1
-        shown, paid = np.where(shown < 0, S, shown), np.where(paid < 0, Z, paid)
+        wide, high = self._whole.n_states + 1, Z + 1
+        shown, paid = np.where(shown < 0, wide - 1, shown), np.where(paid < 0, Z, paid)
         keys = (pair * wide + shown) * high + paid
-        self.episodes, self.of_cell = likelihood.episodes.sample().numbered(keys)
-        row = self.episodes.cells // (wide * high)
+        self._cells, self.of_cell = np.unique(keys, return_inverse=True)
+        self.number = self._cells.size
+        row = self._cells // (wide * high)
         if "behaviour" in parts:
-            row = row // A
+            row = row // self._whole.n_actions
         elif "transitions" not in parts and moves:
-            row = self.episodes.cells // high
+            row = self._cells // high
         _, self.row = np.unique(row, return_inverse=True)
-        self.n_rows = int(self.row.max(initial=0)) + 1
+
+    @cached_property
+    def episodes(self) -> Episodes:
+        """Enough episodes for a start, in terms of these cells."""
+        return self._whole.sample().renumbered(self._cells, self.of_cell)
 
 
 def _tilted(likelihood: MixtureLikelihood, factors: Floats, weights: Floats) -> ExpectedCounts:
@@ -200,13 +174,28 @@ class ContextPoints(NamedTuple):
 
 
 class PairMoments:
-    """Paired innovations of some episodes, their spectrum and their factorisation.
+    """Paired innovations of some episodes, and their factorisation.
 
-    `row` (C,) is the row of each cell, what its probability is conditional on; the state and the
-    action by default.
+    Parameters
+    ----------
+    row : (C,)
+        The row of each cell, what its probability is conditional on; the state and the action by
+        default.
+    dense_cells
+        Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
+        products are taken through the episodes themselves.
+    most_visits
+        Cells of episodes, each counted once for an episode, that such products are taken through:
+        of more, every second episode, or every third, says as much as a start needs.
     """
 
-    def __init__(self, episodes: Episodes, row: Integers | None = None) -> None:
+    def __init__(
+        self,
+        episodes: Episodes,
+        row: Integers | None = None,
+        dense_cells: int = 2_000,
+        most_visits: int = 1_000_000,
+    ) -> None:
         self.episodes = episodes
         counts = episodes.cell_counts()
         if row is None:
@@ -219,16 +208,16 @@ class PairMoments:
             (np.ones(counts.size), (self.row, np.arange(counts.size))),
             shape=(self.n_rows, counts.size),
         )
-        self.dense = counts.size <= _DENSE_CELLS
+        self.dense = counts.size <= dense_cells
         self._visits: Floats | None = None  # of pairs of rows, where they are written down
         if self.dense:
             self._write_down()
         else:
-            self._sum_up(counts.size)
+            self._sum_up(counts.size, most_visits)
 
     def _write_down(self) -> None:
         """The whitened pair matrix, and the visits of pairs of rows."""
-        moments, member = self.episodes.pair_counts(), self._member
+        moments, member = pair_counts(self.episodes), self._member
         self._visits = np.asarray(member @ (member @ moments).T)
         P = (self.root**2)[:, None]
         moments -= P * (member @ moments)[self.row]
@@ -236,14 +225,14 @@ class PairMoments:
         root = np.maximum(self.root, 1e-150)
         self.whitened = moments / np.outer(root, root)
 
-    def _sum_up(self, n_cells: int) -> None:
+    def _sum_up(self, n_cells: int, most_visits: int) -> None:
         """The episodes' sums of innovations, as sparse counts and visits of rows."""
         tables, times = [], []
         for group in self.episodes.groups:
             tables.append(_table_of(group, n_cells))
             times.append(group.counts)
         visited: Any = sp.vstack(tables).tocsr()
-        every = slice(None, None, max(1, -(-visited.nnz // _MOST_VISITS)))
+        every = slice(None, None, max(1, -(-visited.nnz // most_visits)))
         self._visited, self._times = visited[every], np.concatenate(times)[every]
         self._counts = self._visited.T @ self._times
         self._totals = self._member @ self._counts
@@ -273,23 +262,17 @@ class PairMoments:
         found = self._rows.T @ (self._times[:, None] * (self._rows @ table))
         return np.asarray(found - self._totals[:, None] * table)
 
-    def spectrum(self) -> tuple[Floats, float]:
-        """Eigenvalues, largest first, in units in which noise has unit variance, and its edge.
-
-        The pair matrix must be small enough to be written down.
-        """
-        scale = self._scale()[self.row]
-        values = np.linalg.eigvalsh(self.whitened / np.outer(scale, scale))[::-1]
-        dimensions = self.row.size - self.n_rows
-        return values, max(2.0 * float(np.sqrt(max(dimensions, 1))), -float(values[-1]))
-
     def _scale(self) -> Floats:
         """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
         margin = self._by_visits(np.ones((self.n_rows, 1)))[:, 0]
         return np.asarray(np.sqrt(np.maximum(margin, 1e-12) / np.sqrt(max(margin.sum(), 1e-12))))
 
-    def factor(self, rank: int) -> Floats:
-        """F (C, rank), with F F^T the best weighted fit to the pair moments."""
+    def factor(self, rank: int, sweeps: int = 40) -> Floats:
+        """F (C, rank), with F F^T the best weighted fit to the pair moments.
+
+        Each sweep of the alternating least squares is taken half-way, so that they do not
+        oscillate; it costs little beside the pair matrix itself.
+        """
         scale = self._scale()[self.row]
         if self.dense:
             matrix: Any = self.whitened / np.outer(scale, scale)
@@ -301,7 +284,7 @@ class PairMoments:
             )
         values, vectors = leading_eigenvectors(matrix, rank)
         G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale[:, None]
-        for _ in range(_SWEEPS):
+        for _ in range(sweeps):
             G = 0.5 * (G + self._regressed(G))
         return G / np.maximum(self.root, 1e-150)[:, None]
 
@@ -309,18 +292,34 @@ class PairMoments:
         """Least squares for each cell's factor given all others', weighted by visits."""
         rank = G.shape[1]
         outer = self._member @ (G[:, :, None] * G[:, None, :]).reshape(-1, rank**2)
-        normal = self._by_visits(outer).reshape(-1, rank, rank) + _RIDGE * np.eye(rank)
+        # plus one pair of visits: cells with fewer keep a factor near zero
+        normal = self._by_visits(outer).reshape(-1, rank, rank) + np.eye(rank)
         solved = np.linalg.solve(normal[self.row], self.product(G)[:, :, None])
         return np.asarray(solved[:, :, 0], dtype=np.float64)
 
     def factors(self, F: Floats, points: Floats) -> Floats:
-        """1 + F c_m for every cell and context, (C, M), kept positive."""
-        return np.maximum(1.0 + F @ points.T, _SMALLEST_FACTOR)
+        """1 + F c_m for every cell and context, (C, M), kept positive.
+
+        The linear model may say otherwise: no probability of a start is less than a twentieth of
+        the pooled one, so that EM can still raise it.
+        """
+        return np.maximum(1.0 + F @ points.T, 0.05)
+
+
+def pair_counts(episodes: Episodes) -> Floats:
+    """(C, C): how often cells x and y occur at two different times of an episode."""
+    pairs = np.zeros((episodes.cells.size, episodes.cells.size))
+    for group in episodes.groups:
+        table = _table_of(group, episodes.cells.size)
+        pairs += (table.T @ sp.diags(group.counts) @ table).toarray()
+        pairs[np.diag_indices(len(pairs))] -= table.T @ group.counts  # the same time twice
+    return pairs
 
 
 def leading_eigenvectors(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     """The largest eigenvalues of a symmetric matrix and their vectors, best first."""
-    if matrix.shape[0] <= _SMALL or rank >= matrix.shape[0] - 1:
+    # up to this size a dense eigensolver is as fast as an iterative one, and exact
+    if matrix.shape[0] <= 200 or rank >= matrix.shape[0] - 1:
         values, vectors = np.linalg.eigh(matrix)
         return values[::-1][:rank], vectors[:, ::-1][:, :rank]
     # not ones: innovations sum to zero in every row
@@ -331,8 +330,18 @@ def leading_eigenvectors(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     return values[::-1], vectors[:, ::-1]
 
 
-def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> ContextPoints:
-    """The mixture in R^(M-1), by EM from random beginnings, over the longest episodes."""
+def context_points(
+    episodes: Episodes,
+    F: Floats,
+    rng: np.random.Generator,
+    beginnings: int = 16,
+    rounds: int = 30,
+) -> ContextPoints:
+    """The mixture in R^(M-1), by EM from random beginnings, over the longest episodes.
+
+    All are done at once in one product of matrices; more beginnings find a better maximum, at a
+    cost in proportion.
+    """
     rank = F.shape[1]
     upper = np.triu_indices(rank)
     products = F[:, upper[0]] * F[:, upper[1]]
@@ -340,14 +349,14 @@ def context_points(episodes: Episodes, F: Floats, rng: np.random.Generator) -> C
     halves = np.where(upper[0] == upper[1], 0.5, 1.0)
     design = np.column_stack([np.ones(counts.size), b, -A * halves])
     # contexts come first: reductions over a short last axis are slow
-    points = rng.normal(size=(rank + 1, _BEGINNINGS, rank))
-    weights = np.full((rank + 1, _BEGINNINGS), 1.0 / (rank + 1))
-    value = np.zeros(_BEGINNINGS)
-    for _ in range(_ROUNDS):
+    points = rng.normal(size=(rank + 1, beginnings, rank))
+    weights = np.full((rank + 1, beginnings), 1.0 / (rank + 1))
+    value = np.zeros(beginnings)
+    for _ in range(rounds):
         quadratic = points[..., upper[0]] * points[..., upper[1]]
         coefficients = np.concatenate([np.log(weights)[..., None], points, quadratic], axis=2)
         scores = design @ coefficients.reshape(-1, design.shape[1]).T
-        scores = scores.reshape(counts.size, rank + 1, _BEGINNINGS)
+        scores = scores.reshape(counts.size, rank + 1, beginnings)
         top = scores.max(axis=1, keepdims=True)
         shares = np.exp(scores - top)
         norm = shares.sum(axis=1, keepdims=True)
@@ -371,17 +380,20 @@ def _best_points(b: Floats, A: Floats, upper: tuple[Any, Any]) -> Floats:
 
 
 def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, Floats, Floats]:
-    """b, A and the counts of the longest episodes, up to a fixed number of them."""
+    """b, A and the counts of about 2,000 episodes of each length, the longest first.
+
+    A thousand are enough: more would cost time, and the start need not be exact.
+    """
     parts: list[tuple[Floats, Floats, Floats]] = []
     found = 0
     lengths = [float(np.diff(group.offsets).mean()) for group in episodes.groups]
     for k in np.argsort(lengths)[::-1]:
         group = episodes.groups[k]
-        stride = -(-group.first.size // _EPISODES)
+        stride = -(-group.first.size // 2_000)
         X = _table_of(group, F.shape[0])[::stride]
         parts.append((X @ F, X @ products, group.counts[::stride]))
         found += X.shape[0]
-        if found >= _ENOUGH:
+        if found >= 1_000:
             break
     b, A, counts = (np.concatenate(column) for column in zip(*parts))
     return b, A, counts
