@@ -87,12 +87,13 @@ def posterior(
     require_logs("logs", logs)
     logs.validate(model)
     on_device = on_gpu(device)
-    if engine is not None or not isinstance(logs, Trajectories):
+    if engine is not None or not logs.fits_memory:
         check_smoothing(model, smoothing)
         workers = as_engine(engine, 1 if on_device else threads)
         parts = workers.map(_of_batch, logs.batches(), model, smoothing, along, device)
         rows = logs.n_steps + len(logs) if along else len(logs)
         return rows_on_disk(parts, rows, model.n_contexts)
+    logs = logs.read()
     if on_device and not logs.complete:
         raise DeviceError(
             'posterior on device="cuda" needs complete episodes: logs with missing cells or '

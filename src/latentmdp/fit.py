@@ -17,7 +17,7 @@ from latentmdp._util.results import Result
 from latentmdp._util.storage import rows_on_disk
 from latentmdp.belief import posterior
 from latentmdp.engines.base import Engine, as_engine
-from latentmdp.logs import Batch, Logs, Trajectories, WeightModel, cell_counts
+from latentmdp.logs import Batch, Logs, Trajectories, WeightModel, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
 
 __all__ = [
@@ -286,9 +286,9 @@ def shares_of(
     `behaviour` by context (M, S, A) is given, covariates where a `weight_model` is. Of very many
     episodes on disk, the result is an array in a temporary file.
     """
-    parts = [logs] if isinstance(logs, Logs) else list(logs)
-    if all(isinstance(part, Trajectories) for part in parts):
-        found = [_batch_shares(part, model, behaviour, weight_model) for part in parts]
+    parts = listed_logs(logs)
+    if all(part.fits_memory for part in parts):
+        found = [_batch_shares(part.read(), model, behaviour, weight_model) for part in parts]
         return np.concatenate(found)
     batches = [batch for part in parts for batch in part.batches()]
     rows = as_engine(engine).map(_read_shares, batches, model, behaviour, weight_model)

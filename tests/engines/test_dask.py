@@ -35,12 +35,12 @@ def engine(client, tmp_path):
 
 def small(monkeypatch):
     from latentmdp import simulation
-    from latentmdp.logs import on_disk, trajectories
+    from latentmdp.logs import base
     from latentmdp.planning import evaluation
 
-    for module in (trajectories, on_disk, simulation, evaluation):
+    for module in (base, simulation, evaluation):
         monkeypatch.setattr(module, "BATCH_STEPS", 500)
-    monkeypatch.setattr(on_disk, "HELD_STEPS", 600)
+    monkeypatch.setattr(base, "HELD_STEPS", 600)
 
 
 def test_a_cluster_gives_the_bits_of_a_thread(engine, client, tmp_path, monkeypatch):

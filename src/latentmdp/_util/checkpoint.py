@@ -40,9 +40,7 @@ def write_checkpoint(
 ) -> None:
     """Replace the checkpoint at `path`, all or nothing."""
     header = {
-        "format": "latentmdp",
-        "kind": "checkpoint",
-        "schema": _SCHEMA,
+        **storage.file_header("checkpoint", _SCHEMA),
         "settings": settings,
         "digest": _digest(settings, arrays),
         "seconds": seconds,

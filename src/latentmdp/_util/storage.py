@@ -39,10 +39,12 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Arrays
+from latentmdp._version import __version__
 from latentmdp.errors import FormatError, LatentMDPError
 
 __all__ = [
     "ALWAYS",
+    "FORMAT",
     "MAX_TEXT",
     "LockedError",
     "PathLike",
@@ -55,6 +57,7 @@ __all__ = [
     "check_memory",
     "check_text",
     "digest_of",
+    "file_header",
     "file_size",
     "one_writer",
     "parse",
@@ -62,9 +65,12 @@ __all__ = [
     "require_writable",
     "rows_on_disk",
     "write_archive",
+    "write_table",
 ]
 
 PathLike = str | os.PathLike[str]
+
+FORMAT = "latentmdp"
 
 # ---------------------------------------------------------------------------------------- writing
 
@@ -434,7 +440,31 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     return array.reshape(shape, order="F" if fortran else "C")
 
 
+def write_table(stream: BinaryIO, table: Any) -> None:
+    """Write a table of pyarrow as Parquet, in row groups that a reader of some rows takes whole.
+
+    Beyond `ALWAYS` bytes, at 8 a cell, nothing is compressed.
+    """
+    import pyarrow.parquet as pq
+
+    small = 8 * table.num_rows * table.num_columns < ALWAYS
+    pq.write_table(
+        table,
+        stream,
+        compression="zstd" if small else "none",
+        use_dictionary=small,
+        write_page_checksum=True,
+        row_group_size=1 << 18,
+    )
+
+
 # ------------------------------------------------------------------------- JSON and plain values
+
+
+def file_header(kind: str, schema: int = 1) -> dict[str, Any]:
+    """What every file begins with: the format, what kind of object it holds in which layout."""
+    version = f"{FORMAT} {__version__}"
+    return {"format": FORMAT, "kind": kind, "schema": schema, "written_by": version}
 
 
 def parse(text: str, *, finite: bool = True) -> Any:

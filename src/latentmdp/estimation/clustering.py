@@ -41,7 +41,7 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.starts import leading_eigenvectors
 from latentmdp.fit import Fit
-from latentmdp.logs import Trajectories, require_in_memory
+from latentmdp.logs import Trajectories, require_trajectories
 
 __all__ = ["ClusterThenEM", "Profiles", "SubspaceClustering", "TrajectoryKMeans", "profiles"]
 
@@ -83,7 +83,7 @@ class Profiles(NamedTuple):
 
 def profiles(logs: Trajectories) -> Profiles:
     """Count transitions in the first and the second half of every episode."""
-    require_in_memory("logs", logs)
+    require_trajectories("logs", logs)
     if logs.n_steps == 0:
         raise TrajectoryError("the logs hold no step to cluster episodes by")
     episode, codes = logs.steps().episode, logs.cells(("state", "action", "next_state"))
@@ -108,7 +108,7 @@ class SubspaceClustering(ClusterThenEM):
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
-        require_in_memory("logs", logs)
+        require_trajectories("logs", logs)
         generator = as_generator(rng)
         chosen = np.arange(len(logs))
         if len(logs) > self.most:

@@ -44,7 +44,16 @@ from latentmdp._util.arrays import Floats, Indices, Integers, normalised
 from latentmdp.engines.base import Engine, total, tree_sum
 from latentmdp.engines.threads import Threads
 from latentmdp.errors import DeviceError, TrajectoryError
-from latentmdp.logs import Batch, Encoder, Logs, Trajectories, on_disk, require_logs, sizes_of
+from latentmdp.logs import (
+    Batch,
+    Encoder,
+    Logs,
+    Trajectories,
+    listed_logs,
+    require_logs,
+    sizes_of,
+    spread,
+)
 
 __all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
@@ -317,11 +326,10 @@ class Episodes:
         self.n_steps = sum(part.n_steps for part in logs)
         self._block_size = min(max(self.n_steps // _BLOCKS, _LEAST_WORK), _MOST_WORK)
         batches = [batch for part in logs for batch in part.batches()]
-        in_memory = all(isinstance(part, Trajectories) for part in logs)
         self._folder: TemporaryDirectory[str] | None = None
         self._sample: Episodes | None = None
         self._held_by: dict[Engine, Any] = {}
-        if not engine.local or not (in_memory or self.n_steps <= on_disk.HELD_STEPS):
+        if not engine.local or not all(part.fits_memory for part in logs):
             self._folder = TemporaryDirectory(prefix="latentmdp-", dir=engine.scratch)
         self._read(batches, engine)
 
@@ -393,7 +401,7 @@ class Episodes:
 
     def sample(self) -> Episodes:
         """Enough episodes to decide by, in memory: these, or chunks spread evenly over them."""
-        chosen = on_disk.spread(len(self.chunks), self.n_steps, on_disk.HELD_STEPS)
+        chosen = spread(len(self.chunks), self.n_steps)
         if len(chosen) == len(self.chunks) and self._totals is None:
             return self
         if self._sample is None:
@@ -718,7 +726,7 @@ def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
         There is no episode, none has `minimum` steps, the logs disagree on reward values, or the
         states are so many that no machine holds a table of them.
     """
-    given = [logs] if isinstance(logs, Logs) else list(logs)
+    given = listed_logs(logs)
     for i, part in enumerate(given):
         require_logs(f"logs[{i}]", part)
     parts = [part.without_contexts() for part in given if len(part)]

@@ -33,7 +33,7 @@ from latentmdp.estimation.n_contexts import (
 from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
 from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Estimator, Fit
-from latentmdp.logs import Logs, Trajectories
+from latentmdp.logs import Logs, require_trajectories
 from latentmdp.model import RewardModel
 
 __all__ = ["initialize"]
@@ -213,15 +213,10 @@ def _restarts(n_contexts: int) -> int:
 def _spectral(short: Logs | None, long: Logs, n_contexts: int | str, rng: RNGLike) -> Fit:
     if short is None or not isinstance(n_contexts, int):
         raise ValueError('method="psr" needs short episodes and a known n_contexts')
-    if not isinstance(short, Trajectories) or not isinstance(long, Trajectories):
-        raise TypeError(
-            'method="psr" needs all episodes in memory: give it Trajectories, such as '
-            "logs.sample(10_000_000) of LogFiles"
-        )
     from latentmdp.spectral import SpectralPSR, recover
 
-    psr = SpectralPSR(rank=n_contexts).fit(short)
-    return recover(psr, long, n_contexts=n_contexts, rng=rng)
+    psr = SpectralPSR(rank=n_contexts).fit(require_trajectories("short", short))
+    return recover(psr, require_trajectories("long", long), n_contexts=n_contexts, rng=rng)
 
 
 def _say(message: str) -> None:

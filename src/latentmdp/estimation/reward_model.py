@@ -21,7 +21,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp.engines.base import Engine
 from latentmdp.estimation.em import EM
 from latentmdp.fit import without_fit_warnings
-from latentmdp.logs import Logs, occurring_cells, sizes_of
+from latentmdp.logs import Logs, listed_logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
 
 __all__ = ["choose_reward_model", "preferred_reward_model", "require_reward_model"]
@@ -34,7 +34,7 @@ def require_reward_model(given: str) -> None:
 
 def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats) -> RewardModel:
     """The reward model that BIC prefers, given p(m | episode) of all episodes (N, M)."""
-    parts = [logs] if isinstance(logs, Logs) else list(logs)
+    parts = listed_logs(logs)
     S, A, Z = sizes_of(parts)
     by = ("state", "action", "next_state", "reward")
     cells, counts = occurring_cells(parts, by, (S, A, Z), responsibilities)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from latentmdp._util.arrays import Flags, Integers
-from latentmdp.logs import Logs, Trajectories, cell_counts
+from latentmdp.logs import Logs, Trajectories, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 
@@ -31,7 +31,7 @@ def tried_pairs(logs: Logs) -> Flags:
 
 def final_states(logs: Logs | Sequence[Logs]) -> Flags:
     """Which states are final, shape (S,), in one log or in several of the same world."""
-    given = [logs] if isinstance(logs, Logs) else list(logs)
+    given = listed_logs(logs)
     final = np.zeros(max(one.n_states for one in given), dtype=np.bool_)
     acted_in = np.zeros_like(final)
     for one in given:

@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from latentmdp._util import storage
+from latentmdp._util.storage import FORMAT
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-from latentmdp.io.kinds import FORMAT
 from latentmdp.io.parquet import check_table
 
 __all__ = [

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
+from latentmdp._util.storage import FORMAT
 from latentmdp._util.validation import require_choice
-from latentmdp._version import __version__
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
@@ -56,7 +56,6 @@ from latentmdp.policies import (
 from latentmdp.sessions import SavedSession
 
 __all__ = [
-    "FORMAT",
     "Document",
     "Kind",
     "by_name",
@@ -71,8 +70,6 @@ __all__ = [
     "register",
     "signed_header",
 ]
-
-FORMAT = "latentmdp"
 
 FieldType = str | tuple[str, ...]
 """What a field must be: one of the words in `_CHECKS`, or the kinds that an object may have. A
@@ -182,12 +179,7 @@ def is_policy(obj: object) -> bool:
 
 def header_of(kind: Kind) -> dict[str, Any]:
     """What every file of a kind begins with."""
-    return {
-        "format": FORMAT,
-        "kind": kind.name,
-        "schema": kind.schema,
-        "written_by": f"{FORMAT} {__version__}",
-    }
+    return storage.file_header(kind.name, kind.schema)
 
 
 def check_header(header: object) -> Kind:

@@ -41,14 +41,11 @@ from numpy.typing import NDArray
 
 from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
-from latentmdp.errors import FormatError, TrajectoryError
+from latentmdp.errors import FormatError
 from latentmdp.io import csv_table, kinds
-from latentmdp.logs import KEY, OPTIONAL, REQUIRED, Covariates, Trajectories, table_arguments
+from latentmdp.logs import KEY, Trajectories, logs_of_arrow, to_arrow
 
 __all__ = ["check_table", "read", "write"]
-
-ROWS = 1 << 18
-"""Rows of a row group, which a reader of some rows reads as a whole."""
 
 MAX_COLUMNS = 10_000
 BYTES_PER_VALUE = 8
@@ -56,19 +53,8 @@ BYTES_PER_VALUE = 8
 
 def write(stream: BinaryIO, obj: Any) -> None:
     """Write logs, or an object whose kind has columns."""
-    if isinstance(obj, Trajectories):
-        table, metadata = _log_table(obj)
-    else:
-        table, metadata = _episode_table(kinds.encode(obj))
-    small = table.num_rows * table.num_columns * BYTES_PER_VALUE < storage.ALWAYS
-    pq.write_table(
-        table.replace_schema_metadata(metadata),
-        stream,
-        compression="zstd" if small else "none",
-        use_dictionary=small,
-        write_page_checksum=True,
-        row_group_size=ROWS,
-    )
+    logs = isinstance(obj, Trajectories)
+    storage.write_table(stream, to_arrow(obj) if logs else _episode_table(kinds.encode(obj)))
 
 
 def read(stream: BinaryIO, **arguments: Any) -> Any:
@@ -101,7 +87,7 @@ def read(stream: BinaryIO, **arguments: Any) -> Any:
     kind = kinds.check_header(header)
     if kind.name == "trajectories":
         check_table(file, names, size)
-        return _logs(file.read(), header)
+        return logs_of_arrow(file.read(), header)
     if not kind.columns:
         raise FormatError(f"holds a {kind.name}, not logs or a run")
     columns = _columns(file, size, list(kind.columns.values()))
@@ -135,87 +121,10 @@ def _column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     return values
 
 
-# ------------------------------------------------------------------------------------------- logs
-
-_TYPES = {
-    "episode": pa.int64(),
-    "t": pa.int32(),
-    "state": pa.int32(),
-    "action": pa.int32(),
-    "next_state": pa.int32(),
-    "context": pa.int32(),
-    "count": pa.int64(),
-}
-
-
-def _log_table(logs: Trajectories) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """The long table of logs and its metadata; episodes of no steps are refused."""
-    try:
-        columns = logs.to_table()
-    except TrajectoryError as error:
-        raise FormatError(str(error)) from None
-    taken = {*REQUIRED, *OPTIONAL, "episode_name"}
-    known = () if logs.covariates is None else logs.covariates.names
-    for name in known:
-        if name in taken:
-            raise FormatError(f"a covariate is called {name!r}, as a column is: save as .npz")
-    if logs.episode_names is not None:
-        columns["episode_name"] = columns["episode"]
-        columns["episode"] = np.cumsum(columns["t"] == 0) - 1
-    values = logs.reward_values
-    types = {**_TYPES, "reward": pa.int32() if values is None else pa.float64()}
-    header: dict[str, Any] = {
-        **kinds.header_of(kinds.by_type(type(logs))),
-        "n_states": logs.n_states,
-        "n_actions": logs.n_actions,
-        "reward_values": None if values is None else values.tolist(),
-    }
-    fields = logs.to_fields()
-    header |= {name: fields[name] for name in _TOLD if fields[name] is not None}
-    if logs.reward_edges is not None:
-        header["reward_edges"] = logs.reward_edges.tolist()
-    if logs.amounts is not None:
-        header["informative_rewards"] = False
-    if logs.covariates is not None:
-        header["covariates"] = list(known)
-        header["levels"] = {name: list(labels) for name, labels in logs.covariates.levels.items()}
-    table = {name: _arrow(column, types.get(name)) for name, column in columns.items()}
-    return pa.table(table), {KEY: json.dumps(header).encode()}
-
-
-_TOLD = ("state_names", "action_names", "missing")
-"""Fields of logs that their header has as they are."""
-
-
-def _arrow(column: NDArray[Any], kind: pa.DataType | None) -> pa.Array:
-    """A column of a log's table; NaN and None become null."""
-    if column.dtype == object:
-        return pa.array(column, pa.string()).dictionary_encode()
-    if column.dtype.kind == "f" and kind is not None and pa.types.is_integer(kind):
-        return pa.array(np.nan_to_num(column).astype(np.int64), kind, mask=np.isnan(column))
-    return pa.array(column, kind, from_pandas=True)
-
-
-def _logs(table: pa.Table, header: dict[str, Any]) -> Trajectories:
-    """The logs of a table with the header that `write` gave it."""
-    arguments = table_arguments(header)
-    names = arguments["covariates"]
-    logs = Trajectories.from_table(table, **arguments)
-    fields = logs.to_fields() | {"missing": header.get("missing"), "episode_names": None}
-    if "episode_name" in table.column_names:
-        first = np.flatnonzero(table["t"].to_numpy() == 0)
-        called = table["episode_name"].combine_chunks().take(pa.array(first)).to_pylist()
-        fields["episode_names"] = [called[i] for i in logs.individuals()]
-    if logs.covariates is not None:
-        levels = header.get("levels") or {}
-        fields["covariates"] = Covariates(names, logs.covariates.relabelled(levels), levels)
-    return Trajectories.from_fields(fields)
-
-
 # --------------------------------------------------------------------------- one row per episode
 
 
-def _episode_table(document: kinds.Document) -> tuple[pa.Table, dict[bytes, bytes]]:
+def _episode_table(document: kinds.Document) -> pa.Table:
     """A table of the kind's columns, and metadata with everything else."""
     columns = document.kind.columns
     others = {name: a for name, a in document.arrays.items() if name not in columns}
@@ -228,7 +137,7 @@ def _episode_table(document: kinds.Document) -> tuple[pa.Table, dict[bytes, byte
     table = {"episode": pa.array(np.arange(first.size))}
     for name, column in columns.items():
         table[column] = pa.array(document.arrays[name], from_pandas=False)
-    return pa.table(table), metadata
+    return pa.table(table).replace_schema_metadata(metadata)
 
 
 def _metadata_arrays(layouts: Any, metadata: dict[bytes, bytes]) -> Arrays:

@@ -1,78 +1,49 @@
 """Logged episodes: in memory, on disk, and as tables of any library.
 
-`trajectories.py` holds the container, and counts; `on_disk.py` files larger than memory, which
-stand in for it; `covariates.py` what is known of individuals. A table becomes logs in two steps:
-`frames.py` reads the columns of any table, `long_table.py` makes episodes of rows.
+| file              | what it holds                                                                |
+|-------------------|------------------------------------------------------------------------------|
+| `base.py`         | `Logs`, the protocol of logs wherever they lie; batches; what is missing     |
+| `trajectories.py` | `Trajectories`, all episodes in memory                                       |
+| `on_disk.py`      | `LogFiles`, Parquet files larger than memory                                 |
+| `counts.py`       | how often cells occur, in all of them                                        |
+| `covariates.py`   | what is known of individuals, and the weights of contexts it implies         |
+| `frames.py`       | the columns of any table: a frame of any library, a mapping, a file          |
+| `long_table.py`   | from rows to episodes, and back                                              |
+| `arrow_table.py`  | a table of Arrow with a header, as a Parquet file holds it                   |
 """
 
-from latentmdp.logs.covariates import Covariates, Encoder, WeightModel
-from latentmdp.logs.long_table import END, OPTIONAL, REQUIRED
-from latentmdp.logs.on_disk import (
-    HELD_STEPS,
-    KEY,
-    LogFiles,
-    in_memory,
-    open_logs,
-    spread,
-    table_arguments,
-    write_shard,
-    written,
-)
-from latentmdp.logs.trajectories import (
-    BATCH_STEPS,
-    NEVER,
-    Batch,
-    Endings,
-    Episode,
-    History,
-    Lacks,
-    Logs,
-    MissingCells,
-    Sizes,
-    Steps,
-    Trajectories,
-    cell_counts,
-    first_state_counts,
-    mean_amounts,
-    occurring_cells,
-    require_in_memory,
-    require_logs,
-    sizes_of,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BATCH_STEPS",
-    "END",
-    "HELD_STEPS",
-    "KEY",
-    "NEVER",
-    "OPTIONAL",
-    "REQUIRED",
-    "Batch",
-    "Covariates",
-    "Encoder",
-    "Endings",
-    "Episode",
-    "History",
-    "Lacks",
-    "LogFiles",
-    "Logs",
-    "MissingCells",
-    "Sizes",
-    "Steps",
-    "Trajectories",
-    "WeightModel",
-    "cell_counts",
-    "first_state_counts",
-    "in_memory",
-    "mean_amounts",
-    "occurring_cells",
-    "open_logs",
-    "require_in_memory",
-    "require_logs",
-    "sizes_of",
-    "spread",
-    "table_arguments",
-    "write_shard",
-    "written",
-]
+if TYPE_CHECKING:
+    from latentmdp.logs.arrow_table import KEY, logs_of_arrow, to_arrow
+    from latentmdp.logs.base import (
+        BATCH_STEPS,
+        HELD_STEPS,
+        NO_END,
+        Batch,
+        Endings,
+        Logs,
+        MissingCells,
+        MissingKinds,
+        Sizes,
+        Summary,
+        listed_logs,
+        require_logs,
+        sizes_of,
+        spread,
+    )
+    from latentmdp.logs.counts import cell_counts, first_state_counts, occurring_cells
+    from latentmdp.logs.covariates import Covariates, Encoder, WeightModel
+    from latentmdp.logs.long_table import END
+    from latentmdp.logs.on_disk import LogFiles, open_logs, write_shard, written
+    from latentmdp.logs.trajectories import (
+        Episode,
+        History,
+        Steps,
+        Trajectories,
+        require_trajectories,
+    )
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -31,6 +31,7 @@ __all__ = [
     "is_empty",
     "is_text",
     "named_columns",
+    "natural_key",
     "numbered",
     "require_filled",
     "times",
@@ -397,7 +398,7 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
         codes = cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         encoded.append((labels, codes))
     occurs = [_occurring(labels, codes) for labels, codes in encoded]
-    key = _natural if natural else None
+    key = natural_key if natural else None
     names = sorted({label for found in occurs for label in found}, key=key)
     place = {label: i for i, label in enumerate(names)}
     found = []
@@ -542,7 +543,7 @@ def _written(column: Any, labels: bool) -> Any:
     return numbers if numbers.null_count else values.astype(np.int64)
 
 
-def _natural(text: str) -> tuple[list[str | int], str]:
+def natural_key(text: str) -> tuple[list[str | int], str]:
     """A key that sorts the numbers in texts by their size: text and numbers by turns."""
     parts = re.split(r"([0-9]{1,18})", text)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)], text

@@ -1,6 +1,7 @@
 """Episodes as a long table, one row per step: the form in which logs come and go.
 
-`Trajectories.from_table` says what the columns are. The rows are sorted by episode and time; what
+`Trajectories.from_table` says what the columns are; `fields_of_table` makes episodes of rows, and
+`table_of` rows of episodes. The rows are sorted by episode and time; what
 is said of a row names the column and the row as the user has them, counted from 0.
 
 Empty cells. A row without a state or an action is a lost step, and splits its episode into
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,19 +24,27 @@ from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import frames
+from latentmdp.logs.base import MissingCells
+from latentmdp.logs.covariates import Covariates
+
+if TYPE_CHECKING:
+    from latentmdp.logs.trajectories import Trajectories
 
 __all__ = [
     "END",
     "OPTIONAL",
-    "REQUIRED",
+    "WORDS",
     "Levels",
-    "columns_to_fields",
+    "TableOptions",
+    "fields_of_table",
     "reward_levels_of",
     "reward_values_of_counts",
+    "table_of",
 ]
 
-REQUIRED = ("episode", "t", "state", "action", "reward")
 OPTIONAL = ("next_state", "context", "count", "propensity", "terminated")
+WORDS = ("episode", "t", "state", "action", "reward", *OPTIONAL)
+"""Our words for the columns of a table of logs; the last five may be absent."""
 
 MANY_VALUES = 20
 """Rewards of more distinct values are measured, not counted: "auto" makes levels of them."""
@@ -93,26 +102,31 @@ def reward_levels_of(values: Floats, counts: Integers, number: int) -> Levels:
     return Levels(means + 0.0, edges + 0.0)
 
 
-def columns_to_fields(
-    table: Any,
-    names: Mapping[str, str | None] | None = None,
-    *,
-    covariates: Sequence[str] = (),
-    n_states: int | None = None,
-    n_actions: int | None = None,
-    reward_values: ArrayLike | None = None,
-    reward_edges: ArrayLike | None = None,
-    reward_levels: int | str | None = "auto",
-    informative_rewards: bool = True,
-    rewards_are_indices: bool = False,
-    state_names: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """The arguments of `Trajectories` that a long table describes; covariates as `Values` by name.
+class TableOptions(NamedTuple):
+    """How a table becomes logs: the arguments of `Trajectories.from_table` but for column names.
 
-    See `Trajectories.from_table`; `names` are what the table calls the columns, None for one that
-    is not to be read. With `rewards_are_indices` the column `reward` holds indices, and their
-    values are unknown.
+    `levels` are the levels of categories among the covariates, where they are known beforehand.
+    """
+
+    covariates: tuple[str, ...] = ()
+    reward_levels: int | str | None = "auto"
+    informative_rewards: bool = True
+    reward_values: ArrayLike | None = None
+    reward_edges: ArrayLike | None = None
+    n_states: int | None = None
+    n_actions: int | None = None
+    state_names: Sequence[str] | None = None
+    action_names: Sequence[str] | None = None
+    rewards_are_indices: bool = False
+    levels: Mapping[str, Sequence[str]] | None = None
+
+
+def fields_of_table(
+    table: Any, names: Mapping[str, str | None], options: TableOptions
+) -> dict[str, Any]:
+    """The arguments of `Trajectories` that a long table describes.
+
+    `names` are what the table calls each of `WORDS`, None for a column that is not to be read.
 
     Raises
     ------
@@ -120,73 +134,62 @@ def columns_to_fields(
         Naming the column and the row.
     """
     try:
-        rows = _sorted_rows(*_read(table, dict(names or {}), covariates))
-        states, known_names = _states(rows, state_names)
-        actions, known_actions = _labels(rows, ("action",), action_names)
+        rows = _sorted_rows(*_read(table, names, options.covariates))
+        states, state_names = _labels(rows, ("state", "next_state"), options.state_names)
+        actions, action_names = _labels(rows, ("action",), options.action_names)
         action = actions["action"]
         links = _linked(rows, states)
-        ended, known_names = _ended(rows, links, known_names)
+        end, state_names = _ended(rows, links, state_names)
         segments = _segments(rows, links, action)
-        kept = segments.steps
-        rewards = _rewards(
-            rows,
-            kept,
-            reward_values,
-            reward_edges,
-            None if rewards_are_indices or not informative_rewards else reward_levels,
-            rewards_are_indices,
-            informative_rewards,
-        )
-        propensities = rows.propensities(kept)
-        of_episode = segments.episode
+        steps, of_episode = segments.steps, segments.episode
+        n_states = options.n_states
+        if n_states is not None and end is not None:
+            n_states = max(n_states, end + 1, len(state_names or ()))
         fields: dict[str, Any] = {
             "states": segments.states,
-            "actions": action[kept],
-            **rewards,
+            "actions": action[steps],
+            **_rewards(rows, steps, options),
             "offsets": segments.offsets,
             "contexts": rows.constant("context", of_episode),
             "counts": rows.constant("count", of_episode),
             "continues": segments.continues,
-            "propensities": propensities,
-            "covariates": {name: rows.covariate(name, of_episode) for name in covariates} or None,
-            "n_states": _size(n_states, known_names, ended),
-            "n_actions": n_actions,
-            "state_names": known_names,
-            "action_names": known_actions,
+            "propensities": rows.propensities(steps),
+            "covariates": _covariates(rows, of_episode, options),
+            "n_states": n_states,
+            "n_actions": options.n_actions,
+            "state_names": state_names,
+            "action_names": action_names,
             "episode_names": rows.episode_names(of_episode),
         }
     except ValueError as error:
         raise TrajectoryError(str(error)) from None
-    counts = {
-        "states": int((states["state"] < 0).sum()),
-        "actions": int((action < 0).sum()),
-        "rewards": int(np.isnan(rows.floats("reward")[kept]).sum()),
-        "next_states": int((states["next_state"] < 0).sum()) if "next_state" in states else 0,
-        "lost_steps": int(rows.size - kept.size),
-        "segments": 0 if segments.continues is None else int(segments.continues.sum()),
-        "ends": segments.ends,
-    }
-    return {**fields, "missing": counts if any(counts.values()) else None}
+    missing = MissingCells(
+        states=int((states["state"] < 0).sum()),
+        actions=int((action < 0).sum()),
+        rewards=int(np.isnan(rows.floats("reward")[steps]).sum()),
+        next_states=int((states["next_state"] < 0).sum()) if "next_state" in states else 0,
+        lost_steps=int(rows.size - steps.size),
+        segments=0 if segments.continues is None else int(segments.continues.sum()),
+        ends=segments.ends,
+    )
+    return {**fields, "missing": missing if any(missing) else None}
 
 
 # ------------------------------------------------------------------------------- reading columns
 
 
 def _read(
-    table: Any, names: dict[str, str | None], covariates: Sequence[str]
+    table: Any, names: Mapping[str, str | None], covariates: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The columns of a table by our words, as pyarrow has them, and what the table calls them."""
-    words = (*REQUIRED, *OPTIONAL)
-    wanted = {word: names.get(word, word) for word in words}
-    chosen = {word: name for word, name in wanted.items() if name is not None}
+    chosen = {word: name for word, name in names.items() if name is not None}
     for word in ("episode", "state", "action", "reward"):
         if word not in chosen:
             raise ValueError(f"the column of {word!r} cannot be left out")
     optional = [word for word in OPTIONAL if chosen.get(word) == word]
     chosen |= {_covariate(name): name for name in covariates}
     labels = [w for w in ("episode", "state", "action", "next_state") if w in chosen]
-    found = frames.columns_of(table, chosen, optional=optional, labels=labels)
-    return found, chosen
+    return frames.columns_of(table, chosen, optional=optional, labels=labels), chosen
 
 
 def _covariate(name: str) -> str:
@@ -218,9 +221,9 @@ class _Rows:
     def place(self, row: int) -> str:
         """How a message calls a sorted row."""
         episode = int(np.searchsorted(self.offsets, row, side="right")) - 1
-        told = row if self.order is None else int(self.order[row])
+        number = row if self.order is None else int(self.order[row])
         step = row - int(self.offsets[episode])
-        return f"row {told}, episode {self.labels[episode]}, step {step}"
+        return f"row {number}, episode {self.labels[episode]}, step {step}"
 
     def refuse(self, wrong: Flags, word: str, why: str | Callable[[int], str]) -> None:
         """Raise for the first sorted row marked wrong."""
@@ -244,9 +247,9 @@ class _Rows:
             self.refuse(values != np.rint(values), word, "must be an integer")
         self.refuse(values < 0, word, "must not be negative")
         self.refuse(values > np.iinfo(dtype).max, word, f"larger than {np.dtype(dtype)} holds")
-        found = values.astype(np.int64)
-        found[empty] = -1
-        return found
+        whole = values.astype(np.int64)
+        whole[empty] = -1
+        return whole
 
     def constant(self, word: str, episode: Integers) -> Integers | None:
         """A column that says one thing per episode, for the given episodes."""
@@ -262,26 +265,26 @@ class _Rows:
     def covariate(self, name: str, episode: Integers) -> frames.Values:
         """A covariate, which is the same in all rows of an episode that tell it."""
         word = _covariate(name)
-        found = frames.values_or_labels(name, self.columns[word])
-        values = self.sorted(found.values)
-        told = ~np.isnan(values)
-        first = np.where(told, np.arange(values.size), values.size)
+        column = frames.values_or_labels(name, self.columns[word])
+        values = self.sorted(column.values)
+        filled = ~np.isnan(values)
+        first = np.where(filled, np.arange(values.size), values.size)
         lead = np.minimum.reduceat(first, self.offsets[:-1]) if values.size else first
         each = np.append(values, np.nan)[lead]
         expected = np.repeat(each, np.diff(self.offsets))
-        self.refuse(told & (values != expected), word, "but another value earlier in the episode")
-        return frames.Values(each[episode], found.labels)
+        self.refuse(filled & (values != expected), word, "but another value earlier in the episode")
+        return frames.Values(each[episode], column.labels)
 
-    def propensities(self, kept: Integers) -> Floats | None:
+    def propensities(self, steps: Integers) -> Floats | None:
         if "propensity" not in self.columns:
             return None
         values = self.floats("propensity")
         wrong = np.zeros(values.size, np.bool_)
-        wrong[kept] = ~((values[kept] > 0.0) & (values[kept] <= 1.0))
+        wrong[steps] = ~((values[steps] > 0.0) & (values[steps] <= 1.0))
         self.refuse(
             wrong, "propensity", "the probability of an action that was taken lies in (0, 1]"
         )
-        return values[kept]
+        return values[steps]
 
     def episode_names(self, episode: Integers) -> NDArray[np.object_] | None:
         """What the given episodes are called, None where that is their number."""
@@ -358,7 +361,7 @@ def _episodes(name: str, cells: Any) -> tuple[Integers, list[str] | None]:
 
 
 def _labels(
-    rows: _Rows, words: Collection[str], given: Sequence[str] | None
+    rows: _Rows, words: Collection[str], declared: Sequence[str] | None
 ) -> tuple[dict[str, Integers], tuple[str, ...] | None]:
     """Columns of states or of actions by number, -1 where a cell is empty, and their names."""
     present = [word for word in words if word in rows.columns]
@@ -371,32 +374,39 @@ def _labels(
             f"number, while column {rows.names[texts[0]]!r} holds names"
         )
     if not texts:
-        found = {word: rows.integers(word) for word in present}
-        if given is not None:
-            for word, numbers in found.items():
-                rows.refuse(numbers >= len(given), word, f"but there are {len(given)} names")
-        return found, None if given is None else tuple(given)
+        numbers = {word: rows.integers(word) for word in present}
+        if declared is not None:
+            for word, column in numbers.items():
+                rows.refuse(column >= len(declared), word, f"but there are {len(declared)} names")
+        return numbers, None if declared is None else tuple(declared)
     codes: list[Integers]
     *codes, names = frames.coded(*(rows.columns[word] for word in texts))
-    if given is not None:
-        place = {label: i for i, label in enumerate(given)}
+    if declared is not None:
+        place = {label: i for i, label in enumerate(declared)}
         rank = np.array([*(place.get(label, -2) for label in names), -1], np.int64)
-        codes, names = [rank[c] for c in codes], tuple(given)
-    found = {word: rows.sorted(c) for word, c in zip(texts, codes)}
-    found |= {word: np.full(rows.size, -1) for word in present if word not in texts}
-    for word, c in found.items():
+        codes, names = [rank[c] for c in codes], tuple(declared)
+    numbers = {word: rows.sorted(c) for word, c in zip(texts, codes)}
+    numbers |= {word: np.full(rows.size, -1) for word in present if word not in texts}
+    for word, c in numbers.items():
         rows.refuse(c == -2, word, f"which is none of {listed(_few(names))}")
-    return found, names
+    return numbers, names
 
 
 def _few(names: Sequence[str]) -> list[str]:
     return [repr(name) for name in names[:5]] + (["..."] if len(names) > 5 else [])
 
 
-def _states(
-    rows: _Rows, given: Sequence[str] | None
-) -> tuple[dict[str, Integers], tuple[str, ...] | None]:
-    return _labels(rows, ("state", "next_state"), given)
+def _covariates(rows: _Rows, episode: Integers, options: TableOptions) -> Covariates | None:
+    """The covariates of the given episodes, categories by the levels that are known beforehand."""
+    if not options.covariates:
+        return None
+    columns = {name: rows.covariate(name, episode) for name in options.covariates}
+    levels = {name: c.labels for name, c in columns.items() if c.labels is not None}
+    values = np.column_stack([column.values for column in columns.values()])
+    table = Covariates(options.covariates, values, levels)
+    if options.levels is None:
+        return table
+    return Covariates(table.names, table.relabelled(options.levels), options.levels)
 
 
 # -------------------------------------------------------------------------- from rows to segments
@@ -417,13 +427,13 @@ def _linked(rows: _Rows, columns: dict[str, Integers]) -> _Links:
     begins = np.zeros(rows.size, np.bool_)
     begins[rows.offsets[:-1]] = True
     inside = ~begins[1:]
-    told = columns.get("next_state")
+    next_state = columns.get("next_state")
     following = np.full(rows.size, -1)
-    if told is None:
+    if next_state is None:
         following[:-1][inside] = state[1:][inside]
         return _Links(state, following, begins)
-    both = inside & (told[:-1] >= 0) & (state[1:] >= 0)
-    broken = np.append(both & (told[:-1] != state[1:]), False)[: rows.size]
+    both = inside & (next_state[:-1] >= 0) & (state[1:] >= 0)
+    broken = np.append(both & (next_state[:-1] != state[1:]), False)[: rows.size]
 
     def why(row: int) -> str:
         later = row + 1 if rows.order is None else int(rows.order[row + 1])
@@ -432,9 +442,9 @@ def _linked(rows: _Rows, columns: dict[str, Integers]) -> _Links:
 
     rows.refuse(broken, "next_state", why)
     fill = inside & (state[1:] < 0)
-    state[1:][fill] = told[:-1][fill]
-    following = told.copy()
-    fill = inside & (told[:-1] < 0)
+    state[1:][fill] = next_state[:-1][fill]
+    following = next_state.copy()
+    fill = inside & (next_state[:-1] < 0)
     following[:-1][fill] = state[1:][fill]
     return _Links(state, following, begins)
 
@@ -461,12 +471,6 @@ def _ended(
         names = (*names, END)
     links.next_state[nowhere] = end
     return end, names
-
-
-def _size(declared: int | None, names: tuple[str, ...] | None, end: int | None) -> int | None:
-    if declared is None or end is None:
-        return declared
-    return max(declared, end + 1, len(names or ()))
 
 
 class _Segments(NamedTuple):
@@ -504,45 +508,33 @@ def _segments(rows: _Rows, links: _Links, action: Integers) -> _Segments:
 # ---------------------------------------------------------------------------------------- rewards
 
 
-def _rewards(
-    rows: _Rows,
-    kept: Integers,
-    reward_values: ArrayLike | None,
-    reward_edges: ArrayLike | None,
-    levels: int | str | None,
-    are_indices: bool,
-    informative: bool,
-) -> dict[str, Any]:
-    """Rewards of the kept rows by index, -1 where missing, with their values, edges or amounts."""
-    if are_indices:
-        return {"rewards": rows.integers("reward")[kept], "reward_values": None}
-    rewards = rows.floats("reward")[kept]
-    unknown = np.isnan(rewards)
-    if not informative:
-        if reward_values is not None or reward_edges is not None:
+def _rewards(rows: _Rows, steps: Integers, options: TableOptions) -> dict[str, Any]:
+    """Rewards of the steps by index, -1 where missing, with their values, edges or amounts."""
+    if options.rewards_are_indices:
+        return {"rewards": rows.integers("reward")[steps], "reward_values": None}
+    rewards = rows.floats("reward")[steps]
+    if not options.informative_rewards:
+        if options.reward_values is not None or options.reward_edges is not None:
             raise ValueError("rewards that say nothing about the context have no reward_values")
-        return {
-            "rewards": np.zeros(kept.size, np.int64),
-            "reward_values": np.zeros(1),
-            "amounts": rewards,
-        }
-    known = rewards[~unknown]
-    found: dict[str, Any]
-    if reward_values is None:
-        if reward_edges is not None:
+        unseen = np.zeros(steps.size, np.int64)
+        return {"rewards": unseen, "reward_values": np.zeros(1), "amounts": rewards}
+    filled = ~np.isnan(rewards)
+    edges: Floats | None = None
+    if options.reward_values is None:
+        if options.reward_edges is not None:
             raise ValueError("reward_edges need reward_values, the means of the levels")
-        indices, found = _found_values(known, levels)
+        distinct = np.unique(rewards[filled], return_counts=True)
+        values, edges = reward_values_of_counts(*distinct, options.reward_levels)
     else:
-        values = validation.reward_values(reward_values)
-        if reward_edges is not None:
-            edges = validation.reward_edges(reward_edges, values)
-            indices, found = Levels(values, edges).of(known), {"reward_edges": edges}
-        else:
-            indices, found = _matched(rows, kept[~unknown], known, values), {}
-        found["reward_values"] = values
-    codes = np.full(kept.size, -1, np.int64)
-    codes[~unknown] = indices
-    return {"rewards": codes, **found}
+        values = validation.reward_values(options.reward_values)
+        if options.reward_edges is not None:
+            edges = validation.reward_edges(options.reward_edges, values)
+    codes = np.full(steps.size, -1, np.int64)
+    if edges is None:
+        codes[filled] = _matched(rows, steps[filled], rewards[filled], values)
+    else:
+        codes[filled] = Levels(values, edges).of(rewards[filled])
+    return {"rewards": codes, "reward_values": values, "reward_edges": edges}
 
 
 def reward_values_of_counts(
@@ -560,19 +552,87 @@ def reward_values_of_counts(
     return np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen, None
 
 
-def _found_values(known: Floats, levels: int | str | None) -> tuple[Integers, dict[str, Any]]:
-    values, edges = reward_values_of_counts(*np.unique(known, return_counts=True), levels)
-    if edges is None:
-        return np.searchsorted(values, known), {"reward_values": values}
-    return Levels(values, edges).of(known), {"reward_values": values, "reward_edges": edges}
-
-
-def _matched(rows: _Rows, kept: Integers, known: Floats, values: Floats) -> Integers:
-    """The index of each reward among the values given; each must be one of them."""
+def _matched(rows: _Rows, steps: Integers, rewards: Floats, values: Floats) -> Integers:
+    """The index of each reward among the values; each must be one of them."""
     order = np.argsort(values)
-    nearest = np.minimum(np.searchsorted(values[order], known), values.size - 1)
+    nearest = np.minimum(np.searchsorted(values[order], rewards), values.size - 1)
     wrong = np.zeros(rows.size, np.bool_)
-    wrong[kept[values[order][nearest] != known]] = True
+    wrong[steps[values[order][nearest] != rewards]] = True
     shown = values.tolist() if values.size <= 10 else [*values[:5].tolist(), "..."]
     rows.refuse(wrong, "reward", f"not one of the values {shown}")
     return np.asarray(order[nearest])
+
+
+# -------------------------------------------------------------------------- from episodes to rows
+
+
+def table_of(logs: Trajectories) -> dict[str, NDArray[Any]]:
+    """The columns of logs, one row per step; see `Trajectories.to_table`."""
+    individuals = logs.individuals()
+    index = np.flatnonzero(np.bincount(individuals, logs.lengths) == 0)
+    if index.size:
+        raise TrajectoryError(
+            f"episode {int(logs.beginnings()[index[0]])} has no steps, and a table holds one "
+            "row per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as "
+            ".npz"
+        )
+    steps = logs.steps()
+    rewards: NDArray[Any] = logs.values()
+    if logs.reward_values is None and logs.rewards.min(initial=0) >= 0:
+        rewards = logs.rewards
+    rows: dict[str, NDArray[Any]] = {
+        "state": steps.state,
+        "action": logs.actions,
+        "reward": rewards,
+        "next_state": steps.next_state,
+    }
+    if logs.propensities is not None:
+        rows["propensity"] = logs.propensities
+    episode = steps.episode
+    if logs.continues is not None:
+        rows, episode = _with_lost_rows(logs, rows, episode)
+    individual = individuals[episode]
+    begins = np.searchsorted(individual, np.arange(logs.n_individuals))
+    columns: dict[str, NDArray[Any]] = {
+        "episode": individual if logs.episode_names is None else logs.episode_names[episode],
+        "t": np.arange(individual.size) - begins[individual],
+        **rows,
+    }
+    names = {"state": logs.state_names, "action": logs.action_names, "next_state": logs.state_names}
+    columns |= {word: _named(columns[word], words) for word, words in names.items()}
+    if logs.contexts is not None:
+        columns["context"] = logs.contexts[episode]
+    if logs.counts is not None:
+        columns["count"] = logs.counts[episode]
+    if logs.covariates is not None:
+        for name, values in zip(logs.covariates.names, logs.covariates.values[episode].T):
+            labels = logs.covariates.levels.get(name)
+            codes = np.where(np.isnan(values), -1, values)
+            columns[name] = values if labels is None else _named(codes.astype(np.int64), labels)
+    return columns
+
+
+def _with_lost_rows(
+    logs: Trajectories, rows: dict[str, NDArray[Any]], episode: Integers
+) -> tuple[dict[str, NDArray[Any]], Integers]:
+    """The rows of a table with one more before each segment that continues another."""
+    assert logs.continues is not None
+    later = np.flatnonzero(logs.continues)
+    before = logs.offsets[later]
+    rows = {**rows, "reward": rows["reward"].astype(np.float64)}
+    lost: dict[str, Any] = {
+        "state": logs.last_states[later - 1],
+        "action": -1,
+        "next_state": logs.first_states[later],
+    }
+    longer = {n: np.insert(column, before, lost.get(n, np.nan)) for n, column in rows.items()}
+    return longer, np.insert(episode, before, later)
+
+
+def _named(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
+    """Indices by their names, or as they are; -1 becomes None, or NaN."""
+    if names is not None:
+        return np.array([*names, None], dtype=object)[codes]
+    if codes.min(initial=0) < 0:
+        return np.where(codes < 0, np.nan, codes.astype(np.float64))
+    return codes

@@ -1,9 +1,11 @@
 """Logs larger than memory: Parquet files that are read batch by batch.
 
-`open_logs` goes once through the files: it finds the names of states and actions and the values of
-rewards, checks every row as `Trajectories.from_table` does, and notes where batches begin. What it
-returns, `LogFiles`, stands in for `Trajectories` wherever logs are fitted: a batch is read when it
-is needed and let go again, so memory does not grow with the logs.
+`open_logs` goes twice through the files of others: it looks for the names of states and actions,
+the values of rewards and the episodes that go on in the next file; then it checks every row as
+`Trajectories.from_table` does, and notes where batches begin. Files that latentmdp wrote tell what
+the first look would find. What it returns, `LogFiles`, stands in for `Trajectories` wherever logs
+are fitted: a batch is read when it is needed and let go again, so memory does not grow with the
+logs.
 
 The rows of an episode lie together. Files are taken in the order of their names, and an episode
 that ends one file and goes on at the beginning of the next is joined; the same episode anywhere
@@ -11,7 +13,8 @@ else a second time is refused. Files that latentmdp wrote number their episodes 
 and are never joined.
 
 The columns are those of `Trajectories.from_table`; no other is read. Covariates of all individuals
-are kept in memory, 8 bytes each.
+are kept in memory, 8 bytes each; while files of others are opened, so are the numbers or names of
+their episodes.
 """
 
 from __future__ import annotations
@@ -20,98 +23,68 @@ import errno
 import glob
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latentmdp._util.arrays import Flags, Floats, Integers, same_content
-from latentmdp._util.memory import memory_text
-from latentmdp._util.progress import Move, progress_bar
-from latentmdp._util.registration import saver
+from latentmdp._util.progress import progress_bar
+from latentmdp._util.storage import atomic_write, write_table
 from latentmdp._util.words import plural
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.errors import FormatError, TrajectoryError
-from latentmdp.logs import frames
+from latentmdp.logs import base, frames
+from latentmdp.logs.arrow_table import KEY, options_of, to_arrow
+from latentmdp.logs.base import Logs, MissingCells, Summary, batch_edges, spread
 from latentmdp.logs.covariates import Covariates
 from latentmdp.logs.long_table import (
     END,
     OPTIONAL,
-    REQUIRED,
+    WORDS,
+    TableOptions,
+    fields_of_table,
     reward_values_of_counts,
 )
-from latentmdp.logs.trajectories import (
-    BATCH_STEPS,
-    NEVER,
-    Endings,
-    Lacks,
-    Logs,
-    MissingCells,
-    Trajectories,
-)
+from latentmdp.logs.trajectories import Trajectories
 
-if TYPE_CHECKING:  # a model reads its own table with this room's help
-    from latentmdp.model import LatentMDP
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-__all__ = [
-    "HELD_STEPS",
-    "KEY",
-    "LogFiles",
-    "in_memory",
-    "open_logs",
-    "spread",
-    "table_arguments",
-    "write_shard",
-    "written",
-]
-
-KEY = b"latentmdp"
-"""Where the metadata of a Parquet file hold the header of logs that latentmdp wrote."""
-
-HELD_STEPS = 1 << 24
-"""Steps that are held in memory, however long logs are: what needs episodes side by side reads so
-many of them, spread evenly over the logs, or all where there are no more."""
+__all__ = ["LogFiles", "open_logs", "write_shard", "written"]
 
 _PIECE_ROWS = 1 << 18
 """Rows that become episodes at a time: some 60 MB while they do."""
 
-_UNIT_ROWS = 1 << 20
-"""Rows that are checked by one piece of work."""
-
-_LARGEST_GROUP = 1 << 30
-"""Bytes of the columns that are read of one row group: it is read as a whole."""
-
-_MOST_VALUES = 1_000_000
-"""Distinct rewards that are counted, to cut them into levels."""
-
-_MOST_NAMES = 50_000_000
-"""Episodes of which the names, or numbers out of order, are kept to see that none comes twice."""
+_READ_BYTES = 1 << 20
+"""Bytes that are read of a column at a time, so that a row group of any size takes no memory."""
 
 
 class RowRange(NamedTuple):
-    """Rows start .. stop - 1 of a file."""
+    """Rows start .. stop - 1 of a file, with its size and time when it was opened."""
 
     path: str
     start: int
     stop: int
+    stamp: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class _Reader:
     """How rows of the files become episodes.
 
-    `columns` are those to read, by our words; `stamps` the size and time of each file when it was
-    opened.
+    `columns` are those to read, by our words; `anew` says whether each file numbers its episodes
+    anew.
     """
 
     columns: Mapping[str, str]
-    arguments: Mapping[str, Any]
-    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    anew: bool = False
-    stamps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    options: TableOptions
+    anew: bool
 
     def read(self, spans: Sequence[RowRange]) -> Trajectories:
         """The episodes of some rows."""
@@ -119,127 +92,110 @@ class _Reader:
 
     def pieces(self, spans: Sequence[RowRange]) -> Iterator[tuple[Trajectories, Integers]]:
         """The same, a few at a time, with the number of rows of each individual."""
-        before = 0
-        for table in self._tables(spans):
-            begins = _begins(table[self.columns["episode"]])
+        before, name = 0, self.columns["episode"]
+        for table in self._whole_episodes(spans):
+            begins = _begins(table[name])
             rows = np.diff(np.append(np.flatnonzero(begins), begins.size))
+            # Episodes are numbered, so that they stay in the order of the rows.
+            place = table.column_names.index(name)
+            numbered = table.set_column(place, name, [np.cumsum(begins) - 1])
             try:
-                yield self._episodes(table, np.cumsum(begins) - 1), rows
+                yield self._episodes(numbered), rows
             except TrajectoryError as error:
-                place = _between(spans, before, before + 1)[0]
-                told = f"{place.path}, where rows are counted from row {place.start}"
-                raise TrajectoryError(f"{told}: {self._named(table, error)}") from None
+                first = _between(spans, before, before + 1)[0]
+                where = f"{first.path}, where rows are counted from row {first.start}"
+                raise TrajectoryError(f"{where}: {self._by_name(table, error)}") from None
             before += table.num_rows
 
-    def _named(self, table: Any, error: TrajectoryError) -> TrajectoryError:
+    def _episodes(self, table: pa.Table) -> Trajectories:
+        names = {word: self.columns.get(word) for word in WORDS}
+        return Trajectories(**fields_of_table(table, names, self.options))
+
+    def _by_name(self, table: pa.Table, error: TrajectoryError) -> TrajectoryError:
         """The error about some rows, with their episodes by name."""
         try:
-            Trajectories.from_table(table, **self.arguments)
+            self._episodes(table)
         except TrajectoryError as same:
             return same
         return error
 
-    def _tables(self, spans: Sequence[RowRange]) -> Iterator[Any]:
-        """Tables of whole episodes."""
-        import pyarrow as pa
-
-        held: list[Any] = []
+    def _whole_episodes(self, spans: Sequence[RowRange]) -> Iterator[pa.Table]:
+        """Tables of about `_PIECE_ROWS` rows; the last episode so far, which may go on, waits."""
+        waiting: list[pa.Table] = []
         for span in spans:
-            for table in self._row_groups(span):
-                held.append(table)
-                if sum(one.num_rows for one in held) < _PIECE_ROWS:
+            for table in self.rows(span, self.columns.values()):
+                waiting.append(table)
+                if sum(one.num_rows for one in waiting) < _PIECE_ROWS:
                     continue
-                whole = _joined(pa, held)
-                first = np.flatnonzero(_begins(whole[self.columns["episode"]]))
-                for cut in _cuts(first, whole.num_rows):
-                    yield whole.slice(cut[0], cut[1] - cut[0])
-                held = [whole.slice(int(first[-1]))]
-            if self.anew and held:
-                yield _joined(pa, held)
-                held = []
-        if held:
-            yield _joined(pa, held)
+                whole = _joined(waiting)
+                last = int(np.flatnonzero(_begins(whole[self.columns["episode"]]))[-1])
+                if last:
+                    yield whole.slice(0, last)
+                waiting = [whole.slice(last)]
+            if self.anew and waiting:
+                yield _joined(waiting)
+                waiting = []
+        if waiting:
+            yield _joined(waiting)
 
-    def _row_groups(self, span: RowRange) -> Iterator[Any]:
-        file = self.opened(span.path)
-        names = list(dict.fromkeys(self.columns.values()))
-        begin = 0
-        for k in range(file.metadata.num_row_groups):
-            rows = file.metadata.row_group(k).num_rows
-            low, high = max(span.start, begin), min(span.stop, begin + rows)
-            if low < high:
-                table = file.read_row_group(k, columns=names, use_threads=False)
-                yield table.slice(low - begin, high - low)
-            begin += rows
-
-    def opened(self, path: str) -> Any:
-        """A file, if it is still what it was."""
-        import pyarrow.parquet as pq
-
-        stamp = self.stamps.get(path)
-        try:
-            now = _stamp(path)
-        except FileNotFoundError:
-            gone = "the file was there when the logs were opened, and is gone"
-            raise FileNotFoundError(errno.ENOENT, gone, path) from None
-        if stamp is not None and now != stamp:
-            raise TrajectoryError(f"{path} has changed since the logs were opened: open them again")
-        file = pq.ParquetFile(path)
-        texts = [one.name for one in file.schema_arrow if frames.is_text(one)]
-        return pq.ParquetFile(path, read_dictionary=texts) if texts else file
-
-    def _episodes(self, table: Any, number: Integers) -> Trajectories:
+    def rows(self, span: RowRange, names: Iterable[str]) -> Iterator[pa.Table]:
+        """Some columns of the rows of a file, at most `_PIECE_ROWS` at a time."""
         import pyarrow as pa
 
-        name = self.columns["episode"]
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.array(number))
-        logs = Trajectories.from_table(table, **self.arguments)
-        if logs.covariates is None:
-            return logs
-        names = logs.covariates.names
-        values = logs.covariates.relabelled(self.levels)
-        return logs._with(covariates=Covariates(names, values, self.levels))
+        file = _opened(span)
+        groups = range(file.metadata.num_row_groups)
+        edges = np.cumsum([0, *(file.metadata.row_group(k).num_rows for k in groups)])
+        needed = [k for k in groups if edges[k] < span.stop and edges[k + 1] > span.start]
+        row = int(edges[needed[0]]) if needed else span.stop
+        chosen = list(dict.fromkeys(names))
+        for batch in file.iter_batches(_PIECE_ROWS, needed, chosen, use_threads=False):
+            if row >= span.stop:
+                break
+            low, high = max(span.start - row, 0), min(span.stop - row, batch.num_rows)
+            if low < high:
+                yield pa.Table.from_batches([batch.slice(low, high - low)])
+            row += batch.num_rows
 
 
-def _joined(pa: Any, tables: list[Any]) -> Any:
+def _stamp(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def _opened(span: RowRange) -> Any:
+    """A file, if it is still what it was; texts are read as dictionaries."""
+    import pyarrow.parquet as pq
+
+    try:
+        now = _stamp(span.path)
+    except FileNotFoundError:
+        gone = "the file was there when the logs were opened, and is gone"
+        raise FileNotFoundError(errno.ENOENT, gone, span.path) from None
+    if now != span.stamp:
+        raise TrajectoryError(
+            f"{span.path} has changed since the logs were opened: open them again"
+        )
+    texts = [one.name for one in pq.read_schema(span.path) if frames.is_text(one)]
+    options = {"pre_buffer": False, "buffer_size": _READ_BYTES}
+    return pq.ParquetFile(span.path, read_dictionary=texts, **options)
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    import pyarrow as pa
+
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
 
-def _cuts(first: Integers, rows: int) -> Iterator[tuple[int, int]]:
-    """Pieces of whole episodes; the last episode, which may go on, is in none."""
-    if first.size < 2:
-        return
-    wanted = np.arange(_PIECE_ROWS, rows + _PIECE_ROWS, _PIECE_ROWS)
-    places = np.minimum(np.searchsorted(first, wanted), first.size - 1)
-    edges = np.unique(np.concatenate([[0], first[places]]))
-    yield from zip(edges[:-1].tolist(), edges[1:].tolist())
-
-
-def _begins(column: Any) -> Flags:
-    """Where an episode begins: its name differs from that of the row before."""
-    values = _comparable(column)
-    return np.concatenate([[True], values[1:] != values[:-1]])[: values.size]
-
-
-def _comparable(column: Any) -> NDArray[Any]:
-    """A column as numbers that are equal where its cells are."""
-    if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy()))
-        raise TrajectoryError(f"the column of episodes is empty in row {row}")
-    cells = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+def _begins(column: pa.ChunkedArray) -> Flags:
+    """Where an episode begins: its number or name differs from that of the row before."""
+    cells = column.combine_chunks()
     if frames.is_text(cells):
-        codes: NDArray[Any] = frames.coded(cells, natural=False)[0]
-        return codes
-    values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+        values = frames.coded(cells, natural=False)[0]
+    else:
+        values = cells.to_numpy(zero_copy_only=False)
+    return np.concatenate([[True], values[1:] != values[:-1]])[: values.size]
 
 
 class _FileBatch(NamedTuple):
@@ -283,86 +239,27 @@ class LogFiles(Logs):
     reward_edges: Floats | None
     covariates: Covariates | None
     missing: MissingCells | None
-    _summary: _Summary
+    _summary: Summary
     _files: tuple[_FileBatch, ...]
 
-    def batches(self) -> Sequence[_FileBatch]:
-        """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
-        return self._files
-
-    def __len__(self) -> int:
-        return self._summary.episodes
-
     @property
-    def n_rewards(self) -> int:
-        """Z: the number of reward values, or one more than the largest index in the data."""
-        if self.reward_values is not None:
-            return self.reward_values.size
-        return self._summary.rewards
-
-    @property
-    def n_steps(self) -> int:
-        """Number of stored transitions, multiplicities not counted."""
-        return self._summary.steps
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes, multiplicities counted."""
-        return self._summary.counted
-
-    @property
-    def n_individuals(self) -> int:
-        """Number of stored individuals, multiplicities not counted."""
-        return self._summary.individuals
-
-    @property
-    def longest(self) -> int:
-        """Number of actions in the longest episode."""
-        return self._summary.longest
-
-    @property
-    def lacks(self) -> Lacks:
-        """What is missing somewhere."""
-        return self._summary.lacks
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing: no reward, no last state, no lost steps."""
-        return not any(self._summary.lacks)
+    def summary(self) -> Summary:
+        """What is known of the episodes as a whole."""
+        return self._summary
 
     @property
     def pays_amounts(self) -> bool:
         """Whether rewards are amounts that say nothing about the context."""
-        return not self._files[0].reader.arguments["informative_rewards"]
+        return not self._files[0].reader.options.informative_rewards
 
-    def endings(self) -> Endings:
-        """Where episodes end, and where actions were taken."""
-        found, size = self._summary.endings, self.n_states
-        none = Endings(np.full(size, NEVER), np.zeros(size, np.bool_))
-        return none.joined(found)
+    @property
+    def fits_memory(self) -> bool:
+        """Whether all episodes have at most `HELD_STEPS` steps together."""
+        return self.n_steps <= base.HELD_STEPS
 
-    def without_contexts(self) -> LogFiles:
-        """The same episodes with their contexts hidden."""
-        hidden = tuple(batch._replace(labelled=False) for batch in self._files)
-        return replace(self, _files=hidden, _summary=self._summary._replace(contexts=0))
-
-    def validate(self, model: LatentMDP) -> None:
-        """Raise `TrajectoryError` unless every index fits the model."""
-        sizes = (self._summary.states, self._summary.actions, self._summary.rewards)
-        limits = (model.n_states, model.n_actions, model.n_rewards)
-        whats = ("state", "action", "reward index")
-        given = [*zip(whats, sizes, limits), ("context", self._summary.contexts, model.n_contexts)]
-        for what, size, limit in given:
-            if size > limit:
-                raise TrajectoryError(
-                    f"{what} {size - 1} occurs in the logs, must be below {limit}"
-                )
-        known = self.reward_values
-        if known is not None and not np.array_equal(known, model.reward_values):
-            raise TrajectoryError(
-                f"the logs' reward_values {known.tolist()} are not the model's "
-                f"{model.reward_values.tolist()}"
-            )
+    def batches(self) -> Sequence[_FileBatch]:
+        """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
+        return self._files
 
     def read(self, batches: Iterable[int] | None = None) -> Trajectories:
         """The episodes of some batches, by default of all, in memory."""
@@ -373,6 +270,15 @@ class LogFiles(Logs):
         """In memory, batches spread evenly over the logs, of about so many steps together."""
         return self.read(spread(len(self._files), self.n_steps, steps))
 
+    def held(self) -> Trajectories:
+        """All episodes in memory or, of very long logs, batches spread evenly over them."""
+        return self.sample(base.HELD_STEPS)
+
+    def without_contexts(self) -> LogFiles:
+        """The same episodes with their contexts hidden."""
+        hidden = tuple(batch._replace(labelled=False) for batch in self._files)
+        return replace(self, _files=hidden, _summary=self._summary._replace(contexts=0))
+
     def __repr__(self) -> str:
         return (
             f"LogFiles({plural(len(self.paths), 'file')}, {len(self):,} episodes, "
@@ -380,118 +286,117 @@ class LogFiles(Logs):
         )
 
 
-def in_memory(logs: Logs) -> Trajectories:
-    """The logs themselves or, of very long ones on disk, batches spread evenly over them."""
-    if isinstance(logs, Trajectories):
-        return logs
-    assert isinstance(logs, LogFiles)
-    return logs.sample(HELD_STEPS)
+# ------------------------------------------------------------------------------- checking the rows
 
 
-def spread(number: int, steps: int, held_steps: int) -> list[int]:
-    """Which of so many batches, spread evenly, have `held_steps` together, about; at least one."""
-    kept = number if steps <= held_steps else max(1, int(number * held_steps / steps))
-    return [(2 * k + 1) * number // (2 * kept) for k in range(kept)]
+class _Measures(NamedTuple):
+    """What is in some rows: by individual its rows, steps and episodes; and all together."""
 
-
-class _Summary(NamedTuple):
-    """What is known of some episodes as a whole; sizes are one more than the largest index."""
-
-    episodes: int
-    individuals: int
-    counted: int
-    steps: int
-    longest: int
-    states: int
-    actions: int
-    rewards: int
-    contexts: int
-    lacks: Lacks
-    missing: MissingCells
-    endings: Endings
-
-    @classmethod
-    def of(cls, logs: Trajectories) -> _Summary:
-        contexts = 0 if logs.contexts is None else int(logs.contexts.max(initial=-1)) + 1
-        return cls(
-            len(logs),
-            logs.n_individuals,
-            logs.n_episodes,
-            logs.n_steps,
-            logs.longest,
-            int(logs.states.max(initial=-1)) + 1,
-            int(logs.actions.max(initial=-1)) + 1,
-            int(logs.rewards.max(initial=-1)) + 1,
-            contexts,
-            logs.lacks,
-            logs.missing or MissingCells(),
-            logs.endings(),
-        )
-
-    def __add__(self, other: Any) -> _Summary:
-        added = [a + b for a, b in zip(self[:4], other[:4])]
-        largest = [max(a, b) for a, b in zip(self[4:9], other[4:9])]
-        lacks = Lacks(*(a or b for a, b in zip(self.lacks, other.lacks)))
-        missing = MissingCells(*(a + b for a, b in zip(self.missing, other.missing)))
-        endings = self.endings.joined(other.endings)
-        return _Summary._make([*added, *largest, lacks, missing, endings])
-
-
-class _Unit(NamedTuple):
-    """Some rows that were checked: by individual its rows, steps and episodes; and all together."""
-
-    spans: tuple[RowRange, ...]
     rows: Integers
     steps: Integers
     segments: Integers
-    summary: _Summary
+    summary: Summary
     covariates: Covariates | None
 
+    @classmethod
+    def of(cls, logs: Trajectories, rows: Integers) -> _Measures:
+        """Those of episodes whose individuals have so many rows each."""
+        steps, first = np.diff(logs.individual_offsets()), np.append(logs.beginnings(), len(logs))
+        return cls(rows, steps, np.diff(first), logs.summary, logs.covariates)
 
-def _measured(logs: Trajectories, path: str | os.PathLike[str]) -> _Unit:
-    """Complete logs that were written to a file as they are, one row a step."""
-    begins = logs.beginnings()
-    steps = np.diff(logs.individual_offsets())
-    segments = np.diff(np.append(begins, len(logs)))
-    spans = (RowRange(str(path), 0, logs.n_steps),)
-    return _Unit(spans, steps, steps, segments, _Summary.of(logs), logs.covariates)
+    @classmethod
+    def total(cls, parts: Sequence[_Measures]) -> _Measures:
+        """Those of several parts, one after the other."""
+        covariates = [part.covariates for part in parts if part.covariates is not None]
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.steps for part in parts]),
+            np.concatenate([part.segments for part in parts]),
+            reduce(Summary.joined, (part.summary for part in parts)),
+            Covariates.concat(covariates) if covariates else None,
+        )
+
+
+class _Unit(NamedTuple):
+    """Rows that were checked, and what is in them."""
+
+    spans: tuple[RowRange, ...]
+    measures: _Measures
 
 
 def _checked(spans: tuple[RowRange, ...], reader: _Reader) -> _Unit:
     """Read rows, as they will be read again, and say what is in them."""
-    found, rows = [], []
-    for piece, own_rows in reader.pieces(spans):
-        found.append(_measured(piece, ""))
-        rows.append(own_rows)
-    summary = found[0].summary
-    for one in found[1:]:
-        summary = summary + one.summary
-    known = [one.covariates for one in found if one.covariates is not None]
-    return _Unit(
-        spans,
-        np.concatenate(rows),
-        np.concatenate([one.steps for one in found]),
-        np.concatenate([one.segments for one in found]),
-        summary,
-        Covariates.concat(known) if known else None,
-    )
+    parts = [_Measures.of(logs, rows) for logs, rows in reader.pieces(spans)]
+    return _Unit(spans, _Measures.total(parts))
 
 
 def write_shard(logs: Trajectories, path: str) -> _Unit:
     """Write complete logs to a file, and say what is in it."""
-    saver()(logs, path)
-    return _measured(logs, path)
+    with atomic_write(path) as stream:
+        write_table(stream, to_arrow(logs))
+    span = RowRange(path, 0, logs.n_steps, _stamp(path))
+    return _Unit((span,), _Measures.of(logs, np.diff(logs.individual_offsets())))
 
 
 def written(units: Iterable[_Unit]) -> LogFiles:
     """The logs that were written to some files, in their order."""
     made = list(units)
-    path = made[0].spans[0].path
-    header = _header(path)
-    asked = {**_UNASKED, "columns": {}, **table_arguments(header.told or {})}
-    stamps = {rows.path: _stamp(rows.path) for unit in made for rows in unit.spans}
-    reader = _Reader(_columns(path, header.schema, asked), asked, anew=True, stamps=stamps)
-    return _assembled(made, reader)
+    header = _header(made[0].spans[0].path)
+    return _assembled(made, _reader(header, {}, _options([header]), anew=True))
+
+
+def _assembled(units: Iterable[_Unit], reader: _Reader) -> LogFiles:
+    """The logs of some rows, in their order: their batches, and what is known of them all."""
+    checked = list(units)
+    spans = [span for unit in checked for span in unit.spans]
+    measures = _Measures.total([unit.measures for unit in checked])
+    summary, options = measures.summary, reader.options
+    names = [None if n is None else tuple(n) for n in (options.state_names, options.action_names)]
+    n_states, n_actions = (
+        max(declared or 0, shown, len(words or ()), 1)
+        for declared, shown, words in (
+            (options.n_states, summary.states, names[0]),
+            (options.n_actions, summary.actions, names[1]),
+        )
+    )
+    values = options.reward_values if options.informative_rewards else np.zeros(1)
+    edges = options.reward_edges
+    reader = replace(reader, options=options._replace(n_states=n_states, n_actions=n_actions))
+    return LogFiles(
+        paths=tuple(dict.fromkeys(span.path for span in spans)),
+        n_states=n_states,
+        n_actions=n_actions,
+        reward_values=None if values is None else np.asarray(values, float),
+        state_names=names[0],
+        action_names=names[1],
+        reward_edges=None if edges is None else np.asarray(edges, float),
+        covariates=measures.covariates,
+        missing=summary.missing if any(summary.missing) else None,
+        _summary=summary,
+        _files=tuple(_file_batches(spans, measures, reader)),
+    )
+
+
+def _file_batches(
+    spans: Sequence[RowRange], measures: _Measures, reader: _Reader
+) -> Iterator[_FileBatch]:
+    """The batches of all rows, cut by the rule of `batch_edges` as in memory."""
+    edges = batch_edges(np.cumsum(measures.steps) - measures.steps)
+    rows = np.concatenate([[0], np.cumsum(measures.rows)])[edges].tolist()
+    episodes = np.concatenate([[0], np.cumsum(measures.segments)])[edges].tolist()
+    for (low, high), (start, stop) in zip(pairwise(rows), pairwise(episodes)):
+        yield _FileBatch(reader, tuple(_between(spans, low, high)), start, stop, True)
+
+
+def _between(spans: Sequence[RowRange], low: int, high: int) -> list[RowRange]:
+    """Rows low .. high - 1 of some spans, counted through."""
+    chosen, before = [], 0
+    for span in spans:
+        first, last = max(low - before, 0), min(high - before, span.stop - span.start)
+        if first < last:
+            chosen.append(span._replace(start=span.start + first, stop=span.start + last))
+        before += span.stop - span.start
+    return chosen
 
 
 # ------------------------------------------------------------------------------- opening the files
@@ -529,7 +434,7 @@ def open_logs(
         Whether each file numbers its episodes anew. Otherwise the same number, or name, in two
         files is the same episode: it must end the one and begin the next, and is joined.
     engine
-        Where the files are checked; by default in threads.
+        Where the files are checked, each by one worker; by default in threads.
     progress
         Show a bar on the standard error stream.
 
@@ -538,47 +443,41 @@ def open_logs(
     TrajectoryError
         Naming the file, the column and the row.
     """
-    found = _files(paths)
-    given = {
-        "columns": dict(columns or {}),
-        "covariates": list(covariates),
-        "reward_levels": reward_levels,
-        "informative_rewards": informative_rewards,
-        "reward_values": reward_values,
-        "reward_edges": reward_edges,
-        "n_states": n_states,
-        "n_actions": n_actions,
-        "state_names": state_names,
-        "action_names": action_names,
-        "rewards_are_indices": rewards_are_indices,
-    }
-    work = as_engine(engine)
-    headers = [_header(path) for path in found]
-    asked, anew = _asked(found, headers, given, numbered_anew)
-    first_schema = headers[0].schema
-    reader = _Reader(
-        _columns(found[0], first_schema, asked),
-        asked,
-        anew=anew,
-        stamps={path: _stamp(path) for path in found},
+    headers = [_header(path) for path in _files(paths)]
+    options = TableOptions(
+        covariates=tuple(covariates),
+        reward_levels=reward_levels,
+        informative_rewards=informative_rewards,
+        reward_values=reward_values,
+        reward_edges=reward_edges,
+        n_states=n_states,
+        n_actions=n_actions,
+        state_names=state_names,
+        action_names=action_names,
+        rewards_are_indices=rewards_are_indices,
     )
-    rows = sum(header.rows for header in headers)
-    with progress_bar(progress, "looking through the files", 2 * rows) as move:
-        scans = []
-        for scan in work.map(_scanned, found, reader):
-            move(scan.rows)
-            scans.append(scan)
-        if not anew:
-            _require_once(found, scans, reader)
-        reader = _settled(reader, scans)
-        units = _units(found, scans, anew)
-        return _assembled(_advancing(work.map(_checked, units, reader), move), reader)
-
-
-def _advancing(units: Iterable[_Unit], move: Move) -> Iterator[_Unit]:
-    for unit in units:
-        move(int(unit.rows.sum()))
-        yield unit
+    work = as_engine(engine)
+    spans = [header.span for header in headers]
+    own = _are_own(headers, columns, options)
+    options = _options(headers) if own else options
+    reader = _reader(headers[0], columns or {}, options, own or numbered_anew)
+    units: list[tuple[RowRange, ...]] = [(span,) for span in spans if span.stop]
+    rows = sum(span.stop for span in spans)
+    with progress_bar(progress, "looking through the files", rows if own else 2 * rows) as move:
+        if not own:
+            scans = []
+            for scan in work.map(_scanned, spans, reader):
+                move(scan.span.stop)
+                scans.append(scan)
+            reader = replace(reader, options=_settled(reader, scans))
+            units = _units_of(scans, numbered_anew)
+        if not units:
+            raise TrajectoryError(f"the logs hold no episode: {spans[0].path} has no rows")
+        checked = []
+        for unit in work.map(_checked, units, reader):
+            move(int(unit.measures.rows.sum()))
+            checked.append(unit)
+    return _assembled(checked, reader)
 
 
 def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -587,21 +486,21 @@ def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
         text = os.fspath(paths)
         if os.path.isdir(text):
             text = os.path.join(glob.escape(text), "*.parquet")
-        found = sorted(glob.glob(text))
-        if not found:
+        files = sorted(glob.glob(text))
+        if not files:
             raise FileNotFoundError(errno.ENOENT, "no file matches", os.fspath(paths))
     else:
-        found = [os.fspath(path) for path in paths]
-        if not found:
+        files = [os.fspath(path) for path in paths]
+        if not files:
             raise ValueError("open_logs needs at least one file")
-    return [os.path.abspath(path) for path in found]
+    return [os.path.abspath(path) for path in files]
 
 
 class _Header(NamedTuple):
-    """The beginning of a file: its columns and their types, its rows, and what latentmdp wrote."""
+    """The beginning of a file: all its rows, its columns, and the header that latentmdp wrote."""
 
-    schema: Any
-    rows: int
+    span: RowRange
+    schema: pa.Schema
     told: dict[str, Any] | None
 
 
@@ -609,6 +508,7 @@ def _header(path: str) -> _Header:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    stamp = _stamp(path)
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
@@ -619,401 +519,219 @@ def _header(path: str) -> _Header:
         told = json.loads(metadata[KEY])
         if not isinstance(told, dict) or told.get("kind") != "trajectories":
             raise FormatError(f"{path} does not hold logs")
-    return _Header(schema, file.metadata.num_rows, told)
+    return _Header(RowRange(path, 0, file.metadata.num_rows, stamp), schema, told)
 
 
-def table_arguments(header: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `Trajectories.from_table` that the header of a file of logs tells."""
-    for name in ("n_states", "n_actions", "reward_values"):
-        if name not in header:
-            raise FormatError(f"the metadata lack {name!r}")
-    unseen = header.get("informative_rewards") is False
-    return {
-        "covariates": header.get("covariates") or [],
-        "n_states": header["n_states"],
-        "n_actions": header["n_actions"],
-        "reward_values": None if unseen else header["reward_values"],
-        "rewards_are_indices": header["reward_values"] is None,
-        "informative_rewards": not unseen,
-        "state_names": header.get("state_names"),
-        "action_names": header.get("action_names"),
-        "reward_edges": header.get("reward_edges"),
-    }
-
-
-_UNASKED = {"reward_levels": "auto", "informative_rewards": True, "rewards_are_indices": False}
-
-
-def _asked(
-    paths: list[str], headers: list[_Header], given: dict[str, Any], anew: bool
-) -> tuple[dict[str, Any], bool]:
-    """The arguments of `from_table`, and whether files number their episodes anew."""
+def _are_own(
+    headers: list[_Header], columns: Mapping[str, str] | None, options: TableOptions
+) -> bool:
+    """Whether latentmdp wrote the files; then nothing about them may be given."""
     own = [header.told is not None for header in headers]
     if not any(own):
-        return given, anew
+        return False
+    paths = [header.span.path for header in headers]
     if not all(own):
         one, other = paths[own.index(True)], paths[own.index(False)]
         raise FormatError(f"{one} was written by latentmdp and {other} was not: open them apart")
-    for name, value in given.items():
-        plain = _UNASKED.get(name)
-        if not (value == plain if name in _UNASKED else value is None or value in ([], {})):
-            raise TypeError(
-                f"{paths[0]} holds everything already: open_logs takes no {name!r} here"
-            )
-    told = [table_arguments(header.told or {}) for header in headers]
+    given = [n for n, d in TableOptions._field_defaults.items() if getattr(options, n) is not d]
+    for name in ["columns"] * bool(columns) + given:
+        raise TypeError(f"{paths[0]} holds everything already: open_logs takes no {name!r} here")
+    return True
+
+
+def _options(headers: list[_Header]) -> TableOptions:
+    """What files that latentmdp wrote say in their headers; sizes and levels are joined."""
+    told = [options_of(header.told or {}) for header in headers]
     first = told[0]
-    for path, one_told in zip(paths, told):
-        for name, value in first.items():
-            if name not in ("n_states", "n_actions") and not same_content(value, one_told[name]):
-                raise TrajectoryError(f"{path} has other {name} than {paths[0]}")
-    sizes = {name: max(one[name] for one in told) for name in ("n_states", "n_actions")}
-    return {**given, **first, **sizes}, True
+    grows = {name: max(getattr(one, name) for one in told) for name in ("n_states", "n_actions")}
+    for header, one in zip(headers, told):
+        for name, value in first._asdict().items():
+            if name not in (*grows, "levels") and not same_content(value, getattr(one, name)):
+                path = headers[0].span.path
+                raise TrajectoryError(f"{header.span.path} has other {name} than {path}")
+    levels: dict[str, dict[str, None]] = {}
+    for name, labels in (pair for one in told for pair in (one.levels or {}).items()):
+        levels.setdefault(name, {}).update(dict.fromkeys(labels))
+    joined = {name: tuple(labels) for name, labels in levels.items()}
+    return first._replace(**grows, levels=joined if first.covariates else None)
 
 
-def _columns(path: str, schema: Any, asked: Mapping[str, Any]) -> dict[str, str]:
-    """What the files call the columns that are read, by our words."""
-    called = {word: asked["columns"].get(word, word) for word in (*REQUIRED, *OPTIONAL)}
-    for word, name in called.items():
-        needed = word in ("episode", "state", "action", "reward") or name != word
-        if name not in schema.names and (needed or word == "t"):
-            raise TrajectoryError(
-                f"{path} has no column {name!r}; it has {', '.join(schema.names)}"
-            )
-    present = {word: name for word, name in called.items() if name in schema.names}
-    for name in asked["covariates"]:
+def _reader(
+    header: _Header, columns: Mapping[str, str], options: TableOptions, anew: bool
+) -> _Reader:
+    """The reader of files that have the columns of one of them, by the names given."""
+    path, schema = header.span.path, header.schema
+    names = {word: columns.get(word, word) for word in WORDS}
+    wanted = {word: n for word, n in names.items() if n != word or word not in OPTIONAL}
+    for name in (*wanted.values(), *options.covariates):
         if name not in schema.names:
             raise TrajectoryError(
                 f"{path} has no column {name!r}; it has {', '.join(schema.names)}"
             )
-        present[f"covariate {name}"] = name
+    present = {word: name for word, name in names.items() if name in schema.names}
     numbers = not frames.is_text(schema.field(present["state"]))
     if "terminated" in present and "next_state" not in present and numbers:
         raise TrajectoryError(
             f"{path}: terminated without next_state, where states are numbers, needs all rows in "
             "memory to number the state of the end: give states names, or a column next_state"
         )
-    return present
+    present |= {f"covariate {name}": name for name in options.covariates}
+    return _Reader(present, options, anew)
+
+
+# ------------------------------------------------------------------ a first look at others' files
 
 
 class _Scan(NamedTuple):
-    """A first look at a file: where pieces of work may begin, and what is in its columns.
+    """A first look at a file: its episodes, and what is in its columns.
 
-    `low` and `high` are the first and last number of its episodes where they rise; otherwise `ids`
-    holds all of them, numbers or names.
+    `head` is the number of rows of its first episode, `episodes` their numbers or names, in order;
+    `labels` are the names of states and actions and the levels of categories, by the reader's
+    words; `rewards` counts each reward of a row with a state and an action, None where their
+    values are known.
     """
 
-    rows: int
-    edges: tuple[int, ...]
-    first: Any
-    last: Any
-    ids: Any
-    labels: dict[str, list[str]]
-    rewards: tuple[Floats, Integers] | None
+    span: RowRange
+    head: int
+    episodes: pa.Array
+    labels: dict[str, set[str]]
+    rewards: Counter[float] | None
 
 
-def _scanned(path: str, reader: _Reader) -> _Scan:
-    """Look through the columns of a file, one row group after the other."""
-    file, columns = reader.opened(path), reader.columns
-    asked = reader.arguments
-    texts = {
-        word: name
-        for word, name in columns.items()
-        if word in ("state", "next_state", "action") or word.startswith("covariate ")
-        if frames.is_text(file.schema_arrow.field(name))
-    }
-    counted = (
-        asked["reward_values"] is None
-        and asked["informative_rewards"]
-        and not asked["rewards_are_indices"]
-    )
-    wanted = {columns["episode"], *texts.values()}
-    if counted:
-        wanted |= {columns[word] for word in ("state", "action", "reward")}
-    labels: dict[str, set[str]] = {word: set() for word in texts}
-    tally: dict[float, int] = {}
-    begin = 0
-    starts: list[Integers] = []
-    ids: list[NDArray[Any]] = []
-    last: Any = None
-    for k in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(k)
-        if group.total_byte_size > _LARGEST_GROUP:
-            raise TrajectoryError(
-                f"{path}: row group {k} has {memory_text(group.total_byte_size)}, which would have "
-                "to be in memory at once: write the file with smaller row groups "
-                "(row_group_size=1_000_000)"
-            )
-        table = file.read_row_group(k, columns=sorted(wanted), use_threads=False)
-        names = table[columns["episode"]]
-        if names.null_count:
-            row = begin + int(np.argmax(names.is_null().to_numpy()))
-            raise TrajectoryError(f"{path}: {columns['episode']} is empty in row {row}")
-        places = np.flatnonzero(_begins(names))
-        own = _called(names.take(places)) if places.size else np.zeros(0, np.int64)
-        if own.size and own[0] == last:
-            places, own = places[1:], own[1:]
-        if own.size:
-            last = own[-1]
-        starts.append(begin + places)
-        ids.append(own)
-        for word, name in texts.items():
-            labels[word] |= set(table[name].unique().drop_null().to_pylist())
-        if counted:
-            _count_rewards(table, columns, tally, path)
-        begin += table.num_rows
-    every = np.concatenate(starts) if starts else np.zeros(0, np.int64)
-    names_of_all = np.concatenate(ids) if ids else np.zeros(0, np.int64)
-    return _Scan(
-        begin,
-        _edges(every, begin),
-        names_of_all[0] if names_of_all.size else None,
-        last,
-        _ids_to_keep(names_of_all, path, columns["episode"]),
-        {word: sorted(found) for word, found in labels.items()},
-        _sorted_tally(tally) if counted else None,
-    )
+def _scanned(span: RowRange, reader: _Reader) -> _Scan:
+    """Look through the columns of a file, a piece after the other."""
+    import pyarrow as pa
+
+    columns, options = reader.columns, reader.options
+    labels: dict[str, set[str]] = {}
+    counted = options.reward_values is None and options.informative_rewards
+    rewards: Counter[float] | None = None
+    if counted and not options.rewards_are_indices:
+        rewards = Counter()
+    plain = ("t", "context", "count", "propensity", "terminated")
+    wanted = [name for word, name in columns.items() if word not in plain]
+    episodes, starts, row = [pa.array([], pa.null())], [], 0
+    for table in reader.rows(span, wanted):
+        cells = table[columns["episode"]].combine_chunks()
+        if cells.null_count:
+            empty = row + int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+            raise TrajectoryError(f"{span.path}: {columns['episode']} is empty in row {empty}")
+        first = np.flatnonzero(_begins(table[columns["episode"]]))
+        begun = _plain(cells.take(first))
+        if len(episodes[-1]) and begun[0] == episodes[-1][-1]:
+            first, begun = first[1:], begun[1:]
+        starts.append(row + first)
+        episodes = [*episodes, begun] if len(begun) else episodes
+        for word, name in columns.items():
+            if word != "episode" and name in wanted and frames.is_text(table[name]):
+                texts = table[name].unique().drop_null().to_pylist()
+                labels.setdefault(word, set()).update(texts)
+        if rewards is not None:
+            _count_rewards(table, columns, rewards, span.path)
+        row += table.num_rows
+    places = np.append(np.concatenate([np.zeros(0, np.int64), *starts]), span.stop)
+    every = pa.concat_arrays(episodes[1:]) if len(episodes) > 1 else episodes[0]
+    return _Scan(span, int(places[min(1, places.size - 1)]), every, labels, rewards)
 
 
-def _edges(starts: Integers, rows: int) -> tuple[int, ...]:
-    """Beginnings of episodes about `_UNIT_ROWS` apart, and the end."""
-    if rows == 0:
-        return (0,)
-    wanted = np.arange(0, rows, _UNIT_ROWS)
-    places = np.searchsorted(starts, wanted)
-    kept = starts[places[places < starts.size]]
-    return tuple(np.unique(np.concatenate([kept, [rows]])).tolist())
+def _plain(cells: pa.Array) -> pa.Array:
+    """Numbers or names of episodes in one type, whatever a file has them in."""
+    import pyarrow as pa
 
-
-def _called(names: Any) -> NDArray[Any]:
-    """Numbers of episodes, or their names as objects."""
-    if frames.is_text(names):
-        return np.array(names.to_pylist(), dtype=object)
-    values: NDArray[Any] = names.to_numpy()
-    return values
-
-
-def _ids_to_keep(ids: NDArray[Any], path: str, column: str) -> NDArray[Any] | None:
-    """What tells whether an episode comes twice: nothing where numbers rise, else all of them."""
-    if ids.dtype != object and (ids[1:] > ids[:-1]).all():
-        return None
-    found, counts = np.unique(ids, return_counts=True)
-    if (counts > 1).any():
-        raise TrajectoryError(
-            f"{path}: the rows of {column} {found[np.argmax(counts > 1)]} do not lie together: "
-            "sort the table by episode first"
-        )
-    return ids
+    if frames.is_text(cells):
+        return cells.cast(pa.large_string())
+    return cells.cast(pa.int64()) if pa.types.is_integer(cells.type) else cells
 
 
 def _count_rewards(
-    table: Any, columns: Mapping[str, str], tally: dict[float, int], path: str
+    table: pa.Table, columns: Mapping[str, str], rewards: Counter[float], path: str
 ) -> None:
     """Count the rewards of rows with a state and an action."""
-    rewards = frames.floats(columns["reward"], frames.arrow("reward", table[columns["reward"]]))
-    kept = ~np.isnan(rewards)
+    values = frames.floats(columns["reward"], frames.arrow("reward", table[columns["reward"]]))
+    counted = ~np.isnan(values)
     for word in ("state", "action"):
-        kept &= table[columns[word]].is_valid().to_numpy()
-    for value, count in zip(*(x.tolist() for x in np.unique(rewards[kept], return_counts=True))):
-        tally[value] = tally.get(value, 0) + count
-    if len(tally) > _MOST_VALUES:
+        counted &= table[columns[word]].is_valid().to_numpy()
+    distinct, counts = np.unique(values[counted], return_counts=True)
+    rewards.update(dict(zip(distinct.tolist(), counts.tolist())))
+    if len(rewards) > 1_000_000:  # some 200 MB
         raise TrajectoryError(
-            f"{path}: more than {_MOST_VALUES:,} different rewards, which would have to be in "
-            "memory to be cut into levels: give reward_values and reward_edges, or "
-            "informative_rewards=False"
+            f"{path}: more than 1,000,000 different rewards, which would have to be in memory to "
+            "be cut into levels: give reward_values and reward_edges, or informative_rewards=False"
         )
 
 
-def _sorted_tally(tally: Mapping[float, int]) -> tuple[Floats, Integers]:
-    values = np.array(sorted(tally), np.float64)
-    return values, np.array([tally[value] for value in values.tolist()], np.int64)
-
-
-def _require_once(paths: list[str], scans: list[_Scan], reader: _Reader) -> None:
-    """Refuse an episode that is in two files, unless it ends the one and begins the next."""
-    filled = [(path, scan) for path, scan in zip(paths, scans) if scan.first is not None]
-    rising = all(scan.ids is None for _, scan in filled) and all(
-        before.last <= after.first for (_, before), (_, after) in pairwise(filled)
-    )
-    if rising:
-        return
-    seen: dict[Any, str] = {}
-    previous: Any = None
-    for path, scan in filled:
-        ids = scan.ids if scan.ids is not None else _numbers(path, reader)
-        for place, one in enumerate(ids.tolist()):
-            joined = place == 0 and previous == one
-            if one in seen and not joined:
-                raise TrajectoryError(
-                    f"episode {one} is in {seen[one]} and in {path}: the rows of an episode lie "
-                    "together, at most from the end of one file to the beginning of the next; if "
-                    "each file numbers its episodes anew, say numbered_anew=True"
-                )
-            seen[one] = path
-        if len(seen) > _MOST_NAMES:
-            raise TrajectoryError(
-                f"the names of more than {_MOST_NAMES:,} episodes would have to be in memory to "
-                "see that none is in two files: number the episodes in their order"
-            )
-        previous = scan.last
-
-
-def _numbers(path: str, reader: _Reader) -> NDArray[Any]:
-    """The numbers of a file's episodes, which rise but may overlap with those of another file."""
-    column = reader.columns["episode"]
-    names = reader.opened(path).read(columns=[column])[column]
-    return _called(names.take(np.flatnonzero(_begins(names))))
-
-
-def _settled(reader: _Reader, scans: list[_Scan]) -> _Reader:
-    """The reader with the names and the values that all files have together."""
-    arguments = dict(reader.arguments)
-    labels: dict[str, set[str]] = {}
-    for scan in scans:
-        for word, some in scan.labels.items():
-            labels.setdefault(word, set()).update(some)
-    for word, argument in (("state", "state_names"), ("action", "action_names")):
-        found = labels.get(word, set()) | (
-            labels.get("next_state", set()) if word == "state" else set()
-        )
-        if found and arguments[argument] is None:
-            names = list(_in_order(found))
-            if word == "state" and "terminated" in reader.columns and END not in names:
-                names.append(END)
-            arguments[argument] = names
-    levels = {
-        word.removeprefix("covariate "): _in_order(found)
-        for word, found in labels.items()
-        if word.startswith("covariate ")
-    }
+def _settled(reader: _Reader, scans: list[_Scan]) -> TableOptions:
+    """The options with the names and the values that all files have together."""
+    options, labels = reader.options, {}
+    for word in reader.columns:
+        texts = set().union(*(scan.labels.get(word, ()) for scan in scans))
+        labels[word] = sorted(texts, key=frames.natural_key)
+    states = sorted({*labels["state"], *labels.get("next_state", ())}, key=frames.natural_key)
+    if states and "terminated" in reader.columns and END not in states:
+        states.append(END)
+    changes: dict[str, Any] = {}
+    for argument, names in (("state_names", states), ("action_names", labels["action"])):
+        if names and getattr(options, argument) is None:
+            changes[argument] = names
+    if options.covariates:
+        categories = {name: tuple(labels[f"covariate {name}"]) for name in options.covariates}
+        changes["levels"] = {name: texts for name, texts in categories.items() if texts}
     if scans[0].rewards is not None:
-        tally: dict[float, int] = {}
+        tally: Counter[float] = Counter()
         for scan in scans:
-            assert scan.rewards is not None
-            for value, count in zip(*(x.tolist() for x in scan.rewards)):
-                tally[value] = tally.get(value, 0) + count
-        values, edges = reward_values_of_counts(*_sorted_tally(tally), arguments["reward_levels"])
-        arguments |= {"reward_values": values, "reward_edges": edges}
-    return replace(reader, arguments=arguments, levels=levels)
+            tally.update(scan.rewards)
+        distinct = np.array(sorted(tally), np.float64)
+        counts = np.array([tally[value] for value in distinct.tolist()], np.int64)
+        values, edges = reward_values_of_counts(distinct, counts, options.reward_levels)
+        changes |= {"reward_values": values, "reward_edges": edges}
+    return options._replace(**changes)
 
 
-def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels in the order in which they are numbered."""
-    import pyarrow as pa
+def _units_of(scans: list[_Scan], anew: bool) -> list[tuple[RowRange, ...]]:
+    """Rows to be checked together: those of a file; an episode that goes on takes its rows along.
 
-    names: tuple[str, ...] = frames.coded(pa.array(sorted(labels), pa.string()))[1]
-    return names
-
-
-def _units(paths: list[str], scans: list[_Scan], anew: bool) -> list[tuple[RowRange, ...]]:
-    """Rows to be checked together; an episode that goes on in the next file takes it along."""
+    An episode may not be in two places, but for the end of a file and the beginning of the next.
+    """
     units: list[tuple[RowRange, ...]] = []
-    before: Any = None
-    for path, scan in zip(paths, scans):
-        edges = scan.edges if scan.edges and scan.edges[0] == 0 else (0, *scan.edges)
-        own = [RowRange(path, a, b) for a, b in pairwise(edges)]
-        if own and units and not anew and scan.first is not None and scan.first == before:
-            units[-1] = (*units[-1], own.pop(0))
-        units += [(rows,) for rows in own]
-        before = scan.last if scan.last is not None else before
-    if not units:
-        raise TrajectoryError(f"the logs hold no episode: {paths[0]} has no rows")
+    begun: list[tuple[str, pa.Array]] = []
+    last = None
+    for span, head, episodes, *_ in scans:
+        if not len(episodes):
+            continue
+        if not anew and episodes[0] == last:
+            units[-1] = (*units[-1], span._replace(stop=head))
+            span, episodes = span._replace(start=head), episodes[1:]
+        last = episodes[-1] if len(episodes) else last
+        units += [(span,)] if span.start < span.stop else []
+        begun.append((span.path, episodes))
+    for together in [[part] for part in begun] if anew else [begun]:
+        _require_once(together)
     return units
 
 
-def _assembled(units: Iterable[_Unit], reader: _Reader) -> LogFiles:
-    """The logs of some rows, in their order: their batches, and what is known of them all."""
-    builder = _Batches()
-    summary: _Summary | None = None
-    covariates, paths = [], []
-    for unit in units:
-        builder.add(unit)
-        summary = unit.summary if summary is None else summary + unit.summary
-        if unit.covariates is not None:
-            covariates.append(unit.covariates)
-        paths += [rows.path for rows in unit.spans]
-    assert summary is not None
-    asked = dict(reader.arguments)
-    values = None if asked["reward_values"] is None else np.asarray(asked["reward_values"], float)
-    if not asked["informative_rewards"]:
-        values = np.zeros(1)
-    names = asked["state_names"]
-    asked["n_states"] = max(asked["n_states"] or 0, summary.states, len(names or ()), 1)
-    asked["n_actions"] = max(
-        asked["n_actions"] or 0, summary.actions, len(asked["action_names"] or ()), 1
-    )
-    edges = asked["reward_edges"]
-    reader = replace(reader, arguments=asked)
-    return LogFiles(
-        paths=tuple(dict.fromkeys(paths)),
-        n_states=asked["n_states"],
-        n_actions=asked["n_actions"],
-        reward_values=values,
-        state_names=None if names is None else tuple(names),
-        action_names=None if asked["action_names"] is None else tuple(asked["action_names"]),
-        reward_edges=None if edges is None else np.asarray(edges, float),
-        covariates=Covariates.concat(covariates) if covariates else None,
-        missing=summary.missing if any(summary.missing) else None,
-        _summary=summary,
-        _files=builder.made(reader),
-    )
+def _require_once(parts: list[tuple[str, pa.Array]]) -> None:
+    """Refuse an episode that begins twice in some files."""
+    import pyarrow as pa
 
-
-class _Batches:
-    """Cuts rows into batches, by the rule of `Trajectories.batches`."""
-
-    def __init__(self) -> None:
-        self._steps = self._episodes = 0
-        self._number = -1
-        self._found: list[tuple[list[RowRange], int, int]] = []
-
-    def add(self, unit: _Unit) -> None:
-        """Go on with the individuals of a unit."""
-        begin = self._steps + np.cumsum(unit.steps) - unit.steps
-        number = begin // BATCH_STEPS
-        rows = np.concatenate([[0], np.cumsum(unit.rows)])
-        episodes = self._episodes + np.concatenate([[0], np.cumsum(unit.segments)])
-        edges = np.append(np.flatnonzero(np.diff(number, prepend=-1)), number.size)
-        for low, high in zip(edges[:-1].tolist(), edges[1:].tolist()):
-            spans = _between(unit.spans, int(rows[low]), int(rows[high]))
-            if int(number[low]) == self._number:
-                before, start, _ = self._found[-1]
-                self._found[-1] = (_extended(before, spans), start, int(episodes[high]))
-            else:
-                self._found.append((spans, int(episodes[low]), int(episodes[high])))
-                self._number = int(number[low])
-        self._steps += int(unit.steps.sum())
-        self._episodes = int(episodes[-1])
-
-    def made(self, reader: _Reader) -> tuple[_FileBatch, ...]:
-        """The batches; each knows of its own files only."""
-        return tuple(
-            _FileBatch(_with_stamps(reader, spans), tuple(spans), start, stop, True)
-            for spans, start, stop in self._found
+    if len({episodes.type for _, episodes in parts}) > 1:
+        raise TrajectoryError("some files call their episodes by numbers and some by names")
+    encoded = pa.chunked_array([episodes for _, episodes in parts]).combine_chunks()
+    encoded = encoded.dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    twice = np.bincount(codes) > 1
+    if twice.any():
+        code = int(np.argmax(twice))
+        ends = np.cumsum([len(episodes) for _, episodes in parts])
+        places = np.searchsorted(ends, np.flatnonzero(codes == code)[:2], side="right")
+        one, other = (parts[k][0] for k in places.tolist())
+        name = encoded.dictionary[code]
+        if one == other:
+            raise TrajectoryError(
+                f"{one}: the rows of episode {name} do not lie together: sort the table by episode "
+                "first"
+            )
+        raise TrajectoryError(
+            f"episode {name} is in {one} and in {other}: the rows of an episode lie together, at "
+            "most from the end of one file to the beginning of the next; if each file numbers its "
+            "episodes anew, say numbered_anew=True"
         )
-
-
-def _with_stamps(reader: _Reader, spans: Sequence[RowRange]) -> _Reader:
-    own = {rows.path: reader.stamps[rows.path] for rows in spans if rows.path in reader.stamps}
-    return replace(reader, stamps=own)
-
-
-def _between(spans: Sequence[RowRange], low: int, high: int) -> list[RowRange]:
-    """Rows low .. high - 1 of some spans, counted through."""
-    found, before = [], 0
-    for path, start, stop in spans:
-        first, last = max(low - before, 0), min(high - before, stop - start)
-        if first < last:
-            found.append(RowRange(path, start + first, start + last))
-        before += stop - start
-    return found
-
-
-def _extended(spans: list[RowRange], more: list[RowRange]) -> list[RowRange]:
-    """Spans one after the other, neighbours of one file joined."""
-    found = list(spans)
-    for rows in more:
-        if found and found[-1].path == rows.path and found[-1].stop == rows.start:
-            found[-1] = found[-1]._replace(stop=rows.stop)
-        else:
-            found.append(rows)
-    return found

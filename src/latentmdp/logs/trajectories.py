@@ -1,4 +1,4 @@
-"""Logged episodes: flat integer arrays plus offsets, so that episodes may differ in length.
+"""Logged episodes in memory: flat integer arrays plus offsets, so that lengths may differ.
 
 Episode i of length L_i = offsets[i+1] - offsets[i] is
 
@@ -19,16 +19,6 @@ So an *individual* is a run of episodes, its segments: one with continues False 
 that continue it. Its steps lie side by side, from `individual_offsets()[j]` on. An individual whose
 first state is missing begins with an empty episode whose only state is -1. Where nothing is missing
 `continues` is None and every episode is an individual.
-
-Logs may be larger than memory (`on_disk.py`), so whatever reads all of them reads them in
-*batches*, in memory as on disk. Individual j, with b_j steps logged before its first, is in batch
-b_j // 2^21. So batches follow from the logs alone, and sums that are added up batch by batch are
-the same to the last bit wherever the logs lie.
-
-A *cell* is a combination of what a step shows, such as (s, a) or (s, a, s', r). Everything that is
-counted in logs is counted here, by cell, each episode with its multiplicity and, where episodes are
-shared among contexts, with its share: `cell_counts` as a dense array, `occurring_cells` as a list
-of the cells that occur. A step in which a part of the cell is missing is not counted.
 """
 
 from __future__ import annotations
@@ -36,7 +26,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,39 +36,22 @@ from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp._util.words import plural
 from latentmdp.errors import TrajectoryError
+from latentmdp.logs.base import (
+    NO_END,
+    Endings,
+    Logs,
+    MissingCells,
+    MissingKinds,
+    Sizes,
+    Summary,
+    batch_edges,
+    require_logs,
+    sizes_of,
+)
 from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table, table_of
 
-if TYPE_CHECKING:  # a model reads its own table with this room's help
-    from latentmdp.model import LatentMDP
-
-__all__ = [
-    "BATCH_STEPS",
-    "NEVER",
-    "Batch",
-    "Endings",
-    "Episode",
-    "History",
-    "Lacks",
-    "Logs",
-    "MissingCells",
-    "Sizes",
-    "Steps",
-    "Trajectories",
-    "cell_counts",
-    "first_state_counts",
-    "mean_amounts",
-    "occurring_cells",
-    "require_in_memory",
-    "require_logs",
-    "sizes_of",
-]
-
-BATCH_STEPS = 1 << 21
-"""Steps of a batch, about: some 150 MB while it is read, and enough work that handing it to another
-machine costs nothing beside it."""
-
-Sizes = tuple[int, int, int]
-"""(S, A, Z)."""
+__all__ = ["Episode", "History", "Steps", "Trajectories", "cell_widths", "require_trajectories"]
 
 
 class Episode(NamedTuple):
@@ -117,7 +90,7 @@ class History(NamedTuple):
             chances = np.asarray(np.eye(n_actions)[answer])
         elif isinstance(answer, int | np.integer) or np.shape(answer) != (n_actions,):
             raise ValueError(
-                f"{self._told(answer)}, neither an action in [0, {n_actions}) nor {n_actions} "
+                f"{self._answered(answer)}, neither an action in [0, {n_actions}) nor {n_actions} "
                 "probabilities"
             )
         else:
@@ -125,45 +98,16 @@ class History(NamedTuple):
                 row = arrays.as_floats("probabilities", answer)
                 chances = arrays.distributions("probabilities", row, (), given=answer)
             except ValueError as error:
-                raise ValueError(f"{self._told(answer)}: {error}") from None
+                raise ValueError(f"{self._answered(answer)}: {error}") from None
         if allowed is not None and chances[~allowed].any():
             action, state = int(np.argmax(chances * ~allowed)), self.states[-1]
             raise ValueError(
-                f"{self._told(answer)}, but action {action} is not allowed in state {state}"
+                f"{self._answered(answer)}, but action {action} is not allowed in state {state}"
             )
         return chances
 
-    def _told(self, answer: Any) -> str:
+    def _answered(self, answer: Any) -> str:
         return f"after {self} the policy returned {answer!r}"
-
-
-class MissingCells(NamedTuple):
-    """How many cells of a table were empty, and what that did.
-
-    `lost_steps` are rows without a state or an action; they split episodes into `segments`, counted
-    here where one continues another. `ends` are last steps of which the next state is unknown.
-    """
-
-    states: int = 0
-    actions: int = 0
-    rewards: int = 0
-    next_states: int = 0
-    lost_steps: int = 0
-    segments: int = 0
-    ends: int = 0
-
-    def __str__(self) -> str:
-        told = [
-            (self.rewards, "missing reward", "missing rewards"),
-            (self.states, "missing state", "missing states"),
-            (self.actions, "missing action", "missing actions"),
-            (self.lost_steps, "lost step", "lost steps"),
-            (self.segments, "split of an episode", "splits of episodes"),
-            (self.ends, "last step without a next state", "last steps without a next state"),
-        ]
-        return (
-            ", ".join(plural(number, one, many) for number, one, many in told if number) or "none"
-        )
 
 
 class Steps(NamedTuple):
@@ -174,147 +118,6 @@ class Steps(NamedTuple):
     action: Indices
     reward: Indices
     next_state: Indices
-
-
-class Lacks(NamedTuple):
-    """What is missing somewhere in logs: rewards, last states, first states, steps in between."""
-
-    rewards: bool = False
-    ends: bool = False
-    beginnings: bool = False
-    steps: bool = False
-
-
-class Endings(NamedTuple):
-    """Where episodes end: by state, (S,).
-
-    `shortest` is the number of steps of the shortest episode that ends there, a large number where
-    none does; one that is continued does not end. `acted_in` says where actions were taken.
-    """
-
-    shortest: Integers
-    acted_in: Flags
-
-    def joined(self, other: Endings) -> Endings:
-        """Those of both together; states that only one of them knows included."""
-        size = max(self.shortest.size, other.shortest.size)
-        found = [
-            Endings(
-                np.pad(one.shortest, (0, size - one.shortest.size), constant_values=NEVER),
-                np.pad(one.acted_in, (0, size - one.acted_in.size)),
-            )
-            for one in (self, other)
-        ]
-        return Endings(
-            np.minimum(found[0].shortest, found[1].shortest),
-            found[0].acted_in | found[1].acted_in,
-        )
-
-
-NEVER = 1 << 62
-"""Steps after which no episode ends."""
-
-
-class Batch(Protocol):
-    """Some neighbouring individuals of logs: episodes start .. stop - 1."""
-
-    @property
-    def start(self) -> int:
-        """Number of its first episode."""
-
-    @property
-    def stop(self) -> int:
-        """Number of the episode after its last."""
-
-    def read(self) -> Trajectories:
-        """The episodes themselves."""
-
-
-class Logs:
-    """Logged episodes that are read batch by batch: `Trajectories`, or `LogFiles` on disk.
-
-    Attributes
-    ----------
-    n_states, n_actions, reward_values, state_names, action_names, reward_edges, covariates, missing
-        As for `Trajectories`.
-    """
-
-    n_states: int
-    n_actions: int
-    reward_values: Floats | None
-    covariates: Covariates | None
-    state_names: tuple[str, ...] | None
-    action_names: tuple[str, ...] | None
-    reward_edges: Floats | None
-    missing: MissingCells | None
-
-    def batches(self) -> Sequence[Batch]:
-        """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def n_rewards(self) -> int:
-        """Z."""
-        raise NotImplementedError
-
-    @property
-    def n_steps(self) -> int:
-        """Number of stored transitions, multiplicities not counted."""
-        raise NotImplementedError
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes, multiplicities counted."""
-        raise NotImplementedError
-
-    @property
-    def longest(self) -> int:
-        """Number of actions in the longest episode."""
-        raise NotImplementedError
-
-    @property
-    def pays_amounts(self) -> bool:
-        """Whether rewards are amounts that say nothing about the context."""
-        raise NotImplementedError
-
-    @property
-    def lacks(self) -> Lacks:
-        """What is missing somewhere."""
-        raise NotImplementedError
-
-    def without_contexts(self) -> Logs:
-        """The same episodes with their contexts hidden."""
-        raise NotImplementedError
-
-    def endings(self) -> Endings:
-        """Where episodes end, and where actions were taken."""
-        raise NotImplementedError
-
-    def validate(self, model: LatentMDP) -> None:
-        """Raise `TrajectoryError` unless every index fits the model."""
-        raise NotImplementedError
-
-    def describe(self, model: LatentMDP) -> LatentMDP:
-        """The model with what these logs know besides: names, reward edges, and mean amounts.
-
-        Names that the model has stay. Where the logs hold `amounts`, their mean in each (s, a)
-        becomes the model's `bonus`: counted by a planner, never seen by an agent.
-        """
-        known: dict[str, Any] = {}
-        for name, size in (("state_names", model.n_states), ("action_names", model.n_actions)):
-            names = getattr(self, name)
-            if names is not None and getattr(model, name) is None and len(names) == size:
-                known[name] = names
-        if self.reward_edges is not None and model.n_rewards == self.reward_edges.size + 1:
-            known["reward_edges"] = self.reward_edges
-        if self.pays_amounts:
-            means = mean_amounts(self, model.n_states, model.n_actions)
-            bonus = np.repeat(means[None], model.n_contexts, axis=0)
-            known["bonus"] = np.where(model.allowed, bonus, 0.0)
-        return model.replace(**known) if known else model
 
 
 class _HeldBatch(NamedTuple):
@@ -345,6 +148,8 @@ class Trajectories(Logs, Fielded):
         How many times each episode occurred; once by default.
     n_states, n_actions, reward_values
         Sizes of the space the data come from. By default no larger than the data show.
+    **details
+        What else is known, by the following names.
     continues : (N,) or None
         Which episodes are further segments of the individual of the episode before.
     propensities : (n,) or None
@@ -401,56 +206,43 @@ class Trajectories(Logs, Fielded):
         n_states: int | None = None,
         n_actions: int | None = None,
         reward_values: ArrayLike | None = None,
-        continues: ArrayLike | None = None,
-        propensities: ArrayLike | None = None,
-        amounts: ArrayLike | None = None,
-        covariates: Covariates | None = None,
-        state_names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
-        episode_names: Sequence[str] | NDArray[np.object_] | None = None,
-        reward_edges: ArrayLike | None = None,
-        missing: MissingCells | None = None,
+        **details: Any,
     ) -> None:
-        given: dict[str, tuple[Any, type[np.integer[Any]]]] = {
-            "states": (states, np.int32),
-            "actions": (actions, np.int32),
-            "rewards": (rewards, np.int32),
-            "offsets": (offsets, np.int64),
-            "contexts": (contexts, np.int32),
-            "counts": (counts, np.int64),
-        }
-        if covariates is not None:
-            arrays.require_instance("covariates", covariates, Covariates)
-        try:
-            fields: dict[str, Any] = {
-                name: None
-                if value is None and name in ("contexts", "counts")
-                else arrays.as_integers(
-                    name, value, dtype, low=-1 if name in ("states", "rewards") else 0
-                )
-                for name, (value, dtype) in given.items()
-            }
-            fields["reward_values"] = (
-                None if reward_values is None else validation.reward_values(reward_values)
+        strange = [name for name in details if name not in _DETAILS]
+        if strange:
+            raise TypeError(
+                f"Trajectories takes no {strange[0]!r}; it takes {', '.join(_DETAILS)} by name"
             )
-            fields["continues"] = _segments(continues)
-            fields["propensities"] = _propensities(propensities)
-            fields["amounts"] = _amounts(amounts)
-            fields["reward_edges"] = _edges(reward_edges, fields["reward_values"])
-            fields["episode_names"] = _episode_names(episode_names)
-            fields |= {"covariates": covariates, "missing": missing}
+        fields: dict[str, Any] = {
+            "states": states,
+            "actions": actions,
+            "rewards": rewards,
+            "offsets": offsets,
+            "contexts": contexts,
+            "counts": counts,
+            "reward_values": reward_values,
+            **{name: details.get(name) for name in _DETAILS},
+        }
+        declared = {"states": n_states, "actions": n_actions}
+        try:
+            for name, check in _CHECKS.items():
+                if fields[name] is not None or name in _REQUIRED:
+                    fields[name] = check(fields[name])
+            if fields["reward_edges"] is not None:
+                if reward_values is None:
+                    raise ValueError("reward_edges need reward_values, the means of the levels")
+                edges = validation.reward_edges(fields["reward_edges"], fields["reward_values"])
+                fields["reward_edges"] = edges
             _check_layout(fields)
-            for name, words in (("states", state_names), ("actions", action_names)):
-                size = n_states if name == "states" else n_actions
-                size = len(words) if size is None and words is not None else size
-                label = f"{name[:-1]}_names"
-                fields[label] = None if size is None else validation.names(label, words, size)
+            for name, label in (("states", "state_names"), ("actions", "action_names")):
+                if (names := fields[label]) is not None:
+                    size = declared[name]
+                    declared[name] = size = len(names) if size is None else size
+                    fields[label] = validation.names(label, names, size)
         except ValueError as error:
             raise TrajectoryError(str(error)) from None
-        n_states = len(state_names) if n_states is None and state_names else n_states
-        n_actions = len(action_names) if n_actions is None and action_names else n_actions
-        self._fill(fields, n_states, n_actions)
-        if n_states is not None or n_actions is not None or reward_values is not None:
+        self._fill(fields, declared["states"], declared["actions"])
+        if reward_values is not None or any(size is not None for size in declared.values()):
             self.require_sizes(self.n_states, self.n_actions, self.n_rewards)
 
     def _fill(self, fields: dict[str, Any], n_states: int | None, n_actions: int | None) -> None:
@@ -464,7 +256,8 @@ class Trajectories(Logs, Fielded):
         """The arguments by name; what was missing as a plain mapping."""
         missing = None if self.missing is None else self.missing._asdict()
         names = None if self.episode_names is None else self.episode_names.tolist()
-        return {**super().to_fields(), "missing": missing, "episode_names": names}
+        fields = {name: self.__dict__[name] for name in _FIELDS}
+        return {**fields, "missing": missing, "episode_names": names}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Trajectories:
@@ -476,7 +269,8 @@ class Trajectories(Logs, Fielded):
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
         """Wrap arrays that are known to be valid, without copying or checking them."""
         self = cls.__new__(cls)
-        self._fill({**dict.fromkeys(_OPTIONAL), **fields}, n_states, n_actions)
+        absent = dict.fromkeys((*_CHECKS, *_DETAILS))
+        self._fill({**absent, **fields}, n_states, n_actions)
         return self
 
     @classmethod
@@ -604,33 +398,23 @@ class Trajectories(Logs, Fielded):
         TrajectoryError
             Naming the column and the row, counted from 0.
         """
-        from latentmdp.logs.long_table import OPTIONAL, REQUIRED, columns_to_fields
-
         named = (episode, t, state, action, reward, next_state, context, count, propensity)
-        words = (*REQUIRED, *OPTIONAL)
-        called = _column_names(dict(zip(words, (*named, terminated), strict=True)), columns)
+        names = _column_names(dict(zip(WORDS, (*named, terminated), strict=True)), columns)
         if isinstance(covariates, str):
             raise TypeError(f"covariates must be a list of column names, got {covariates!r}")
-        fields = columns_to_fields(
-            table,
-            called,
-            covariates=covariates,
-            n_states=n_states,
-            n_actions=n_actions,
-            reward_values=reward_values,
-            reward_edges=reward_edges,
+        options = TableOptions(
+            covariates=tuple(covariates),
             reward_levels=reward_levels,
             informative_rewards=informative_rewards,
-            rewards_are_indices=rewards_are_indices,
+            reward_values=reward_values,
+            reward_edges=reward_edges,
+            n_states=n_states,
+            n_actions=n_actions,
             state_names=state_names,
             action_names=action_names,
+            rewards_are_indices=rewards_are_indices,
         )
-        found = fields.pop("covariates")
-        if found is not None:
-            levels = {name: f.labels for name, f in found.items() if f.labels is not None}
-            values = np.column_stack([f.values for f in found.values()])
-            fields["covariates"] = Covariates(list(found), values, levels)
-        return cls.from_fields(fields)
+        return cls(**fields_of_table(table, names, options))
 
     def to_table(self) -> dict[str, NDArray[Any]]:
         """The columns `from_table` reads, one row per step; rewards as values where known.
@@ -638,64 +422,25 @@ class Trajectories(Logs, Fielded):
         States, actions and episodes are called by name where they have names. Lost steps between
         two segments are one row without an action. What is missing is NaN, or None among names.
         """
-        index = np.flatnonzero(np.bincount(self.individuals(), self.lengths) == 0)
-        if index.size:
-            raise TrajectoryError(
-                f"episode {int(self.beginnings()[index[0]])} has no steps, and a table holds one "
-                "row per step: drop such episodes (logs[logs.lengths > 0]), or save the logs as "
-                ".npz"
-            )
-        steps = self.steps()
-        rewards: NDArray[Any] = self.values()
-        if self.reward_values is None and self.rewards.min(initial=0) >= 0:
-            rewards = self.rewards
-        rows: dict[str, NDArray[Any]] = {
-            "state": steps.state,
-            "action": self.actions,
-            "reward": rewards,
-            "next_state": steps.next_state,
-        }
-        if self.propensities is not None:
-            rows["propensity"] = self.propensities
-        episode = steps.episode
-        if self.continues is not None:
-            rows, episode = self._with_lost_rows(rows, episode)
-        individual = self.individuals()[episode]
-        begins = np.searchsorted(individual, np.arange(self.n_individuals))
-        columns: dict[str, NDArray[Any]] = {
-            "episode": individual if self.episode_names is None else self.episode_names[episode],
-            "t": np.arange(individual.size) - begins[individual],
-            **rows,
-        }
-        for name, known in (("state", self.state_names), ("action", self.action_names)):
-            for column in (name, f"next_{name}") if name == "state" else (name,):
-                columns[column] = _called(columns[column], known)
-        if self.contexts is not None:
-            columns["context"] = self.contexts[episode]
-        if self.counts is not None:
-            columns["count"] = self.counts[episode]
-        for k, name in enumerate(self.covariates.names if self.covariates is not None else ()):
-            assert self.covariates is not None
-            values = self.covariates.values[episode, k]
-            labels = self.covariates.levels.get(name)
-            columns[name] = values if labels is None else _called(_codes(values), labels)
-        return columns
+        return table_of(self)
 
-    def _with_lost_rows(
-        self, rows: dict[str, NDArray[Any]], episode: Integers
-    ) -> tuple[dict[str, NDArray[Any]], Integers]:
-        """The rows of a table with one more before each segment that continues another."""
-        assert self.continues is not None
-        later = np.flatnonzero(self.continues)
-        before = self.offsets[later]
-        rows = {**rows, "reward": rows["reward"].astype(np.float64)}
-        lost: dict[str, Any] = {
-            "state": self.last_states[later - 1],
-            "action": -1,
-            "next_state": self.first_states[later],
-        }
-        longer = {n: np.insert(column, before, lost.get(n, np.nan)) for n, column in rows.items()}
-        return longer, np.insert(episode, before, later)
+    @property
+    def summary(self) -> Summary:
+        """What is known of the episodes as a whole."""
+        return Summary.of(self)
+
+    @property
+    def fits_memory(self) -> bool:
+        """True: all episodes are there."""
+        return True
+
+    def read(self) -> Trajectories:
+        """The logs themselves."""
+        return self
+
+    def held(self) -> Trajectories:
+        """The logs themselves."""
+        return self
 
     @property
     def n_rewards(self) -> int:
@@ -767,18 +512,11 @@ class Trajectories(Logs, Fielded):
 
     def _taken(self, states: Any, steps: Any, offsets: Integers, episodes: Any) -> Trajectories:
         """Some states and steps with their new offsets, and what is known of their episodes."""
-        by_step = {name: self.__dict__[name] for name in ("propensities", "amounts")}
-        by_episode = {name: self.__dict__[name] for name in _BY_EPISODE}
-        return self._with(
-            states=self.states[states],
-            actions=self.actions[steps],
-            rewards=self.rewards[steps],
-            offsets=offsets,
-            continues=self._continuing(episodes),
-            missing=None,
-            **{name: a if a is None else a[steps] for name, a in by_step.items()},
-            **{name: a if a is None else a[episodes] for name, a in by_episode.items()},
-        )
+        chosen = {"states": states, "steps": steps, "episodes": episodes}
+        fields = {name: self.__dict__[name] for name in _ALONG}
+        parts = {n: a if a is None else a[chosen[_ALONG[n]]] for n, a in fields.items()}
+        parts["continues"] = self._continuing(episodes)
+        return self._with(**parts, offsets=offsets, missing=None)
 
     def _continuing(self, episodes: Any) -> Flags | None:
         """`continues` of some episodes; one may not be taken without the one that it continues."""
@@ -795,8 +533,7 @@ class Trajectories(Logs, Fielded):
         return taken if taken.any() else None
 
     def _with(self, **fields: Any) -> Trajectories:
-        kept = {name: self.__dict__[name] for name in (*_ARRAYS, *_OTHERS)}
-        return Trajectories._trusted(self.n_states, self.n_actions, **{**kept, **fields})
+        return Trajectories._trusted(**{**self.__dict__, **fields})
 
     def individuals(self) -> Integers:
         """(N,): the individual that each episode belongs to, numbered from 0 in their order."""
@@ -865,14 +602,10 @@ class Trajectories(Logs, Fielded):
         """Whether rewards are amounts that say nothing about the context."""
         return self.amounts is not None
 
-    def mean_amounts(self, n_states: int | None = None, n_actions: int | None = None) -> Floats:
-        """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
-        return mean_amounts(self, n_states, n_actions)
-
     @property
-    def lacks(self) -> Lacks:
+    def lacks(self) -> MissingKinds:
         """What is missing somewhere."""
-        return Lacks(
+        return MissingKinds(
             bool(self.rewards.min(initial=0) < 0),
             bool(self.last_states.min(initial=0) < 0),
             bool(self.first_states[self.beginnings()].min(initial=0) < 0),
@@ -881,7 +614,7 @@ class Trajectories(Logs, Fielded):
 
     def endings(self) -> Endings:
         """Where episodes end, and where actions were taken."""
-        shortest = np.full(self.n_states, NEVER)
+        shortest = np.full(self.n_states, NO_END)
         ends = self.last_states >= 0
         if self.continues is not None:
             ends[:-1] &= ~self.continues[1:]  # that one goes on
@@ -892,12 +625,8 @@ class Trajectories(Logs, Fielded):
 
     def batches(self) -> list[_HeldBatch]:
         """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
-        if self.n_steps <= BATCH_STEPS:
-            return [_HeldBatch(self, 0, len(self))] if len(self) else []
-        begins = self.beginnings()
-        batch = self.offsets[begins] // BATCH_STEPS
-        first = begins[np.flatnonzero(np.diff(batch, prepend=-1))]
-        edges = [*first.tolist(), len(self)]
+        first = np.append(self.beginnings(), len(self))
+        edges = first[batch_edges(self.offsets[first[:-1]])].tolist()
         return [_HeldBatch(self, *edge) for edge in pairwise(edges)]
 
     @property
@@ -922,45 +651,32 @@ class Trajectories(Logs, Fielded):
         batches = list(parts)
         if not batches:
             raise ValueError("concat needs at least one batch")
+        first = batches[0]
         for i, batch in enumerate(batches):
             arrays.require_instance(f"batch {i}", batch, Trajectories)
-            if not arrays.same_content(batches[0].reward_values, batch.reward_values):
-                raise TrajectoryError(f"batch {i} has other reward_values than batch 0")
-            for name in ("state_names", "action_names", "reward_edges"):
-                mine, first = batch.__dict__[name], batches[0].__dict__[name]
-                if not arrays.same_content(first, mine):
+            for name in _SHARED:
+                if not arrays.same_content(first.__dict__[name], batch.__dict__[name]):
                     raise TrajectoryError(f"batch {i} has other {name} than batch 0")
-            for name in ("contexts", "propensities", "amounts", "covariates", "episode_names"):
-                if (batch.__dict__[name] is None) != (batches[0].__dict__[name] is None):
+            for name in _ALONG.keys() - _FILLED.keys():
+                if (batch.__dict__[name] is None) != (first.__dict__[name] is None):
                     raise TrajectoryError(f"batch {i} and batch 0: only one of them has {name}")
+        joined = {name: _joined([b.__dict__[name] for b in batches]) for name in _ALONG}
+        for name, value in _FILLED.items():
+            columns = [b.__dict__[name] for b in batches]
+            if any(column is not None for column in columns):
+                sizes = map(len, batches)
+                filled = (np.full(n, value) if c is None else c for n, c in zip(sizes, columns))
+                joined[name] = np.concatenate(list(filled))
         shifts = np.cumsum([0, *(b.n_steps for b in batches)])
         offsets = [b.offsets[:-1] + shift for b, shift in zip(batches, shifts)]
-        weighted = any(b.counts is not None for b in batches)
-        split = any(b.continues is not None for b in batches)
-        none = [np.zeros(len(b), np.bool_) if b.continues is None else b.continues for b in batches]
-        joined: dict[str, Any] = {
-            name: np.concatenate([b.__dict__[name] for b in batches])
-            for name in (*_LISTS, "contexts", "propensities", "amounts", "episode_names")
-            if batches[0].__dict__[name] is not None
-        }
-        if batches[0].covariates is not None:
-            joined["covariates"] = Covariates.concat([b.__dict__["covariates"] for b in batches])
         missing = [b.missing for b in batches if b.missing is not None]
-        S, A, _ = sizes_of(batches)
         return cls._trusted(
-            S,
-            A,
+            max(b.n_states for b in batches),
+            max(b.n_actions for b in batches),
             **joined,
+            **{name: first.__dict__[name] for name in _SHARED},
             offsets=np.concatenate([*offsets, shifts[-1:]]),
-            counts=np.concatenate([b.multiplicities() for b in batches]) if weighted else None,
-            continues=np.concatenate(none) if split else None,
-            missing=MissingCells(*map(sum, zip(*missing)))
-            if len(missing) == len(batches)
-            else None,
-            **{
-                name: batches[0].__dict__[name]
-                for name in ("reward_values", "reward_edges", "state_names", "action_names")
-            },
+            missing=MissingCells.total(missing) if len(missing) == len(batches) else None,
         )
 
     def steps(self) -> Steps:
@@ -987,7 +703,7 @@ class Trajectories(Logs, Fielded):
         Columns are "state", "action", "next_state" and "reward"; the first one counts most. The
         cell is -1 where one of them is missing.
         """
-        steps, widths = self.steps(), _widths(by, sizes or sizes_of(self))
+        steps, widths = self.steps(), cell_widths(by, sizes or sizes_of(self))
         code = np.zeros(self.n_steps, np.int64)
         for name, width in zip(by, widths):
             code = code * width + getattr(steps, name)
@@ -1077,24 +793,9 @@ class Trajectories(Logs, Fielded):
             totals[self.continues | np.append(self.continues[1:], False)] = np.nan
         return totals
 
-    def validate(self, model: LatentMDP) -> None:
-        """Raise `TrajectoryError` unless every index fits the model, naming episode and step."""
-        self.require_sizes(model.n_states, model.n_actions, model.n_rewards)
-        contexts, M = self.contexts, model.n_contexts
-        if contexts is not None and (contexts >= M).any():
-            worst = int(np.argmax(contexts >= M))
-            raise TrajectoryError(
-                f"episode {worst}: context {contexts[worst]} is not below the model's "
-                f"n_contexts={M}"
-            )
-        known = self.reward_values
-        if known is not None and not np.array_equal(known, model.reward_values):
-            raise TrajectoryError(
-                f"the logs' reward_values {known.tolist()} are not the model's "
-                f"{model.reward_values.tolist()}"
-            )
-
-    def require_sizes(self, n_states: int, n_actions: int, n_rewards: int) -> None:
+    def require_sizes(
+        self, n_states: int, n_actions: int, n_rewards: int, n_contexts: int | None = None
+    ) -> None:
         """Raise `TrajectoryError` unless every index is below its size, naming episode and step."""
         bounds = (("state", n_states), ("action", n_actions), ("reward index", n_rewards))
         for (what, limit), array in zip(bounds, (self.states, self.actions, self.rewards)):
@@ -1106,19 +807,26 @@ class Trajectories(Logs, Fielded):
                     f"episode {episode}, step {place - int(starts[episode])}: {what} "
                     f"{array[place]} is out of range, must be below {limit}"
                 )
+        contexts = self.contexts
+        if contexts is not None and n_contexts is not None and (contexts >= n_contexts).any():
+            worst = int(np.argmax(contexts >= n_contexts))
+            raise TrajectoryError(
+                f"episode {worst}: context {contexts[worst]} is not below the model's "
+                f"n_contexts={n_contexts}"
+            )
 
     def fingerprint(self) -> str:
         """A hexadecimal digest of every array: equal logs have equal fingerprints."""
         digest = hashlib.sha256()
-        for name in _ARRAYS:
+        for name in _DIGESTED:
             array = self.__dict__[name]
-            if array is not None or name in _DIGESTED:
+            if array is not None or name not in _DETAILS:
                 digest.update(name.encode() + (b"" if array is None else array.tobytes()))
         for name in ("covariates", "state_names", "action_names", "episode_names"):
             value = self.__dict__[name]
             if value is not None:
-                told = value.fingerprint() if name == "covariates" else repr(tuple(value))
-                digest.update((name + told).encode())
+                text = value.fingerprint() if name == "covariates" else repr(tuple(value))
+                digest.update((name + text).encode())
         return digest.hexdigest()
 
     def __setattr__(self, name: str, *value: object) -> None:
@@ -1152,207 +860,7 @@ class Trajectories(Logs, Fielded):
         return f"Trajectories({len(self)} {noun}, {length}{extra})"
 
 
-_LISTS = ("states", "actions", "rewards")
-_DIGESTED = (*_LISTS, "offsets", "contexts", "counts", "reward_values")
-_ARRAYS = (*_DIGESTED, "continues", "propensities", "amounts", "reward_edges")
-_OTHERS = ("covariates", "state_names", "action_names", "episode_names", "missing")
-_BY_EPISODE = ("contexts", "counts", "covariates", "episode_names")
-_OPTIONAL = ("contexts", "counts", *_ARRAYS[len(_DIGESTED) :], *_OTHERS)
-
-
-def _column_names(
-    named: Mapping[str, str | None], columns: Mapping[str, str] | None
-) -> dict[str, str | None]:
-    """What a table calls its columns, from the keyword arguments and `columns` together."""
-    called = dict(named)
-    for word, column in (columns or {}).items():
-        if word not in named:
-            raise TypeError(f"from_table knows no column {word!r}; it knows {', '.join(named)}")
-        if named[word] != word:
-            raise TypeError(f"{word} is given twice, as {named[word]!r} and in columns")
-        called[word] = column
-    for word, name in called.items():
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"{word} must be the name of a column, got {name!r:.60}")
-    return called
-
-
-def _codes(values: Floats) -> Integers:
-    """Indices kept as floats, NaN becoming -1."""
-    return np.where(np.isnan(values), -1, values).astype(np.int64)
-
-
-def _called(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
-    """Indices by their names, or as they are; -1 becomes None, or NaN."""
-    if names is not None:
-        return np.array([*names, None], dtype=object)[codes]
-    if codes.min(initial=0) < 0:
-        return np.where(codes < 0, np.nan, codes.astype(np.float64))
-    return codes
-
-
-def require_logs(name: str, logs: object) -> None:
-    """Raise `TypeError` unless an argument is logs."""
-    if not isinstance(logs, Logs):
-        raise TypeError(
-            f"{name} must be Trajectories or LogFiles, got {type(logs).__name__}: read a file with "
-            "load(path), columns with Trajectories.from_table(table), or what is larger than "
-            "memory with open_logs(paths)"
-        )
-
-
-def require_in_memory(name: str, logs: object) -> None:
-    """Raise `TypeError` unless an argument is logs in memory."""
-    require_logs(name, logs)
-    if not isinstance(logs, Trajectories):
-        raise TypeError(
-            f"{name} must be Trajectories, all episodes in memory at once, got {logs!r}: give "
-            "logs.read(), or logs.sample(steps) of them"
-        )
-
-
-def sizes_of(logs: Logs | Sequence[Logs]) -> Sizes:
-    """(S, A, Z) of one log or of several together, no larger than they say."""
-    parts = _listed(logs)
-    return (
-        max(part.n_states for part in parts),
-        max(part.n_actions for part in parts),
-        max(part.n_rewards for part in parts),
-    )
-
-
-def _listed(logs: Logs | Sequence[Logs]) -> list[Logs]:
-    return [logs] if isinstance(logs, Logs) else list(logs)
-
-
-def cell_counts(
-    logs: Logs | Sequence[Logs],
-    by: Sequence[str],
-    sizes: Sizes | None = None,
-    shares: Floats | None = None,
-) -> Floats:
-    """How often each cell occurs, multiplicities counted.
-
-    Parameters
-    ----------
-    by
-        The columns of a cell, see `Trajectories.cells`; they become the axes of the result.
-    sizes
-        (S, A, Z); by default no larger than the logs say.
-    shares : (N, M) or None
-        The share of each context in each episode of all logs, one log after the other: the
-        result then has a first axis of M contexts.
-    """
-    sizes = sizes or sizes_of(logs)
-    shape = _widths(by, sizes)
-    length = int(np.prod(shape))
-    counts = np.zeros((1 if shares is None else shares.shape[1], length))
-    for cells, weights in _weighted_cells(logs, by, sizes, shares):
-        for total, column in zip(counts, weights):
-            total += _tally(cells, column, length)
-    return counts.reshape(shape if shares is None else (-1, *shape))
-
-
-def occurring_cells(
-    logs: Logs | Sequence[Logs],
-    by: Sequence[str],
-    sizes: Sizes | None = None,
-    shares: Floats | None = None,
-) -> tuple[Integers, Floats]:
-    """The cells that occur, in order, and how often: (C,) or, with shares, (C, M).
-
-    Arguments as for `cell_counts`; memory follows the number of different cells.
-    """
-    known = np.zeros(0, np.int64)
-    counts = np.zeros((0, 1 if shares is None else shares.shape[1]))
-    for cells, weights in _weighted_cells(logs, by, sizes or sizes_of(logs), shares):
-        distinct, index = np.unique(cells, return_inverse=True)
-        found = np.stack([_tally(index, column, distinct.size) for column in weights], axis=1)
-        every = np.union1d(known, distinct)
-        total = np.zeros((every.size, counts.shape[1]))
-        total[np.searchsorted(every, known)] = counts
-        total[np.searchsorted(every, distinct)] += found
-        known, counts = every, total
-    return known, counts[:, 0] if shares is None else counts
-
-
-def first_state_counts(
-    logs: Logs, n_states: int | None = None, shares: Floats | None = None
-) -> Floats:
-    """How often each state comes first, multiplicities counted: (S,) or, with shares, (M, S).
-
-    An individual counts once, however many segments it has; one without a first state does not.
-    """
-    S = n_states or logs.n_states
-    total = np.zeros((1 if shares is None else shares.shape[1], S))
-    for batch in logs.batches():
-        part = batch.read()
-        first, counts = part.first_states, part.multiplicities().astype(np.float64)
-        own = None if shares is None else shares[batch.start : batch.stop]
-        begins = first >= 0 if part.continues is None else (first >= 0) & ~part.continues
-        if not begins.all():
-            first, counts = first[begins], counts[begins]
-            own = None if own is None else own[begins]
-        columns = counts[None] if own is None else (own * counts[:, None]).T
-        for row, column in zip(total, columns):
-            row += _tally(first, column, S)
-    return total[0] if shares is None else total
-
-
-def mean_amounts(logs: Logs, n_states: int | None = None, n_actions: int | None = None) -> Floats:
-    """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
-    if not logs.pays_amounts:
-        raise TrajectoryError("the logs hold no amounts")
-    S, A = n_states or logs.n_states, n_actions or logs.n_actions
-    totals, counts = np.zeros(S * A), np.zeros(S * A)
-    for batch in logs.batches():
-        part = batch.read()
-        assert part.amounts is not None
-        steps, known = part.steps(), ~np.isnan(part.amounts)
-        rows = (steps.state.astype(np.int64) * A + steps.action)[known]
-        weights = part.multiplicities()[steps.episode][known].astype(np.float64)
-        totals += _tally(rows, weights * part.amounts[known], S * A)
-        counts += _tally(rows, weights, S * A)
-    means = np.divide(totals, counts, out=np.full(S * A, np.nan), where=counts > 0.0)
-    least = float(np.nanmin(means)) if (counts > 0.0).any() else 0.0
-    return np.where(np.isnan(means), least, means).reshape(S, A)
-
-
-def _tally(places: NDArray[Any], weights: Floats, length: int) -> Floats:
-    """The sum of the weights at each place below `length`."""
-    return np.asarray(np.bincount(places, weights=weights, minlength=length), np.float64)
-
-
-def _widths(by: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
-    S, A, Z = sizes
-    known = {"state": S, "action": A, "next_state": S, "reward": Z}
-    return tuple(known[name] for name in by)
-
-
-def _weighted_cells(
-    logs: Logs | Sequence[Logs], by: Sequence[str], sizes: Sizes, shares: Floats | None
-) -> Iterator[tuple[Integers, Iterator[Floats]]]:
-    """For each batch, the cell of every step, and the weight of every step, context by context."""
-    before = 0
-    for logged in _listed(logs):
-        for batch in logged.batches():
-            part = batch.read()
-            cells, counts = part.cells(by, sizes), part.multiplicities()
-            episode = np.repeat(np.arange(len(part)), part.lengths)
-            if shares is None:
-                each = counts.astype(np.float64)[:, None]
-            else:
-                each = counts[:, None] * shares[before + batch.start : before + batch.stop]
-            known = cells >= 0
-            if not known.all():
-                cells, episode = cells[known], episode[known]
-            yield cells, (column[episode] for column in each.T)
-        before += len(logged)
-
-
-def _segments(continues: ArrayLike | None) -> Flags | None:
-    if continues is None:
-        return None
+def _segments(continues: ArrayLike) -> Flags | None:
     flags = np.array(continues)
     if flags.ndim != 1 or (flags.size and flags.dtype != np.bool_):
         raise ValueError(f"continues must be flags (N,), got {flags.dtype} of shape {flags.shape}")
@@ -1361,10 +869,8 @@ def _segments(continues: ArrayLike | None) -> Flags | None:
     return flags if flags.any() else None
 
 
-def _propensities(given: ArrayLike | None) -> Floats | None:
-    if given is None:
-        return None
-    values = arrays.as_floats("propensities", given)
+def _propensities(value: ArrayLike) -> Floats:
+    values = arrays.as_floats("propensities", value)
     wrong = (values <= 0.0) | (values > 1.0)
     if wrong.any():
         k = int(np.argmax(wrong))
@@ -1375,35 +881,97 @@ def _propensities(given: ArrayLike | None) -> Floats | None:
     return values
 
 
-def _amounts(given: ArrayLike | None) -> Floats | None:
-    if given is None:
-        return None
-    values = np.array(given, np.float64) + 0.0
+def _amounts(value: ArrayLike) -> Floats:
+    values = np.array(value, np.float64) + 0.0
     if np.isinf(values).any():
         raise ValueError(f"amounts[{int(np.argmax(np.isinf(values)))}] is infinite")
     return values
 
 
-def _episode_names(given: Sequence[str] | NDArray[np.object_] | None) -> Any:
-    if given is None:
-        return None
-    names = np.empty(len(given), dtype=object)
-    names[:] = given
+def _episode_names(value: Sequence[str] | NDArray[np.object_]) -> NDArray[np.object_]:
+    names = np.empty(len(value), dtype=object)
+    names[:] = value
     if not all(isinstance(name, str) for name in names):
         raise TypeError("episode_names must be a sequence of strings")
     return names
 
 
-def _edges(given: ArrayLike | None, values: Floats | None) -> Floats | None:
-    """Where rewards are cut into levels, checked against the means of the levels."""
-    if given is None:
+def _covariates(value: Covariates) -> Covariates:
+    arrays.require_instance("covariates", value, Covariates)
+    return value
+
+
+# Every field of logs stands in these tables, once for each question: what its entries belong to,
+# how it is checked, in which order a file and a digest have it. No method lists fields again.
+
+_ALONG = {
+    "states": "states",
+    "actions": "steps",
+    "rewards": "steps",
+    "propensities": "steps",
+    "amounts": "steps",
+    "contexts": "episodes",
+    "counts": "episodes",
+    "continues": "episodes",
+    "covariates": "episodes",
+    "episode_names": "episodes",
+}
+"""Fields that have an entry for every state, step or episode."""
+
+_SHARED = ("reward_values", "reward_edges", "state_names", "action_names")
+"""Fields that are the same for all episodes, so that joined batches must agree in them."""
+
+_FILLED = {"counts": 1, "continues": False}
+"""Fields that a batch may lack where another has them, and what stands for them then."""
+
+_DETAILS = (
+    "continues",
+    "propensities",
+    "amounts",
+    "covariates",
+    "state_names",
+    "action_names",
+    "episode_names",
+    "reward_edges",
+    "missing",
+)
+"""Arguments of `Trajectories` that are given by name only."""
+
+_REQUIRED = ("states", "actions", "rewards", "offsets")
+_SIZED = (*_REQUIRED, "contexts", "counts", "n_states", "n_actions", "reward_values")
+_FIELDS = (*_SIZED, *_DETAILS)
+"""All fields, as they lie in a file."""
+
+_DIGESTED = (*_REQUIRED, "contexts", "counts", "reward_values", *_DETAILS[:3], "reward_edges")
+"""Fields that are arrays, as they enter a fingerprint."""
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "states": lambda value: arrays.as_integers("states", value, np.int32, low=-1),
+    "actions": lambda value: arrays.as_integers("actions", value, np.int32),
+    "rewards": lambda value: arrays.as_integers("rewards", value, np.int32, low=-1),
+    "offsets": lambda value: arrays.as_integers("offsets", value, np.int64),
+    "contexts": lambda value: arrays.as_integers("contexts", value, np.int32),
+    "counts": lambda value: arrays.as_integers("counts", value, np.int64),
+    "reward_values": validation.reward_values,
+    "continues": _segments,
+    "propensities": _propensities,
+    "amounts": _amounts,
+    "covariates": _covariates,
+    "episode_names": _episode_names,
+}
+
+
+def _joined(columns: list[Any]) -> Any:
+    """One field of several batches, None where they have none."""
+    if any(column is None for column in columns):
         return None
-    if values is None:
-        raise ValueError("reward_edges need reward_values, the means of the levels")
-    return validation.reward_edges(given, values)
+    if isinstance(columns[0], Covariates):
+        return Covariates.concat(columns)
+    return np.concatenate(columns)
 
 
 def _check_layout(fields: dict[str, Any]) -> None:
+    """Every field has as many entries as the offsets say, and individuals agree in themselves."""
     offsets = fields["offsets"]
     if offsets.size == 0 or offsets[0] != 0:
         raise ValueError("offsets must begin with 0")
@@ -1412,21 +980,18 @@ def _check_layout(fields: dict[str, Any]) -> None:
         i = int(np.argmax(falling))
         raise ValueError(f"offsets must not fall: episode {i} ends before it begins")
     N, total = offsets.size - 1, int(offsets[-1])
-    expected = {"states": total + N, "actions": total, "rewards": total, "contexts": N, "counts": N}
-    expected |= {"continues": N, "propensities": total, "amounts": total, "episode_names": N}
-    for name, size in expected.items():
-        array = fields[name]
-        if array is not None and array.size != size:
+    sizes = {"states": total + N, "steps": total, "episodes": N}
+    for name, along in _ALONG.items():
+        column = fields[name]
+        entries = len(column) if isinstance(column, Covariates) else np.size(column)
+        if column is not None and entries != sizes[along]:
             raise ValueError(
-                f"{name} has {array.size} entries, but offsets describe {N} episodes with "
-                f"{total} steps, which need {size}"
+                f"{name} has {entries} entries, but offsets describe {N} episodes with "
+                f"{total} steps, which need {sizes[along]}"
             )
-    covariates, continues = fields["covariates"], fields["continues"]
-    if covariates is not None and len(covariates) != N:
-        raise ValueError(f"covariates have {len(covariates)} rows, but there are {N} episodes")
     _check_last_states(fields["states"], offsets)
-    if continues is not None:
-        _check_segments(fields, np.flatnonzero(continues))
+    if fields["continues"] is not None:
+        _check_segments(fields, np.flatnonzero(fields["continues"]))
 
 
 def _check_last_states(states: Indices, offsets: Integers) -> None:
@@ -1446,10 +1011,10 @@ def _check_last_states(states: Indices, offsets: Integers) -> None:
 def _check_segments(fields: dict[str, Any], later: Integers) -> None:
     """What is known of an individual is the same in all its segments."""
     for name in ("contexts", "counts", "covariates"):
-        known = fields[name]
-        if known is None:
+        field = fields[name]
+        if field is None:
             continue
-        rows = known.values if isinstance(known, Covariates) else known[:, None]
+        rows = field.values if isinstance(field, Covariates) else field[:, None]
         rows = np.nan_to_num(rows.astype(np.float64), nan=np.inf)
         wrong = (rows[later] != rows[later - 1]).any(axis=1)
         if wrong.any():
@@ -1457,3 +1022,38 @@ def _check_segments(fields: dict[str, Any], later: Integers) -> None:
             raise ValueError(
                 f"episode {i} continues episode {i - 1}, but they have different {name}"
             )
+
+
+def cell_widths(by: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
+    """How many values each column of a cell has."""
+    S, A, Z = sizes
+    widths = {"state": S, "action": A, "next_state": S, "reward": Z}
+    return tuple(widths[name] for name in by)
+
+
+def require_trajectories(name: str, logs: object) -> Trajectories:
+    """An argument that must be logs in memory; raises `TypeError` where it is not."""
+    require_logs(name, logs)
+    if not isinstance(logs, Trajectories):
+        raise TypeError(
+            f"{name} must be Trajectories, all episodes in memory at once, got {logs!r}: give "
+            "logs.read(), or logs.sample(steps) of them"
+        )
+    return logs
+
+
+def _column_names(
+    named: Mapping[str, str | None], columns: Mapping[str, str] | None
+) -> dict[str, str | None]:
+    """What a table calls its columns, from the keyword arguments and `columns` together."""
+    names = dict(named)
+    for word, column in (columns or {}).items():
+        if word not in named:
+            raise TypeError(f"from_table knows no column {word!r}; it knows {', '.join(named)}")
+        if named[word] != word:
+            raise TypeError(f"{word} is given twice, as {named[word]!r} and in columns")
+        names[word] = column
+    for word, name in names.items():
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{word} must be the name of a column, got {name!r:.60}")
+    return names

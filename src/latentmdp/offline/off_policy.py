@@ -56,7 +56,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
 from latentmdp.fit import logged_behaviour, without_fit_warnings
-from latentmdp.logs import HELD_STEPS, LogFiles, Logs, Trajectories, require_logs
+from latentmdp.logs import Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
@@ -250,11 +250,9 @@ def off_policy_value(
         raise ValueError(f"an estimate needs two episodes with steps, got {logs!r}")
     known = getattr(policy, "model", None) if model is None else model
     generator = as_generator(rng)
-    if isinstance(logs, LogFiles) and logs.n_steps <= HELD_STEPS:
-        logs = logs.read()
     if known is not None:
         arrays.require_instance("model", known, LatentMDP)
-    if isinstance(logs, LogFiles):
+    if not logs.fits_memory:
         if known is None:
             raise ValueError(
                 "a policy without a model would need two halves of the logs in memory: give "
@@ -262,29 +260,27 @@ def off_policy_value(
             )
         asked = (method, weighted)
         return _streamed(logs, policy, behaviour, known, asked, confidence, generator)
-    assert isinstance(logs, Trajectories)
+    held = logs.read().without_contexts()
     if known is not None:
-        logs = logs.without_contexts()
-        logs.validate(known)
-        parts = [(np.arange(len(logs)), known)]
+        held.validate(known)
+        parts = [(np.arange(len(held)), known)]
     else:
-        parts = _halves(logs.without_contexts(), generator)
-        logs = logs.without_contexts()
+        parts = _halves(held, generator)
     world = parts[0][1]
-    logger = logger_of(logs, behaviour, world, model_given=known is not None)
-    final = world.terminal | _padded(final_states(logs), world.n_states)
-    shape = _Shape(method, weighted, *_covered(logs, world, method))
-    sums = _Sums.empty(logs, logger.probabilities.shape[1], shape, generator)
+    logger = logger_of(held, behaviour, world, model_given=known is not None)
+    final = world.terminal | _padded(final_states(held), world.n_states)
+    shape = _Shape(method, weighted, *_covered(held, world, method))
+    sums = _Sums.empty(held, logger.probabilities.shape[1], shape, generator)
     for episodes, own in parts:
         values = None
         if method == "doubly-robust":
             values = _context_values(own, policy, shape.horizon, generator)
-        sums.add(logs, episodes, policy, own, logger, final, values)
-    return _result(logs, world, sums, logger, final, confidence, generator)
+        sums.add(held, episodes, policy, own, logger, final, values)
+    return _result(held, world, sums, logger, final, confidence, generator)
 
 
 def _streamed(
-    logs: LogFiles,
+    logs: Logs,
     policy: AnyPolicy,
     behaviour: ArrayLike | AnyPolicy | None,
     world: LatentMDP,

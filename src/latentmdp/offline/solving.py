@@ -40,7 +40,7 @@ from latentmdp.estimation import (
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
-from latentmdp.logs import Logs, Trajectories, in_memory, require_logs
+from latentmdp.logs import Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import (
@@ -272,8 +272,8 @@ def solve(
         arrays.require_instance("planner", planner, Planner)
     began = time.perf_counter()
     generator = as_generator(rng)
-    some = in_memory(logs)
-    if some.n_steps == logs.n_steps:
+    some = logs.held()
+    if logs.fits_memory:
         logs = some
     given = None if behaviour is None or isinstance(behaviour, str) else _checked(behaviour, logs)
     asked = "auto" if behaviour is None else "shared" if given is not None else behaviour

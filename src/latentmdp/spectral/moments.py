@@ -29,7 +29,7 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
-from latentmdp.logs import Sizes, Trajectories, require_in_memory, sizes_of
+from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
 
 __all__ = ["Moments", "count_moments", "summary_moments", "window_lengths"]
@@ -152,7 +152,7 @@ def count_moments(
     ValueError
         The policy gives probability zero to an action that a test must try.
     """
-    require_in_memory("logs", logs)
+    require_trajectories("logs", logs)
     lengths = window_lengths(length)
     require_choice("offsets", offsets, ("all", "first"))
     sizes = sizes_of(logs)

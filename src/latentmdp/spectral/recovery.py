@@ -35,7 +35,7 @@ from latentmdp.logs import (
     Trajectories,
     cell_counts,
     first_state_counts,
-    require_in_memory,
+    require_trajectories,
 )
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
@@ -429,7 +429,7 @@ def _log(table: Floats, mixed: float = 0.0) -> Floats:
 
 def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, repeats: int) -> int:
     arrays.require_instance("psr", psr, PSR)
-    require_in_memory("logs", logs)
+    require_trajectories("logs", logs)
     M = psr.rank if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
     arrays.positive_integer("repeats", repeats)
     require_choice("variant", variant, ("paper", "practical"))

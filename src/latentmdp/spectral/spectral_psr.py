@@ -19,7 +19,7 @@ from scipy.sparse import diags_array
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
-from latentmdp.logs import Sizes, Trajectories, require_in_memory, sizes_of
+from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.importance import SamplingPolicy, policy_table
 from latentmdp.spectral.moments import Moments, count_moments, summary_moments, window_lengths
@@ -108,7 +108,7 @@ class SpectralPSR:
             if self.refinements:
                 raise ValueError("refinements need the logs themselves, not their moments")
             return self._build(logs, self.safeguards, policy)
-        require_in_memory("logs", logs)
+        require_trajectories("logs", logs)
         self._require_rank(sizes_of(logs))
         moments = count_moments(logs, self.length, policy, offsets=self.offsets)
         psr = self._build(moments, self.safeguards, policy)

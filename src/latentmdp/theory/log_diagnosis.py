@@ -29,7 +29,7 @@ from scipy.sparse import coo_array, csr_array
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.results import Result
-from latentmdp.logs import Logs, Trajectories, cell_counts, in_memory, sizes_of
+from latentmdp.logs import Logs, Trajectories, cell_counts, sizes_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
 
@@ -147,7 +147,7 @@ def diagnose_logs(
     if len(logged) == 0:
         raise ValueError("logs must hold at least one episode")
     visits = cell_counts(logged, ("state", "action")).astype(np.int64)
-    logs = in_memory(logged)
+    logs = logged.held()
     weights = logs.multiplicities()
     known = policy is not None
     if known:
