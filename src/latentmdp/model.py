@@ -503,6 +503,13 @@ class LatentMDP(Fielded):
             vars(self)["outcomes"] = table.frozen()
         return self.outcomes
 
+    def successors(self, run: RunInBlocks | None = None) -> Outcomes:
+        """T_m(s' | s, a) as a table without rewards; `run` makes it block by block."""
+        if self.is_table:
+            return self.outcomes.successors()
+        M, S, A, _ = self.dimensions
+        return outcomes_from_arrays(self.transitions, np.ones((M, S, A, 1)), run)
+
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""
         if self.is_table:

@@ -232,7 +232,7 @@ def test_a_partial_policy_bounds_all_that_complete_it(stationary, horizon, seed)
         forbidden=0.3,
     )  # fmt: skip
     problem = MemorylessProblem.of(model, stationary)
-    weights = np.where(problem.moves.open, rng.random((*problem.shape, 3)), -1.0)
+    weights = np.where(problem.open, rng.random((*problem.shape, 3)), -1.0)
     policy = weights.argmax(axis=-1).astype(np.int32)
     value = testing.policy_value(model, lm.MarkovPolicy(policy)) - problem.constant
     bounds = []
@@ -240,7 +240,7 @@ def test_a_partial_policy_bounds_all_that_complete_it(stationary, horizon, seed)
     for slot in rng.permutation(rules.size):
         bound, gains = problem.relax(rules)
         bounds.append(bound)
-        allowed = problem.moves.open & ((rules < 0)[..., None] | (rules[..., None] == np.arange(3)))
+        allowed = problem.open & ((rules < 0)[..., None] | (rules[..., None] == np.arange(3)))
         np.testing.assert_array_equal(np.isfinite(gains), allowed)
         assert (gains[allowed] <= 1e-8).all()
         rules.flat[slot] = policy.flat[slot]

@@ -30,7 +30,6 @@ from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
 from latentmdp.engines.threads import run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
 from latentmdp.planning.limits import LimitReached
@@ -226,10 +225,7 @@ def planning_rows(model: LatentMDP) -> PlanningRows:
 
 def _rows_of(model: LatentMDP) -> PlanningRows:
     M, S, A, _ = model.dimensions
-    if model.is_table:
-        table = model.outcomes.successors()
-    else:
-        table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)))
+    table = model.successors()
     require_memory(
         8.0 * M * (table.size + 2 * S * A), f"planning over {table.size:,} possible steps"
     )

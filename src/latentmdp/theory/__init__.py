@@ -1,100 +1,60 @@
 """The quantities the theory of latent MDPs speaks of, computed for a given model."""
 
-from latentmdp.theory.confidence import (
-    ConfidenceConstants,
-    confidence_constants,
-    confidence_set_contains,
-    regret_bound,
-)
-from latentmdp.theory.diagnosis import Diagnosis, diagnose
-from latentmdp.theory.log_diagnosis import LogDiagnosis
-from latentmdp.theory.lower_bound import LowerBoundCheck, check_lower_bound, required_episodes
-from latentmdp.theory.rank import (
-    end_state_probs,
-    history_matrices,
-    joint_sigma,
-    prediction_matrices,
-    prediction_separation,
-    sigma_h,
-    sigma_tau,
-)
-from latentmdp.theory.reachability import (
-    connectivity,
-    diameter,
-    hitting_times,
-    reach_probs,
-    reachability,
-)
-from latentmdp.theory.sample_size import (
-    Requirement,
-    clustering_episodes,
-    inference_horizon,
-    initial_counts,
-    initialization_error,
-    largest_smoothing,
-    needed_clustering_episodes,
-    needed_psr_episodes,
-    prediction_accuracy,
-    psr_episodes,
-    psr_episodes_for_clustering,
-    separation_horizon,
-)
-from latentmdp.theory.separation import (
-    Closest,
-    Revelation,
-    WellSeparated,
-    closest_contexts,
-    divergences,
-    kl_rate,
-    log_probability_norm,
-    revelation,
-    separation,
-    well_separated,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Closest",
-    "ConfidenceConstants",
-    "Diagnosis",
-    "LogDiagnosis",
-    "LowerBoundCheck",
-    "Requirement",
-    "Revelation",
-    "WellSeparated",
-    "check_lower_bound",
-    "closest_contexts",
-    "clustering_episodes",
-    "confidence_constants",
-    "confidence_set_contains",
-    "connectivity",
-    "diagnose",
-    "diameter",
-    "divergences",
-    "end_state_probs",
-    "history_matrices",
-    "hitting_times",
-    "inference_horizon",
-    "initial_counts",
-    "initialization_error",
-    "joint_sigma",
-    "kl_rate",
-    "largest_smoothing",
-    "log_probability_norm",
-    "needed_clustering_episodes",
-    "needed_psr_episodes",
-    "prediction_accuracy",
-    "prediction_matrices",
-    "prediction_separation",
-    "psr_episodes",
-    "psr_episodes_for_clustering",
-    "reach_probs",
-    "reachability",
-    "regret_bound",
-    "required_episodes",
-    "revelation",
-    "separation",
-    "separation_horizon",
-    "sigma_h",
-    "sigma_tau",
-    "well_separated",
-]
+if TYPE_CHECKING:
+    from latentmdp.theory.communication import (
+        connectivity,
+        diameter,
+        hitting_times,
+        reach_probs,
+        reachability,
+    )
+    from latentmdp.theory.confidence import (
+        ConfidenceConstants,
+        confidence_constants,
+        confidence_set_contains,
+        regret_bound,
+    )
+    from latentmdp.theory.diagnosis import Diagnosis, diagnose
+    from latentmdp.theory.divergence import (
+        Closest,
+        Revelation,
+        WellSeparated,
+        closest_contexts,
+        divergences,
+        kl_rate,
+        log_probability_norm,
+        revelation,
+        separation,
+        well_separated,
+    )
+    from latentmdp.theory.log_diagnosis import LogDiagnosis
+    from latentmdp.theory.lower_bound import LowerBoundCheck, check_lower_bound, required_episodes
+    from latentmdp.theory.rank import (
+        end_state_probs,
+        history_matrices,
+        joint_sigma,
+        prediction_matrices,
+        prediction_separation,
+        sigma_h,
+        sigma_tau,
+    )
+    from latentmdp.theory.sample_size import (
+        Requirement,
+        clustering_episodes,
+        inference_horizon,
+        initial_counts,
+        initialization_error,
+        largest_smoothing,
+        needed_clustering_episodes,
+        needed_psr_episodes,
+        prediction_accuracy,
+        psr_episodes,
+        psr_episodes_for_clustering,
+        separation_horizon,
+    )
+else:
+    from latentmdp._util.lazy import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

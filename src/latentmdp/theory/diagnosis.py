@@ -3,8 +3,8 @@
     d = lm.diagnose(model)
     print(d.table())
 
-Each assumption is measured by the function that defines it (`theory.separation`, `theory.rank`,
-`theory.reachability`), and the theorems' sizes follow from these numbers (`theory.sample_size`).
+Each assumption is measured by the function that defines it (`theory.divergence`, `theory.rank`,
+`theory.communication`), and the theorems' sizes follow from these numbers (`theory.sample_size`).
 With logs in place of a model see `theory.log_diagnosis`.
 """
 
@@ -22,12 +22,8 @@ from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.theory import sample_size
-from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, Verdicts, diagnose_logs
-from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
-from latentmdp.theory.rank import AnyPolicy, end_state_probs, joint_sigma, sigma_h, sigma_tau
-from latentmdp.theory.reachability import connectivity, diameter, reach_probs
-from latentmdp.theory.sample_size import Requirement
-from latentmdp.theory.separation import (
+from latentmdp.theory.communication import connectivity, diameter, reach_probs
+from latentmdp.theory.divergence import (
     Closest,
     Revelation,
     WellSeparated,
@@ -37,6 +33,10 @@ from latentmdp.theory.separation import (
     separation,
     well_separated,
 )
+from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, Verdicts, diagnose_logs
+from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
+from latentmdp.theory.rank import AnyPolicy, end_state_probs, joint_sigma, sigma_h, sigma_tau
+from latentmdp.theory.sample_size import Requirement
 
 __all__ = ["Diagnosis", "diagnose"]
 

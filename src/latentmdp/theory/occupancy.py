@@ -48,8 +48,6 @@ def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> F
 
 def _pushed(model: LatentMDP, visits: Floats) -> Floats:
     """Where (s, a) with these probabilities (M, S, A) lead to, (M, S)."""
-    if not model.is_table:
-        return np.einsum("msa,msan->mn", visits, model.transitions)
     M, S, _ = visits.shape
     table = model.outcomes
     mass = visits.reshape(M, -1)[:, table.rows()] * table.probs.T

@@ -56,7 +56,7 @@ def branch_and_bound(
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
         clock.require_memory(table_bytes + node_bytes * len(tree))
         _, _, (layer, state), rules = heapq.heappop(tree)
-        for action in np.flatnonzero(problem.moves.open[state]):
+        for action in np.flatnonzero(problem.open[state]):
             clock.check()
             child = rules.copy()
             child[layer, state] = action

@@ -28,16 +28,15 @@ from typing import Any
 
 import numpy as np
 
+from latentmdp._kernels import bellman
 from latentmdp._kernels.bellman import Successors
-from latentmdp._util.arrays import Floats, Indices
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.memory import require_memory
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import outcomes_from_arrays
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.endless import best_from_above, policy_chain
 from latentmdp.planning.memoryless import kernels
-from latentmdp.planning.memoryless.kernels import Moves
 from latentmdp.planning.qmdp import planning_rows, q_values
 
 __all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
@@ -50,23 +49,14 @@ and states stays below it, and differences that small would keep an ascent going
 
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
-_FEW_STATES = 200
-"""Up to here every change of one state is tried where there is no end: it needs an inverse."""
-
-_BLOCK_WORK = 1e7
-"""Entries of a table that are made between two looks at the clock."""
-
-_DEAR = 2e8
-"""Multiplications of a round in which every state of a stationary policy tries every action, above
-which sets of states change together first."""
-
 
 @dataclass(frozen=True)
 class MemorylessProblem:
     """A model in context-last tables, and what each context alone is worth."""
 
     model: LatentMDP
-    moves: Moves
+    steps: Successors  # with a row for each (s, a)
+    open: Flags  # (S, A): what may be taken; action 0 in a terminal state, where it is the end
     rewards: Floats  # (S, A, M), hidden bonus included
     start: Floats  # (S, M): y_0
     values: Floats  # (H or 1, S, A, M): Q_{t,m}(s, a) of each context's optimal policy
@@ -85,20 +75,18 @@ class MemorylessProblem:
         require_memory(
             3.0 * 8.0 * model.n_layers * S * A * M, "the values of all times, states and actions"
         )
-        if model.is_table:
-            table = model.outcomes.successors()
-        else:
-            size = max(1, int(_BLOCK_WORK / (M * S)))
+        size = max(1, int(1e7 / (M * S)))  # entries that are made between two looks at the clock
 
-            def run(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
-                run_blocks(kernel, blocks(total, size), 1, check, *arguments)
+        def run(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
+            run_blocks(kernel, blocks(total, size), 1, check, *arguments)
 
-            table = outcomes_from_arrays(model.transitions, np.ones((M, S, A, 1)), run)
+        table = model.successors(run)
         open_ = model.allowed.copy()
         open_[model.terminal, 0] = True
         return cls(
             model=model,
-            moves=Moves(table.starts, table.next_state, table.probs, open_),
+            steps=Successors(np.arange(S + 1) * A, table.starts, table.next_state, table.probs),
+            open=open_,
             rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
             start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
             values=q_values(model, check) if values is None else values,
@@ -135,18 +123,18 @@ class MemorylessProblem:
     @property
     def step_cost(self) -> float:
         """Multiplications of a backup of all times and actions."""
-        return float(self.values.shape[0]) * self.moves.probs.size
+        return float(self.values.shape[0]) * self.steps.probs.size
 
     def best(self, scores: Floats) -> Indices:
         """The best action (..., S) that may be taken, by scores (..., S, A)."""
-        if not self.moves.open.all():
-            scores = np.where(self.moves.open, scores, -np.inf)
+        if not self.open.all():
+            scores = np.where(self.open, scores, -np.inf)
         return scores.argmax(axis=-1).astype(np.int32)
 
     def bound(self) -> float:
         """Q-MDP's bound: the first action is the same in all contexts, later ones are informed."""
         first = np.einsum("sm,sam->sa", self.start, self.values[0])
-        return float(np.where(self.moves.open, first, -np.inf).max(axis=1).sum())
+        return float(np.where(self.open, first, -np.inf).max(axis=1).sum())
 
     def value(self, policy: Indices) -> float:
         """What a policy earns, without the constant."""
@@ -154,11 +142,14 @@ class MemorylessProblem:
             return float((self.start * _Chain.of(self, policy).values).sum())
         return float(kernels.policy_value(*self.tables, self.horizon, policy))
 
-    @property
-    def steps(self) -> Successors:
-        """The moves with one row for each (s, a)."""
-        _, S, A, _ = self.sizes
-        return Successors(np.arange(S + 1) * A, *self.moves[:3])
+    def action_values(self, later: Floats) -> Floats:
+        """R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s'), (S, A, M)."""
+        q = np.empty(self.rewards.shape)
+        _, S, A, M = self.sizes
+        rows = np.arange(S * A)[:, None]
+        rewards = self.rewards.reshape(S * A, M)
+        bellman.follow(self.steps, rewards, rows, self.discount * later, q.reshape(S * A, M))
+        return q
 
     def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:
         """A bound on all policies with these rules, and what each action would gain.
@@ -171,14 +162,21 @@ class MemorylessProblem:
         if self.horizon is None:
             return _relax_without_end(self, rules[0], excluded)
         gains = np.empty((*self.shape, self.sizes[2]))
-        q = np.empty(self.sizes)
-        bound = kernels.relax(*self.tables, self.horizon, rules, excluded, q, gains)
+        H, S, A, M = self.sizes
+        q = np.empty((H, S * A, M))
+        bound = kernels.relax(*self.tables, self.rows, self.horizon, rules, excluded, q, gains)
         return float(bound), gains
 
     @property
-    def tables(self) -> tuple[Moves, Floats, float, Floats]:
-        """What kernels read."""
-        return self.moves, self.rewards, self.discount, self.start
+    def tables(self) -> tuple[Successors, Floats, float, Floats]:
+        """What kernels read: steps, rewards (S A, M), discount and start."""
+        rewards = self.rewards.reshape(-1, self.sizes[3])
+        return self.steps, rewards, self.discount, self.start
+
+    @cached_property
+    def rows(self) -> Integers:
+        """The number s A + a of each row that may be taken, -1 for the others."""
+        return np.where(self.open.ravel(), np.arange(self.open.size), -1)
 
     @cached_property
     def tolerance(self) -> float:
@@ -255,7 +253,7 @@ def _ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indice
     else:
         value, tolerance = -np.inf, problem.tolerance
         while True:
-            improved = kernels.sweep(*problem.tables, policy)
+            improved = kernels.sweep(*problem.tables, problem.rows, policy)
             yield policy, problem.value(policy)
             if improved <= value + tolerance:
                 return
@@ -268,7 +266,9 @@ def _stationary_ascent(
     """One state after the other; many together first, where that would take long."""
     assert problem.horizon is not None
     _, S, A, _ = problem.sizes
-    if S * A * problem.step_cost / A > _DEAR:
+    # A round in which every state tries every action values S A policies: where that takes more
+    # than about a second, sets of states change together first.
+    if S * A * problem.step_cost / A > 2e8:
         for found in _ascent_by_sets(problem, policy):
             yield found
             policy = found[0]
@@ -277,7 +277,9 @@ def _stationary_ascent(
     while True:
         before = value
         for s in range(S):
-            value = kernels.switch(*problem.tables, problem.horizon, policy, s, value, tolerance)
+            value = kernels.switch(
+                *problem.tables, problem.rows, problem.horizon, policy, s, value, tolerance
+            )
             yield policy, value
         if value <= before + tolerance:
             return
@@ -290,7 +292,7 @@ def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
         for found in _ascent_by_sets(problem, policy):
             yield found
             policy, value = found
-        if problem.sizes[1] > _FEW_STATES:
+        if problem.sizes[1] > 200:  # to try every change of one state takes an inverse
             return
         rises = _single_rises(problem, policy)
         s, a = np.unravel_index(int(np.argmax(rises)), rises.shape)
@@ -350,19 +352,18 @@ def _relax_without_end(
 ) -> tuple[float, Floats]:
     """`MemorylessProblem.relax` where there is no end, by policy iteration in each context."""
     _, S, A, M = problem.sizes
-    permitted = problem.moves.open & ((rules[:, None] < 0) | (rules[:, None] == np.arange(A)))
-    q = np.empty(problem.rewards.shape)
+    permitted = problem.open & ((rules[:, None] < 0) | (rules[:, None] == np.arange(A)))
     if (rules >= 0).all():
         chain = _Chain.of(problem, rules[None], visits=True)
         values, visits = chain.values, chain.visits
-        kernels.action_values(problem.moves, problem.rewards, problem.discount, values, q)
+        q = problem.action_values(values)
     else:
         rows = planning_rows(problem.model)
         state = np.repeat(np.arange(S), np.diff(rows.steps.first))
         rewards = rows.rewards.copy()
         rewards[~permitted[state, rows.action], :M] = -np.inf
         values = best_from_above(rows.steps, rewards, problem.discount, M)
-        kernels.action_values(problem.moves, problem.rewards, problem.discount, values, q)
+        q = problem.action_values(values)
         chosen = np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1)
         visits = np.empty((S, M))
         for m in range(M):
@@ -371,7 +372,7 @@ def _relax_without_end(
                 problem.steps, problem.discount, chain_rows, first, np.array([m]), transposed=True
             )
     gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
-    gains[~(problem.moves.open if excluded else permitted)] = -np.inf
+    gains[~(problem.open if excluded else permitted)] = -np.inf
     return float((problem.start * values).sum()), gains[None]
 
 
@@ -383,9 +384,8 @@ def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
     """
     _, S, A, M = problem.sizes
     chain = _Chain.of(problem, policy, visits=True)
-    q = np.empty(problem.rewards.shape)
-    kernels.action_values(problem.moves, problem.rewards, problem.discount, chain.values, q)
-    starts, next_state, probs, _ = problem.moves
+    q = problem.action_values(chain.values)
+    _, starts, next_state, probs = problem.steps
     rows, state = np.repeat(np.arange(S * A), np.diff(starts)), np.arange(S)
     rises = np.zeros((S, A))
     for m in range(M):
@@ -397,7 +397,7 @@ def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
         staying = ahead - (own @ back)[state, state][:, None]
         rise = (q[..., m] - chain.values[:, m, None]) / (1.0 - problem.discount * staying)
         rises += chain.visits[:, m, None] * rise
-    rises[~problem.moves.open] = -np.inf
+    rises[~problem.open] = -np.inf
     return rises
 
 
@@ -406,14 +406,14 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
 
     Without an end, the actions that are best if the context is revealed after the first step.
     """
-    H, S, A, M = problem.sizes
+    H, S, _, M = problem.sizes
     weights = problem.start.sum(axis=0)
     if problem.horizon is None:
         return problem.best(problem.values @ weights)
     policy = np.empty((H, S), np.int32)
-    later, q = np.zeros((S, M)), np.empty((S, A, M))
+    later = np.zeros((S, M))
     for t in range(H - 1, -1, -1):
-        kernels.action_values(problem.moves, problem.rewards, problem.discount, later, q)
+        q = problem.action_values(later)
         policy[t] = problem.best(q @ weights)
         later = q[np.arange(S), policy[t]]
     return policy
@@ -427,8 +427,8 @@ def _starts(
     yield weight_select_update(problem)[:rows]
     for m in range(M):
         yield problem.best(problem.values[:rows, ..., m])
-    ranked = np.argsort(~problem.moves.open, axis=1, kind="stable")  # those that may be taken first
-    number = problem.moves.open.sum(axis=1)
+    ranked = np.argsort(~problem.open, axis=1, kind="stable")  # those that may be taken first
+    number = problem.open.sum(axis=1)
     for _ in range(random_starts):
         drawn = rng.integers(A, size=problem.shape, dtype=np.int32) % number
         yield ranked[np.arange(S), drawn].astype(np.int32)

@@ -91,20 +91,15 @@ def _distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
 
     They are infinite where an action is not allowed: it never fails to tell contexts apart.
     """
-    pairs = combinations(range(model.n_contexts), 2)
-    if model.is_table:
-        p = model.outcomes.probs
-        found = [(m, n, _by_pair(model, np.abs(p[:, m] - p[:, n]))) for m, n in pairs]
-    else:
-        P = model.observation_probs()
-        found = [(m, n, np.abs(P[m] - P[n]).sum(axis=(-2, -1))) for m, n in pairs]
-    if model.all_allowed:
-        return found
-    return [(m, n, np.where(model.allowed, d, np.inf)) for m, n, d in found]
+    p = model.outcomes.probs
+    return [
+        (m, n, np.where(model.allowed, _by_action(model, np.abs(p[:, m] - p[:, n])), np.inf))
+        for m, n in combinations(range(model.n_contexts), 2)
+    ]
 
 
-def _by_pair(model: LatentMDP, terms: Floats) -> Floats:
-    """Sums (S, A) of numbers (n,), one for each outcome."""
+def _by_action(model: LatentMDP, terms: Floats) -> Floats:
+    """Sums (S, A) of numbers (n,), one for each outcome, in the order of the outcome table."""
     sums = row_sums(model.outcomes, terms[:, None])
     return sums.reshape(model.n_states, model.n_actions)
 
@@ -115,13 +110,12 @@ def divergences(model: LatentMDP) -> Floats:
     It is 0 where an action is not allowed.
     """
     M, S, A = model.n_contexts, model.n_states, model.n_actions
-    P = model.outcomes.probs.T if model.is_table else model.observation_probs().reshape(M, S, A, -1)
+    P = model.outcomes.probs.T
     found = np.zeros((M, M, S, A))
     for m, n in permutations(range(M), 2):
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = P[m] * (np.log(P[m]) - np.log(P[n]))
-        terms = np.where(P[m] > 0.0, terms, 0.0)
-        found[m, n] = _by_pair(model, terms) if model.is_table else terms.sum(axis=-1)
+        found[m, n] = _by_action(model, np.where(P[m] > 0.0, terms, 0.0))
     return np.maximum(found, 0.0)
 
 

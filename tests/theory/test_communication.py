@@ -8,7 +8,7 @@ from models import random_alpha_policy, random_model
 
 import latentmdp as lm
 from latentmdp import testing, theory
-from latentmdp.theory.reachability import connectivity, diameter, reach_probs, reachability
+from latentmdp.theory.communication import connectivity, diameter, reach_probs, reachability
 
 
 def enumerate_states(model, policy, steps):

@@ -60,10 +60,7 @@ def connectivity(model: LatentMDP) -> Floats:
 
 def _edges(model: LatentMDP) -> list[Any]:
     """For each context max_a T_m(s' | s, a), or what s' has to s if that is more, (S, S)."""
-    if not model.is_table:
-        strongest = model.transitions.max(axis=2)
-        return list(np.maximum(strongest, strongest.transpose(0, 2, 1)))
-    S, table = model.n_states, model.outcomes.successors()
+    S, table = model.n_states, model.successors()
     places = table.rows() // model.n_actions * S + table.next_state
     pairs, index = np.unique(places, return_inverse=True)
     strongest = np.zeros((pairs.size, model.n_contexts))

@@ -11,7 +11,7 @@ import latentmdp as lm
 from latentmdp import testing, theory
 from latentmdp._util.random import philox_key
 from latentmdp.testing import action_probabilities, posterior
-from latentmdp.theory.separation import (
+from latentmdp.theory.divergence import (
     _log_likelihoods,
     closest_contexts,
     divergences,
