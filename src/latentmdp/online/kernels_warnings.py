@@ -18,7 +18,8 @@ def moving_evidence(table, known, states, actions, rewards, offsets, change, out
     belief becomes (1 - change) b + change w. Steps at an (s, a) that is not `known` (S, A) tell
     nothing. `table` is a smoothed `Filter`; likelihoods are summed in the order of the contexts.
     """
-    prior = table.prior
+    prior, sizes = table.prior, table.sizes
+    starts, next_state, reward = table.starts, table.next_state, table.reward
     belief = np.zeros((3, prior.shape[0]))
     for i in range(out.shape[0]):
         begin = offsets[i] + i
@@ -27,7 +28,8 @@ def moving_evidence(table, known, states, actions, rewards, offsets, change, out
         for t in range(offsets[i + 1] - offsets[i]):
             s, a = states[begin + t], actions[offsets[i] + t]
             if known[s, a]:
-                k = find_outcome(table, s, a, states[begin + t + 1], rewards[offsets[i] + t])
+                n, z = states[begin + t + 1], rewards[offsets[i] + t]
+                k = find_outcome(sizes, starts, next_state, reward, s, a, n, z)
                 if k < 0:  # not listed: as unlikely in every context
                     out[i] += math.log(table.smoothing)
                 else:
