@@ -11,7 +11,7 @@ import inspect
 import subprocess
 import sys
 
-LIMITS = {"learn": 13, "solve": 7, "initialize": 7, "HSVI": 6, "LUCRL": 4}
+LIMITS = {"learn": 9, "solve": 7, "initialize": 7, "HSVI": 6, "LUCRL": 4}
 
 _CALLS = {
     "learn": "lm.learn(model, episodes=40, rng=0, planner=lm.QMDP())",

@@ -59,6 +59,7 @@ __all__ = [
     "FEW_CONTEXTS",
     "MAX_CONTEXTS",
     "ChosenContexts",
+    "ContextSearch",
     "choose_contexts",
     "may_show_contexts",
     "search_contexts",
@@ -189,29 +190,23 @@ def search_contexts(
 ) -> ChosenContexts:
     """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
     most = arrays.positive_integer("max_contexts", max_contexts)
-    restarts = arrays.positive_integer("restarts", restarts)
-    if folds is not None and arrays.positive_integer("folds", folds) < 2:
-        raise ValueError("folds must be at least 2: one part is left out, the others are fitted")
-    problem = problem_of(settings, logs, [], as_engine(engine, settings.threads))
-    parts = Folds(problem.likelihood, folds, rng, few=3)
-    shared = tuple(part for part in problem.open_parts if part != "behaviour")
-    plain = _ContextSearch(problem._replace(open_parts=shared), parts, restarts, rng, least)
-    plain.run(most, report, patience)
-    if shared == problem.open_parts:
-        return plain.outcome(report)
-    own = problem._replace(own_parts=(*problem.own_parts, "behaviour"), open_parts=shared)
-    knowing = _ContextSearch(own, parts, restarts, rng)
+    search = ContextSearch.of(logs, settings, rng, folds, restarts, least, engine)
+    if "behaviour" not in search.problem.open_parts:
+        search.run(most, patience, report)
+        return search.outcome(report)
+    plain, knowing = search.by_logger()
+    plain.run(most, patience, report)
     knowing.candidates.append(plain.candidates[0])
-    knowing.run(min(most, FEW_CONTEXTS), lambda _: None, patience)
+    knowing.run(min(most, FEW_CONTEXTS), patience)
     if _gain_by_context(knowing, plain).clear(CLEAR_ERRORS["behaviour"]):
         report("contexts with loggers of their own:")
-        knowing.run(most, report, patience)
+        knowing.run(most, patience, report)
     decision = _logger_decision(knowing, plain)
     report(str(decision))
     return (plain if decision.shared else knowing).outcome(report, decision)
 
 
-def _gain_by_context(knowing: _ContextSearch, plain: _ContextSearch) -> Gain:
+def _gain_by_context(knowing: ContextSearch, plain: ContextSearch) -> Gain:
     """What loggers by context gain in everything that individuals show."""
     one, other = knowing.choice(), plain.choice()
     if one.n_contexts == 1:
@@ -219,7 +214,7 @@ def _gain_by_context(knowing: _ContextSearch, plain: _ContextSearch) -> Gain:
     return plain.folds.gain(one.scores, other.scores)
 
 
-def _logger_decision(knowing: _ContextSearch, plain: _ContextSearch) -> Decision:
+def _logger_decision(knowing: ContextSearch, plain: ContextSearch) -> Decision:
     """Whether loggers of contexts' own predict clearly better, and are of use."""
     gain = _gain_by_context(knowing, plain)
     if not gain.clear(CLEAR_ERRORS["behaviour"]):
@@ -234,7 +229,7 @@ def _logger_decision(knowing: _ContextSearch, plain: _ContextSearch) -> Decision
     return Decision("behaviour", worse, gain, reason)
 
 
-class _ContextSearch:
+class ContextSearch:
     """The candidates so far, and what all of them are fitted to; the first has `least` contexts."""
 
     def __init__(
@@ -250,37 +245,65 @@ class _ContextSearch:
         self.candidates: list[Candidate] = []
         self.decisions: tuple[Decision, ...] = ()
 
-    def run(self, most: int, report: Callable[[str], None], patience: int) -> None:
-        """Try further candidates until so many in a row predict no better."""
+    @classmethod
+    def of(
+        cls,
+        logs: list[Logs],
+        settings: EM,
+        rng: np.random.Generator,
+        folds: int | None = None,
+        restarts: int = 4,
+        least: int = 1,
+        engine: Engine | None = None,
+    ) -> ContextSearch:
+        """A search in logs with the settings of an EM of `FEW_CONTEXTS` contexts."""
+        restarts = arrays.positive_integer("restarts", restarts)
+        if folds is not None and arrays.positive_integer("folds", folds) < 2:
+            raise ValueError(
+                "folds must be at least 2: one part is left out, the others are fitted"
+            )
+        problem = problem_of(settings, logs, [], as_engine(engine, settings.threads))
+        return cls(problem, Folds(problem.likelihood, folds, rng, few=3), restarts, rng, least)
+
+    def by_logger(self) -> tuple[ContextSearch, ContextSearch]:
+        """Two searches, in which contexts share the logger's policy and have their own."""
+        open_parts = tuple(part for part in self.problem.open_parts if part != "behaviour")
+        shared = self.problem._replace(open_parts=open_parts)
+        own = shared._replace(own_parts=(*shared.own_parts, "behaviour"))
+        return (
+            ContextSearch(shared, self.folds, self.restarts, self.rng, self.least),
+            ContextSearch(own, self.folds, self.restarts, self.rng),
+        )
+
+    def run(self, most: int, patience: int, report: Callable[[str], None] = lambda _: None) -> None:
+        """Try one context more, each fold fitted by itself, until `patience` gain nothing."""
         idle = 0
-        while self.least + len(self.candidates) <= most and idle < patience:
+        while (M := self.least + len(self.candidates)) <= most and idle < patience:
             best = self.best() if self.candidates else None
-            last = self._next()
+            if M == 1:
+                strengths = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields))
+                held_out = self._held_out(1, [strengths], 1)
+            else:
+                before = self.candidates[-1] if self.candidates and M > 2 else self._first(M)
+                held_out = self._held_out(M, [before.strengths], self.restarts, before.points)
+                strengths = held_out.near(before.strengths)
+            last = held_out.candidate(strengths)
             self.candidates.append(last)
             gained = best is None or self.folds.gain(last.scores, best.scores).nats > NOISE
             idle = 0 if gained else idle + 1
-            if last.n_contexts == max(self.least, 2):
+            if max(self.least, 2) == M:
                 for decision in self.decisions:
                     report(str(decision))
             score = last.scores @ self.folds.weights / self.folds.weights.sum()
-            report(f"{plural(last.n_contexts, 'context')}: {score:.4f} nats an unseen individual")
+            report(f"{plural(M, 'context')}: {score:.4f} nats an unseen individual")
 
-    def _next(self) -> Candidate:
-        """One context more than the last candidate has, each fold fitted by itself."""
-        M = self.least + len(self.candidates)
-        if M == 1:
-            shared = PseudoCounts(*(np.inf,) * len(PseudoCounts._fields))
-            return self._held_out(1, [shared], 1).candidate(shared)
-        if self.candidates and M > 2:
-            last = self.candidates[-1]
-        else:
-            hypotheses = sharing_hypotheses(self.problem.own_parts, self.problem.open_parts)
-            held_out = self._held_out(M, hypotheses, max(2, self.restarts // 2))
-            strengths = held_out.best()
-            self.decisions = tuple(held_out.decisions(strengths))
-            last = held_out.candidate(strengths)
-        held_out = self._held_out(M, [last.strengths], self.restarts, last.points)
-        return held_out.candidate(held_out.near(last.strengths))
+    def _first(self, n_contexts: int) -> Candidate:
+        """The first candidate with several contexts: decides what they share, and the strengths."""
+        hypotheses = sharing_hypotheses(self.problem.own_parts, self.problem.open_parts)
+        held_out = self._held_out(n_contexts, hypotheses, max(2, self.restarts // 2))
+        strengths = held_out.best()
+        self.decisions = tuple(held_out.decisions(strengths))
+        return held_out.candidate(strengths)
 
     def _held_out(
         self,
@@ -289,32 +312,29 @@ class _ContextSearch:
         restarts: int,
         points: Sequence[Parameters | None] = (),
     ) -> HeldOut:
-        """The comparison of strengths, from the folds' best estimates at some of them."""
-        trains = [train.with_contexts(n_contexts) for train in self.folds.trains]
-        starts = [
-            {k: self._fitted(train.with_pseudo_counts(k), restarts, point) for k in strengths}
-            for train, point in zip(trains, points or [None] * len(trains))
-        ]
-        open_parts = self.problem.open_parts if n_contexts > 1 else ()
-        return HeldOut(self.folds, n_contexts, starts, _climbed, open_parts)
+        """The comparison of strengths, from the folds' best estimates at some of them.
 
-    def _fitted(
-        self, likelihood: MixtureLikelihood, restarts: int, before: Parameters | None
-    ) -> Parameters:
-        """The best estimate from fresh starts and, if there is one, from an estimate before.
-
-        Starts climb a short way before the best two go on to the end: a start that will win is
-        seldom third by then, and a full climb costs ten times as much.
+        A fold is fitted from fresh starts and, if there is one, from an estimate in `points`, whose
+        contexts are cut in two where they are fewer. Starts climb a short way before the best two
+        go on to the end: a start that will win is seldom third by then, and a full climb costs ten
+        times as much.
         """
-        points = starting_points(likelihood, restarts, self.rng)
-        if before is not None and before[-1].shape[-1] == likelihood.structure.n_contexts:
-            points.append(before)
-        elif before is not None:
-            points += starts_by_split(likelihood, before, self.rng)
-        runs = [climb(likelihood, point, tolerance=0.5, max_maps=25) for point in points]
-        runs.sort(key=lambda run: -run.objective)
-        ends = [_ascent(likelihood, run.point) for run in runs[:2]]
-        return max(ends, key=lambda run: run.objective).point
+        trains = [train.with_contexts(n_contexts) for train in self.folds.trains]
+        estimates: list[dict[PseudoCounts, Parameters]] = [{} for _ in trains]
+        for fold, before in enumerate(points or [None] * len(trains)):
+            for k in strengths:
+                likelihood = trains[fold].with_pseudo_counts(k)
+                starts = starting_points(likelihood, restarts, self.rng)
+                if before is not None and before[-1].shape[-1] == n_contexts:
+                    starts.append(before)
+                elif before is not None:
+                    starts += starts_by_split(likelihood, before, self.rng)
+                runs = [climb(likelihood, start, tolerance=0.5, max_maps=25) for start in starts]
+                runs.sort(key=lambda run: -run.objective)
+                ends = [_ascent(likelihood, run.point) for run in runs[:2]]
+                estimates[fold][k] = max(ends, key=lambda run: run.objective).point
+        open_parts = self.problem.open_parts if n_contexts > 1 else ()
+        return HeldOut(self.folds, n_contexts, estimates, _climbed, open_parts)
 
     def outcome_scores(self, candidate: Candidate) -> Floats:
         """The scores of a candidate without what its predictions of the logger's actions add."""

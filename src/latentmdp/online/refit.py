@@ -61,12 +61,12 @@ from latentmdp._util.random import RNGLike, philox_key
 from latentmdp.estimation import (
     EM,
     MAX_CONTEXTS,
-    choose_contexts,
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
     restricted,
 )
+from latentmdp.estimation.n_contexts import FEW_CONTEXTS, ContextSearch
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.logs import Trajectories, cell_counts
 from latentmdp.metrics import mean_return
@@ -575,19 +575,18 @@ def _next_fit(
         M = least if learner.n_contexts == "auto" else learner.n_contexts
         if learner.n_contexts == "auto" and may_show_contexts([logs]):
             # Fewer folds and starts than for logs that are read once, and an end with the first
-            # number that predicts no better, since the choice is made again and again.
-            with without_fit_warnings():
-                M = choose_contexts(
-                    logs,
-                    max_contexts=max(least, learner.max_contexts),
-                    min_contexts=least,
-                    reward_model=reward_model,
-                    behaviour="shared",
-                    folds=2,
-                    restarts=2,
-                    patience=2 if least == 1 else 1,
-                    rng=rng,
-                ).n_contexts
+            # number that predicts no better, since the choice is made again and again. What
+            # contexts share is open; everybody acts by the same policy.
+            settings = EM(
+                FEW_CONTEXTS,
+                behaviour="shared",
+                shared_rewards="auto",
+                shared_transitions="auto",
+                reward_model=reward_model,
+            )
+            search = ContextSearch.of([logs], settings, rng, folds=2, restarts=2, least=least)
+            search.run(max(least, learner.max_contexts), patience=2 if least == 1 else 1)
+            M = search.choice().n_contexts
         fit = _em_fit(learner, logs, M, reward_model, [model, None], rng)
         if structure is not None and structure[1:3] == (M, reward_model):
             # At most twice the strengths of the last time, as the data are: contexts once seen are
