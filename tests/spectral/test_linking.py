@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latentmdp.errors import RecoveryError
-from latentmdp.spectral.linking import (
+from latentmdp.spectral.recovery import (
     count_links,
     link_by_tree,
     overall_agreement,

@@ -3,9 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp.spectral.moments import Moments, count_moments
+    from latentmdp.spectral.moments import (
+        Moments,
+        PopulationMoments,
+        count_moments,
+        population_moments,
+    )
     from latentmdp.spectral.noise import Evidence, evident_rank
-    from latentmdp.spectral.population import PopulationMoments, population_moments
     from latentmdp.spectral.psr import PSR
     from latentmdp.spectral.recovery import recover
     from latentmdp.spectral.selection import Selection, select

@@ -15,31 +15,69 @@ Each logged action after the history weighs 1 / pi(a | .), which is A for the un
 window of an episode counts, at all offsets (a history may begin at any time: L_s does not depend
 on it), and P_{T,H_s} uses the same windows as P_{T,oa,H_s}: their errors then cancel in the ratio.
 
-Sums are kept, not means, so the moments of two shards add up to the moments of both.
+Sums are kept, not means, so the moments of two shards add up to the moments of both. Logs that do
+not look like the policy's would bias every moment without a sign of it, so each (s, a) is compared
+with what the policy would have done.
+
+Of a known latent MDP the same moments are had exactly, in factored form,
+
+    P_{H_s} = H_s^T 1,    P_{T,H_s} = L_s H_s,    P_{T,oa,H_s} = L_{s'} D_{o,a,s} H_s,
+    P(T, s_1 = s) = L_s (w nu)(s),
+
+where column m of L_s holds the probabilities of the tests from s in context m, row m of H_s the
+joint probability of context m and each history that ends in s (averaged over the times at which a
+window may begin), and D is diagonal with entries P_m(o | a, s).
 """
 
+import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._kernels.windows import count_summaries, count_windows, number_windows
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
-from latentmdp.spectral.importance import SamplingPolicy, Weighed, weigh_steps
+from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.policies import MarkovPolicy, UniformPolicy
+from latentmdp.spectral.kernels import (
+    count_summaries,
+    count_windows,
+    number_steps,
+    number_windows,
+)
 
-__all__ = ["Moments", "count_moments", "summary_moments", "window_lengths"]
+__all__ = [
+    "Moments",
+    "PopulationMoments",
+    "SamplingPolicy",
+    "count_moments",
+    "policy_table",
+    "population_moments",
+    "summary_moments",
+    "weigh_steps",
+    "window_lengths",
+]
+
+SamplingPolicy = UniformPolicy | MarkovPolicy | None
 
 Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
 
 DENSE_ENTRIES = 1 << 25
 """Tables with more entries than this (256 MiB) are stored sparse, which is slower to count."""
-MAX_ROWS = 1 << 28
-"""More rows or columns than this are refused: their row pointers alone would take gigabytes."""
+
+
+class Weighed(NamedTuple):
+    """Logs as the counting kernels read them, with the number and the weight of every step."""
+
+    states: Indices
+    offsets: Integers
+    counts: Integers
+    steps: Integers
+    weights: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +251,10 @@ def _table_shape(sizes: Sizes, lengths: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of `through`."""
     base = _base(sizes)
     rows, columns = sizes[0] * base ** (lengths[0] + 1), base ** lengths[1]
-    if max(rows, columns) > MAX_ROWS:
+    if max(rows, columns) > 1 << 28:  # row pointers alone would take gigabytes
         raise ValueError(
             f"length {lengths} over {sizes[0]} states, {sizes[1]} actions and {sizes[2]} rewards "
-            f"makes {rows} histories with a step, more than {MAX_ROWS}: use a smaller length"
+            f"makes {rows} histories with a step, more than {1 << 28}: use a smaller length"
         )
     return rows, columns
 
@@ -240,7 +278,11 @@ def _with_starts(
 
 
 def _count_dense(
-    weighed: Weighed, base: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
+    weighed: Weighed,
+    base: int,
+    shape: tuple[int, int],
+    lengths: tuple[int, int],
+    first_only: bool,
 ) -> tuple[Floats, Table, Table]:
     rows, columns = shape
     tables = np.zeros(rows // base), np.zeros((rows // base, columns)), np.zeros(shape)
@@ -249,7 +291,11 @@ def _count_dense(
 
 
 def _count_sparse(
-    weighed: Weighed, base: int, shape: tuple[int, int], lengths: tuple[int, int], first_only: bool
+    weighed: Weighed,
+    base: int,
+    shape: tuple[int, int],
+    lengths: tuple[int, int],
+    first_only: bool,
 ) -> tuple[Floats, Table, Table]:
     rows, columns = shape
     room = int(np.maximum(np.diff(weighed.offsets) - sum(lengths), 0).sum())
@@ -261,3 +307,202 @@ def _count_sparse(
     joint = coo_array((values[:, 1], tuple(codes[:, :2].T)), shape=(rows // base, columns))
     through = coo_array((values[:, 2], tuple(codes[:, 2:].T)), shape=shape)
     return histories, csr_array(joint), csr_array(through)
+
+
+# -------------------------------------------------------------------- importance weights
+
+
+def policy_table(policy: SamplingPolicy, S: int, A: int, horizon: int) -> Floats:
+    """pi_t(a | s), shape (layers, S, A), every entry positive."""
+    if policy is None or isinstance(policy, UniformPolicy):
+        return np.full((1, S, A), 1.0 / A)
+    if not isinstance(policy, MarkovPolicy):
+        raise TypeError(
+            "policy must be None (uniform), a UniformPolicy or a MarkovPolicy, got "
+            f"{type(policy).__name__}"
+        )
+    if policy.actions is not None:
+        raise ValueError(
+            "policy is deterministic, so most tests are never tried: give action probabilities, "
+            "all of them positive"
+        )
+    table = policy.probabilities
+    assert table is not None
+    if table.shape[1:] != (S, A):
+        raise ValueError(f"policy has (states, actions) {table.shape[1:]}, the data {(S, A)}")
+    if 1 < len(table) < horizon:
+        raise ValueError(f"policy covers {len(table)} steps, the episodes have up to {horizon}")
+    if (table <= 0.0).any():
+        t, s, a = arrays.first_index(table <= 0.0)
+        raise ValueError(
+            f"policy never takes action {a} in state {s} at time {t}: tests that begin with it "
+            "cannot be weighed; every probability must be positive"
+        )
+    return table
+
+
+def weigh_steps(logs: Trajectories, policy: SamplingPolicy) -> Weighed:
+    """Number and weigh every logged step, after a check that the logs look like the policy's."""
+    logs.require_complete("counting windows")
+    sizes = sizes_of(logs)
+    table = policy_table(policy, sizes[0], sizes[1], int(logs.lengths.max(initial=1)))
+    steps, weights = np.empty(logs.n_steps, np.int64), np.empty(logs.n_steps)
+    taken, counts = np.zeros(table.shape), logs.multiplicities()
+    columns = (logs.states, logs.actions, logs.rewards, logs.offsets, counts)
+    number_steps(*columns, 1.0 / table, sizes, steps, weights, taken)
+    _require_likely(taken, table)
+    return Weighed(logs.states, logs.offsets, counts, steps, weights)
+
+
+def _require_likely(taken: Floats, table: Floats) -> None:
+    """Refuse logs without an action the policy would have taken; warn of other differences."""
+    visits = taken.sum(axis=2, keepdims=True)
+    expected, spread = ((visits * part).sum(axis=0) for part in (table, table * (1.0 - table)))
+    taken = taken.sum(axis=0)
+    missing = (taken == 0.0) & (expected > 30.0)  # by chance: e^-30
+    if missing.any():
+        s, a = arrays.first_index(missing)
+        raise TrajectoryError(
+            f"the logs never take action {a} in state {s}, where the sampling policy would have "
+            f"taken it about {expected[s, a]:.0f} times: pass the policy that drew the actions"
+        )
+    surprise = np.abs(taken - expected) / np.sqrt(spread + 1.0)
+    if (surprise > 7.0).any():  # standard errors: by chance 1e-12 a cell
+        s, a = arrays.first_index(surprise == surprise.max())
+        warnings.warn(
+            f"the logs do not look like the sampling policy's: action {a} in state {s} was taken "
+            f"{taken[s, a]:.0f} times, expected {expected[s, a]:.0f} "
+            f"({surprise[s, a]:.0f} standard errors); the moments are biased unless `policy` is "
+            "what drew the actions",
+            stacklevel=5,
+        )
+
+
+# -------------------------------------------------------------------- of a known model
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationMoments:
+    """Exact moments, with the interface of `Moments`.
+
+    Attributes
+    ----------
+    sizes, lengths
+        As in `Moments`.
+    history_factor : (S B^p, M)
+        P^pi(m, h), B = A Z S; history j ends in state j % S.
+    test_factor : (S, B^q, M)
+        P_m(tau | s).
+    step_factor : (S, B, M)
+        P_m(x | s) for a step x = (a Z + z) S + s'.
+    start_factor : (S, M)
+        w_m nu_m(s).
+    reward_values : (Z,)
+    """
+
+    sizes: Sizes
+    lengths: tuple[int, int]
+    history_factor: Floats
+    test_factor: Floats
+    step_factor: Floats
+    start_factor: Floats
+    reward_values: Floats
+
+    def begins_only(self, s: int) -> bool:
+        """Whether episodes begin in s, but no history ends there."""
+        return bool(
+            self.start_factor[s].any() and not self.history_factor[s :: self.sizes[0]].any()
+        )
+
+    def _past(self, s: int) -> Floats:
+        """H_s^T, shape (|H_s|, M)."""
+        if self.begins_only(s):
+            return self.start_factor[s : s + 1]
+        return self.history_factor[s :: self.sizes[0]]
+
+    def history_probs(self, s: int) -> Floats:
+        """P_{H_s}, shape (|H_s|,)."""
+        return self._past(s).sum(axis=1)
+
+    def joint_probs(self, s: int) -> Floats:
+        """P_{T,H_s}, shape (|T|, |H_s|)."""
+        return self.test_factor[s] @ self._past(s).T
+
+    def through_probs(self, s: int, step: int) -> Floats:
+        """P_{T,oa,H_s} for the step numbered (a Z + z) S + s', shape (|T|, |H_s|)."""
+        tests = self.test_factor[step % self.sizes[0]] * self.step_factor[s, step]
+        return tests @ self._past(s).T
+
+    def start_probs(self, s: int) -> Floats:
+        """P(T, s_1 = s), shape (|T|,)."""
+        return self.test_factor[s] @ self.start_factor[s]
+
+    def first_probs(self) -> Floats:
+        """P(s_1 = s), shape (S,)."""
+        return self.start_factor.sum(axis=1)
+
+    def __repr__(self) -> str:
+        S, A, Z = self.sizes
+        return (
+            f"PopulationMoments(contexts={self.start_factor.shape[1]}, states={S}, actions={A}, "
+            f"rewards={Z}, lengths={self.lengths})"
+        )
+
+
+def population_moments(
+    model: LatentMDP,
+    length: int | tuple[int, int] = 1,
+    policy: SamplingPolicy = None,
+    *,
+    offsets: str = "all",
+) -> PopulationMoments:
+    """Moments that `count_moments` converges to, for episodes of the model's horizon.
+
+    A horizon too short for a window still gives the moments of the first one.
+    """
+    p, q = window_lengths(length)
+    required = require_horizon(model, "the moments of whole episodes")
+    S, A, Z = sizes = (model.n_states, model.n_actions, model.n_rewards)
+    entries = (S * (A * Z * S) ** p + (A * Z * S) ** q * S) * model.n_contexts
+    if entries > 1 << 26:  # 512 MiB
+        raise ValueError(
+            f"length {(p, q)} makes population moments of {entries} entries, more than "
+            f"{1 << 26}: use a smaller length"
+        )
+    n_offsets = 1 if offsets == "first" else max(1, required - p - q)
+    steps = model.packed().transpose(0, 1, 3, 2, 4).reshape(S, A * Z * S, -1)
+    table = policy_table(policy, S, A, n_offsets + p)
+    start = model.initial.T * model.weights
+    tests = np.ones((S, 1, model.n_contexts))
+    for _ in range(q):
+        tests = _prepend(steps, tests)
+    before, histories = start, np.zeros((S * (A * Z * S) ** p, model.n_contexts))
+    for t in range(n_offsets):  # `before` is P^pi(m, s_t = s), shape (S, M)
+        histories += _histories(before, steps, table, t, p)
+        moved = before[:, None, :] * _acted(steps, table, t)
+        before = moved.reshape(S, A * Z, S, -1).sum(axis=(0, 1))
+    histories /= n_offsets
+    return PopulationMoments(sizes, (p, q), histories, tests, steps, start, model.reward_values)
+
+
+def _prepend(steps: Floats, tests: Floats) -> Floats:
+    """Tests one step longer: P(x, tau | s) = P(x | s) P(tau | s'(x)), shape (S, B T, M)."""
+    S, base, M = steps.shape
+    rest = tests[np.arange(base) % S]
+    return (steps[:, :, None, :] * rest[None]).reshape(S, -1, M)
+
+
+def _acted(steps: Floats, table: Floats, t: int) -> Floats:
+    """pi_t(a | s) P_m(x | s), shape (S, B, M)."""
+    row = table[t if len(table) > 1 else 0]
+    return steps * np.repeat(row, steps.shape[1] // row.shape[1], axis=1)[:, :, None]
+
+
+def _histories(before: Floats, steps: Floats, table: Floats, t: int, length: int) -> Floats:
+    """P^pi(m, h) of histories that begin at time t, shape (S B^length, M)."""
+    S, _, M = steps.shape
+    histories = before
+    for j in range(length):
+        ends = np.arange(len(histories)) % S
+        histories = (histories[:, None, :] * _acted(steps, table, t + j)[ends]).reshape(-1, M)
+    return histories

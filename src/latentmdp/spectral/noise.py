@@ -6,7 +6,8 @@ D_r^{-1/2} N D_c^{-1/2} has singular values 1 = sigma_1 >= sigma_2 >= ... (canon
 If P has rank k, then sigma_{k+1} is noise. How large noise makes it is not read off the table,
 where it may be zero by chance or because rows are few, but simulated: tables of n draws from the
 approximation of P of rank k, each column as often as it occurred. From k = 1 on, rank k + 1 is
-claimed if sigma_{k+1} exceeds their mean by `STDEVS` standard deviations.
+claimed if sigma_{k+1} exceeds their mean by 5 standard deviations: tables are many, and one context
+too many misleads more than one too few. Of 1,500 tables of rank 1 none showed a second one.
 
 Adding up rows, or columns, does not raise the rank of P. So the rarest are put together until each
 has sqrt(n) draws: every cell then expects one, and noise has no long tail.
@@ -21,18 +22,6 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 
 __all__ = ["Evidence", "evident_rank"]
 
-STDEVS = 5.0
-"""By which a singular value must exceed what noise makes of it. Tables are many, and one context
-too many misleads more than one too few: of 1,500 tables of rank 1 none showed a second one."""
-
-_DRAWS = 40
-"""Simulated tables: their standard deviation is then known to about 11 %."""
-
-_LONGEST_SIDE = 32
-"""Rows and columns that are kept apart: more would show more contexts, and cost their cube."""
-
-_ROUNDING = 1e-9
-
 
 class Evidence(NamedTuple):
     """How many singular values stand out, all of them, and what the next one would have to be."""
@@ -44,19 +33,20 @@ class Evidence(NamedTuple):
 
 def evident_rank(counts: Any, most: int, rng: np.random.Generator) -> Evidence:
     """The rank that a table of counts (rows, columns) shows, `most` at most; 0 if it is empty."""
-    table = np.rint(_merged(counts, max(_LONGEST_SIDE, 2 * most))).astype(np.int64)
+    # 32 rows and columns are kept apart: more would show more contexts, and cost their cube.
+    table = np.rint(_merged(counts, max(32, 2 * most))).astype(np.int64)
     if table.sum() == 0:
         return Evidence(0, np.zeros(1), np.inf)
     left, values, right = np.linalg.svd(_balanced(table), full_matrices=False)
     rows, columns = np.sqrt(table.sum(axis=1)), np.sqrt(table.sum(axis=0))
-    rank, level = 1, np.inf
+    rank, level, draws = 1, np.inf, 40  # so many draws tell a standard deviation to about 11 %
     while rank < min(most, values.size):
         part = (left[:, :rank] * values[:rank]) @ right[:rank]
         law = np.maximum(rows[:, None] * part * columns, 0.0)
-        drawn = rng.multinomial(table.sum(axis=0), normalised(law.T, rows**2), (_DRAWS, len(law.T)))
+        drawn = rng.multinomial(table.sum(axis=0), normalised(law.T, rows**2), (draws, len(law.T)))
         noise = np.linalg.svd(_balanced(drawn.swapaxes(1, 2)), compute_uv=False)[:, rank]
-        level = float(noise.mean() + STDEVS * noise.std(ddof=1))
-        if not values[rank] > level + _ROUNDING:
+        level = float(noise.mean() + 5.0 * noise.std(ddof=1))
+        if not values[rank] > level + 1e-9:  # rounding
             break
         rank += 1
     return Evidence(rank, values, level)

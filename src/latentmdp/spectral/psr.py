@@ -8,7 +8,7 @@ The state b_t, a vector of length k, stands for the history (s, a, r)_{1:t-1}, s
 
 An estimated PSR may predict values that are no probabilities, and dividing by one that is close to
 zero ruins the state. With `safeguards` the state is normalised at the start too; a step whose
-predicted probability is not within a factor `GATE` of the pooled one (that of the averaged MDP) is
+predicted probability is not within a factor of 5 of the pooled one (that of the averaged MDP) is
 taken with the operator pooled over actions and rewards instead, or, if that fails as well, forgets
 the history; and predictions are clipped at zero and renormalised. Without it the formulas are used
 as printed.
@@ -21,30 +21,22 @@ from typing import Any, Self
 
 import numpy as np
 
-from latentmdp._kernels.psr import BARE, filter_states, sequence_value
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen
 from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Episode, Sizes, Trajectories
 from latentmdp.policies import History
+from latentmdp.spectral.kernels import filter_states, sequence_value
 
-__all__ = ["GATE", "PSR", "TRUSTED_RATIO"]
+__all__ = ["PSR"]
 
 AnyHistory = History | Episode | Sequence[Sequence[int]]
 
-GATE = 5.0
-"""How far, as a factor, a step's predicted probability may be from the pooled one. A small gate
-forgets what well separated contexts show, a large one lets noise into the state: at delta = 1 a
-gate of 2 raises the error of recovery by 30%, at delta = 0.35 a gate of 20 by 14%."""
 TRUSTED_RATIO = 2.0
 """sigma_M / sigma_{M+1} below this: the M-th direction is mostly noise. Recovery fails about where
 the ratio falls below it (`docs/spectral.md`)."""
 
-_ROUNDING_RATIO = 1e9
-"""A singular value this many times the next one: the next one is zero up to rounding."""
-_BLOCK = 1 << 12
-"""Episodes that one thread follows at a time: enough work to be worth handing over."""
 _TINY = 1e-300
 """Totals up to this are taken for zero: dividing by them might overflow."""
 
@@ -125,7 +117,7 @@ class PSR(Fielded):
             f"sigma_{k} / sigma_{k + 1} is {ratios[s]:.3g} at its smallest (state {s}) and below "
             f"{TRUSTED_RATIO:g} in {low} of {number} states"
         )
-        if ratios[s] > _ROUNDING_RATIO:
+        if ratios[s] > 1e9:  # ten digits: what is left is rounding
             evidence = f"sigma_{k + 1} is zero up to rounding in every state"
         if self.sufficient:
             return f"Rank {k} stands out of the noise: {evidence}."
@@ -160,7 +152,10 @@ class PSR(Fielded):
         if not self.safeguards:
             self._require_visited(logs.states)
         out = np.empty((logs.states.size, self.rank))
-        gate = GATE if self.safeguards else BARE
+        # A small gate forgets what well separated contexts show, a large one lets noise into the
+        # state: at delta = 1 a gate of 2 raises the error of recovery by 30%, at delta = 0.35 a
+        # gate of 20 by 14%.
+        gate = 5.0 if self.safeguards else 0.0
         columns = (logs.states, logs.actions, logs.rewards, logs.offsets)
 
         def work(first: int, last: int) -> tuple[int, int, int]:
@@ -168,7 +163,8 @@ class PSR(Fielded):
                 self._tables, self._normal_starts, gate, self.sizes, *columns, first, last, out
             )
 
-        parts = run_blocks(work, blocks(len(logs), _BLOCK), threads)
+        # So many episodes at a time are worth handing over to a thread.
+        parts = run_blocks(work, blocks(len(logs), 1 << 12), threads)
         for _, episode, step in parts:
             if episode >= 0:
                 raise ImpossibleObservationError(

@@ -4,7 +4,9 @@ Near its end, an episode's history has revealed its context m, so the PSR's pred
 s it is in is close to P_m(s', r | s, a): the predictions at s fall into M clusters, whose centres
 are the rows of the M models at s (lines 4-13). The clusters of each state are labelled on their
 own; the labels of different states are put together by the episodes that pass from one state to
-another (lines 14-21, `spectral.linking`).
+another (lines 14-21). An episode that carries label c at state s and label d at state s' != s says
+that (s, c) and (s', d) are one context: `links[s, c, s', d]` counts such statements, and the answer
+is a permutation for each state, `contexts[s, c]`.
 
 `variant="paper"` is Algorithm 6 as printed: a third of the episodes to find the centres at time
 H-1, a third to link the labels at times H-1 and H, a third to count first states by the label at
@@ -24,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
+from scipy.optimize import linear_sum_assignment
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers, normalised
@@ -39,38 +42,17 @@ from latentmdp.logs import (
 )
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
-from latentmdp.spectral.linking import (
-    count_links,
-    link_by_tree,
-    overall_agreement,
-    require_consistent,
-    synchronise,
-)
 from latentmdp.spectral.psr import PSR
 
-__all__ = ["count_model", "recover"]
-
-LAST_STATES = 8
-"""States at the end of each episode that the practical variant clusters. More of them are more
-points, of histories that have revealed less of their context: at delta = 0.35 half as many raise
-the error by 10%, twice as many change nothing."""
-POINTS_PER_CONTEXT = 10
-"""Predictions per context that each state should have, enough for the mean of a cluster: until then
-the practical variant looks further back, as far as the middle of the episodes."""
-RESTARTS = 5
-"""Starts of k-means++ at each state. A single one misses a cluster at some state of one instance in
-ten; four times as many find nothing better."""
-ITERATIONS = 20
-"""Iterations of k-means from each start; clusters that are there have settled after five."""
-
-AVERAGE_SHARE = 0.01
-"""Share of the average over contexts that the practical variant mixes into the centres of each: a
-probability which noise made zero must not rule a context out. A tenth of as much changes nothing,
-ten times as much raises the error at delta = 1 by 27%."""
-
-STRENGTHS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 100_000.0)
-"""How many transitions a row of the centres may be worth in the practical variant, from nothing to
-more than the long episodes hold; the held-out likelihood chooses."""
+__all__ = [
+    "count_links",
+    "count_model",
+    "link_by_tree",
+    "overall_agreement",
+    "recover",
+    "require_consistent",
+    "synchronise",
+]
 
 _CELL = ("state", "action", "next_state", "reward")
 
@@ -180,23 +162,36 @@ def _practical(
         )
     shares = np.full((len(logs), M), 1.0 / M)
     rough = _model_from_centres(psr, logs, centres, contexts, present, shares)
-    shares, _ = _responsibilities(rough, logs, mixed=AVERAGE_SHARE)
-    return _count_towards(psr, logs, shares, rough, present), agreement > 0.5
+    # A hundredth of the average over contexts goes into each: a probability which noise made zero
+    # must not rule a context out. A tenth of as much changes nothing, ten times as much raises the
+    # error at delta = 1 by 27%.
+    average_share = 0.01
+    shares, _ = _responsibilities(rough, logs, average_share)
+    model = _count_towards(psr, logs, shares, rough, present, average_share)
+    return model, agreement > 0.5
 
 
 def _count_towards(
-    psr: PSR, logs: Trajectories, shares: Floats, centres: LatentMDP, present: Flags
+    psr: PSR,
+    logs: Trajectories,
+    shares: Floats,
+    centres: LatentMDP,
+    present: Flags,
+    average_share: float,
 ) -> LatentMDP:
     """Counts shrunk towards the centres as much as predicts held-out episodes best.
 
-    The centres carry what the short episodes say; how much they are worth depends on the PSR.
+    The centres carry what the short episodes say; how much they are worth depends on the PSR. A
+    row of them may be worth as many transitions as `strengths` say, from nothing to more than the
+    long episodes hold.
     """
+    strengths = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 100_000.0)
     held = np.arange(len(logs)) >= len(logs) // 2  # copies of an episode lie side by side
     scores = []
-    for strength in STRENGTHS:
+    for strength in strengths:
         model = count_model(psr, logs[~held], shares[~held], centres, strength, present)
-        scores.append(_responsibilities(model, logs[held], mixed=AVERAGE_SHARE)[1].sum())
-    best = STRENGTHS[int(np.argmax(scores))]
+        scores.append(_responsibilities(model, logs[held], average_share)[1].sum())
+    best = strengths[int(np.argmax(scores))]
     return count_model(psr, logs, shares, centres, best, present)
 
 
@@ -257,11 +252,17 @@ def _predictions_at(
 
 
 def _last_predictions(psr: PSR, logs: Trajectories, psr_states: Floats, M: int) -> _Predictions:
-    """Predictions at the last states, as many of them as give every state enough points."""
+    """Predictions at the last states, as many of them as give every state enough points.
+
+    They are the last 8: more are more points, of histories that have revealed less of their
+    context (at delta = 0.35 half as many raise the error by 10%, twice as many change nothing).
+    Until every state has 10 for each context, enough for the mean of a cluster, more are taken, as
+    far back as the middle of the episodes.
+    """
     everyone = np.arange(len(logs))
     occurs = np.bincount(logs.states, minlength=psr.sizes[0])
-    wanted = np.minimum(POINTS_PER_CONTEXT * M, occurs)
-    depth, deepest = LAST_STATES, int(logs.lengths.max()) // 2
+    wanted = np.minimum(10 * M, occurs)
+    depth, deepest = 8, int(logs.lengths.max()) // 2
     while True:
         points = _predictions_at(psr, logs, psr_states, everyone, range(depth))
         found = np.bincount(points.states, minlength=psr.sizes[0])
@@ -286,16 +287,18 @@ def _find_centres(
 
 
 def _best_of(data: Floats, n_contexts: int, rng: np.random.Generator, s: int) -> Floats:
-    """The centres with the least sum of squares among several k-means++ starts.
+    """The centres with the least sum of squares among five k-means++ starts of 20 iterations.
 
-    Raises `RecoveryError` if there are fewer than M distinct points.
+    A single start misses a cluster at some state of one instance in ten; four times as many find
+    nothing better. Clusters that are there have settled after five iterations. Raises
+    `RecoveryError` if there are fewer than M distinct points.
     """
     best, least = None, np.inf
     if data.shape[0] >= n_contexts:
-        for _ in range(RESTARTS):
+        for _ in range(5):
             try:
                 centres, labels = kmeans2(
-                    data, n_contexts, iter=ITERATIONS, minit="++", missing="raise", rng=rng
+                    data, n_contexts, iter=20, minit="++", missing="raise", rng=rng
                 )
             except ClusterError:
                 continue
@@ -451,3 +454,118 @@ def _check(psr: PSR, logs: Trajectories, n_contexts: int | None, variant: str, r
             f"{logs.n_episodes} episodes cannot show {M} contexts: at least {3 * M} are needed"
         )
     return M
+
+
+# -------------------------------------------------------------- labels of different states
+
+
+def count_links(
+    episodes: Integers, states: Indices, labels: Integers, n_states: int, n_contexts: int
+) -> Floats:
+    """Links between the labels of the same episode at different states, shape (S, M, S, M)."""
+    order, row = np.unique(episodes, return_inverse=True)
+    seen = np.zeros((order.size, n_states * n_contexts))
+    np.add.at(seen, (row, states * n_contexts + labels), 1.0)
+    links = (seen.T @ seen).reshape(n_states, n_contexts, n_states, n_contexts)
+    same = np.arange(n_states)
+    links[same, :, same, :] = 0.0
+    return links
+
+
+def link_by_tree(links: Floats, present: Flags) -> Integers:
+    """Spread the labels of one state along the pairs of states with the most links.
+
+    Raises `RecoveryError` if some state has no link to the others.
+    """
+    S, M = links.shape[:2]
+    strength = links.sum(axis=(1, 3))
+    contexts = np.zeros((S, M), dtype=np.int64)
+    todo = set(np.flatnonzero(present).tolist())
+    root = max(todo, key=lambda s: strength[s].sum())
+    contexts[root] = np.arange(M)
+    done = [root]
+    todo.remove(root)
+    while todo:
+        s, parent = max(
+            ((s, parent) for s in todo for parent in done), key=lambda pair: strength[pair]
+        )
+        if strength[s, parent] == 0.0:
+            raise RecoveryError(
+                "linking", f"no episode links the labels of state {s} to those of another state"
+            )
+        contexts[s] = _matching(links[s, :, parent][:, np.argsort(contexts[parent])])
+        done.append(s)
+        todo.remove(s)
+    return contexts
+
+
+def synchronise(links: Floats, present: Flags) -> Integers:
+    """Spectral synchronisation: all links at once.
+
+    The leading M eigenvectors of the normalised link matrix are constant on contexts; their blocks
+    give a first set of permutations, which rounds of best responses improve.
+    """
+    S, M = links.shape[:2]
+    matrix = links.reshape(S * M, S * M)
+    degree = np.sqrt(matrix.sum(axis=1))
+    scale = np.where(degree > 0.0, 1.0 / np.where(degree > 0.0, degree, 1.0), 0.0)
+    _, vectors = np.linalg.eigh(scale[:, None] * matrix * scale)
+    blocks = vectors[:, -M:].reshape(S, M, M)
+    root = int(np.argmax(np.where(present, links.sum(axis=(1, 2, 3)), -1.0)))
+    contexts = np.stack([_matching(block @ blocks[root].T) for block in blocks])
+    # Each round raises the number of links that agree or is the last; a few suffice unless the
+    # links are noise.
+    for _ in range(100):
+        before = contexts.copy()
+        for s in range(S):
+            votes = np.einsum("ctd,tdm->cm", links[s], np.eye(M)[contexts])
+            contexts[s] = _matching(votes)
+        if (contexts == before).all():
+            break
+    return contexts
+
+
+def agreement(links: Floats, contexts: Integers) -> Floats:
+    """Share of the links of each label (s, c) that agree with its context, shape (S, M)."""
+    M = links.shape[1]
+    votes = np.einsum("sctd,tdm->scm", links, np.eye(M)[contexts])
+    totals = votes.sum(axis=2)
+    agreeing = np.take_along_axis(votes, contexts[:, :, None], axis=2)[:, :, 0]
+    return np.asarray(agreeing / np.where(totals > 0.0, totals, 1.0))
+
+
+def require_consistent(links: Floats, contexts: Integers, present: Flags) -> None:
+    """Raise `RecoveryError` unless most links of every label agree with its context.
+
+    Where a single state is `present` there is nothing to link.
+    """
+    if present.sum() <= 1:
+        return
+    shares = np.where(present[:, None], agreement(links, contexts), 1.0)
+    s, c = np.unravel_index(int(np.argmin(shares)), shares.shape)
+    if shares[s, c] <= 0.5:
+        total = int(links[s, c].sum())
+        if total == 0:
+            raise RecoveryError(
+                "linking", f"no episode that carries label {c} at state {s} passes to another state"
+            )
+        overall = overall_agreement(links, contexts, present)
+        raise RecoveryError(
+            "linking",
+            f"the labels of different states are inconsistent: of the {total} links of label {c} "
+            f"at state {s}, {shares[s, c]:.0%} agree with its context ({overall:.0%} over all "
+            "labels), and a majority is needed",
+        )
+
+
+def overall_agreement(links: Floats, contexts: Integers, present: Flags) -> float:
+    """Share of all links that agree; all where a single state is `present`: it needs none."""
+    if present.sum() <= 1:
+        return 1.0
+    weights = links.sum(axis=(2, 3))
+    return float((agreement(links, contexts) * weights).sum() / max(weights.sum(), 1.0))
+
+
+def _matching(score: Floats) -> Integers:
+    """The permutation c -> m with the largest total score."""
+    return np.asarray(linear_sum_assignment(score, maximize=True)[1], dtype=np.int64)

@@ -21,15 +21,9 @@ from scipy.sparse.linalg import svds
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.results import Result
-from latentmdp.spectral.moments import Moments
-from latentmdp.spectral.population import PopulationMoments
+from latentmdp.spectral.moments import Moments, PopulationMoments
 
 __all__ = ["Selection", "inverse_roots", "leading_triplets", "row_sums", "select"]
-
-
-DENSE_SIDE = 2000
-"""Sparse matrices with both sides longer than this get a truncated decomposition: the time of a
-full one grows with the cube of the side, and is several seconds here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +99,8 @@ def _pivots(vectors: Floats, keep: int) -> Integers:
 
 def leading_triplets(matrix: Any, k: int) -> tuple[Floats, Floats, Floats]:
     """At least k + 1 singular triplets (all of them where the matrix is small), falling."""
-    if isinstance(matrix, np.ndarray) or min(matrix.shape) <= DENSE_SIDE:
+    # The time of a full decomposition grows with the cube of the side: here, several seconds.
+    if isinstance(matrix, np.ndarray) or min(matrix.shape) <= 2000:
         found: Any = np.linalg.svd(_dense(matrix), full_matrices=False)
         return found
     found = svds(matrix, k=k + 1, rng=0)

@@ -21,18 +21,23 @@ from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.validation import require_choice
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.spectral.importance import SamplingPolicy, policy_table
-from latentmdp.spectral.moments import Moments, count_moments, summary_moments, window_lengths
+from latentmdp.spectral.moments import (
+    Moments,
+    PopulationMoments,
+    SamplingPolicy,
+    count_moments,
+    policy_table,
+    population_moments,
+    summary_moments,
+    window_lengths,
+)
 from latentmdp.spectral.noise import evident_rank
-from latentmdp.spectral.population import PopulationMoments, population_moments
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets, row_sums
 
 __all__ = ["SpectralPSR"]
 
 AnyMoments = Moments | PopulationMoments
-
-_FAINTEST = 1e-300  # a singular value below this is not divided by: the quotient might overflow
 
 
 class Basis(NamedTuple):
@@ -210,7 +215,8 @@ class SpectralPSR:
             if moments.lengths[0] > 0:  # summaries are not probabilities, and k of them suffice
                 columns = inverse_roots(row_sums(joint.T))
         u, d, vt = leading_triplets(joint * rows[:, None] * columns[None, :], k)
-        least = max(max(joint.shape) * np.finfo(np.float64).eps * d[0], _FAINTEST)
+        # Below 1e-300 a singular value is not divided by: the quotient might overflow.
+        least = max(max(joint.shape) * np.finfo(np.float64).eps * d[0], 1e-300)
         real = int((d[:k] > least).sum())
         left[tests, :real] = rows[:, None] * u[:, :real]
         right[histories, :real] = columns[:, None] * vt[:real].T / d[:real]

@@ -1,15 +1,27 @@
-"""Counting windows of episodes: a history, one step in between, and a test.
+"""The loops of spectral learning: counting windows of episodes, and filtering with a PSR.
 
-A step (a, z, s') is numbered x = (a Z + z) S + s', one of `base` = A Z S; a history (s, x_1 .. x_p)
-and a test (x_1 .. x_q) are numbered with their steps as digits to that base, so a history ends in
-the state `number % S`. `steps` and `weights` hold the number and the importance weight of every
-logged step.
+Windows: a history, one step in between, and a test. A step (a, z, s') is numbered
+x = (a Z + z) S + s', one of `base` = A Z S; a history (s, x_1 .. x_p) and a test (x_1 .. x_q) are
+numbered with their steps as digits to that base, so a history ends in the state `number % S`.
+`steps` and `weights` hold the number and the importance weight of every logged step.
+
+Filter: b <- B b / (b_inf . B b). Operators are stored by transition, (S A S Z, k, k), in the
+numbering of `belief.cell`. A `gate` of 0 stands for the bare formulas: no safeguard at all.
 """
 
 import numpy as np
 from numba import njit
 
-__all__ = ["count_summaries", "count_windows", "number_steps", "number_windows"]
+from latentmdp._kernels.belief import cell
+
+__all__ = [
+    "count_summaries",
+    "count_windows",
+    "filter_states",
+    "number_steps",
+    "number_windows",
+    "sequence_value",
+]
 
 
 @njit(cache=True, nogil=True)
@@ -116,3 +128,79 @@ def count_summaries(
                 joint[h, near] += value * near_weight
                 through[h * base + steps[k], far] += value * far_weight
     return total
+
+
+@njit(cache=True, nogil=True)
+def _apply(operators, row, b, normaliser, out):
+    """`out` becomes operators[row] b; returns its product with the normaliser."""
+    k = b.shape[0]
+    value = 0.0
+    for i in range(k):
+        total = 0.0
+        for j in range(k):
+            total += operators[row, i, j] * b[j]
+        out[i] = total
+        value += normaliser[i] * total
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _update(b, out, row, pair, n, psr, gate):
+    """One step of the filter from b to out; 0 as printed, 1 with a safeguard, -1 if impossible.
+
+    The predicted probability of what happened must lie within a factor `gate` of the pooled one.
+    Else the operator pooled over actions and rewards moves the state, and if that fails too, the
+    state is forgotten.
+    """
+    operators, pooled_operators, normalisers, pooled, homes = psr
+    p = _apply(operators, row, b, normalisers[n], out)
+    code = 0
+    if gate > 0.0 and not (p * gate > pooled[row] and p < pooled[row] * gate):
+        code = 1
+        p = _apply(pooled_operators, pair, b, normalisers[n], out)
+        if not (p * gate > 1.0 and p < gate):
+            out[:] = homes[n]
+            p = 1.0
+    if p == 0.0 or not np.isfinite(p):
+        return -1
+    for i in range(out.shape[0]):
+        out[i] /= p
+    return code
+
+
+@njit(cache=True, nogil=True)
+def filter_states(psr, starts, gate, sizes, states, actions, rewards, offsets, first, last, out):
+    """Write the normalised PSR state at every state of the episodes first..last-1.
+
+    `starts` (S, k) holds the normalised states that follow the first observation. Returns the
+    number of steps that needed a safeguard and (-1, -1), or the episode and step at which the
+    formulas broke down.
+    """
+    guarded = 0
+    for i in range(first, last):
+        begin = offsets[i] + i
+        out[begin] = starts[states[begin]]
+        for t in range(offsets[i + 1] - offsets[i]):
+            k = offsets[i] + t
+            s, n = states[begin + t], states[begin + t + 1]
+            row = cell(s, actions[k], n, rewards[k], sizes)
+            pair = np.int64(s) * sizes[0] + n
+            code = _update(out[begin + t], out[begin + t + 1], row, pair, n, psr, gate)
+            if code < 0:
+                return guarded, i, t
+            guarded += code
+    return guarded, -1, -1
+
+
+@njit(cache=True, nogil=True)
+def sequence_value(operators, normalisers, b, sizes, states, actions, rewards):
+    """b_inf · B ... B b, the product of the bare operators along one episode."""
+    current, updated = b.copy(), np.empty_like(b)
+    value = 0.0
+    for i in range(b.shape[0]):
+        value += normalisers[states[0], i] * b[i]
+    for t in range(actions.shape[0]):
+        row = cell(states[t], actions[t], states[t + 1], rewards[t], sizes)
+        value = _apply(operators, row, current, normalisers[states[t + 1]], updated)
+        current, updated = updated, current
+    return value
