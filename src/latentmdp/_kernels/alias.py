@@ -18,7 +18,7 @@ from latentmdp._kernels.rows import product
 __all__ = ["alias_draw", "alias_tables", "draw_entry", "ragged_alias_tables"]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_entry(uniform, threshold, alias, row, begin, end):
     """Entry of begin..end-1 that a uniform number in [0, 1) selects from one row of 2-d tables."""
     n = end - begin
@@ -28,7 +28,7 @@ def draw_entry(uniform, threshold, alias, row, begin, end):
     return begin + j if scaled - j < threshold[row, begin + j] else other
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True, inline="always")
 def alias_draw(uniform, threshold, alias, row):
     """Column that a uniform number in [0, 1) selects from one row of 2-d tables."""
     return draw_entry(uniform, threshold, alias, row, 0, threshold.shape[1])

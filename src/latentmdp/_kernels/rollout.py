@@ -7,6 +7,9 @@ individuals, each with a memory of its own (`observe_first`, `decide`, `observe_
 
 A rollout plays `_LANES` episodes side by side, step by step and phase by phase: each is a long
 chain of dependent operations, and the processor works on several such chains at once.
+
+What takes a whole policy or world as an argument is inlined by numba: compiled by itself, most of
+its code would unpack the argument for a caller in Python.
 """
 
 from typing import NamedTuple
@@ -129,7 +132,7 @@ def best_vector(vectors, begin, end, belief):
     return winner
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def first_node(acting, key, episode, s):
     """The node of a policy graph at the first state of an episode; the part is drawn."""
     uniform, _ = uniform_pair(key, _PART_STREAM, np.uint64(episode), np.uint64(0))
@@ -139,7 +142,7 @@ def first_node(acting, key, episode, s):
     return acting.first[part, s]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def followed(acting, t, s, belief, node):
     """The vector in force at time t in state s; -1 if there is none.
 
@@ -156,7 +159,7 @@ def followed(acting, t, s, belief, node):
     return best_vector(acting.vectors, acting.offsets[group], acting.offsets[group + 1], belief)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def next_node(acting, node, s, a, k, t, n, belief):
     """The node after outcome k of the policy's table, with which state n is reached at time t.
 
@@ -185,7 +188,7 @@ def draw_outcome(chances, uniform, m, s, a):
     return draw_entry(uniform, tables[0], tables[1], m, starts[row], starts[row + 1])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def begin_episode(chances, key, episode, context=-1):
     """Context and first state of an episode; the context is drawn unless it is given."""
     first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(0))
@@ -203,7 +206,7 @@ def world_step(chances, key, episode, t, m, s, a):
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def add_scaled(total, scale, earned):
     """The sum total + scale earned, rounded twice on every machine."""
     return total + product(scale, earned)
