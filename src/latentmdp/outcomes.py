@@ -29,6 +29,7 @@ from latentmdp._util.arrays import (
     first_index,
     frozen,
     normalised,
+    read_only,
 )
 from latentmdp._util.memory import require_memory
 
@@ -176,8 +177,8 @@ def outcomes_from_arrays(
     from latentmdp._kernels import tables
 
     M, S, A, _ = transitions.shape
-    T = transitions.reshape(M, S * A, S)
-    R = reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1])
+    T = read_only(transitions.reshape(M, S * A, S))
+    R = read_only(reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1]))
     counts, run = np.empty(S * A, np.int64), run or at_once
     run(tables.count_outcomes, S * A, T, R, counts)
     starts = np.concatenate([[0], np.cumsum(counts)])

@@ -6,53 +6,33 @@ of P sum to at most p and at least q, the fixed point is [macqueen1966; porteus1
     at most  L V + c(max d),   c(x) = x g / (1 - g),   g = discount p if x > 0, else discount q,
 
 and at least the mirror image of it. So V may come from anywhere, and the bounds are as tight as
-L V - V is flat. V is found by policy iteration, each policy evaluated by a linear solve: dense if
-there are few states, otherwise a Krylov method, and a sparse factorisation where that fails. What
-rounding can add, about 1e-16 / (1 - discount) of the values, is added to the bounds.
+L V - V is flat. V is found by policy iteration, each policy evaluated by a linear solve
+(`latentmdp.planning.chains`). What rounding can add, about 1e-16 / (1 - discount) of the values,
+is added to the bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._kernels import bellman
 from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp.planning.chains import policy_chain
 
 __all__ = [
     "TOLERANCE",
     "best_from_above",
     "greedy_rows",
     "policies_from_below",
-    "policy_chain",
     "solve_policies",
 ]
 
 TOLERANCE = 1e-10
 """How far a bound may be from the value, relative to the largest value, unless rounding forbids."""
-
-_FEW_STATES = 64
-"""Up to here policies are evaluated by dense solves; a Krylov method is as fast from here on, and
-linear algebra begins to use threads, which is slow where the machine is busy."""
-
-_SWEEPS = 20
-"""Backups before the first linear solve, which is dearer, if there are more than a few states."""
-
-_DENSE_BYTES = 1 << 26
-"""Of dense systems solved at once."""
-
-_KRYLOV_STEPS = 400
-"""Of a Krylov method: chains that mix need a few dozen, and one that has not converged by now may
-well be periodic."""
-
-_SPREADING = 20
-"""Plain iterations before it: from a residual in one state only it would break down."""
-
-_FACTORISED_STATES = 5_000
-"""Up to here a system is factorised if need be; the factors may be full, 200 MB."""
 
 _ENOUGH = 30.0
 """Backups in units of 1 / (1 - discount): they leave exp(-30) of the first error."""
@@ -100,7 +80,8 @@ def best_from_above(
     flatness = _Flatness.of(steps, discount, M)
     q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
     value = np.zeros((S, M))
-    sweeps, total, chosen = 1 if S <= _FEW_STATES else _SWEEPS, 0, np.empty((0, 0), np.int64)
+    # Backups before the first linear solve, which is dearer where there are more than a few states.
+    sweeps, total, chosen = 1 if S <= 64 else 20, 0, np.empty((0, 0), np.int64)
     while True:
         for _ in range(sweeps):
             ahead[1] = discount * value
@@ -115,7 +96,9 @@ def best_from_above(
         sweeps *= 2  # what moves slowly through the states needs many, and few solves
         before_chosen, chosen = chosen, greedy_rows(steps, q[0])
         if not np.array_equal(chosen, before_chosen):  # else it was evaluated as well as it can be
-            value = solve_policies(steps, rewards, discount, chosen, value[:, :, None], own=True)
+            value = solve_policies(
+                steps, rewards, discount, chosen, value[:, :, None], by_context=True
+            )
 
 
 def policies_from_below(
@@ -162,94 +145,17 @@ def greedy_rows(steps: Successors, q: Floats) -> Integers:
 
 def solve_policies(
     steps: Successors, rewards: Floats, discount: float, chosen: Integers, start: Floats,
-    own: bool = False,
+    by_context: bool = False,
 ) -> Floats:  # fmt: skip
     """Values of K policies in M contexts, (S, K, M), up to the accuracy of a linear solve.
 
     `chosen` (S, K) are rows of `steps`, -1 in terminal states, and `start` (S, K, M) is a guess.
-    With `own`, policy m counts in context m only: `start` is (S, M, 1), the answer (S, M).
+    With `by_context`, policy m counts in context m only: `start` is (S, M, 1), the answer (S, M).
     """
     values = start.copy()
     for k in range(chosen.shape[1]):
-        contexts = np.array([k]) if own else np.arange(start.shape[2])
+        contexts = np.array([k]) if by_context else np.arange(start.shape[2])
         ended = chosen[:, k, None] < 0
         earned = np.where(ended, 0.0, rewards[chosen[:, k]][:, contexts])
         values[:, k] = policy_chain(steps, discount, chosen[:, k], earned, contexts, values[:, k])
-    return values[:, :, 0] if own else values
-
-
-def policy_chain(
-    steps: Successors, discount: float, rows: Integers, right: Floats,
-    contexts: Integers | None = None, start: Floats | None = None, transposed: bool = False,
-) -> Floats:  # fmt: skip
-    """Solve (I - discount P_m) x_m = right_m for the chain of one policy in each context.
-
-    `rows` (S,) are rows of `steps`, -1 in terminal states; `right` and the answer are (S, k) for
-    the k contexts given, all by default; `start` is a guess. `transposed` solves with the
-    transposed matrix: from earned rewards to values, or from first states to visits.
-    """
-    S = len(right)
-    kept = np.maximum(rows, 0)
-    counts = np.where(rows < 0, 0, steps.starts[kept + 1] - steps.starts[kept])
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.repeat(steps.starts[kept] - offsets[:-1], counts) + np.arange(offsets[-1])
-    columns = np.arange(right.shape[1]) if contexts is None else contexts
-    probs, following = steps.probs[entries][:, columns], steps.next_state[entries]
-    if S <= _FEW_STATES:
-        return _solve_dense(offsets, following, probs, right, discount, transposed)
-    guess = np.zeros_like(right) if start is None else start
-    return _solve_sparse(offsets, following, probs, right, discount, transposed, guess)
-
-
-def _solve_dense(
-    offsets: Integers, following: Integers, probs: Floats, right: Floats, discount: float,
-    transposed: bool,
-) -> Floats:  # fmt: skip
-    S, M = right.shape
-    state = np.repeat(np.arange(S), np.diff(offsets))
-    step = max(1, _DENSE_BYTES // (8 * S * S))
-    found = np.empty_like(right)
-    for begin in range(0, M, step):
-        part = slice(begin, begin + step)
-        system = np.zeros((right[:, part].shape[1], S, S))
-        place = (following, state) if transposed else (state, following)
-        system[:, *place] = -discount * probs[:, part].T
-        system[:, np.arange(S), np.arange(S)] += 1.0
-        found[:, part] = np.linalg.solve(system, right[:, part].T[:, :, None])[:, :, 0].T
-    return found
-
-
-def _solve_sparse(
-    offsets: Integers, following: Integers, probs: Floats, right: Floats, discount: float,
-    transposed: bool, start: Floats,
-) -> Floats:  # fmt: skip
-    from scipy import sparse
-    from scipy.sparse import linalg
-
-    S, M = right.shape
-    found = start.copy()
-    for m in range(M):
-        moves = sparse.csr_array((discount * probs[:, m], following, offsets), shape=(S, S))
-        moves = moves.T.tocsr() if transposed else moves
-        system: Any = sparse.eye_array(S, format="csr") - moves
-        wanted, answer = right[:, m], start[:, m]
-        size = float(np.abs(wanted).max(initial=0.0))
-        enough = size * max(0.01 * TOLERANCE, 1e-15 / (1.0 - discount))
-        for _ in range(_SPREADING):
-            answer = wanted + moves @ answer
-        off = float(np.abs(wanted - system @ answer).max(initial=0.0))
-        methods: list[tuple[Any, dict[str, int]]] = [
-            (linalg.bicgstab, {"maxiter": _KRYLOV_STEPS}),
-            (linalg.gmres, {"restart": 50, "maxiter": _KRYLOV_STEPS // 50}),
-        ]
-        for method, options in methods:
-            if off <= 10.0 * enough:
-                break
-            closer, _ = method(system, wanted, x0=answer, rtol=0.0, atol=enough, **options)
-            now = float(np.abs(wanted - system @ closer).max(initial=0.0))
-            if now < off:
-                answer, off = closer, now
-        if off > 10.0 * enough and S <= _FACTORISED_STATES:
-            answer = linalg.spsolve(system.tocsc(), wanted)
-        found[:, m] = answer
-    return found
+    return values[:, :, 0] if by_context else values

@@ -3,9 +3,9 @@
     V = sum_m w_m V_m,    V_m = R^hid_init(m) + E_m^pi [sum_t discount^{t-1} r_t].
 
 For Markov policies by dynamic programming, or where there is no end by the linear equations
-V_m = r_m^pi + discount T_m^pi V_m. For policy graphs by the same along their nodes
-(`latentmdp.planning.graphs`). For others by enumeration of the histories the policy can meet,
-or by Monte Carlo. A history is carried with the probabilities P_m^pi(history), so
+V_m = r_m^pi + discount T_m^pi V_m (`latentmdp.planning.chains`). For policy graphs by the same
+along their nodes (`latentmdp.planning.graphs`). For others by enumeration of the histories the
+policy can meet, or by Monte Carlo. A history is carried with the probabilities P_m^pi(history), so
 
     V_m = R^hid_init(m) + sum_t discount^{t-1} sum_h P_m^pi(h) R_m(s_t, pi(h)).
 
@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from latentmdp._kernels import bellman
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, philox_key
@@ -31,13 +32,12 @@ from latentmdp.engines.threads import blocks
 from latentmdp.errors import LatentMDPError
 from latentmdp.logs import BATCH_STEPS
 from latentmdp.model import LatentMDP, require_horizon, require_model
+from latentmdp.planning.chains import solve_chains
 from latentmdp.planning.graphs import graph_bounds
+from latentmdp.planning.qmdp import planning_rows
 from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, action_table, interpreter
 from latentmdp.simulation import returns_in
 from latentmdp.worlds import Space
-
-if TYPE_CHECKING:
-    import scipy.sparse as sp
 
 __all__ = [
     "HistoryTree",
@@ -50,10 +50,6 @@ __all__ = [
 ]
 
 _METHODS = ("auto", "exact", "monte-carlo")
-_LARGEST_FACTORED = 500
-"""With more states, linear equations are solved by iteration: factors would fill up."""
-_RESIDUAL = 1e-13
-"""How well linear equations are solved, relative to the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,19 +159,14 @@ def _valued(model: LatentMDP, by_context: Floats) -> Value:
 
 def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     """V_m(s) at the start of a Markov policy pi_t(a | s) of shape (H or 1, S, A); shape (M, S)."""
-    import scipy.sparse as sp
-
-    M, S, A, _ = model.dimensions
+    rewards = model.planning_rewards()
     if model.horizon is None:
-        rows, columns = np.repeat(np.arange(S), A), np.arange(S * A)
-        choice = sp.csr_array((probabilities[0].ravel(), (rows, columns)), shape=(S, S * A))
-        solved = [
-            _solution(sp.csr_array(choice @ step), (probabilities[0] * r).sum(axis=1), model)
-            for step, r in zip(_steps(model), model.planning_rewards())
-        ]
-        return np.array(solved)
-    values = np.zeros((M, S))
-    for pi, Q in backward_q(model, probabilities, model.planning_rewards(), model.horizon):
+        A, table, chances = model.n_actions, model.outcomes, probabilities[0]
+        probs = table.probs * chances.ravel()[table.rows()][:, None]
+        earned = (chances * rewards).sum(axis=-1).T
+        return solve_chains(table.starts[::A], table.next_state, probs, earned, model.discount).T
+    values = np.zeros((model.n_contexts, model.n_states))
+    for pi, Q in backward_q(model, probabilities, rewards, model.horizon):
         values = (pi * Q).sum(axis=-1)
     return values
 
@@ -189,42 +180,15 @@ def backward_q(
     `rewards` (M, S, A) are what a step earns.
     """
     M, S, A, _ = model.dimensions
-    steps, values = _steps(model), np.zeros((M, S))
+    steps, allowed = planning_rows(model).steps, np.flatnonzero(model.allowed)
+    earned = np.ascontiguousarray(rewards.reshape(M, S * A)[:, allowed].T)
+    later, backed, rows = np.zeros((S, M)), np.empty_like(earned), np.arange(allowed.size)[:, None]
     for t in range(horizon - 1, -1, -1):
-        pi = probabilities[t if len(probabilities) > 1 else 0]
-        follow = np.stack([step @ value for step, value in zip(steps, values)]).reshape(M, S, A)
-        Q = rewards + model.discount * follow
+        pi, Q = probabilities[t if len(probabilities) > 1 else 0], np.zeros((M, S, A))
+        bellman.follow(steps, earned, rows, later, backed)
+        Q.reshape(M, S * A)[:, allowed] = backed.T
         yield pi, Q
-        values = (pi * Q).sum(axis=-1)
-
-
-def _steps(model: LatentMDP) -> list[sp.csr_array]:
-    """T_m as a matrix (S A, S) for each context."""
-    import scipy.sparse as sp
-
-    _, S, A, _ = model.dimensions
-    successors = model.outcomes.successors()
-    return [
-        sp.csr_array((column, successors.next_state, successors.starts), shape=(S * A, S))
-        for column in np.ascontiguousarray(successors.probs.T)
-    ]
-
-
-def _solution(step: sp.csr_array, earned: Floats, model: LatentMDP) -> Floats:
-    """V = earned + discount step V, by factors or, where there are many states, by iteration."""
-    import scipy.sparse as sp
-    from scipy.sparse.linalg import bicgstab, spsolve
-
-    equations = sp.csr_array(sp.eye_array(len(earned)) - model.discount * step)
-    if len(earned) <= _LARGEST_FACTORED:
-        return np.atleast_1d(np.asarray(spsolve(sp.csc_array(equations), earned)))
-    found, _ = bicgstab(equations, earned, rtol=_RESIDUAL, atol=0.0, maxiter=1_000)
-    value = found if np.isfinite(found).all() else np.zeros(len(earned))
-    while True:  # each round brings the values closer by the discount
-        better = earned + model.discount * (step @ value)
-        if np.abs(better - value).max() <= _RESIDUAL * max(1.0, float(np.abs(better).max())):
-            return better
-        value = better
+        later = np.ascontiguousarray(model.discount * (pi * Q).sum(axis=-1).T)
 
 
 def _monte_carlo(

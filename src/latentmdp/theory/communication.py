@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.planning.chains import solve_dense
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.occupancy import occupancy
 
@@ -129,7 +130,7 @@ def _expected_times(moves: Floats, ends: Floats) -> Floats:
     """
     n = ends.size
     try:
-        times: Floats = np.asarray(np.linalg.solve(np.eye(n) - moves, np.ones(n)), np.float64)
+        times = solve_dense(moves, np.ones(n))
         if times.min() >= 0.5 and times.max() <= _WELL_CONDITIONED:
             return times
     except np.linalg.LinAlgError:

@@ -35,7 +35,8 @@ from latentmdp._util.memory import require_memory
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.endless import best_from_above, policy_chain
+from latentmdp.planning.chains import policy_chain
+from latentmdp.planning.endless import best_from_above
 from latentmdp.planning.memoryless import kernels
 from latentmdp.planning.qmdp import planning_rows, q_values
 
