@@ -47,9 +47,8 @@ arena: $(VENV)/.dev  ## every learner on every task, against certified optima (h
 	$(BIN)/python benchmarks/arena.py --out out
 
 experiments: $(VENV)/.run  ## every experiment of the paper, in full
-	@set -e; for file in $$(grep -l __main__ src/latentmdp/experiments/*.py); do \
-		name=$$(basename "$$file" .py); \
-		echo "== $$name"; $(BIN)/python -m latentmdp.experiments.$$name; done
+	@set -e; for name in fig1a fig1b fig2 lower-bound; do \
+		echo "== $$name"; $(BIN)/latentmdp reproduce $$name; done
 
 case-study: $(VENV)/.examples  ## groups in a panel of real households, with held-out numbers and pictures
 	$(BIN)/python examples/yogurt_panel.py --pictures docs/pictures

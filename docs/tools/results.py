@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from latentmdp._util.storage import atomic_write
-from latentmdp._util.words import plural
+from latentmdp._util.words import markdown_table, plural
 from latentmdp.experiments.arena import Arena, Cell, picture
 from latentmdp.experiments.results import MANIFEST, read_experiment
 from latentmdp.report.experiments import panel_figure
@@ -56,9 +56,9 @@ def experiment_part(folder: Path) -> Part | None:
         return None
     experiment = read_experiment(folder)
     findings, name = experiment.findings, experiment.name
-    lines = [findings.description, ""]
-    lines += ["| verdict | the paper | measured here |", "|---|---|---|"]
-    lines += [_row(c.verdict, c.paper, c.measured) for c in findings.claims]
+    claims = [(c.verdict, c.paper, c.measured) for c in findings.claims]
+    header = ("verdict", "the paper", "measured here")
+    lines = [findings.description, "", *markdown_table(header, claims)]
     figures = {}
     for i, panel in enumerate(findings.panels):
         key = f"{name}-{i + 1}"
@@ -108,7 +108,7 @@ def planning_part(file: Path) -> Part | None:
         f"How fast `HSVI` closes the gap on dense random instances{against}; the band is the range "
         "over instances.",
         "",
-        *_table(header, rows),
+        *markdown_table(header, rows),
         "",
         "{planning-gap}",
     ]
@@ -125,8 +125,10 @@ def arena_part(folder: Path) -> Part | None:
     file = folder / "arena.parquet"
     if not file.is_file():
         return None
-    rows = pq.read_table(file).to_pylist()
-    arena = Arena(folder, tuple(Cell(**row) for row in rows), {})
+    cells = pq.read_table(file)
+    # Version 0.2 scored the last fifth of the episodes, and did not say so in its files.
+    window = (cells.schema.metadata or {}).get(b"window", b"last fifth").decode()
+    arena = Arena(folder, tuple(Cell(**row) for row in cells.to_pylist()), {})
     seeds = len({cell.seed for cell in arena.cells})
     table = []
     for learner in arena.learners:
@@ -137,10 +139,10 @@ def arena_part(folder: Path) -> Part | None:
             table.append((learner, f"{scores.mean():.2f}", f"{scores.min():.2f}", str(good)))
     lines = [
         f"Learners on {plural(len(arena.tasks), 'task')}, {plural(seeds, 'variant')} of each. A "
-        "score of 1 is the certified optimum, 0 random actions; the last fifth of the episodes "
+        f"score of 1 is the certified optimum, 0 random actions; the {window} of the episodes "
         "counts.",
         "",
-        *_table(("learner", "mean score", "worst task", "tasks at 0.9 or more"), table),
+        *markdown_table(("learner", "mean score", "worst task", "tasks at 0.9 or more"), table),
         "",
         "{arena}",
     ]
@@ -172,7 +174,9 @@ def coverage_part(folder: Path) -> Part | None:
         "from logs alone, and the policy then valued in the true model. Bars are 95 % intervals of "
         "the share itself; widths and errors are shares of the true value, on average.",
         "",
-        *_table(("kind of logs", "instances", "covered", "half-width", "mean off by"), table),
+        *markdown_table(
+            ("kind of logs", "instances", "covered", "half-width", "mean off by"), table
+        ),
         "",
         "{coverage}",
     ]
@@ -196,14 +200,6 @@ def _wilson(successes: int, number: int, z: float = 1.96) -> tuple[float, float]
     middle = (share + spread / 2.0) / (1.0 + spread)
     half = z * ((share * (1 - share) / number + spread / (4 * number)) ** 0.5) / (1.0 + spread)
     return min(middle - half, share), max(middle + half, share)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [_row(*header), "|---" * len(header) + "|", *(_row(*row) for row in rows)]
 
 
 PARTS: dict[str, tuple[str, Callable[[Path], Part | None]]] = {

@@ -13,7 +13,7 @@ import numpy as np
 from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.fields import float_field, integer_field
 from latentmdp._util.random import RNGLike
-from latentmdp._util.results import Result
+from latentmdp._util.results import Result, Worded, labelled
 from latentmdp._util.storage import rows_on_disk
 from latentmdp.belief import posterior
 from latentmdp.engines.base import Engine, as_engine
@@ -95,14 +95,17 @@ class ContextSelection(Result):
             lines.append(f"{M:8d}  {self.held_out[k]:23.4f}  {loss:>21}  {total:14.1f}{mark}")
         return "\n".join([*lines, self.statement])
 
-    def facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> dict[str, Any]:
         """The choice, what each candidate loses, and how sure it is."""
         losses = ", ".join(
             f"{M}: {loss:.1f} ± {error:.1f}"
             for M, loss, error in zip(self.candidates, self.held_out_loss, self.held_out_error)
         )
-        rows = [("contexts", str(self.n_contexts)), ("held-out nats lost", losses)]
-        return [*rows, ("", self.statement)]
+        return {
+            "contexts": self.n_contexts,
+            "held_out_loss": Worded(self.held_out_loss, losses),
+            "statement": self.statement,
+        }
 
     def __repr__(self) -> str:
         return f"ContextSelection({self.n_contexts} of {self.candidates}: {self.statement!r})"
@@ -230,27 +233,32 @@ class Fit(Result):
         fit = self.estimator.fit([*self.logs, more_logs], start=self, rng=rng)
         return replace(fit, selection=self.selection, decisions=self.decisions)
 
-    def facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        weights = ", ".join(f"{w:.3g}" for w in self.model.weights)
-        state = "converged" if self.converged else "not converged"
-        rows = [
-            ("contexts", f"{self.model.n_contexts}, with weights {weights}"),
-            ("episodes", str(len(self.responsibilities))),
-            ("log-likelihood", f"{self.log_likelihood:.6g}, {self.n_parameters} parameters"),
-            ("pseudo-counts", f"{self.pseudo_counts:g}, rewards {self.reward_pseudo_counts:g}"),
-            ("all contexts share", ", ".join(self.shared) or "nothing"),
-            ("iterations", f"{self.n_iter}, {state}"),
-        ]
-        if self.weight_model is not None:
-            rows.append(("weights depend on", ", ".join(self.weight_model.encoder.columns)))
-        rows += [("decided", said) for said in self.decisions]
-        if self.selection is not None:
-            rows.append(("number of contexts", self.selection.statement))
-        return rows
+        selection, depends = self.selection, self.weight_model
+        M, weights = self.model.n_contexts, ", ".join(f"{w:.3g}" for w in self.model.weights)
+        ended = "converged" if self.converged else "not converged"
+        likely = f"{self.log_likelihood:.6g}, {self.n_parameters} parameters"
+        added = f"{self.pseudo_counts:g}, rewards {self.reward_pseudo_counts:g}"
+        return {
+            "contexts": Worded(M, f"{M}, with weights {weights}"),
+            "weights": Worded(self.model.weights, ""),
+            "episodes": len(self.responsibilities),
+            "log_likelihood": Worded(self.log_likelihood, likely),
+            "parameters": Worded(self.n_parameters, ""),
+            "pseudo_counts": Worded(self.pseudo_counts, added),
+            "reward_pseudo_counts": Worded(self.reward_pseudo_counts, ""),
+            "shared": Worded(self.shared, ", ".join(self.shared) or "nothing"),
+            "iterations": Worded(self.n_iter, f"{self.n_iter}, {ended}"),
+            "converged": Worded(self.converged, ""),
+            "weights_depend_on": None if depends is None else list(depends.encoder.columns),
+            "decisions": Worded.lines(self.decisions),
+            "selection": None if selection is None else selection.statement,
+            "seconds": self.seconds,
+        }
 
     def __repr__(self) -> str:
-        lines = [f"  {name}: {value}" for name, value in self.facts()]
+        lines = [f"  {name}: {value}" for name, value in labelled(self.facts())]
         return "\n".join(["Fit(", *lines, ")"])
 
     def to_fields(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def test_learn_tells_the_return_of_the_last_tenth(model, tmp_path):
     returns = lm.load(out).returns
     assert found["seed"] == 4
     assert found["trailing_return"] == returns[-6:].mean()
-    assert run_json("info", out)["return_in_the_last_tenth"] == returns[-6:].mean()
+    assert run_json("info", out)["trailing_return"] == returns[-6:].mean()
     assert "in the last tenth" in run(*arguments).stdout
 
 

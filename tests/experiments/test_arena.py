@@ -102,7 +102,7 @@ def fixed(returns):
     return lambda task, world, episodes, seed: np.asarray(returns, float)
 
 
-def test_a_cell_is_its_last_fifth_and_knows_when_it_got_there(tmp_path, monkeypatch):
+def test_a_cell_is_its_last_tenth_and_knows_when_it_got_there(tmp_path, monkeypatch):
     """Against a curve whose score is known: 0 for 100 episodes, then 1.05."""
     standard = lm.HSVI(gap=0.002).plan(TASKS["wait-hub"].model(0)).upper
     random = lm.evaluate(TASKS["wait-hub"].model(0), lm.UniformPolicy()).mean

@@ -310,7 +310,9 @@ def test_too_little_agreement_is_said() -> None:
     with pytest.warns(OffPolicyWarning, match="effective size is"):
         found = lm.off_policy_value(few, random_alpha_policy(model, 1), rows)
     assert len(repr(found)) < 150
-    assert dict(found.facts())["method"] == "doubly-robust, weighted"
+    facts = found.facts()
+    assert (facts["method"], facts["weighted"]) == ("doubly-robust", True)
+    assert "per episode" in found._repr_html_()
 
 
 def test_bad_requests() -> None:

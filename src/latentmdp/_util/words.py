@@ -1,8 +1,8 @@
 """Counted things and lists in messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["listed", "or_dash", "plural"]
+__all__ = ["listed", "markdown_table", "or_dash", "plural"]
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
@@ -14,6 +14,12 @@ def listed(parts: Sequence[str]) -> str:
     """The parts as one reads them: "a, b and c"."""
     *first, last = parts or [""]
     return " and ".join([", ".join(first), last] if first else [last])
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
 def or_dash(value: float | None, form: str = "") -> str:

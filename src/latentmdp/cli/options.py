@@ -1,10 +1,16 @@
-"""Arguments, options and files that commands share, so that they read and behave alike."""
+"""Arguments, options and files that commands share, so that they read and behave alike.
+
+Options that several commands take together are a dataclass whose fields are the options, such as
+`LogSource`: a command that has a parameter of this class takes all of them, and gets them as one
+object that knows what to do with them (`command` takes it apart for the command line).
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,57 +18,11 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli.catalogue import PLANNERS
-from latentmdp.cli.config import Config
-from latentmdp.cli.screen import session
+from latentmdp.cli.config import Config, handed_on
+from latentmdp.cli.screen import Screen, session
 
 if TYPE_CHECKING:
-    from latentmdp._util.arrays import Integers
     from latentmdp.logs import Logs
-
-__all__ = [
-    "Behaviour",
-    "Checkpoint",
-    "Cluster",
-    "Columns",
-    "Contexts",
-    "CovariateColumns",
-    "Device",
-    "Episodes",
-    "File",
-    "InformativeRewards",
-    "LogColumns",
-    "LogsFile",
-    "Method",
-    "ModelFile",
-    "ModelOut",
-    "Plot",
-    "PolicyName",
-    "PolicyOut",
-    "RewardLevels",
-    "RewardModel",
-    "RunOut",
-    "Seed",
-    "Shared",
-    "TimeLimit",
-    "belief_of",
-    "check_plot",
-    "check_target",
-    "command",
-    "completed",
-    "contexts_of",
-    "draw_bounds",
-    "engine_of",
-    "individuals_of",
-    "load_any",
-    "load_logs",
-    "load_model",
-    "mean_return",
-    "outcome_targets",
-    "save",
-    "save_outcome",
-    "shared_settings",
-    "state_of",
-]
 
 
 def completed(*names: str) -> Callable[[str], list[str]]:
@@ -74,12 +34,13 @@ def completed(*names: str) -> Callable[[str], list[str]]:
     return complete
 
 
-_READABLE = {"exists": True, "dir_okay": False, "readable": True}
+readable: dict[str, Any] = {"exists": True, "dir_okay": False, "readable": True}
+"""Settings of an argument that is a file to read."""
 
 ModelFile = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="A model (.npz, .json, .csv, .pomdp, .pomdpx).", **_READABLE
+        metavar="MODEL", help="A model (.npz, .json, .csv, .pomdp, .pomdpx).", **readable
     ),
 ]
 File = Annotated[
@@ -87,7 +48,7 @@ File = Annotated[
     typer.Argument(
         metavar="FILE",
         help="A model or logs, as `save` wrote it, or a table or POMDP of others.",
-        **_READABLE,
+        **readable,
     ),
 ]
 Columns = Annotated[
@@ -200,6 +161,11 @@ Device = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")]
+ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")]
+PageOut = Annotated[Path, typer.Option("--out", help="The page (.html).")]
+Title = Annotated[str, typer.Option("--title", help="Heading of the page.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -208,24 +174,37 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of its body, a function of a `Screen` and of the command's own options.
 
-    The command also takes --json, --quiet and --debug and, with `config`, --config; its body runs
-    in a `session`, so that errors end it alike everywhere.
+    A parameter whose type is a dataclass stands for the options that are its fields. The command
+    also takes --json, --quiet and --debug and, with `config`, --config; its body runs in a
+    `session`, so that errors end it alike everywhere.
     """
     shared: dict[str, tuple[Any, object]] = {"config": (Config, None)} if config else {}
     shared |= {"as_json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
+    kind = inspect.Parameter.KEYWORD_ONLY  # so that options with and without a default may mix
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(body, eval_str=True)
-        _, *parameters = own.parameters.values()
-        for name, (kind, default) in shared.items():
-            place = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            parameters.append(inspect.Parameter(name, place, default=default, annotation=kind))
+        _, *given = own.parameters.values()
+        kinds: dict[str, Any] = {p.name: p.annotation for p in given if is_dataclass(p.annotation)}
+        groups = {
+            name: (group, inspect.signature(group, eval_str=True).parameters)
+            for name, group in kinds.items()
+        }
+        parameters = [
+            option.replace(kind=kind)
+            for p in given
+            for option in (groups[p.name][1].values() if p.name in groups else [p])
+        ]
+        for name, (annotation, default) in shared.items():
+            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
 
         @functools.wraps(body)
-        def run(as_json: bool, quiet: bool, debug: bool, **given: Any) -> None:
-            given.pop("config", None)  # it has been read by then
+        def run(as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
+            values.pop("config", None)  # it has been read by then
             with session(as_json, quiet, debug) as screen:
-                body(screen, **given)
+                for name, (group, options) in groups.items():
+                    values[name] = group(**{option: values.pop(option) for option in options})
+                body(screen, **values)
 
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__dict__["__signature__"] = own.replace(parameters=parameters)
@@ -234,14 +213,109 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-def shared_settings(rewards: str, transitions: str, initial: str) -> dict[str, Any]:
-    """What the options `--shared-...` say, as arguments."""
-    given = {"rewards": rewards, "transitions": transitions, "initial": initial}
-    known = {"yes": True, "no": False, "auto": "auto"}
-    for name, word in given.items():
-        if word not in known:
-            raise typer.BadParameter(f"--shared-{name} must be yes, no or auto, got {word!r}")
-    return {f"shared_{name}": known[word] for name, word in given.items()}
+# -- options that belong together -----------------------------------------------------------------
+
+
+@dataclass
+class AnyFile:
+    """A model, logs or whatever else a file holds, with how to read a table or POMDP of others."""
+
+    file: File
+    context: typer.Context
+    columns: Columns = None
+
+    def load(self) -> Any:
+        """What the file holds; options that the command does not know say how to read it."""
+        return lm.load(self.file, **_named(self.columns), **handed_on(self.context))
+
+
+@dataclass
+class LogSource:
+    """Logs in a file, a folder or a pattern, how to read those of others, and where to work."""
+
+    logs: LogsFile
+    columns: LogColumns = None
+    covariates: CovariateColumns = None
+    reward_levels: RewardLevels = "auto"
+    informative_rewards: InformativeRewards = True
+    cluster: Cluster = None
+
+    def read(self, device: str = "cpu") -> tuple[Logs, lm.engines.Engine | None]:
+        """The logs, and the engine that checks the files of a folder; models are refused."""
+        engine, path, levels = engine_of(self.cluster, device), self.logs, self.reward_levels
+        arguments: dict[str, Any] = _named(self.columns)
+        if self.covariates is not None:
+            arguments["covariates"] = parts_of(self.covariates)
+        if levels != "auto":
+            if levels != "none" and not levels.isdigit():
+                raise typer.BadParameter(
+                    f"--reward-levels takes a number, auto or none, got {levels!r}"
+                )
+            arguments["reward_levels"] = None if levels == "none" else int(levels)
+        if not self.informative_rewards:
+            arguments["informative_rewards"] = False
+        if path.is_dir() or set("*?[") & set(str(path)):
+            return lm.open_logs(str(path), engine=engine, **arguments), engine
+        logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
+        if not len(logs):
+            raise typer.BadParameter(f"{path} holds no episode")
+        return logs, engine
+
+
+@dataclass
+class StructureOptions:
+    """What is looked for in logs: how many contexts, what they share, what the logger knew."""
+
+    contexts: Contexts = "auto"
+    reward_model: RewardModel = "auto"
+    behaviour: Behaviour = "auto"
+    shared_rewards: Shared = "auto"
+    shared_transitions: Shared = "auto"
+    shared_initial: Shared = "auto"
+
+    def arguments(self) -> dict[str, Any]:
+        """The same as arguments of `initialize` and `solve`."""
+        found: dict[str, Any] = {**vars(self), "n_contexts": contexts_of(self.contexts)}
+        del found["contexts"]
+        known = {"yes": True, "no": False, "auto": "auto"}
+        for name in [name for name in found if name.startswith("shared")]:
+            if found[name] not in known:
+                option = "--" + name.replace("_", "-")
+                raise typer.BadParameter(f"{option} must be yes, no or auto, got {found[name]!r}")
+            found[name] = known[found[name]]
+        return found
+
+
+@dataclass
+class OutcomeFiles:
+    """Where the policy, the model and everything that `learn` or `solve` found are saved."""
+
+    out: PolicyOut = None
+    model_out: ModelOut = None
+    run_out: RunOut = None
+
+    def check(self, owner: type) -> None:
+        """Refuse paths where they cannot be saved, before the work begins."""
+        for path, kind in (
+            (self.out, lm.AlphaVectorPolicy),
+            (self.model_out, lm.LatentMDP),
+            (self.run_out, owner),
+        ):
+            check_target(path, kind)
+
+    def save(self, found: Any) -> None:
+        """Save each where the user asked for it."""
+        save(found.policy, self.out)
+        save(found.model, self.model_out)
+        save(found, self.run_out)
+
+
+# -- values of single options ---------------------------------------------------------------------
+
+
+def parts_of(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def contexts_of(text: str) -> int | Literal["auto"]:
@@ -253,8 +327,10 @@ def contexts_of(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
-def belief_of(text: str) -> list[float] | dict[str, float]:
+def belief_of(text: str | None) -> list[float] | dict[str, float] | None:
     """The value of `--belief`: numbers, or numbers by the names of contexts."""
+    if text is None:
+        return None
     try:
         if "=" not in text:
             return [float(part) for part in text.split(",")]
@@ -272,60 +348,16 @@ def state_of(text: str, model: lm.LatentMDP) -> int | str:
     return int(text) if text.isdigit() and text not in known else text
 
 
-def load_any(path: Path, columns: str | None, given: Mapping[str, Any]) -> Any:
-    """What a file holds; `columns` and what else is `given` are for tables and POMDPs of others."""
-    arguments = dict(given)
-    if columns is not None:
-        arguments["columns"] = _named(columns)
-    return lm.load(path, **arguments)
-
-
-def _named(columns: str) -> dict[str, str]:
-    """The value of `--columns`."""
+def _named(columns: str | None) -> dict[str, Any]:
+    """The value of `--columns` as an argument, if there is one."""
+    if columns is None:
+        return {}
     pairs = [pair.partition("=") for pair in columns.split(",")]
     if not all(word.strip() and name.strip() for word, _, name in pairs):
         raise typer.BadParameter(
             f"--columns takes context=NAME,state=NAME,... with names of the table, got {columns!r}"
         )
-    return {word.strip(): name.strip() for word, _, name in pairs}
-
-
-def load_model(path: Path) -> lm.LatentMDP:
-    """The model in a file; logs are refused."""
-    return lm.io.load_as(lm.LatentMDP, path, "a model")
-
-
-def load_logs(
-    path: Path,
-    columns: str | None = None,
-    covariates: str | None = None,
-    reward_levels: str = "auto",
-    informative_rewards: bool = True,
-    engine: lm.engines.Engine | None = None,
-) -> Logs:
-    """The logs in a file, a folder or a pattern; models are refused.
-
-    The options are for tables of others; the engine checks the files of a folder.
-    """
-    arguments: dict[str, Any] = {}
-    if columns is not None:
-        arguments["columns"] = _named(columns)
-    if covariates is not None:
-        arguments["covariates"] = [name.strip() for name in covariates.split(",") if name.strip()]
-    if reward_levels != "auto":
-        if reward_levels != "none" and not reward_levels.isdigit():
-            raise typer.BadParameter(
-                f"--reward-levels takes a number, auto or none, got {reward_levels!r}"
-            )
-        arguments["reward_levels"] = None if reward_levels == "none" else int(reward_levels)
-    if not informative_rewards:
-        arguments["informative_rewards"] = False
-    if path.is_dir() or set("*?[") & set(str(path)):
-        return lm.open_logs(str(path), engine=engine, **arguments)
-    logs = lm.io.load_as(lm.Trajectories, path, "logs", **arguments)
-    if not len(logs):
-        raise typer.BadParameter(f"{path} holds no episode")
-    return logs
+    return {"columns": {word.strip(): name.strip() for word, _, name in pairs}}
 
 
 def engine_of(cluster: str | None, device: str = "cpu") -> lm.engines.Engine | None:
@@ -336,16 +368,12 @@ def engine_of(cluster: str | None, device: str = "cpu") -> lm.engines.Engine | N
     return lm.engines.as_engine(dask, device=device)
 
 
-def individuals_of(logs: Logs) -> tuple[Integers, Integers]:
-    """The first episode of every individual, and how often it counts."""
-    import numpy as np
+# -- files ----------------------------------------------------------------------------------------
 
-    found, counts = [], []
-    for batch in logs.batches():
-        part = batch.read()
-        found.append(batch.start + part.beginnings())
-        counts.append(part.multiplicities()[part.beginnings()])
-    return np.concatenate(found), np.concatenate(counts)
+
+def load_model(path: Path) -> lm.LatentMDP:
+    """The model in a file; logs are refused."""
+    return lm.io.load_as(lm.LatentMDP, path, "a model")
 
 
 def mean_return(logs: Logs) -> float:
@@ -396,15 +424,8 @@ def save(found: object, path: Path | None) -> None:
         lm.save(found, path)
 
 
-def outcome_targets(owner: type, out: Path | None, model: Path | None, run: Path | None) -> None:
-    """Check where `save_outcome` will write."""
-    check_target(out, lm.AlphaVectorPolicy)
-    check_target(model, lm.LatentMDP)
-    check_target(run, owner)
-
-
-def save_outcome(found: Any, out: Path | None, model: Path | None, run: Path | None) -> None:
-    """Save the policy, the model and everything that `learn` or `solve` found."""
-    save(found.policy, out)
-    save(found.model, model)
-    save(found, run)
+def written_page(screen: Screen, kind: str, out: Path) -> None:
+    """Say which page was written, and how large it is."""
+    size = out.stat().st_size
+    screen.result(**{kind: out, "bytes": size})
+    screen.say(f"{out} ({size / 1024:.0f} KiB)", kind)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, runtime_checkable
 
 import typer
 
@@ -21,18 +21,15 @@ from latentmdp.errors import LatentMDPError
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "Screen", "session"]
+__all__ = ["Screen", "session"]
 
-FAILED = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
 
-_ROWS = 10
-"""Bounds that the display of a planner keeps in sight."""
-_FRAMED = 6
-"""Columns of a table up to which lines between them leave room for the numbers."""
-_BAR = 30
-"""Characters of the bar for a gap of 1."""
+@runtime_checkable
+class HasFacts(Protocol):
+    """A result that says what it is."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Values by name."""
 
 
 class Screen:
@@ -45,11 +42,26 @@ class Screen:
         """Where the work goes on after an interruption."""
         self._aside: int | None = None  # the real stdout, while nothing but results may reach it
 
-    def result(self, **values: Any) -> None:
-        """Print the result as one JSON object, if that was asked for."""
+    def result(
+        self, title: str = "", found: HasFacts | Mapping[str, Any] | None = None, /, **given: Any
+    ) -> None:
+        """Print what a command found: its facts as a table, or as one JSON object with --json.
+
+        What the user has `given`, and what tables show, goes to machines only. Warnings stand below
+        the table, each on a line of its own.
+        """
+        from latentmdp._util.results import labelled, plain
+
+        facts = dict(found.facts() if isinstance(found, HasFacts) else found or {})
         if self.as_json:
             with self._stdout():
-                typer.echo(json.dumps(_plain(values), allow_nan=False))
+                typer.echo(json.dumps(plain({**given, **facts}), allow_nan=False))
+        if self.talks and facts:
+            doubts = plain(facts.pop("warnings", ()))
+            header = ("name", "fact")
+            self.table(title, header, labelled(facts), words=("fact",), show_header=False)
+            for doubt in doubts:
+                self.say(doubt, "warning")
 
     @contextmanager
     def results_only(self) -> Iterator[None]:
@@ -95,28 +107,29 @@ class Screen:
             line = Text.assemble((subject, "bold"), " " if subject else "", text)
             Console().print(line, soft_wrap=True)
 
-    def warn(self, messages: Iterable[str]) -> None:
-        """Print each warning on a line of its own."""
-        for message in messages:
-            self.say(message, "warning")
-
     def table(
         self,
         title: str,
         header: Sequence[str],
-        rows: Iterable[Sequence[str]],
+        rows: Iterable[Sequence[Any]],
         words: Sequence[str] = (),
         *,
         show_header: bool = True,
     ) -> None:
-        """Print a table; columns are aligned right, but for the first and those of `words`."""
+        """Print a table; columns are aligned right, but for the first and those of `words`.
+
+        Numbers have four digits; what is not known is a dash.
+        """
         if self.talks:
             from rich import box
             from rich.console import Console
             from rich.markup import escape
             from rich.table import Table
 
-            framed, cells = len(header) <= _FRAMED, list(rows)
+            from latentmdp._util.results import in_words
+
+            cells = [[in_words(cell, digits=4) or "-" for cell in row] for row in rows]
+            framed = len(header) <= 6  # with more, lines between columns leave no room
             widest = [max(map(len, column)) for column in zip(header, *cells)]
             console = Console()
             roomy = framed or sum(widest) + 2 * len(widest) <= console.width
@@ -140,10 +153,6 @@ class Screen:
             for row in cells:
                 table.add_row(*map(escape, row))
             console.print(table)
-
-    def facts(self, title: str, facts: Mapping[str, str]) -> None:
-        """Print names and what they are."""
-        self.table(title, ("name", "fact"), facts.items(), words=("fact",), show_header=False)
 
     def progress(self, doing: str = "", total: int | None = None) -> AbstractContextManager[Move]:
         """Show what is being done, on stderr, to people at a terminal."""
@@ -175,7 +184,7 @@ class Screen:
         if not (self.talks and console.is_terminal):
             yield None
             return
-        recent: deque[tuple[float, float, float]] = deque(maxlen=_ROWS)
+        recent: deque[tuple[float, float, float]] = deque(maxlen=10)  # those kept in sight
         with Live(_bounds_table(title, recent), console=console, transient=True) as live:
 
             def show(seconds: float, lower: float, upper: float) -> None:
@@ -203,19 +212,8 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: null for NaN and infinities, text for a path."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> Table:
-    """Bounds, their relative gap, and a bar as long as its logarithm, from 1e-4 to 1."""
+    """Bounds, their relative gap, and a bar as long as its logarithm: 30 blocks for 1e-4 to 1."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
@@ -227,7 +225,7 @@ def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> T
         if lower != 0.0:
             gap = max(upper - lower, 0.0) / abs(lower)
             share = (math.log10(max(gap, 1e-4)) + 4.0) / 4.0
-            shown, bar = f"{gap:.3%}", "█" * round(_BAR * min(share, 1.0))
+            shown, bar = f"{gap:.3%}", "█" * round(30 * min(share, 1.0))
         table.add_row(f"{seconds:.2f}", f"{lower:.6g}", f"{upper:.6g}", shown, bar)
     return table
 
@@ -260,11 +258,11 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
         kept = None if screen is None else screen.checkpoint
         on = f"; the same command goes on from {kept}" if kept and kept.is_file() else ""
         typer.secho(f"interrupted{on}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(130) from None
     except BrokenPipeError:
         # The reader of a pipe has gone; keep the interpreter from complaining as it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(1) from None
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except Exception as error:
@@ -277,4 +275,4 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
         elif isinstance(error, OSError) and error.filename:
             told = f"{error.filename}: {error.strerror}"
         typer.secho(f"error: {told}", err=True, fg="red")
-        raise typer.Exit(BAD_INPUT if foreseen else FAILED) from None
+        raise typer.Exit(2 if foreseen else 1) from None

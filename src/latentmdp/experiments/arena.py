@@ -2,7 +2,7 @@
 
     score = (return - random return) / (optimum - random return),
 
-the return being the mean over the last fifth of the episodes, the optimum the upper bound that
+the return being the mean over the last tenth of the episodes, the optimum the upper bound that
 HSVI proves on the true model, and the random return what uniformly random actions earn. A score
 of 1 is therefore the most that anyone who must infer the context can reach; a learner that is told
 it may exceed 1. Beside the score: after how many episodes the mean over the last twentieth of all
@@ -31,12 +31,14 @@ import pyarrow.parquet as pq
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import philox_key
 from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp._util.words import markdown_table, or_dash
 from latentmdp.engines.base import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
 from latentmdp.experiments.findings import COLOURS, write_figure
 from latentmdp.experiments.results import Columns, read_result
 from latentmdp.experiments.runner import Setting, run_sweep
+from latentmdp.metrics import last_tenth
 from latentmdp.online import LUCRL, QLearning, learn
 from latentmdp.online.baselines import thompson_sampling
 from latentmdp.planning import HSVI, QMDP, evaluate
@@ -58,21 +60,8 @@ __all__ = [
     "picture",
 ]
 
-BLOCKS = 200
-"""Points of a cell's learning curve: the last fifth and the last twentieth are whole blocks."""
-
-LAST, TRAILING, REACHED = 0.2, 0.05, 0.9
 STANDARD = "standard"
 """The cell of a task that holds what scores are measured against."""
-
-GAP, SECONDS = 0.002, 60.0
-"""Of the certificate of the optimum."""
-
-WARM_UP, MOST_WARM_UP = 0.1, 500
-"""Random episodes that the start of inferred L-UCRL is fitted to: a tenth, and no more than 500."""
-
-QUICK_TASKS, QUICK_EPISODES = ("wait-hub", "deterministic", "lake-permuted"), 200
-QUICK_LEARNERS = ("lucrl", "q-informed", "q-blind")
 
 
 # -- learners -------------------------------------------------------------------------------------
@@ -105,8 +94,11 @@ def _lucrl(task: Task, world: World, episodes: int, seed: int) -> Returns:
 
 
 def _lucrl_inferred(task: Task, world: World, episodes: int, seed: int) -> Returns:
-    """Random episodes, `initialize`, and Algorithm 3 from there; all episodes count."""
-    number = max(2 * world.space.n_contexts, min(MOST_WARM_UP, int(WARM_UP * episodes)))
+    """Random episodes, `initialize`, and Algorithm 3 from there; all episodes count.
+
+    The random ones are a tenth, and no more than 500.
+    """
+    number = max(2 * world.space.n_contexts, min(500, int(0.1 * episodes)))
     logs = play(world, UniformPolicy(), number, philox_key(seed)).without_contexts()
     fit = initialize(None, logs, world.space.n_contexts, rng=seed)
     model = restricted(fit.model, world.space.allowed_actions())
@@ -150,15 +142,23 @@ LEARNERS = {
 
 
 def sweep(
-    tasks: Sequence[str], learners: Sequence[str], seeds: Sequence[int], episodes: int | None
+    tasks: Sequence[str],
+    learners: Sequence[str],
+    seeds: Sequence[int],
+    episodes: int | None,
+    gap: float = 0.002,
+    time_limit: float = 60.0,
 ) -> list[Setting]:
-    """What scores are measured against, and then every learner, for each variant of each task."""
+    """What scores are measured against, and then every learner, for each variant of each task.
+
+    `gap` and `time_limit` are those of the certificate of the optimum.
+    """
     settings = []
     for name in tasks:
         K = episodes or TASKS[name].episodes
         for seed in seeds:
             values = {"task": name, "seed": seed}
-            told = {**values, "learner": STANDARD, "gap": GAP, "time_limit": SECONDS}
+            told = {**values, "learner": STANDARD, "gap": gap, "time_limit": time_limit}
             settings.append(Setting(f"arena/{name}/{STANDARD}/{seed}", told))
             settings += [
                 Setting(
@@ -185,7 +185,8 @@ def work(setting: Setting) -> Columns:
     # Whatever a learner raises is its result here; the others must not wait for it.
     except Exception as error:
         returns, problem = np.full(1, np.nan), f"{type(error).__name__}: {error}"
-    blocks = np.array_split(returns, min(BLOCKS, returns.size))
+    # Points of the learning curve: the last tenth and the last twentieth are whole blocks.
+    blocks = np.array_split(returns, min(200, returns.size))
     n = len(blocks)
     return {
         "episode": np.cumsum([block.size for block in blocks]),
@@ -236,7 +237,7 @@ class Cell:
     Attributes
     ----------
     score
-        Over the last fifth of the episodes.
+        Over the last tenth of the episodes.
     earned
         The mean return there.
     reached
@@ -270,6 +271,15 @@ class Arena:
         """The mean of a field of the cells over seeds; NaN where one failed."""
         found = [getattr(c, what) for c in self.cells if (c.task, c.learner) == (task, learner)]
         return float(np.mean(found)) if found else float("nan")
+
+    def table(self, what: str = "score") -> tuple[list[str], list[list[str]]]:
+        """Header and rows of the means of a field, by task and learner; a dash where one failed."""
+        form = {"reached": ",.0f", "seconds": ".1f"}.get(what, ".2f")
+        rows = [
+            [task, *(or_dash(self.mean(task, name, what), form) for name in self.learners)]
+            for task in self.tasks
+        ]
+        return ["task", *self.learners], rows
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -320,8 +330,9 @@ def compare_learners(
     engine
         Where to run instead, for instance `engines.Dask`.
     """
-    chosen = tuple(tasks or (QUICK_TASKS if quick else TASKS))
-    players = tuple(learners or (QUICK_LEARNERS if quick else LEARNERS))
+    few = ("wait-hub", "deterministic", "lake-permuted"), ("lucrl", "q-informed", "q-blind")
+    chosen = tuple(tasks or (few[0] if quick else TASKS))
+    players = tuple(learners or (few[1] if quick else LEARNERS))
     for kind, names, known in (("task", chosen, TASKS), ("learner", players, LEARNERS)):
         for name in names:
             if name not in known:
@@ -330,7 +341,7 @@ def compare_learners(
     if not variants:
         raise ValueError("seeds must name at least one variant")
     if quick:
-        variants, episodes = variants[:2], episodes or QUICK_EPISODES
+        variants, episodes = variants[:2], episodes or 200
     folder = Path(out) / ("arena-quick" if quick else "arena")
     runs = folder / "runs"
     runs.mkdir(parents=True, exist_ok=True)
@@ -370,21 +381,21 @@ def _arena(folder: Path, runs: Path, settings: Sequence[Setting]) -> Arena:
     return Arena(folder, tuple(cells), standards)
 
 
-_STANDARD = ("random", "lower", "upper", "informed")
+_STANDARD = tuple(Standard.__dataclass_fields__)
 
 
 def _cell(setting: Setting, table: pa.Table, standard: Standard) -> Cell:
     episode, returns = (table[name].to_numpy() for name in ("episode", "return"))
     informed = LEARNERS[setting["learner"]].informed
     sizes = np.diff(episode, prepend=0)
-    last = max(1, round(LAST * returns.size))
+    last = last_tenth(returns.size)
     earned = float(np.average(returns[-last:], weights=sizes[-last:]))
-    window = max(1, round(TRAILING * returns.size))
+    window = max(1, returns.size // 20)
     sums = np.concatenate([[0.0], np.cumsum(returns * sizes)])
     trailing = (sums[window:] - sums[:-window]) / (
         episode[window - 1 :] - np.concatenate([[0], episode])[: episode.size - window + 1]
     )
-    good = np.flatnonzero(standard.score(trailing, informed) >= REACHED)
+    good = np.flatnonzero(standard.score(trailing, informed) >= 0.9)
     return Cell(
         task=setting["task"],
         learner=setting["learner"],
@@ -403,7 +414,7 @@ def _write(arena: Arena) -> None:
     names = list(Cell.__dataclass_fields__)
     columns = {name: [getattr(cell, name) for cell in arena.cells] for name in names}
     with atomic_write(folder / "arena.parquet") as stream:
-        pq.write_table(pa.table(columns), stream)
+        pq.write_table(pa.table(columns).replace_schema_metadata({"window": "last tenth"}), stream)
     with atomic_write(folder / "arena.md") as stream:
         stream.write(page(arena).encode())
     write_figure(picture(arena), folder / "arena.svg")
@@ -417,34 +428,24 @@ def page(arena: Arena) -> str:
         lines[2] = "One variant of each task."
     lines += [f"- **{name}**: {LEARNERS[name].summary}" for name in arena.learners]
     parts = (
-        ("Score", "score", ".2f", "1 is the certified optimum, 0 random; last fifth of episodes."),
-        ("Episodes until .9", "reached", ",.0f", "Of what the learner can reach; - if not."),
-        ("Seconds", "seconds", ".1f", "Wall clock, one process."),
+        ("Score", "score", "1 is the certified optimum, 0 random; last tenth of episodes."),
+        ("Episodes until .9", "reached", "Of what the learner can reach; - if not."),
+        ("Seconds", "seconds", "Wall clock, one process."),
     )
-    for title, what, form, note in parts:
-        lines += ["", f"## {title}", "", note, "", *_table(arena, what, form)]
+    for title, what, note in parts:
+        lines += ["", f"## {title}", "", note, "", *markdown_table(*arena.table(what))]
     lines += ["", "## What scores are measured against", ""]
     header = ("task", "variant", "random", "optimum: lower", "upper", "informed")
-    lines += ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    for (task, seed), standard in arena.standards.items():
-        numbers = (f"{getattr(standard, name):.4g}" for name in _STANDARD)
-        lines.append(f"| {task} | {seed} | " + " | ".join(numbers) + " |")
+    rows = [
+        (task, str(seed), *(f"{getattr(standard, name):.4g}" for name in _STANDARD))
+        for (task, seed), standard in arena.standards.items()
+    ]
+    lines += markdown_table(header, rows)
     failed = [cell for cell in arena.cells if cell.problem]
     if failed:
         lines += ["", "## Failures", ""]
         lines += [f"- {c.task}, {c.learner}, variant {c.seed}: {c.problem}" for c in failed]
     return "\n".join([*lines, "", "![Scores by task](arena.svg)", ""])
-
-
-def _table(arena: Arena, what: str, form: str) -> list[str]:
-    learners = arena.learners
-    rows = ["| task | " + " | ".join(learners) + " |", "|---" * (len(learners) + 1) + "|"]
-    for task in arena.tasks:
-        means = (arena.mean(task, learner, what) for learner in learners)
-        rows.append(
-            f"| {task} | " + " | ".join("-" if np.isnan(x) else f"{x:{form}}" for x in means) + " |"
-        )
-    return rows
 
 
 _INK = "#808080"
@@ -456,6 +457,7 @@ def picture(arena: Arena) -> Figure:
     from matplotlib.figure import Figure
 
     tasks, learners = arena.tasks, arena.learners
+    left, right = -0.25, 1.25  # scores beyond the frame are drawn at its edge
     height = 1.6 + 0.32 * len(tasks) * max(1.0, len(learners) / 5)
     figure = Figure(figsize=(7.5, height), layout="constrained")
     figure.patch.set_alpha(0.0)
@@ -470,13 +472,14 @@ def picture(arena: Arena) -> Figure:
             scores = [c.score for c in arena.cells if (c.task, c.learner) == (task, learner)]
             found = np.array([x for x in scores if np.isfinite(x)])
             if found.size:
-                y, (low, mean, high) = k + offset, _shown(found.min(), found.mean(), found.max())
+                ends = found.min(), found.mean(), found.max()
+                y, (low, mean, high) = k + offset, np.clip(ends, left, right)
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
                 axes.plot([mean], [y], linestyle="", **style)
     for score in (0.0, 1.0):
         axes.axvline(score, color=_INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(tasks)), tasks)
-    axes.set(xlim=(_LEFT - 0.03, _RIGHT + 0.03), ylim=(len(tasks) - 0.5, -0.5))
+    axes.set(xlim=(left - 0.03, right + 0.03), ylim=(len(tasks) - 0.5, -0.5))
     axes.set_xlabel("score: 0 random, 1 the certified optimum", color=_INK)
     axes.tick_params(colors=_INK)
     for side in axes.spines.values():
@@ -487,10 +490,4 @@ def picture(arena: Arena) -> Figure:
     return figure
 
 
-def _shown(*scores: float) -> Floats:
-    """Scores beyond the frame are drawn at its edge."""
-    return np.clip(scores, _LEFT, _RIGHT)
-
-
-_LEFT, _RIGHT = -0.25, 1.25
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")

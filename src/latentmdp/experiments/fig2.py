@@ -2,8 +2,8 @@
 
 Left to right: how far the belief is from the true context at the end of an episode, the M-th
 singular value of P_{T,H}, and the model error of PSR-clustering; and, beyond the paper, the errors
-of every initialiser on the same data, with two floors. `python -m latentmdp.experiments.fig2` runs
-it in full.
+of every initialiser on the same data, with two floors. `latentmdp reproduce fig2` runs it in
+full.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from latentmdp.errors import RecoveryError
 from latentmdp.estimation import EM, SubspaceClustering, TrajectoryKMeans, initialize
 from latentmdp.experiments.findings import SMALL, Claim, Findings, Line, Panel, sizes_of
 from latentmdp.experiments.results import Columns
-from latentmdp.experiments.runner import Setting, reproduce, seeds_of
+from latentmdp.experiments.runner import Setting, over_separation, seeds_of
 from latentmdp.instances import make
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import model_error
@@ -33,20 +33,15 @@ from latentmdp.spectral.recovery import count_model
 __all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]
 
 PAPER = {
+    **{"delta": (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0), "horizon": (20, 40, 80)},
     **{"contexts": 3, "states": 7, "actions": 2},
     **{"short_episodes": 1_000_000, "short_horizon": 4, "long_episodes": 5_000},
 }
-QUICK = {**PAPER, "states": 4, "short_episodes": 60_000, "long_episodes": 600}
-DELTAS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
-HORIZONS = (20, 40, 80)
-
-FAILS_BELOW = 0.2
-"""The paper's statement: below this delta PSR-clustering fails ..."""
-SUCCEEDS_FROM = 0.5
-"""... and from this one on, where its figure shows small errors, it should not."""
-NEAR_FLOOR = 1.25
-"""An initialiser is near a floor if its mean error is less than this many times the floor's."""
-
+QUICK = {
+    **PAPER,
+    **{"delta": (0.5, 1.0), "horizon": (10, 20)},
+    **{"states": 4, "short_episodes": 60_000, "long_episodes": 600},
+}
 PAPER_METHOD = "PSR-clustering (paper)"
 STYLES = ("-", "-", "-", "-", "-", "--", "--", ":")
 """Dashed where curves may lie on one another, so that both can be seen."""
@@ -57,17 +52,7 @@ SPREAD = " Lines are means over instances, bands run from the 10th to the 90th p
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per separation, horizon of the long episodes, and instance."""
-    sizes = QUICK if quick else PAPER
-    deltas, horizons = ((0.5, 1.0), (10, 20)) if quick else (DELTAS, HORIZONS)
-    return [
-        Setting(
-            f"fig2/delta={delta}/H={horizon}/{seed}",
-            {"delta": delta, "horizon": horizon, "seed": seed, **sizes},
-        )
-        for delta in deltas
-        for horizon in horizons
-        for seed in seeds_of(quick, seeds)
-    ]
+    return over_separation("fig2", QUICK if quick else PAPER, seeds_of(quick, seeds))
 
 
 class Data(NamedTuple):
@@ -224,25 +209,32 @@ def _claims(points: Points) -> tuple[Claim, ...]:
     )
 
 
-def _failures(points: Points) -> Claim:
-    """Algorithm 6 works with enough separation and fails without."""
+def _failures(points: Points, below: float = 0.2, above: float = 0.5) -> Claim:
+    """Algorithm 6 works with enough separation and fails without.
+
+    The paper says that it fails `below`; from `above` on, where its figure shows small errors, it
+    should not.
+    """
     runs = [p for p in points.values() if p.quantity == PAPER_METHOD]
-    low = [p.failures / p.instances for p in runs if p.delta < FAILS_BELOW]
-    high = [p.failures / p.instances for p in runs if p.delta >= SUCCEEDS_FROM]
-    paper = f"PSR-clustering fails when delta < {FAILS_BELOW:g}, due to the small singular value."
-    above = f"{np.mean(high):.0%} of the runs with delta >= {SUCCEEDS_FROM:g}"
+    low = [p.failures / p.instances for p in runs if p.delta < below]
+    high = [p.failures / p.instances for p in runs if p.delta >= above]
+    paper = f"PSR-clustering fails when delta < {below:g}, due to the small singular value."
+    there = f"{np.mean(high):.0%} of the runs with delta >= {above:g}"
     if not low:
-        return Claim(paper, f"no smaller delta was run; it reported failure in {above}.", None)
+        return Claim(paper, f"no smaller delta was run; it reported failure in {there}.", None)
     return Claim(
         paper,
-        f"it reported failure in {np.mean(low):.0%} of the runs with delta < {FAILS_BELOW:g} and "
-        f"in {above}.",
+        f"it reported failure in {np.mean(low):.0%} of the runs with delta < {below:g} and "
+        f"in {there}.",
         bool(np.mean(low) > 0.5 and np.mean(high) < 0.5),
     )
 
 
-def _floor(points: Points) -> Claim:
-    """Beyond the paper: how close the library's initialiser comes to what is possible."""
+def _floor(points: Points, near: float = 1.25) -> Claim:
+    """Beyond the paper: how close the library's initialiser comes to what is possible.
+
+    It is near a floor if its mean error is less than `near` times the floor's.
+    """
     pairs = [
         (points["initialize", d, h].mean, points["EM from the truth", d, h].mean)
         for name, d, h in points
@@ -253,7 +245,7 @@ def _floor(points: Points) -> Claim:
         "(not in the paper) maximum likelihood from the same data needs no good initialisation.",
         f"the mean error of `initialize` is at most {worst:.2f} times that of EM started at the "
         "truth.",
-        worst < NEAR_FLOOR,
+        worst < near,
     )
 
 
@@ -315,7 +307,3 @@ def _line(
         tuple(getattr(p, part) for p in chosen) for part in ("delta", "mean", "low", "high")
     )
     return Line(name, delta, mean, low, high, colour, style)
-
-
-if __name__ == "__main__":
-    print(reproduce("fig2", progress=True).page.read_text())

@@ -12,7 +12,7 @@ On the hard instance one action sequence in A^M pays. Three ways of searching fo
 For each of them  ln(episodes) = c + b ln(A^M) + noise  is fitted to all runs by maximum likelihood
 with normal noise; a run that was stopped at its limit contributes the probability of needing more.
 The theorem says that b cannot be below 1 for any algorithm, on average over where the right
-sequence hides. `python -m latentmdp.experiments.lower_bound` runs it in full.
+sequence hides. `latentmdp reproduce lower-bound` runs it in full.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from latentmdp.deterministic import explore
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel
 from latentmdp.experiments.lucrl_runs import unrelated_model
 from latentmdp.experiments.results import Columns
-from latentmdp.experiments.runner import Setting, reproduce, seeds_of
+from latentmdp.experiments.runner import Setting, seeds_of
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import LUCRL
@@ -235,7 +235,3 @@ def _panel(arms: dict[str, Runs], slopes: dict[str, Exponent]) -> Panel:
         (*lines, Line("A^M, the lower bound", ends, ends)),
         log="xy",
     )
-
-
-if __name__ == "__main__":
-    print(reproduce("lower_bound", progress=True).page.read_text())

@@ -2,7 +2,8 @@
 
 A good start is a few labelled samples of every (m, s, a), a poor one a model that has nothing to
 do with the true one [kwon2021, Sec. 5.1]. A run leaves its model error and its trailing return at
-a few numbers of episodes; Figures 1a and 1b average them over seeds and draw two panels.
+a few numbers of episodes, the mean over the last tenth of the episodes played so far; Figures 1a
+and 1b average them over seeds and draw two panels.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel
 from latentmdp.experiments.results import Columns
 from latentmdp.logs import Trajectories
+from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
 from latentmdp.planning import QMDP, evaluate
 
 __all__ = [
-    "TRAILING",
     "Curves",
     "curve_panels",
     "curves_of_run",
@@ -33,11 +34,6 @@ __all__ = [
     "labelled_samples",
     "unrelated_model",
 ]
-
-TRAILING = 1_000
-"""Episodes that a point of a return curve averages: few beside the 30,000 and more of the paper's
-runs, so the curve follows the learner, and enough that its noise is small beside the spread over
-instances."""
 
 
 def labelled_samples(model: LatentMDP, per_row: int, rng: RNGLike) -> Trajectories:
@@ -85,7 +81,7 @@ def curves_of_run(run: Run, model: LatentMDP, episodes: int, seed: int) -> Colum
     """
     points = run.error_curve.episodes
     sums = np.concatenate([[0.0], np.cumsum(run.returns)])
-    begin = np.maximum(0, points - TRAILING)
+    begin = points - np.array([last_tenth(int(point)) for point in points])
     reference = evaluate(model, QMDP().plan(model).policy, episodes=episodes, rng=seed)
     return {
         "episode": points,
@@ -155,9 +151,9 @@ def curve_panels(
     )
     share = Panel(
         "Return",
-        f"Mean return of the last {TRAILING:,} episodes, as a share of what Q-MDP earns on the "
-        "true model. At the dashed line the learner acts as well as if it had been given the "
-        "model; the first points are means of few episodes, and noisy." + spread,
+        "Mean return over the last tenth of the episodes up to a point, as a share of what Q-MDP "
+        "earns on the true model. At the dashed line the learner acts as well as if it had been "
+        "given the model; the first points are means of few episodes, and noisy." + spread,
         "episodes played",
         "return / Q-MDP on the truth",
         (

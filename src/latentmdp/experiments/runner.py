@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +44,16 @@ from latentmdp.experiments.results import (
     write_result,
 )
 
-__all__ = ["Design", "Outputs", "Setting", "designs", "reproduce", "run_sweep", "seeds_of"]
+__all__ = [
+    "Design",
+    "Outputs",
+    "Setting",
+    "designs",
+    "over_separation",
+    "reproduce",
+    "run_sweep",
+    "seeds_of",
+]
 
 Work = Callable[["Setting"], Columns]
 
@@ -105,6 +114,19 @@ def designs() -> dict[str, Design]:
 def seeds_of(quick: bool, seeds: int | None) -> range:
     """The seeds of a sweep: ten as in the paper, two in the quick version, or as many as asked."""
     return range(seeds if seeds is not None else 2 if quick else 10)
+
+
+def over_separation(name: str, sizes: Mapping[str, Any], seeds: Iterable[int]) -> list[Setting]:
+    """A setting for each separation, horizon and seed; `sizes` lists the first two."""
+    return [
+        Setting(
+            f"{name}/delta={delta}/H={horizon}/{seed}",
+            {**sizes, "delta": delta, "horizon": horizon, "seed": seed},
+        )
+        for delta in sizes["delta"]
+        for horizon in sizes["horizon"]
+        for seed in seeds
+    ]
 
 
 def reproduce(

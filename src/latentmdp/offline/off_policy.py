@@ -40,9 +40,8 @@ sums keep their variance and their skewness.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,7 +50,7 @@ from scipy.sparse import csr_array
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats, Integers, normalised
 from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.results import Result
+from latentmdp._util.results import Result, Worded
 from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
@@ -185,20 +184,22 @@ class OffPolicyValue(Result):
             f"effective size {least:.0f} of {self.episodes}{said})"
         )
 
-    def facts(self) -> Iterator[tuple[str, str]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        yield "value per episode", str(Interval(self.mean, self.low, self.high))
-        yield "standard error", f"{self.stderr:.2g}"
-        yield "method", self.method + (", weighted" if self.weighted else "")
-        yield "probabilities of the logged actions", self.behaviour
-        yield "episodes", str(self.episodes)
-        if self.steps:
-            least = int(np.argmin(self.effective_size))
-            yield "smallest effective size", f"{self.effective_size[least]:.3g} at step {least}"
-        if self.truncation:
-            yield "beyond the logs, at most", f"{self.truncation:.2g}"
-        for message in self.warnings:
-            yield "warning", message
+        sizes, off = self.effective_size, self.truncation
+        least = int(np.argmin(sizes)) if self.steps else 0
+        said = f"{sizes[least]:.3g} at step {least}, where it is smallest" if self.steps else ""
+        value = Interval(self.mean, self.low, self.high)
+        return {
+            **super().facts(),
+            "mean": Worded(self.mean, f"{value} per episode"),
+            "low": Worded(self.low, ""),
+            "high": Worded(self.high, ""),
+            "effective_size": Worded(sizes, said),
+            "behaviour": Worded(self.behaviour, f"probabilities of actions: {self.behaviour}"),
+            "truncation": Worded(off, f"beyond the logs, at most {off:.2g}" if off else ""),
+            "warnings": Worded.lines(self.warnings),
+        }
 
 
 def off_policy_value(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypedDict, cast
@@ -27,7 +26,7 @@ from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats
 from latentmdp._util.fields import float_field
 from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
-from latentmdp._util.results import Result
+from latentmdp._util.results import Result, Worded
 from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.engines.base import Engine
@@ -178,24 +177,27 @@ class Solved(Result):
         contexts = plural(self.model.n_contexts, "context")
         return f"Solved({contexts}, {self.value} per episode{said})"
 
-    def facts(self) -> Iterator[tuple[str, str]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        first = f"first {self.logged.steps} steps"
-        yield "contexts", str(self.model.n_contexts)
-        if self.fit.selection is not None:
-            yield "number of contexts", self.fit.selection.statement
-        for decision in self.fit.decisions:
-            yield "decided", decision
-        yield "value per episode", str(self.value)
-        yield "optimism bias taken off", f"{self.optimism_bias:.3g}"
-        if self.logged.steps:
-            yield f"{first}, from the logs", f"{self.logged.mean:.4g} ± {self.logged.stderr:.2g}"
-            yield f"{first}, by the model", f"{self.model_first_steps:.4g}"
-        yield "steps with hardly any data", f"{self.unsupported:.1%}"
-        if self.final_states:
-            yield "final states", ", ".join(map(str, self.final_states))
-        for message in self.warnings:
-            yield "warning", message
+        fitted, logged, ours = self.fit.facts(), self.logged, self.model_first_steps
+        steps = plural(logged.steps, "step")
+        first = (
+            f"{logged.mean:.4g} ± {logged.stderr:.2g} from the logs alone, {ours:.4g} by the "
+            f"model, over the first {steps}"
+        )
+        return {
+            **{name: fitted[name] for name in ("contexts", "selection", "shared", "decisions")},
+            "value": Worded(self.value, f"{self.value} per episode (with its interval)"),
+            "optimism_bias": Worded(self.optimism_bias, f"{self.optimism_bias:.3g}, taken off"),
+            "first_steps": Worded({**vars(logged), "model": ours}, first if logged.steps else ""),
+            "unsupported": Worded(
+                self.unsupported,
+                f"{self.unsupported:.1%} of steps have hardly any data behind them",
+            ),
+            "final_states": self.final_states,
+            "warnings": Worded.lines(self.warnings),
+            "seconds": self.seconds,
+        }
 
 
 def solve(

@@ -73,9 +73,9 @@ class Counts(Result):
         for array in self.arrays().values():
             frozen(array)
 
-    def facts(self) -> list[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """How much was counted."""
-        return [("contexts", len(self.initial)), ("visits", f"{self.visits.sum():.6g}")]
+        return {"contexts": len(self.initial), "visits": float(self.visits.sum())}
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*map(np.add, self.arrays().values(), other.arrays().values()))
@@ -225,13 +225,10 @@ class OutcomeCounts(Result):
         parts = (rows, rest // Z, rest % Z, contexts, counts.ravel())
         return cls(outcomes_from_entries(*parts, (M, S, A, Z)), initial, Z, reward_model)
 
-    def facts(self) -> list[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """How much was counted."""
-        return [
-            ("contexts", len(self.initial)),
-            ("visits", f"{self.outcomes.probs.sum():.6g}"),
-            ("outcomes", self.outcomes.size),
-        ]
+        visits = float(self.outcomes.probs.sum())
+        return {"contexts": len(self.initial), "visits": visits, "outcomes": self.outcomes.size}
 
     def __add__(self, other: OutcomeCounts) -> OutcomeCounts:
         M, S, _, Z = self.dimensions

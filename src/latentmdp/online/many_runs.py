@@ -9,7 +9,7 @@ counts. Whoever wants all of one run plays it again by its seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,13 +79,15 @@ class ManyRuns(Result):
         sizes = _window_sizes(self.episodes, self.window)[first:]
         return float(np.average(self.returns[:, first:].mean(axis=0), weights=sizes))
 
-    def facts(self) -> Iterator[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        yield "learner", self.settings.get("learner")
-        yield "runs", f"{len(self):,}"
-        yield "episodes", f"{self.episodes:,}"
-        yield "return in the last tenth", f"{self.trailing_return():.4g}"
-        yield "seconds", f"{self.seconds:.3g}"
+        return {
+            "learner": self.settings.get("learner"),
+            "runs": len(self),
+            "episodes": self.episodes,
+            "trailing_return": self.trailing_return(),
+            "seconds": self.seconds,
+        }
 
     def __repr__(self) -> str:
         learner = self.settings.get("learner", "a learner")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ from latentmdp import metrics
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.fields import float_field, integer_field
-from latentmdp._util.results import Result
+from latentmdp._util.results import Result, Worded
 from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
@@ -261,18 +261,25 @@ class Run(Result):
             seconds=fields["seconds"],
         )
 
-    def facts(self) -> Iterator[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        yield "learner", self.settings.get("learner")
-        yield "episodes", f"{self.n_episodes:,}"
-        yield "return in the last tenth", f"{self.trailing_return():.4g}"
-        yield "contexts", self.model.n_contexts
-        if self.value is not None:
-            mean, low, high = self.value
-            yield "value in the world", f"{mean:.4g} ({low:.4g} to {high:.4g})"
-        if self.plan is not None:
-            yield "value in the model", f"{self.plan.lower:.4g} to {self.plan.upper:.4g}"
-        yield "seconds", f"{self.seconds:.3g}"
+        trailing, plan, value = self.trailing_return(), self.plan, self.value
+        earns = "" if value is None else f"{value} per episode (95 % interval)"
+        return {
+            "learner": self.settings.get("learner"),
+            "seed": self.settings.get("seed"),
+            "episodes": self.n_episodes,
+            "contexts": self.model.n_contexts,
+            "mean_return": float(self.returns.mean()),
+            "trailing_return": Worded(trailing, f"{trailing:.4g} per episode in the last tenth"),
+            "value": Worded(value, earns),
+            "lower": None if plan is None else plan.lower,
+            "upper": None if plan is None else plan.upper,
+            "optimistic_value": self.optimistic_value,
+            "model_error": float(self.error_curve.values[-1]),
+            "warnings": Worded.lines(self.warnings),
+            "seconds": self.seconds,
+        }
 
     def __repr__(self) -> str:
         learner = self.settings.get("learner", "a learner")

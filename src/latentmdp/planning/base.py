@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from latentmdp._util.fields import float_field
-from latentmdp._util.results import Result
+from latentmdp._util.results import Result, Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
@@ -120,16 +119,21 @@ class Plan(Result):
         ]
         return "Plan(" + ",\n     ".join(line for line in lines if line) + ")"
 
-    def facts(self) -> Iterator[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        yield "policy", repr(self.policy)
-        yield "lower", None if self.lower is None else f"{self.lower:.6g}"
-        yield "upper", None if self.upper is None else f"{self.upper:.6g}"
-        yield "gap", None if self.gap is None else f"{100.0 * self.gap:.3g}%"
-        yield "converged", self.converged
-        yield "iterations", self.n_iter
-        yield "seconds", f"{self.seconds:.3g}"
-        yield "message", self.message or None
+        gap, promise = self.gap, self.guarantee
+        worth = "" if promise is None else "worth at least {:.4g} V* - {:.4g}".format(*promise)
+        return {
+            "policy": repr(self.policy),
+            "lower": self.lower,
+            "upper": self.upper,
+            "gap": Worded(gap, "" if gap is None else f"{100.0 * gap:.3g}%"),
+            "guarantee": Worded(promise, worth),
+            "converged": self.converged,
+            "iterations": self.n_iter,
+            "seconds": self.seconds,
+            "message": self.message,
+        }
 
     def to_fields(self) -> dict[str, Any]:
         """Named parts to save: the policy, plain values, and the history as an array (n, 3)."""

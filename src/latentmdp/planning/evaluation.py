@@ -16,7 +16,7 @@ larger than that of contexts drawn by chance (but for rounding).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from latentmdp._kernels import bellman
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.results import Result, Worded
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.cuda.device import on_gpu
 from latentmdp.engines.threads import blocks
@@ -53,7 +54,7 @@ _METHODS = ("auto", "exact", "monte-carlo")
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class Value(Result):
     """A policy's value.
 
     Attributes
@@ -81,11 +82,25 @@ class Value:
     truncation: float = 0.0
     stderr_by_context: Floats | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and arrays.same_content(vars(self), vars(other))
-
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash((self.mean, self.stderr, self.exact, self.truncation))
+
+    def facts(self, contexts: Sequence[str] | None = None) -> dict[str, Any]:
+        """The value in words, and all numbers; `contexts` are the names of the contexts."""
+        errors = self.stderr_by_context
+        each = np.zeros(self.by_context.size) if errors is None else errors
+        spread = ["" if self.exact else f" ± {error:.2g}" for error in each]
+        names = contexts or [f"context {m}" for m in range(each.size)]
+        lines = [f"{c}: {v:.6g}{e}" for c, v, e in zip(names, self.by_context, spread)]
+        known = "exact" if self.exact else "with its standard error"
+        return {
+            "mean": Worded(self.mean, f"{self} per episode, {known}"),
+            "stderr": Worded(self.stderr, ""),
+            "exact": Worded(self.exact, ""),
+            "truncation": Worded(self.truncation, ""),
+            "by_context": Worded(self.by_context, "\n".join(lines)),
+            "stderr_by_context": Worded(each, ""),
+        }
 
     def __str__(self) -> str:
         if self.exact:

@@ -189,14 +189,16 @@ class Explanation(Result):
         where = called.state(self.state)
         return f"Explanation(state={where!r}, t={self.t}, {does}{by}, value={self.value:.4g})"
 
-    def facts(self) -> Iterator[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
         called = _Names(self.model)
-        yield "state", called.state(self.state)
-        yield "belief", called.beliefs(self.belief)
-        yield "action", "none" if self.action is None else called.action(self.action)
-        yield "margin", None if self.margin is None else f"{self.margin:.4g}"
-        yield "value", f"{self.value:.4g}"
+        return {
+            "state": called.state(self.state),
+            "belief": called.beliefs(self.belief),
+            "action": "none" if self.action is None else called.action(self.action),
+            "margin": self.margin,
+            "value": self.value,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data, with names: what a JSON file can hold."""
@@ -323,14 +325,16 @@ class MixtureExplanation(Result):
             f"{plural(len(self.parts), 'part')}, {does}, value={self.value:.4g})"
         )
 
-    def facts(self) -> Iterator[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
         called = _Names(self.model)
-        yield "state", called.state(self.state)
-        yield "belief", called.beliefs(self.belief)
-        yield "drawn", ", ".join(f"{share:.0%}" for share in self.weights)
-        yield "actions", called.drawn(self.probabilities)
-        yield "value", f"{self.value:.4g}"
+        return {
+            "state": called.state(self.state),
+            "belief": called.beliefs(self.belief),
+            "drawn": ", ".join(f"{share:.0%}" for share in self.weights),
+            "actions": called.drawn(self.probabilities),
+            "value": self.value,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data, with names: what a JSON file can hold."""

@@ -30,7 +30,7 @@ best weights so far [benameur2007].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Worded
 from latentmdp._util.validation import require_choice
 from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
@@ -124,14 +125,18 @@ class RobustPlan(Plan):
         earned = self.lower + float(self.worst_weights @ self.reference)
         return _relative(self.upper - self.lower, earned)
 
-    def facts(self) -> Iterator[tuple[str, Any]]:
+    def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        told = self.objective if self.level is None else f"{self.objective} at {self.level:g}"
-        yield "objective", told
-        yield from super().facts()
-        yield "worst weights", np.array2string(self.worst_weights, precision=3)
-        yield "by context", np.array2string(self.by_context, precision=5)
-        yield "given up", f"{self.given_up:.3g}" if self.given_up else None
+        lost = f"{self.given_up:.3g}, beside a random mixture" if self.given_up else ""
+        return {
+            "objective": self.objective,
+            "level": self.level,
+            **super().facts(),
+            "bounds_of": "the objective over the contexts, not the mean",
+            "worst_weights": self.worst_weights,
+            "by_context": self.by_context,
+            "given_up": Worded(self.given_up, lost),
+        }
 
     def __repr__(self) -> str:
         rest = super().__repr__().removeprefix("Plan(").removesuffix(")")

@@ -7,18 +7,32 @@ and reward, at most 2. The belief b(m) along an episode is that of a filter.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from latentmdp._util import names
 from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result, Worded
 from latentmdp.belief import posterior
+from latentmdp.fit import Fit
+from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy
-from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas, legend
+from latentmdp.report.page import (
+    COLOURS,
+    CORNERS,
+    INK,
+    Picture,
+    canvas,
+    context_labels,
+    legend,
+    triangle,
+)
 from latentmdp.simulation import simulate
 
 if TYPE_CHECKING:
@@ -36,27 +50,6 @@ __all__ = [
     "largest_differences",
 ]
 
-_MOST_PAIRS = 6
-"""Pairs of contexts that get a map each: two rows of three still read on a phone."""
-_MOST_NUMBERS = 30
-"""Cells of a map in which numbers of 8.5 points fit."""
-_MOST_TICKS = 16
-"""Names along an axis that do not run into each other."""
-# Half-transparent over the page, this blue reads on light paper and on dark.
-_BLUE = (0x2F / 255, 0x88 / 255, 0xCC / 255, 1.0)
-
-_SMOOTHING = 1e-4
-"""The filter's alpha, so that an outcome which a learned model calls impossible does not end the
-belief; small enough that no bar of a picture moves."""
-_CHOICE = 101
-"""Episodes of which the typical one is the median: odd, and cheap to play."""
-_CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-
-
-def _names(model: LatentMDP) -> list[str]:
-    """The names of the contexts, or their numbers."""
-    return list(model.context_names or (f"context {m}" for m in range(model.n_contexts)))
-
 
 class Difference(NamedTuple):
     """A state and action at which two contexts differ: ||P_m - P_n||_1 of what follows."""
@@ -65,6 +58,11 @@ class Difference(NamedTuple):
     action: int
     contexts: tuple[int, int]
     distance: float
+
+    def where(self, model: LatentMDP) -> str:
+        """The state and the action, by their names in the model."""
+        state = names.called("state", self.state, model.state_names)
+        return f"{state}, {names.called('action', self.action, model.action_names)}"
 
 
 def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
@@ -85,29 +83,25 @@ def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
 
 def _distances(model: LatentMDP) -> Iterator[tuple[int, int, Floats]]:
     """Every two contexts with their distances (S, A)."""
-    if model.is_table:
-        table = model.outcomes
-        for m, n in combinations(range(model.n_contexts), 2):
-            apart = np.abs(table.probs[:, m] - table.probs[:, n])
-            yield m, n, row_sums(table, apart[:, None]).reshape(model.allowed.shape)
-        return
-    P = model.observation_probs().reshape(model.n_contexts, model.n_states, model.n_actions, -1)
+    table = model.outcomes
     for m, n in combinations(range(model.n_contexts), 2):
-        yield m, n, np.abs(P[m] - P[n]).sum(axis=-1)
+        apart = np.abs(table.probs[:, m] - table.probs[:, n])
+        yield m, n, row_sums(table, apart[:, None]).reshape(model.allowed.shape)
 
 
 def difference_maps(model: LatentMDP) -> dict[str, Floats]:
     """Distances (S, A) by name: of each pair of contexts, or nearest and farthest pair if many."""
-    names = _names(model)
-    pairs = list(_distances(model))
-    if len(pairs) <= _MOST_PAIRS:
-        return {f"{names[m]} / {names[n]}": distances for m, n, distances in pairs}
+    called, pairs = context_labels(model), list(_distances(model))
+    if len(pairs) <= 6:  # two rows of three still read on a phone
+        return {f"{called[m]} / {called[n]}": distances for m, n, distances in pairs}
     every = np.stack([distances for _, _, distances in pairs])
     return {"nearest pair": every.min(axis=0), "farthest pair": every.max(axis=0)}
 
 
 def _differences_figure(model: LatentMDP) -> Figure:
     """The maps side by side, from 0 (clear) to 2 (full colour)."""
+    from matplotlib.colors import to_rgba
+
     maps = difference_maps(model)
     columns = min(3, len(maps))
     rows = -(-len(maps) // columns)
@@ -116,10 +110,11 @@ def _differences_figure(model: LatentMDP) -> Figure:
     S, A, slant = model.n_states, model.n_actions, 0 if model.action_names is None else 60
     places, labels = _ticks(S, model.state_names)
     for k, (panel, (name, distances)) in enumerate(zip(axes, maps.items())):
-        colours = np.broadcast_to(_BLUE, (S, A, 4)).copy()
+        # Half-transparent over the page, this blue reads on light paper and on dark.
+        colours = np.tile(to_rgba("#2f88cc"), (S, A, 1))
         colours[..., 3] = np.clip(distances / 2.0, 0.0, 1.0)
         panel.imshow(colours, aspect="auto", interpolation="none")
-        if S * A <= _MOST_NUMBERS:
+        if S * A <= 30:  # numbers of 8.5 points fit into the cells
             for (s, a), value in np.ndenumerate(distances):
                 panel.text(a, s, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=INK)
         panel.set_xticks(*_ticks(A, model.action_names), rotation=slant, fontsize=9)
@@ -132,7 +127,7 @@ def _differences_figure(model: LatentMDP) -> Figure:
 
 
 def _ticks(size: int, names: tuple[str, ...] | None) -> tuple[list[int], list[str]]:
-    places = list(range(0, size, -(-size // _MOST_TICKS)))
+    places = list(range(0, size, -(-size // 16)))  # more names would run into each other
     return places, [str(i) if names is None else names[i] for i in places]
 
 
@@ -147,7 +142,8 @@ def difference_picture(model: LatentMDP, what: str) -> Picture:
     )
 
 
-class Assignment(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Assignment(Result):
     """How surely episodes belong to their most likely context, and how many to each (M,).
 
     `share_sure` of them have one with a probability of at least 0.95; the mean probability of the
@@ -156,17 +152,36 @@ class Assignment(NamedTuple):
 
     share_sure: float
     expected_accuracy: float
-    sizes: Floats
+    expected_episodes: Floats
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, and what the shares are of."""
+        sure = f"{self.share_sure:.1%} of episodes belong to one context with 0.95 or more"
+        return {
+            **super().facts(),
+            "share_sure": Worded(self.share_sure, sure),
+            "expected_accuracy": Worded(
+                self.expected_accuracy, f"{self.expected_accuracy:.1%} of the labels"
+            ),
+        }
 
 
-def assignment(responsibilities: Floats, counts: Integers | None = None) -> Assignment:
-    """Summary of p(m | episode), shape (N, M), episodes counted with their multiplicities."""
-    weights = np.ones(len(responsibilities)) if counts is None else counts.astype(np.float64)
-    top = responsibilities.max(axis=1)
+def assignment(fit: Fit, logs: Logs) -> Assignment:
+    """Summary of p(m | individual) after a fit to these logs.
+
+    An individual counts once, whatever its segments, and as often as its multiplicity says.
+    """
+    first, counts = [], []
+    for batch in logs.batches():
+        part = batch.read()
+        first.append(batch.start + part.beginnings())
+        counts.append(part.multiplicities()[part.beginnings()])
+    likely = fit.responsibilities[np.concatenate(first)]
+    weights, top = np.concatenate(counts).astype(np.float64), likely.max(axis=1)
     return Assignment(
         float(np.average(top >= 0.95, weights=weights)),
         float(np.average(top, weights=weights)),
-        weights @ responsibilities,
+        weights @ likely,
     )
 
 
@@ -215,7 +230,9 @@ def _beliefs(
 ) -> tuple[Floats, Integers]:
     """Beliefs (N, H + 1, M) of a filter on `believed`, and the true contexts in its labels."""
     logs = simulate(world, policy, episodes, rng=seed)
-    smoothing = min(_SMOOTHING, 0.1 / (believed.n_states * believed.n_rewards))
+    # The filter's alpha: an outcome that a learned model calls impossible must not end the belief,
+    # and no bar of a picture may move.
+    smoothing = min(1e-4, 0.1 / (believed.n_states * believed.n_rewards))
     along = posterior(believed, logs.without_contexts(), smoothing, along=True)
     standing_for = linear_sum_assignment(world.distances(believed))[1]
     true = np.asarray(standing_for, dtype=np.int64)[np.asarray(logs.contexts)]
@@ -223,17 +240,21 @@ def _beliefs(
 
 
 def _typical_path(
-    world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, seed: int
+    world: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    believed: LatentMDP,
+    seed: int,
+    episodes: int = 101,
 ) -> BeliefPath:
     """A typical episode of the world, seen through a filter on a model with as many contexts.
 
-    Of 101 episodes it is the one with the median belief in the true context, averaged over steps.
+    Of these episodes it is the one with the median belief in the true context, averaged over steps.
     """
-    along, true = _beliefs(world, policy, believed, _CHOICE, seed)
+    along, true = _beliefs(world, policy, believed, episodes, seed)
     speed = np.take_along_axis(along, true[:, None, None], axis=2).mean(axis=(1, 2))
-    typical = int(np.argsort(speed, kind="stable")[_CHOICE // 2])
-    names = _names(world if world.n_contexts == believed.n_contexts else believed)
-    return BeliefPath(along[typical], int(true[typical]), names)
+    typical = int(np.argsort(speed, kind="stable")[episodes // 2])
+    called = context_labels(world if world.n_contexts == believed.n_contexts else believed)
+    return BeliefPath(along[typical], int(true[typical]), called)
 
 
 def growth(
@@ -264,29 +285,14 @@ def _bars_figure(episode: BeliefPath) -> Figure:
 def _simplex_figure(episode: BeliefPath) -> Figure:
     """The path of a belief over three contexts, from the prior to the end of the episode."""
     figure, (axes,) = canvas(4.0)
-    axes.plot(*_CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
-    path = episode.beliefs @ _CORNERS
+    triangle(axes, [episode.label(m) for m in range(3)], strong=episode.true)
+    path = episode.beliefs @ CORNERS
     axes.plot(*path.T, color=COLOURS[0], linewidth=1.0, alpha=0.6)
     axes.scatter(path[:, 0], path[:, 1], color=COLOURS[0], s=14, zorder=3)
     ends = ((0, COLOURS[1], "before the first"), (-1, COLOURS[2], "after the last"))
     for step, colour, name in ends:
         x, y = path[step]
         axes.scatter(x, y, color=colour, s=60, zorder=4, label=f"{name} step")
-    for m, (x, y) in enumerate(_CORNERS):
-        above = y > 0.0
-        axes.annotate(
-            episode.label(m),
-            (x, y),
-            xytext=(0, 6 if above else -6),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if above else "top",
-            color=INK,
-            fontweight="bold" if m == episode.true else "normal",
-        )
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    axes.margins(0.16)
     legend(figure)
     return figure
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import names
 from latentmdp._util.arrays import Floats
 from latentmdp._util.storage import atomic_write, require_writable
-from latentmdp._util.words import plural
+from latentmdp._util.words import markdown_table, plural
 from latentmdp.model import LatentMDP
 from latentmdp.planning.explanation import (
     ActionRule,
@@ -72,9 +72,7 @@ class DecisionTable:
 
     def to_markdown(self) -> str:
         """A table for a document."""
-        rows = [self.header(), ["---"] * (2 + self.model.n_contexts), *self.cells()]
-        told = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
-        return "".join(f"| {row} |\n" for row in told)
+        return "".join(f"{line}\n" for line in markdown_table(self.header(), self.cells()))
 
     def to_csv(self) -> str:
         """A row for every state, context and action: from which probability of it on."""

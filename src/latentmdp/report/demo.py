@@ -17,7 +17,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latentmdp._util.arrays import Floats
-from latentmdp._util.words import or_dash, plural
+from latentmdp._util.results import Worded, in_words
+from latentmdp._util.words import plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.online import Run, learn
@@ -40,13 +41,12 @@ from latentmdp.report.report import assumption_table
 from latentmdp.theory import separation
 
 __all__ = [
-    "HEADER",
     "INSTANCES",
     "QUICK",
     "Demonstration",
     "Sizes",
     "demonstrate",
-    "values_row",
+    "values_table",
     "write_demo",
 ]
 
@@ -128,6 +128,23 @@ class Demonstration:
         """The runs as a report lists them."""
         return [Record(f"{self.name}-{k}", run) for k, run in enumerate(self.runs)]
 
+    def facts(self) -> dict[str, Any]:
+        """What each policy earns, and how the belief in the true context grows."""
+        return {
+            "separation": self.delta,
+            "random": _with_error(self.random),
+            "memoryless": _with_error(self.memoryless),
+            "learned": Worded([value.mean for value in self.learned], _several(self.learned)),
+            "best": _with_error(self.best),
+            "best_stderr": self.best.stderr,
+            "lower": self.plan.lower,
+            "upper": self.plan.upper,
+            "full_information": self.informed,
+            "contexts": self.model.n_contexts,
+            "found_contexts": [run.model.n_contexts for run in self.runs],
+            "belief": self.growth["filter with the true model"].mean(axis=0),
+        }
+
     @property
     def learned_mean(self) -> float:
         """What the learned policies earn per episode, averaged over the runs."""
@@ -175,8 +192,15 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
     )
 
 
-HEADER = ("instance", "random", "no memory", "learned", "best plan", "upper bound", "informed")
-"""Columns of the table of values."""
+COLUMNS = {
+    "random": "random",
+    "memoryless": "no memory",
+    "learned": "learned",
+    "best": "best plan",
+    "upper": "upper bound",
+    "full_information": "informed",
+}
+"""Facts that stand in the table of values, and what their columns are called."""
 
 _LEAD = (
     "At the start of every episode one of several hidden MDPs is drawn and stays in force. The "
@@ -205,21 +229,18 @@ def write_demo(path: str | os.PathLike[str], demos: Sequence[Demonstration]) -> 
     write_page(path, "Latent MDPs: acting well when the context is hidden", _LEAD, page)
 
 
-def values_row(demo: Demonstration) -> tuple[str, ...]:
-    """The row of an instance under `HEADER`."""
-    return (
-        demo.name,
-        _with_error(demo.random),
-        _with_error(demo.memoryless),
-        _several(demo.learned),
-        _with_error(demo.best),
-        or_dash(demo.plan.upper, ".3f"),
-        f"{demo.informed:.3f}",
-    )
+def values_table(demos: Sequence[Demonstration]) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of the table of values."""
+    rows = []
+    for demo in demos:
+        facts = demo.facts()
+        rows.append([demo.name, *(in_words(facts[name], digits=4) or "-" for name in COLUMNS)])
+    return ["instance", *COLUMNS.values()], rows
 
 
-def _with_error(value: Value) -> str:
-    return f"{value.mean:.3f}" + ("" if value.exact else f" ± {value.stderr:.3f}")
+def _with_error(value: Value) -> Worded:
+    error = "" if value.exact else f" ± {value.stderr:.3f}"
+    return Worded(value.mean, f"{value.mean:.3f}{error}")
 
 
 def _several(values: Sequence[Value]) -> str:
@@ -235,8 +256,7 @@ def _overview(demos: Sequence[Demonstration]) -> Section:
     ]
     table = Table(
         "Value per episode (± standard error), the context hidden",
-        HEADER,
-        [values_row(d) for d in demos],
+        *values_table(demos),
         "No memory: looks at time and state only, found with the true model known. Learned: by "
         "acting, from nothing; mean over runs (lowest to highest). Best plan: with memory and the "
         "true model known; no policy earns more than its upper bound. Informed: what could be "

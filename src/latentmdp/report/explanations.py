@@ -26,7 +26,17 @@ from latentmdp.planning.explanation import (
     switches,
 )
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
-from latentmdp.report.page import COLOURS, INK, MUTED, Picture, canvas
+from latentmdp.report.page import (
+    COLOURS,
+    CORNERS,
+    INK,
+    MUTED,
+    Picture,
+    canvas,
+    context_labels,
+    legend,
+    triangle,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +46,6 @@ __all__ = [
     "FollowedGraph",
     "action_regions",
     "explanation_figure",
-    "explanation_picture",
     "graph_figure",
     "graph_picture",
     "plot_explanation",
@@ -45,7 +54,6 @@ __all__ = [
     "policy_map",
 ]
 
-_CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 _TINT = 0.45
 """Opacity of the colour of an action: texts and marks on it stay readable in light and dark."""
 _SUBDIVISIONS = 40
@@ -56,12 +64,6 @@ _ROUNDING = 1e-12
 """Of the largest value: a vector that is worse by less is as good."""
 _MOST_MAPS = 6
 """States that get a map each in a report."""
-
-
-def explanation_picture(told: Explanation) -> Picture:
-    """The picture of an explanation, with its caption."""
-    where = names.label("state", told.state, told.model.state_names)
-    return Picture(f"Decision in {where}", explanation_figure(told), _caption(told))
 
 
 def plot_explanation(
@@ -79,20 +81,6 @@ def plot_explanation(
         write_figure(explanation_figure(explanation), path)
 
 
-def _caption(told: Explanation) -> str:
-    M = told.model.n_contexts
-    if not told.uses_belief or not 2 <= M <= 3:
-        return (
-            "The bars are the belief in each context. A mark shows the probability of a context "
-            "from which on the action named there is taken, the others keeping their proportions."
-        )
-    shape = "line" if M == 2 else "triangle"
-    return (
-        f"Every point of the {shape} is a belief, its ends are certainty of one context, and its "
-        "colour is the action that the policy takes there. The dot is the present belief."
-    )
-
-
 def explanation_figure(told: Explanation) -> Figure:
     """The line, the triangle or the bars of an explanation."""
     M = told.model.n_contexts
@@ -100,7 +88,7 @@ def explanation_figure(told: Explanation) -> Figure:
         figure, (axes,) = canvas(2.6 if M == 2 else 4.2)
         palette = _Palette(told.model)
         vectors, labels = action_rule(told.policy, told.model).vectors(told.t, told.state)
-        _belief_map(axes, vectors, labels, _contexts(told.model), palette)
+        _belief_map(axes, vectors, labels, context_labels(told.model), palette)
         _mark(axes, told, float((vectors @ told.belief).max()))
         palette.legend(figure)
         return figure
@@ -128,13 +116,7 @@ class _Palette:
             )
             for action in sorted(self._colours)
         ]
-        figure.legend(
-            handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9.5
-        )
-
-
-def _contexts(model: LatentMDP) -> list[str]:
-    return names.labels("context", model.context_names, model.n_contexts)
+        legend(figure, handles=handles)
 
 
 def _belief_map(
@@ -164,24 +146,9 @@ def _triangle(
     axes: Axes, vectors: Floats, labels: Integers, contexts: Sequence[str], palette: _Palette
 ) -> None:
     for action, corners in action_regions(vectors, labels):
-        points = corners @ _CORNERS
+        points = corners @ CORNERS
         axes.fill(*points.T, color=palette.colour(action), alpha=_TINT, linewidth=0)
-    axes.plot(*_CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
-    for (x, y), name in zip(_CORNERS, contexts):
-        above = y > 0.0
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(0, 6 if above else -6),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if above else "top",
-            color=INK,
-            fontsize=9.5,
-        )
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    axes.margins(0.16)
+    triangle(axes, contexts)
 
 
 def action_regions(vectors: Floats, labels: Integers) -> Iterator[tuple[int, Floats]]:
@@ -238,9 +205,9 @@ def _mark(axes: Axes, told: Explanation, height: float) -> None:
     if told.model.n_contexts == 2:
         axes.scatter([told.belief[1]], [height], color=INK, s=45, zorder=4)
         return
-    here = told.belief @ _CORNERS
+    here = told.belief @ CORNERS
     for belief in points:
-        x, y = np.array([here, belief @ _CORNERS]).T
+        x, y = np.array([here, belief @ CORNERS]).T
         axes.plot(x, y, color=INK, linewidth=0.9, linestyle=":", zorder=3)
         axes.scatter(x[1:], y[1:], color=INK, s=14, zorder=4)
     axes.scatter(here[:1], here[1:], color=INK, s=60, zorder=4)
@@ -248,7 +215,7 @@ def _mark(axes: Axes, told: Explanation, height: float) -> None:
 
 def _bars_figure(told: Explanation) -> Figure:
     """Belief in each context, and where growing sure of it would change the action."""
-    contexts = _contexts(told.model)
+    contexts = context_labels(told.model)
     figure, (axes,) = canvas(1.0 + 0.36 * len(contexts))
     palette, rows = _Palette(told.model), np.arange(len(contexts))
     now = MUTED if told.action is None else palette.colour(told.action)
@@ -309,7 +276,7 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
     palette = _Palette(model)
     for panel, s in zip(axes, states):
         group = slice(*policy.group(t, s))
-        contexts = _contexts(policy.model)
+        contexts = context_labels(policy.model)
         _belief_map(panel, policy.vectors[group], policy.actions[group], contexts, palette)
         panel.set_title(names.label("state", s, model.state_names), fontsize=9.5)
     for panel in axes[len(states) :]:

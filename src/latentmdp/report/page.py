@@ -15,8 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from latentmdp._util import names
 from latentmdp._util.storage import atomic_write
 from latentmdp._version import __version__
+from latentmdp.model import LatentMDP
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
+    "CORNERS",
     "DARK",
     "INK",
     "LIGHT",
@@ -33,10 +38,12 @@ __all__ = [
     "Section",
     "Table",
     "canvas",
+    "context_labels",
     "inline_svg",
     "legend",
     "render",
     "standalone_svg",
+    "triangle",
     "write_page",
 ]
 
@@ -72,7 +79,6 @@ _STYLE: Any = {
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
     **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
 }
-_WIDTH = 5.2
 
 
 def canvas(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -81,14 +87,45 @@ def canvas(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Figure
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(5.2, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
 
 
-def legend(figure: Figure, columns: int = 2) -> None:
+def legend(figure: Figure, columns: int = 2, handles: Sequence[Any] | None = None) -> None:
     """What the lines and areas of a figure are, below it, where it covers nothing."""
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5)
+    given = {} if handles is None else {"handles": handles}
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5, **given)
+
+
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
+"""Certainty of each of three contexts, in the plane: `belief @ CORNERS` is where a belief lies."""
+
+
+def triangle(axes: Axes, contexts: Sequence[str], strong: int | None = None) -> None:
+    """The outline of all beliefs over three contexts, with their names, one of them in bold."""
+    axes.plot(*CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
+    for m, (x, y) in enumerate(CORNERS):
+        above = y > 0.0
+        axes.annotate(
+            contexts[m],
+            (x, y),
+            xytext=(0, 6 if above else -6),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if above else "top",
+            color=INK,
+            fontsize=9.5,
+            fontweight="bold" if m == strong else "normal",
+        )
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.margins(0.16)
+
+
+def context_labels(model: LatentMDP) -> list[str]:
+    """The names of the contexts, or their numbers."""
+    return names.labels("context", model.context_names, model.n_contexts)
 
 
 def _declarations(palette: Mapping[str, str]) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from latentmdp._util import names
 from latentmdp._util.random import RNGLike
+from latentmdp._util.results import Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
@@ -77,14 +76,34 @@ class PlannerResult:
     regret: float | None = None
     bounds_of: str = ""
 
-    @property
-    def worst(self) -> tuple[int, float, float] | None:
-        """The context in which the policy earns least, what, and its standard error."""
-        if self.value is None:
-            return None
-        m = int(np.argmin(self.value.by_context))
-        errors = self.value.stderr_by_context
-        return m, float(self.value.by_context[m]), 0.0 if errors is None else float(errors[m])
+    def facts(self) -> dict[str, Any]:
+        """Values, risk and bounds, marked where they are simulated or bounds of something else."""
+        plan, value = self.plan, self.value
+        about = "" if value is None or value.exact else "~"
+        beside = {"": ("", ""), "memoryless": ("", "*")}.get(self.bounds_of, ("+", "+"))
+        by = None if value is None else value.by_context
+        proved = ("lower", "upper", "gap", "seconds", "guarantee", "converged")
+        facts: dict[str, Any] = {
+            "method": self.name,
+            "value": _marked(None if value is None else value.mean, before=about),
+            "worst": _marked(None if by is None else float(by.min()), before=about),
+            "regret": self.regret,
+            **{name: getattr(plan, name, None) for name in proved},
+            "worst_context": None if by is None else int(by.argmin()),
+            "by_context": by,
+            "bounds_of": self.bounds_of or "all policies",
+            "message": self.problem or getattr(plan, "message", ""),
+        }
+        facts |= {name: getattr(value, name, None) for name in ("stderr", "exact")}
+        for name, mark in zip(("lower", "upper"), beside):
+            facts[name] = _marked(facts[name], after=mark)
+        gap = facts["gap"]
+        return facts | {"gap": Worded(gap, "" if gap is None else f"{gap:.2%}")}
+
+
+def _marked(value: float | None, before: str = "", after: str = "") -> Worded:
+    """A number with a mark that a note below the table explains."""
+    return Worded(value, "" if value is None else f"{before}{value:.4g}{after}")
 
 
 def try_planner(

@@ -1,10 +1,9 @@
 """`latentmdp compare`: all planners on one model, side by side."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latentmdp._util.words import or_dash
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import PLANNERS, planner, takes
 from latentmdp.cli.screen import Screen
@@ -39,7 +38,7 @@ def command(
 
     options.check_plot(plot)
     planners = {}
-    for name in map(str.strip, methods.split(",")):
+    for name in options.parts_of(methods):
         limited = time_limit is not None and name in PLANNERS and takes(name, "time_limit")
         planners[name] = planner(name, **({"time_limit": time_limit} if limited else {}))
     world = options.load_model(model)
@@ -54,9 +53,11 @@ def command(
             move()
     mean = [r for r in found if r.bounds_of in ("", "memoryless")]
     options.draw_bounds({r.name: r.plan.history for r in mean if r.plan is not None}, plot)
-    screen.result(model=model, seed=seed, plans=[_as_dict(r) for r in found])
-    header = ("planner", "value", "worst", "regret", "lower", "upper", "gap", "seconds")
-    screen.table(str(model), header, [_row(r) for r in found])
+    plans = [result.facts() for result in found]
+    screen.result(model=model, seed=seed, plans=plans)
+    columns = ("method", "value", "worst", "regret", "lower", "upper", "gap", "seconds")
+    rows = [[plan[name] for name in columns] for plan in plans]
+    screen.table(str(model), ("planner", *columns[1:]), rows)
     screen.say("value: mean per episode; worst: in the context where the policy earns least;")
     screen.say(
         "regret: at most, beside knowing the context; lower, upper: proved bounds of the value."
@@ -72,40 +73,3 @@ def command(
     for result in found:
         if result.problem:
             screen.say(result.problem, f"{result.name}:")
-
-
-def _as_dict(result: "PlannerResult") -> dict[str, Any]:
-    plan = result.plan
-    proved = ("lower", "upper", "gap", "seconds", "guarantee", "converged")
-    return {
-        "method": result.name,
-        "value": getattr(result.value, "mean", None),
-        **{name: getattr(result.value, name, None) for name in ("stderr", "exact")},
-        **{name: getattr(plan, name, None) for name in proved},
-        "worst": None if result.worst is None else result.worst[1],
-        "worst_context": None if result.worst is None else result.worst[0],
-        "regret": result.regret,
-        "by_context": None if result.value is None else result.value.by_context.tolist(),
-        "bounds_of": result.bounds_of or "all policies",
-        "message": result.problem or (plan.message if plan is not None else ""),
-    }
-
-
-def _simulated(result: "PlannerResult") -> bool:
-    return result.value is not None and not result.value.exact
-
-
-def _row(result: "PlannerResult") -> tuple[str, ...]:
-    facts = _as_dict(result)
-    about = "~" if _simulated(result) else ""
-    marks = {"": ("", ""), "memoryless": ("", "*")}.get(result.bounds_of, ("+", "+"))
-    return (
-        result.name,
-        about + or_dash(facts["value"], ".4g"),
-        about + or_dash(facts["worst"], ".4g"),
-        or_dash(facts["regret"], ".3g"),
-        or_dash(facts["lower"], ".4g") + marks[0],
-        or_dash(facts["upper"], ".4g") + marks[1],
-        or_dash(facts["gap"], ".2%"),
-        or_dash(facts["seconds"], ".2f"),
-    )

@@ -7,7 +7,6 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
@@ -16,14 +15,12 @@ __all__ = ["command"]
 @options.command()
 def command(
     screen: Screen,
-    context: typer.Context,
-    file: options.File,
+    source: options.AnyFile,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to; by its suffix.")],
     discounted: Annotated[
         bool,
         typer.Option("--discounted", help="For .pomdp and .pomdpx: without end, without time."),
     ] = False,
-    columns: options.Columns = None,
 ) -> None:
     """Write what a file holds in another format: .npz, .json, .csv, .parquet, .pomdp or .pomdpx.
 
@@ -34,10 +31,11 @@ def command(
     Example: `latentmdp convert m.npz m.pomdpx`
     """
     options.check_target(out)
-    found = options.load_any(file, columns, handed_on(context))
+    found = source.load()
     if discounted:
         lm.io.export(found, out, discounted=True)
     else:
         lm.save(found, out)
-    screen.result(file=file, target=out, kind=type(found).__name__)
-    screen.say(f"{type(found).__name__} from {file} to {out}")
+    kind = type(found).__name__
+    screen.result(file=source.file, target=out, kind=kind)
+    screen.say(f"{kind} from {source.file} to {out}")

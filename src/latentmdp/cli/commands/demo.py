@@ -1,7 +1,7 @@
 """`latentmdp demo`: acting and learning with hidden contexts, on two instances."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-PAGE = "demo.html"
-
 
 @options.command()
 def command(
     screen: Screen,
     out: Annotated[Path, typer.Option("--out", help="Folder for page and runs.")] = Path("out"),
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
+    quick: options.Quick = False,
     seed: options.Seed = 0,
 ) -> None:
     """Tell the whole story: hide the context, act, learn from nothing, certify.
@@ -32,10 +30,11 @@ def command(
 
     Example: `latentmdp demo --out out`
     """
-    from latentmdp.report.demo import HEADER, INSTANCES, QUICK, demonstrate, values_row, write_demo
+    from latentmdp.report.demo import INSTANCES, QUICK, demonstrate, values_table, write_demo
 
     out.mkdir(parents=True, exist_ok=True)
-    options.check_target(out / PAGE)
+    page = out / "demo.html"
+    options.check_target(page)
     instances = QUICK if quick else INSTANCES
     with screen.progress(total=1 + sum(sizes.steps for sizes in instances.values())) as move:
         demos = [
@@ -43,21 +42,18 @@ def command(
             for name, sizes in instances.items()
         ]
         move(1, "drawing")
-        write_demo(out / PAGE, demos)
+        write_demo(page, demos)
     for d in demos:
         for k, run in enumerate(d.runs):
             options.save(run, out / f"{d.name}-{k}.npz")
-    screen.result(page=out / PAGE, seed=seed, instances={d.name: _as_dict(d) for d in demos})
+    screen.result(page=page, seed=seed, instances={d.name: d.facts() for d in demos})
     for d in demos:
         screen.say(repr(d.model), d.name)
-    screen.table(
-        "Value per episode (± standard error), the context hidden",
-        HEADER,
-        [values_row(d) for d in demos],
-    )
+    title = "Value per episode (± standard error), the context hidden"
+    screen.table(title, *values_table(demos))
     for d in demos:
         screen.say(_in_words(d), d.name)
-    screen.say(str(out / PAGE), "The whole story with pictures:")
+    screen.say(str(page), "The whole story with pictures:")
 
 
 def _in_words(d: "Demonstration") -> str:
@@ -70,20 +66,3 @@ def _in_words(d: "Demonstration") -> str:
         f"belief in the true one grows from {belief[0]:.2f} to {belief[-1]:.2f} in an episode; "
         f"the plan for the true model earns {d.best.mean:.3f}{gap}."
     )
-
-
-def _as_dict(d: "Demonstration") -> dict[str, Any]:
-    return {
-        "separation": d.delta,
-        "random": d.random.mean,
-        "memoryless": d.memoryless.mean,
-        "learned": [value.mean for value in d.learned],
-        "best": d.best.mean,
-        "best_stderr": d.best.stderr,
-        "lower": d.plan.lower,
-        "upper": d.plan.upper,
-        "full_information": d.informed,
-        "contexts": d.model.n_contexts,
-        "found_contexts": [run.model.n_contexts for run in d.runs],
-        "belief": d.growth["filter with the true model"].mean(axis=0).tolist(),
-    }

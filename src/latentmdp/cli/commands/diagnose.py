@@ -1,6 +1,5 @@
 """`latentmdp diagnose`: which assumptions of the theory hold."""
 
-import math
 from typing import Annotated, Any
 
 import typer
@@ -34,41 +33,16 @@ def command(
 
     Example: `latentmdp diagnose m.npz --requirements`
     """
-    found = lm.load(file)
+    found, more, acting = lm.load(file), dict[str, Any](), None
+    if isinstance(found, lm.LatentMDP):
+        more, acting = (
+            {"episodes": episodes, "requirements": requirements},
+            find_policy(policy, found),
+        )
+    elif not isinstance(found, lm.Trajectories):
+        raise typer.BadParameter(f"{file} holds {type(found).__name__}")
     with screen.progress("measuring"):
-        if isinstance(found, lm.LatentMDP):
-            diagnosis: Any = lm.diagnose(
-                found,
-                find_policy(policy, found),
-                length,
-                seed,
-                episodes=episodes,
-                requirements=requirements,
-            )
-        elif isinstance(found, lm.Trajectories):
-            diagnosis = lm.diagnose(found, None, length, seed)
-        else:
-            raise typer.BadParameter(f"{file} holds {type(found).__name__}")
+        diagnosis = lm.diagnose(found, acting, length, seed, **more)
     rows = diagnosis.rows()
-    screen.result(file=file, seed=seed, rows=rows, **_fields(diagnosis))
+    screen.result(file=file, seed=seed, rows=rows, **diagnosis.facts())
     screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))
-
-
-def _fields(diagnosis: Any) -> dict[str, Any]:
-    names = (
-        ("delta", "sigma_tau", "sigma_h", "alpha_2", "alpha_3", "connected", "diameter")
-        if hasattr(diagnosis, "delta")
-        else ("episodes", "steps", "visits", "visible_contexts", "connected")
-    )
-    return {name: _plain(getattr(diagnosis, name)) for name in names}
-
-
-def _plain(value: Any) -> Any:
-    """Lists and numbers; what JSON cannot hold becomes "inf" or null."""
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf"
-    return value

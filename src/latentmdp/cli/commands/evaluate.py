@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,65 +47,15 @@ def command(
     if engine is not None and logs is not None:
         raise typer.BadParameter("--cluster and --device play episodes, and --logs needs none")
     world = options.load_model(model)
-    if logs is not None:
-        _from_logs(screen, model, world, policy, logs, method, seed)
-        return
-    with screen.progress(f"evaluating {policy}"):
+    data = None if logs is None else options.LogSource(logs).read()[0]
+    with warnings.catch_warnings(), screen.progress(f"evaluating {policy}"):
         acting = find_policy(policy, world)
-        value = lm.evaluate(
-            world,
-            acting,
-            episodes=episodes,
-            rng=seed,
-            method=method,
-            engine=engine,
-        )
-    facts = {name: getattr(value, name) for name in ("mean", "stderr", "exact")}
-    known_errors = value.stderr_by_context
-    errors = [0.0] * world.n_contexts if known_errors is None else known_errors.tolist()
-    facts["by_context"], facts["stderr_by_context"] = value.by_context.tolist(), errors
-    screen.result(model=model, policy=policy, seed=seed, **facts)
-    spread = "exact" if value.exact else f"± {value.stderr:.2g} (standard error)"
-    screen.say(f"earns {value.mean:.6g} per episode, {spread}", policy)
-    known = world.context_names or [f"context {m}" for m in range(world.n_contexts)]
-    earned = zip(known, value.by_context.tolist(), errors)
-    rows = [
-        (name, f"{mean:.6g}", "exact" if value.exact else f"± {e:.2g}") for name, mean, e in earned
-    ]
-    screen.table("by context", ("context", "earns", "error"), rows)
-
-
-def _from_logs(
-    screen: Screen,
-    model: Path,
-    world: "lm.LatentMDP",
-    policy: str,
-    logs: Path,
-    method: str,
-    seed: int,
-) -> None:
-    data = options.load_logs(logs)
-    chosen = "doubly-robust" if method == "auto" else method
-    with warnings.catch_warnings(), screen.progress(f"estimating {policy} from {logs}"):
-        warnings.simplefilter("ignore")
-        value = lm.off_policy_value(
-            data,
-            find_policy(policy, world),
-            method=chosen,  # type: ignore[arg-type]
-            model=world,
-            rng=seed,
-        )
-    names = ("mean", "low", "high", "stderr", "steps", "episodes", "method", "behaviour")
-    screen.result(
-        model=model,
-        policy=policy,
-        logs=logs,
-        seed=seed,
-        **{name: getattr(value, name) for name in names},
-        effective_size=value.effective_size.tolist(),
-        truncation=value.truncation,
-        warnings=list(value.warnings),
-    )
-    told = {name: text for name, text in value.facts() if name != "warning"}
-    screen.facts(f"{policy}, estimated from {logs}", told)
-    screen.warn(value.warnings)
+        if data is None:
+            more: dict[str, Any] = {"rng": seed, "method": method, "engine": engine}
+            value = lm.evaluate(world, acting, episodes=episodes, **more)
+            facts = value.facts(world.context_names)
+        else:
+            warnings.simplefilter("ignore")  # they stand in the result
+            chosen: Any = "doubly-robust" if method == "auto" else method
+            facts = lm.off_policy_value(data, acting, None, chosen, world, seed).facts()
+    screen.result(f"{policy} earns", facts, model=model, policy=policy, logs=logs, seed=seed)

@@ -59,10 +59,8 @@ def command(
         raise typer.BadParameter(f"--out writes .md, .csv or .html, got {str(out)!r}")
     options.check_target(out)
     options.check_plot(plot)
-    believed = None if belief is None else options.belief_of(belief)
-    world = options.load_model(model)
-    acting = find_policy(policy, world)
-    told = None
+    believed, world = options.belief_of(belief), options.load_model(model)
+    acting, told = find_policy(policy, world), None
     if state is not None:
         told = lm.explain(world, acting, options.state_of(state, world), believed, t)
     if out is not None and out.suffix.lower() == ".html":

@@ -20,9 +20,7 @@ def command(
         typer.Argument(
             metavar="POLICY",
             help="A policy, or what holds one: a plan, a run, an outcome of `solve` (.npz).",
-            exists=True,
-            dir_okay=False,
-            readable=True,
+            **options.readable,
         ),
     ],
     model: Annotated[
@@ -31,8 +29,8 @@ def command(
             "--model", help="The model of a policy that has none of its own.", exists=True
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="The page (.html).")] = Path("explorer.html"),
-    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Policy explorer",
+    out: options.PageOut = Path("explorer.html"),
+    title: options.Title = "Policy explorer",
 ) -> None:
     """Write a page for people who do not program: pick what was observed, see what to do.
 
@@ -46,8 +44,6 @@ def command(
     acting = getattr(found, "policy", found)
     if not isinstance(acting, lm.policies.Policy):
         raise typer.BadParameter(f"{policy} holds a {type(found).__name__}, not a policy")
-    lm.report.write_explorer(
-        acting, out, None if model is None else options.load_model(model), title
-    )
-    screen.result(explorer=out, bytes=out.stat().st_size)
-    screen.say(f"{out} ({out.stat().st_size / 1024:.0f} KiB)", "explorer")
+    world = None if model is None else options.load_model(model)
+    lm.report.write_explorer(acting, out, world, title)
+    options.written_page(screen, "explorer", out)

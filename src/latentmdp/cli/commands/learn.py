@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
-from latentmdp._util.words import or_dash
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -16,6 +15,7 @@ __all__ = ["command"]
 def command(
     screen: Screen,
     model: options.ModelFile,
+    outputs: options.OutcomeFiles,
     contexts: options.Contexts = "auto",
     reward_model: options.RewardModel = "auto",
     method: Annotated[
@@ -27,9 +27,6 @@ def command(
         ),
     ] = "likelihood",
     episodes: options.Episodes = 3_000,
-    out: options.PolicyOut = None,
-    model_out: options.ModelOut = None,
-    run_out: options.RunOut = None,
     checkpoint: options.Checkpoint = None,
     seed: options.Seed = 0,
 ) -> None:
@@ -37,7 +34,7 @@ def command(
 
     Example: `latentmdp learn m.npz --episodes 3000 --out policy.npz`
     """
-    options.outcome_targets(lm.Run, out, model_out, run_out)
+    outputs.check(lm.Run)
     options.check_target(checkpoint)
     world = options.load_model(model)
     screen.checkpoint = checkpoint
@@ -51,40 +48,17 @@ def command(
         checkpoint=checkpoint,
         progress=screen.talks,
     )
-    options.save_outcome(learned, out, model_out, run_out)
-    informed = lm.QMDP().plan(world)
-    reference = lm.evaluate(world, informed.policy, episodes=20_000, rng=seed).mean
-    trailing = learned.trailing_return()
-    screen.result(
-        model=model,
-        episodes=episodes,
-        seed=seed,
-        contexts=learned.model.n_contexts,
-        trailing_return=trailing,
-        mean_return=float(learned.returns.mean()),
-        qmdp_on_truth=reference,
-        lower=getattr(learned.plan, "lower", None),
-        upper=getattr(learned.plan, "upper", None),
-        value=None if learned.value is None else learned.value._asdict(),
-        warnings=list(learned.warnings),
-        seconds=learned.seconds,
-    )
+    outputs.save(learned)
+    informed = lm.evaluate(world, lm.QMDP().plan(world).policy, episodes=20_000, rng=seed).mean
     rows = [
-        [
+        (
             f"{p.first_episode} to {p.first_episode + p.episodes}",
-            str(p.n_contexts or "random actions"),
-            or_dash(p.model_error, ".4g"),
-            f"{p.mean_return:.4g}",
-        ]
+            p.n_contexts or "random actions",
+            p.model_error,
+            p.mean_return,
+        )
         for p in learned.phases
     ]
-    header = ["episodes", "contexts", "model error", "mean return"]
+    header = ("episodes", "contexts", "model error", "mean return")
     screen.table(f"learning in {model}", header, rows)
-    screen.say(
-        f"{trailing:.4g} per episode in the last tenth; Q-MDP on the true model earns "
-        f"{reference:.4g}",
-        "return",
-    )
-    if learned.value is not None:
-        screen.say(f"{learned.value} per episode (95 % interval)", "the policy found earns")
-    screen.warn(learned.warnings)
+    screen.result("in all", {**learned.facts(), "qmdp_on_truth": informed}, model=model)

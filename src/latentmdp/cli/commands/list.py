@@ -33,5 +33,5 @@ def command(
     found = {kind: entries() for kind, entries in KINDS.items() if what in (None, kind)}
     screen.result(**found)
     for kind, entries in found.items():
-        rows = list(entries.items())
-        screen.table(kind, (kind.removesuffix("s"), "what it is"), rows, words=["what it is"])
+        header = (kind.removesuffix("s"), "what it is")
+        screen.table(kind, header, entries.items(), words=header[1:])

@@ -55,15 +55,4 @@ def command(
     screen.checkpoint = checkpoint
     run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
     options.save(run, out)
-    trailing = run.trailing_return()
-    error = float(run.error_curve.values[-1])
-    screen.result(
-        model=model,
-        episodes=episodes,
-        seed=seed,
-        trailing_return=trailing,
-        optimistic_value=run.optimistic_value,
-        model_error=error,
-        out=out,
-    )
-    screen.say(f"{trailing:.4g} per episode in the last tenth, model error {error:.3g}")
+    screen.result(f"learning in {model}", run, model=model, out=out)

@@ -37,7 +37,15 @@ def command(
     Example: `latentmdp make separated --contexts 3 --delta 0.5 --seed 0 --out m.npz`
     """
     if show:
-        _list(screen)
+        entries = lm.instances.list_instances()
+        screen.result(
+            instances=[
+                {"name": e.name, "summary": e.summary, "arguments": e.arguments} for e in entries
+            ]
+        )
+        for entry in entries:
+            given = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
+            screen.say(f"{entry.summary}\n    {'  '.join(given)}", entry.name)
         return
     if name is None or name.startswith("-"):
         raise typer.BadParameter("give the name of an instance first; --list shows them")
@@ -47,17 +55,3 @@ def command(
     options.save(model, out)
     screen.result(instance=name, arguments=arguments, seed=seed, out=out)
     screen.say(f"{model!r}" + ("" if out is None else f" saved to {out}"))
-
-
-def _list(screen: Screen) -> None:
-    found = []
-    for entry in lm.instances.list_instances():
-        arguments = {name: _plain(value) for name, value in entry.arguments.items()}
-        found.append({"name": entry.name, "summary": entry.summary, "arguments": arguments})
-        given = (f"--{name.replace('_', '-')} {value}" for name, value in arguments.items())
-        screen.say(f"{entry.summary}\n    {'  '.join(given)}", entry.name)
-    screen.result(instances=found)
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)

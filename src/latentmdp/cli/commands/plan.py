@@ -63,33 +63,7 @@ def command(
         plan = (replace(chosen, on_progress=show) if watched else chosen).plan(world)
     options.save(plan.policy, out)
     options.draw_bounds({method: plan.history}, plot)
-    names = ("lower", "upper", "gap", "guarantee", "converged")
-    facts = {
-        "method": method,
-        **{name: getattr(plan, name) for name in names},
-        "iterations": plan.n_iter,
-        "seconds": plan.seconds,
-        "message": plan.message,
-    }
-    if isinstance(plan, lm.RobustPlan):
-        facts = {"objective": plan.objective, "level": plan.level, **facts}
-        facts |= {name: getattr(plan, name).tolist() for name in ("worst_weights", "by_context")}
-        facts["given_up"] = plan.given_up
-    screen.result(model=model, out=out, **facts)
-    unknown = "not computed (see: latentmdp evaluate)"
-    shown = {
-        k: unknown if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
-        for k, v in facts.items()
-    }
-    if isinstance(plan, lm.RobustPlan):
-        shown = {name: text for name, text in shown.items() if text != unknown}
-        for name in ("worst_weights", "by_context"):
-            shown[name.replace("_", " ")] = " ".join(f"{x:.4g}" for x in facts[name])
-            shown.pop(name)
-        shown.pop("given_up")
-        if plan.given_up:
-            shown["given up"] = f"{plan.given_up:.4g}, beside a random mixture"
-        shown["bounds"] = "of the objective over the contexts, not of the mean"
-    if plan.guarantee is not None:
-        shown["guarantee"] = "worth at least {:.4g} V* - {:.4g}".format(*plan.guarantee)
-    screen.facts(f"plan for {model}", shown)
+    screen.result(f"plan for {model}", plan, model=model, out=out, method=method)
+    for bound in ("lower", "upper"):
+        if getattr(plan, bound) is None:
+            screen.say("not computed (see: latentmdp evaluate)", f"{bound} bound:")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -24,12 +25,12 @@ def command(
             readable=True,
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The page (.html).")] = Path("report.html"),
+    out: options.PageOut = Path("report.html"),
     truth: Annotated[
         Path | None,
         typer.Option("--truth", help="File of the true model, to compare with.", exists=True),
     ] = None,
-    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Report",
+    title: options.Title = "Report",
 ) -> None:
     """Write one self-contained HTML page about runs: it opens offline, on a phone, on paper.
 
@@ -39,9 +40,6 @@ def command(
 
     Example: `latentmdp report a.parquet b.parquet --out report.html`
     """
-    from latentmdp.report.report import write_report
-
     with screen.progress("reading, planning and drawing"):
-        write_report(runs, out, truth, title)
-    screen.result(report=out, bytes=out.stat().st_size)
-    screen.say(f"{out} ({out.stat().st_size / 1024:.0f} KiB)", "report")
+        lm.report.write_report(runs, out, truth, title)
+    options.written_page(screen, "report", out)

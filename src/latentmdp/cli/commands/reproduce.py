@@ -26,14 +26,12 @@ def command(
             ),
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("out"),
+    quick: options.Quick = False,
+    out: options.ResultsFolder = Path("out"),
     seeds: Annotated[
         int | None, typer.Option("--seeds", min=1, help="How many; by default the paper's.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")
-    ] = None,
+    jobs: options.Jobs = None,
     cluster: options.Cluster = None,
 ) -> None:
     """Run an experiment of the paper: figure, numbers, and whether its claims hold.
@@ -42,18 +40,11 @@ def command(
 
     Example: `latentmdp reproduce fig1a --quick`
     """
+    engine = options.engine_of(cluster)
     found = lm.experiments.reproduce(
-        name,
-        quick=quick,
-        out=out,
-        seeds=seeds,
-        jobs=jobs,
-        progress=screen.talks,
-        engine=options.engine_of(cluster),
+        name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks, engine=engine
     )
-    names = ("folder", "figures", "numbers", "page")
-    claims = [{"paper": c.paper, "measured": c.measured, "held": c.held} for c in found.claims]
-    screen.result(**{name: getattr(found, name) for name in names}, claims=claims)
+    screen.result(**vars(found))
     for claim in found.claims:
         screen.say(f"{claim.paper} {claim.measured}", f"{claim.verdict}:")
     screen.say(f"See {found.page}")

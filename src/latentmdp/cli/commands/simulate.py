@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
+from latentmdp._util.words import plural
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import find_policy
 from latentmdp.cli.screen import Screen
 
 __all__ = ["command"]
-
-SHARD_STEPS = 2_000_000
 
 
 @options.command(config=True)
@@ -42,28 +41,14 @@ def command(
     if not in_parts:
         options.check_target(out, lm.Trajectories)
     world = options.load_model(model)
-    acting = find_policy(policy, world)
+    acting, folder = find_policy(policy, world), out if in_parts else None
+    with screen.progress(f"simulating {plural(episodes, 'episode')}"):
+        logs = lm.simulate(world, acting, episodes, rng=seed, out=folder, engine=engine)
+        if not in_parts:
+            logs = logs.without_contexts() if hide_contexts else logs
+            lm.save(logs, out)
+    mean = options.mean_return(logs)
     given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
-    if in_parts:
-        with screen.progress("simulating"):
-            files = lm.simulate(world, acting, episodes, rng=seed, out=out, engine=engine)
-        mean = options.mean_return(files)
-        screen.result(**given, mean_return=mean, out=out)
-        screen.say(f"{files!r}, mean return {mean:.4g}, in {out}")
-        return
-    shard = max(1, SHARD_STEPS // (world.horizon or 1000))
-    parts, total = [], 0.0
-    with screen.progress("simulating", total=episodes) as move:
-        for first in range(0, episodes, shard):
-            size = min(shard, episodes - first)
-            parts.append(lm.simulate(world, acting, size, seed, first, engine=engine))
-            total += float(parts[-1].returns().sum())
-            move(size)
-    logs = lm.Trajectories.concat(parts)
-    if hide_contexts:
-        logs = logs.without_contexts()
-    lm.save(logs, out)
-    mean = total / episodes
     screen.result(**given, mean_return=mean, out=out)
     kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
-    screen.say(f"{logs!r}, {kind} {mean:.4g}, saved to {out}")
+    screen.say(f"{logs!r}, {kind} {mean:.4g}, in {out}")
