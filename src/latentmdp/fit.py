@@ -295,30 +295,22 @@ def shares_of(
     episodes on disk, the result is an array in a temporary file.
     """
     parts = listed_logs(logs)
-    if all(part.fits_memory for part in parts):
-        found = [_batch_shares(part.read(), model, behaviour, weight_model) for part in parts]
-        return np.concatenate(found)
     batches = [batch for part in parts for batch in part.batches()]
-    rows = as_engine(engine).map(_read_shares, batches, model, behaviour, weight_model)
+    if len(batches) == 1:
+        return _batch_shares(batches[0], model, behaviour, weight_model, None)
+    engine = as_engine(None if all(part.fits_memory for part in parts) else engine)
+    rows = engine.map(_batch_shares, batches, model, behaviour, weight_model, 1)
     return rows_on_disk(rows, sum(map(len, parts)), model.n_contexts)
 
 
-def _read_shares(
+def _batch_shares(
     batch: Batch,
     model: LatentMDP,
     behaviour: Floats | None,
     weight_model: WeightModel | None,
+    threads: int | None,
 ) -> Floats:
-    return _batch_shares(batch.read(), model, behaviour, weight_model, threads=1)
-
-
-def _batch_shares(
-    logs: Any,
-    model: LatentMDP,
-    behaviour: Floats | None,
-    weight_model: WeightModel | None,
-    threads: int | None = None,
-) -> Floats:
+    logs = batch.read()
     shares = posterior(model, logs.without_contexts(), smoothing=_UNSEEN, threads=threads)
     individual = logs.individuals()
     ends = np.searchsorted(individual, np.arange(logs.n_individuals), side="right") - 1

@@ -35,7 +35,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,23 +57,9 @@ from latentmdp.logs import (
 
 __all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
-_KEY_BITS = 62.0
-"""An episode that needs fewer bits is packed into one int64; one bit is the sign, one is spare."""
-
 _DIRECT_KEYS = 1 << 23
 """Up to this largest number, distinct integers are found by marking a table of as many entries
 (8 MB of flags), beyond it by sorting: the table is faster, its memory grows with the number."""
-
-_BLOCKS, _LEAST_WORK, _MOST_WORK = 64, 1 << 17, 1 << 19
-"""Into how many blocks a pass is cut, and steps of one: enough that handing it to a thread costs
-nothing beside the work, few enough that a log of a million steps has one for each of several."""
-
-_MOST_ROWS = 10**8
-"""Rows (s, a), 0.8 GB of flags and numbers each: beyond them a log is refused before memory runs
-out, since state numbers that large are identifiers, not states."""
-
-_MANY_STATES, _OCCURRING_SHARE = 100_000, 0.01
-"""From so many states on, at least this share of them must occur, or they are identifiers too."""
 
 
 class ExpectedCounts(NamedTuple):
@@ -126,37 +112,28 @@ class Group:
 
 
 class Chunk(NamedTuple):
-    """The episodes of one batch, held in memory."""
+    """The episodes of one batch, held in memory or written to a file.
+
+    `numbers` are the cells that those of the groups stand for, None where they are the same.
+    """
 
     held: tuple[Group, ...]
+    path: str | None = None
+    numbers: NDArray[np.integer[Any]] | None = None
 
     def groups(self) -> tuple[Group, ...]:
-        """The episodes."""
-        return self.held
-
-
-class StoredChunk(NamedTuple):
-    """The episodes of one batch, in a file; `numbers` are the cells that its own stand for."""
-
-    path: str
-    numbers: Indices | None
-    n_cells: int
-
-    def groups(self) -> tuple[Group, ...]:
-        """The episodes, read from the file."""
-        groups = _read_groups(self.path)
-        return tuple(replace(g, cells=self._renumbered(g.cells)) for g in groups)
-
-    def _renumbered(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """The episodes, read from the file where there is one."""
+        groups = self.held if self.path is None else _read_groups(self.path)
         if self.numbers is None:
-            return cells.astype(_cell_type(self.n_cells), copy=False)
-        return self.numbers.astype(_cell_type(self.n_cells))[cells]
+            return groups
+        return tuple(replace(group, cells=self.numbers[group.cells]) for group in groups)
 
 
 class Coding(NamedTuple):
     """How the steps of logs become cells, and their first states beginnings.
 
-    `widths` are S' and Z' of `Episodes`; `first_state` and `design` its beginnings.
+    `widths` are S' and Z' of `Episodes`; `first_state` and `design` its beginnings, in the order
+    of their columns where there is a design.
     """
 
     n_states: int
@@ -194,23 +171,19 @@ class Coding(NamedTuple):
             missing = self.first_state.size - 1
             return np.where(first < 0, missing, first).astype(np.int32)
         assert self.encoder is not None
-        rows = _design_rows(logs, self.encoder)
-        place = {key.tobytes(): i for i, key in enumerate(self._beginning_keys())}
-        keys = np.column_stack([first.astype(np.float64), rows]) + 0.0
-        return np.array([place[key.tobytes()] for key in keys], dtype=np.int32)
-
-    def _beginning_keys(self) -> Floats:
-        assert self.design is not None
-        return np.ascontiguousarray(
-            np.column_stack([self.first_state.astype(np.float64), self.design]) + 0.0
-        )
+        known = np.column_stack([self.first_state, self.design])
+        rows = np.column_stack([first, _design_rows(logs, self.encoder)]) + 0.0
+        # all rows are known, so each has the number that it has among those known
+        _, number = np.unique(np.concatenate([known, rows]), axis=0, return_inverse=True)
+        return number[len(known) :].astype(np.int32)
 
     def grouped(self, logs: Trajectories) -> list[Group]:
         """Split by length: what can be packed into integer keys is merged and sorted."""
         lengths = logs.lengths
         bits = np.log2(self.n_states) + lengths * np.log2(max(self.base, 2))
         whole = logs.complete and self.design is None and self.uses_next_states
-        short = (bits < _KEY_BITS) & (lengths > 0) & whole
+        # one bit of an int64 is the sign, one is spare
+        short = (bits < 62.0) & (lengths > 0) & whole
         groups = []
         for length in np.unique(lengths[short]).tolist():
             chosen = short & (lengths == length)
@@ -245,40 +218,38 @@ class Coding(NamedTuple):
         return Group(cells, offsets, keys.astype(np.int32), counts, common)
 
 
-class _Coded(NamedTuple):
-    """A batch as a chunk with cells numbered in their own order, and what is in it."""
-
-    chunk: Chunk | str
-    cells: Integers
-    counts: Floats
-    beginnings: Floats
-    longest: int
-
-
-def _coded(job: tuple[Batch, str | None], coding: Coding) -> _Coded:
-    """The chunk of a batch, written to a file where one is named."""
-    batch, path = job
-    groups = coding.grouped(batch.read())
-    cells, positions = _numbered([group.cells for group in groups])
-    groups = [replace(group, cells=own) for group, own in zip(groups, positions)]
-    counts, beginnings = np.zeros(cells.size), np.zeros(coding.first_state.size)
-    for group in groups:
-        counts += _counts_of_cells(group, cells.size)
-        beginnings += np.bincount(group.first, group.counts, beginnings.size)
-    longest = max(int(np.diff(group.offsets).max(initial=0)) for group in groups)
-    chunk: Chunk | str = Chunk(tuple(groups))
-    if path is not None:
-        _write_groups(path, groups)
-        chunk = path
-    return _Coded(chunk, cells, counts, beginnings, longest)
-
-
 class _Totals(NamedTuple):
-    """What stored chunks hold together."""
+    """What episodes hold together: counts of cells and of beginnings, and the longest length."""
 
     cells: Floats
     beginnings: Floats
     longest: int
+
+    @classmethod
+    def of(cls, groups: Sequence[Group], n_cells: int, n_beginnings: int) -> _Totals:
+        """The totals of some groups."""
+        cells, beginnings, longest = np.zeros(n_cells), np.zeros(n_beginnings), 0
+        for group in groups:
+            lengths = np.diff(group.offsets)
+            cells += np.bincount(group.cells, np.repeat(group.counts, lengths), n_cells)
+            beginnings += np.bincount(group.first, group.counts, n_beginnings)
+            longest = max(longest, int(lengths.max(initial=0)))
+        return cls(cells, beginnings, longest)
+
+
+def _coded(
+    job: tuple[Batch, str | None], coding: Coding
+) -> tuple[Chunk, NDArray[np.int64], _Totals]:
+    """The chunk of a batch, written to a file where one is named; its cells, and its totals."""
+    batch, path = job
+    groups = coding.grouped(batch.read())
+    cells, positions = _numbered([group.cells for group in groups])
+    groups = [replace(group, cells=own) for group, own in zip(groups, positions)]
+    totals = _Totals.of(groups, cells.size, coding.first_state.size)
+    if path is None:
+        return Chunk(tuple(groups)), cells, totals
+    _write_groups(path, groups)
+    return Chunk((), path), cells, totals
 
 
 class Episodes:
@@ -299,10 +270,17 @@ class Episodes:
         The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z,
         or 1 where next states, or rewards, are left out. Where some are missing they are one more,
         and the last number stands for a missing one.
-    chunks : list of Chunk or StoredChunk
+    chunks : list of Chunk
         The episodes, their cells given by position in `cells`.
     coding : Coding
         What the cells mean.
+    n_states, n_actions, n_rewards : int
+        S, A and Z.
+    first_state : (B,)
+        The state of each beginning, -1 where it is missing. Without covariates and missing states,
+        beginnings are the states themselves.
+    encoder, design : Encoder or None, (B, d) or None
+        What turns covariates into design vectors, and those of each beginning.
     """
 
     def __init__(
@@ -323,12 +301,18 @@ class Episodes:
         )
         beginnings = _beginnings(logs, S, any(one.beginnings for one in lacks), encoder)
         self.coding = Coding(S, A, Z, use_next_states, widths, encoder, *beginnings)
+        self.n_states, self.n_actions, self.n_rewards = S, A, Z
+        self.first_state, self.design = beginnings
+        self.encoder = encoder
         self.n_steps = sum(part.n_steps for part in logs)
-        self._block_size = min(max(self.n_steps // _BLOCKS, _LEAST_WORK), _MOST_WORK)
+        # Steps of a block: enough that handing it to a thread costs nothing beside the work, few
+        # enough that a log of a million steps has one for each of several threads.
+        self._block_size = min(max(self.n_steps // 64, 1 << 17), 1 << 19)
         batches = [batch for part in logs for batch in part.batches()]
         self._folder: TemporaryDirectory[str] | None = None
         self._sample: Episodes | None = None
         self._held_by: dict[Engine, Any] = {}
+        self._known_totals: _Totals | None = None
         if not engine.local or not all(part.fits_memory for part in logs):
             self._folder = TemporaryDirectory(prefix="latentmdp-", dir=engine.scratch)
         self._read(batches, engine)
@@ -339,60 +323,39 @@ class Episodes:
         paths = [
             None if folder is None else os.path.join(folder, str(k)) for k in range(len(batches))
         ]
-        found = []
-        cells, counts = np.zeros(0, np.int64), np.zeros(0)
-        beginnings, longest = np.zeros(self.coding.first_state.size), 0
-        for coded in engine.map(_coded, list(zip(batches, paths)), self.coding):
-            every = cells if np.array_equal(cells, coded.cells) else np.union1d(cells, coded.cells)
-            both = np.zeros(every.size)
-            both[np.searchsorted(every, cells)] = counts
-            both[np.searchsorted(every, coded.cells)] += coded.counts
-            cells, counts = every, both
-            beginnings, longest = beginnings + coded.beginnings, max(longest, coded.longest)
-            found.append((coded.chunk, coded.cells))
-        self.cells = cells
-        self._totals = None if folder is None else _Totals(counts, beginnings, longest)
-        self.chunks: list[Chunk | StoredChunk] = [
-            _numbered_chunk(chunk, own, cells) for chunk, own in found
-        ]
+        cells = np.zeros(0, np.int64)
+        totals = _Totals(np.zeros(0), np.zeros(self.first_state.size), 0)
+        chunks: list[tuple[Chunk, Integers]] = []
+        for chunk, own, part in engine.map(_coded, list(zip(batches, paths)), self.coding):
+            every = cells if np.array_equal(cells, own) else np.union1d(cells, own)
+            counts = np.zeros(every.size)
+            counts[np.searchsorted(every, cells)] = totals.cells
+            counts[np.searchsorted(every, own)] += part.cells
+            longest = max(totals.longest, part.longest)
+            cells, totals = every, _Totals(counts, totals.beginnings + part.beginnings, longest)
+            chunks.append((chunk, own))
+        self.cells, self._known_totals = cells, totals
+        self.chunks = [_numbered_chunk(chunk, own, cells) for chunk, own in chunks]
+
+    def _of(self, chunks: list[Chunk], cells: Integers | None = None) -> Episodes:
+        """Other episodes in memory, with other cells where some are given."""
+        other = copy(self)
+        other.chunks, other._sample, other._known_totals = chunks, None, None
+        if cells is not None:
+            other.cells, other._held_by = cells, {}
+        return other
 
     @property
-    def n_states(self) -> int:
-        """S."""
-        return self.coding.n_states
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return self.coding.n_actions
-
-    @property
-    def n_rewards(self) -> int:
-        """Z."""
-        return self.coding.n_rewards
-
-    @property
-    def encoder(self) -> Encoder | None:
-        """What turns covariates into design vectors."""
-        return self.coding.encoder
-
-    @property
-    def first_state(self) -> Integers:
-        """(B,): the state of each beginning, -1 where it is missing.
-
-        Without covariates and missing states, beginnings are the states themselves.
-        """
-        return self.coding.first_state
-
-    @property
-    def design(self) -> Floats | None:
-        """(B, d): the covariates of each beginning."""
-        return self.coding.design
+    def _totals(self) -> _Totals:
+        if self._known_totals is None:
+            sizes = self.cells.size, self.first_state.size
+            self._known_totals = _Totals.of(self.groups, *sizes)
+        return self._known_totals
 
     @property
     def held(self) -> bool:
         """Whether all episodes are in memory."""
-        return self._totals is None
+        return all(chunk.path is None for chunk in self.chunks)
 
     @property
     def groups(self) -> list[Group]:
@@ -402,27 +365,22 @@ class Episodes:
     def sample(self) -> Episodes:
         """Enough episodes to decide by, in memory: these, or chunks spread evenly over them."""
         chosen = spread(len(self.chunks), self.n_steps)
-        if len(chosen) == len(self.chunks) and self._totals is None:
+        if len(chosen) == len(self.chunks) and self.held:
             return self
         if self._sample is None:
-            other = copy(self)
-            other.chunks = [Chunk(self.chunks[k].groups()) for k in chosen]
-            other._totals, other.n_steps, other._held_by = None, 0, {}
-            other._sample = other
-            self._sample = other
+            self._sample = self._of([Chunk(self.chunks[k].groups()) for k in chosen], self.cells)
+            self._sample.n_steps = 0  # so that it is its own sample
         return self._sample
 
     @property
     def n_episodes(self) -> float:
         """Number of episodes, multiplicities counted."""
-        return float(self.beginning_counts().sum())
+        return float(self._totals.beginnings.sum())
 
     @property
     def longest(self) -> int:
         """Length of the longest episode."""
-        if self._totals is not None:
-            return self._totals.longest
-        return max(int(np.diff(group.offsets).max(initial=0)) for group in self.groups)
+        return self._totals.longest
 
     def parts_of_cells(self) -> CellParts:
         """The columns of every cell."""
@@ -437,32 +395,19 @@ class Episodes:
 
     def renumbered(self, cells: Integers, index: Integers) -> Episodes:
         """The same episodes in terms of fewer `cells`; cell x becomes number index[x] of them."""
-        other = copy(self)
-        other.cells = cells
-        other.chunks = [
+        chunks = [
             Chunk(tuple(replace(g, cells=index[g.cells], common=None) for g in chunk.groups()))
             for chunk in self.chunks
         ]
-        other._totals = other._sample = None
-        return other
+        return self._of(chunks, cells)
 
     def cell_counts(self) -> Floats:
         """How often each cell occurs."""
-        if self._totals is not None:
-            return self._totals.cells
-        found = np.zeros(self.cells.size)
-        for group in self.groups:
-            found += _counts_of_cells(group, self.cells.size)
-        return found
+        return self._totals.cells
 
     def beginning_counts(self) -> Floats:
         """How often each beginning occurs."""
-        if self._totals is not None:
-            return self._totals.beginnings
-        found = np.zeros(self.first_state.size)
-        for group in self.groups:
-            found += np.bincount(group.first, group.counts, found.size)
-        return found
+        return self._totals.beginnings
 
     def by_state(self, counts: Floats) -> Floats:
         """Counts of beginnings (B, ...) added up by state (S, ...), missing ones left out."""
@@ -514,7 +459,7 @@ class Episodes:
             counts, firsts, logs = held([group.counts for group in self.groups], table, first)
             return ExpectedCounts(counts, firsts), logs
         P, W = (_padded(one, _width(M)) for one in (table, first))
-        if self._totals is not None:
+        if not self.held:
             sums = total(engine, _chunk_counts, self.chunks, P, W, self._block_size)
         elif len(jobs := self._jobs()) == 1:
             sums = _block_counts(jobs[0], P, W)
@@ -593,13 +538,13 @@ class Episodes:
 
     def _counted(self, counts: Sequence[Floats]) -> Episodes:
         """The same episodes with other multiplicities, one array per group."""
-        other, given = copy(self), iter(counts)
-        other.chunks = [
-            Chunk(tuple(replace(group, counts=next(given)) for group in chunk.groups()))
-            for chunk in self.chunks
-        ]
-        other._sample = None
-        return other
+        given = iter(counts)
+        return self._of(
+            [
+                Chunk(tuple(replace(group, counts=next(given)) for group in chunk.groups()))
+                for chunk in self.chunks
+            ]
+        )
 
 
 _Sums = tuple[Floats, Floats, float]
@@ -623,7 +568,7 @@ def _by_chunk(
     yield sums
 
 
-def _chunk_counts(chunk: Chunk | StoredChunk, P: Floats, W: Floats, size: int) -> _Sums:
+def _chunk_counts(chunk: Chunk, P: Floats, W: Floats, size: int) -> _Sums:
     """The sums over a chunk: a piece of work for any worker."""
     sums = _no_counts(P, W)
     for group in chunk.groups():
@@ -667,23 +612,12 @@ def _block_counts(job: _Job, P: Floats, W: Floats) -> _Sums:
     return by_cell, by_first, shift + float(np.sum(counts * logs))
 
 
-def _counts_of_cells(group: Group, n_cells: int) -> Floats:
-    weights = np.repeat(group.counts, np.diff(group.offsets))
-    return np.asarray(np.bincount(group.cells, weights, n_cells), np.float64)
-
-
-def _numbered_chunk(chunk: Chunk | str, own: Integers, cells: Integers) -> Chunk | StoredChunk:
+def _numbered_chunk(chunk: Chunk, own: Integers, cells: Integers) -> Chunk:
     """A chunk whose cells, so far in their own order, are given by position among all cells."""
-    same = own.size == cells.size
-    numbers = None if same else np.searchsorted(cells, own).astype(np.int32)
-    if isinstance(chunk, str):
-        return StoredChunk(chunk, numbers, cells.size)
-    kind = _cell_type(cells.size)
-    if numbers is None:
-        moved = [group.cells.astype(kind, copy=False) for group in chunk.held]
-    else:
-        moved = [numbers.astype(kind)[group.cells] for group in chunk.held]
-    return Chunk(tuple(replace(group, cells=own) for group, own in zip(chunk.held, moved)))
+    if own.size == cells.size:
+        return chunk
+    chunk = chunk._replace(numbers=np.searchsorted(cells, own).astype(_cell_type(cells.size)))
+    return chunk if chunk.path else Chunk(chunk.groups())  # what is in memory is numbered once
 
 
 def _cell_type(n_cells: int) -> Any:
@@ -695,26 +629,24 @@ _FIELDS = ("cells", "offsets", "first", "counts", "common")
 
 
 def _write_groups(path: str, groups: Sequence[Group]) -> None:
-    """Write groups to a file that appears whole or not at all."""
+    """Write groups to a file that appears whole or not at all, an empty array for None."""
     aside = f"{path}.{os.getpid()}.{id(groups)}"
     with open(aside, "wb") as stream:
-        np.save(stream, np.array([len(groups), *(g.common is not None for g in groups)], np.int64))
         for group in groups:
             for name in _FIELDS:
-                if (array := getattr(group, name)) is not None:
-                    np.save(stream, array)
+                array = getattr(group, name)
+                np.save(stream, np.zeros(0, np.int32) if array is None else array)
     os.replace(aside, path)
 
 
-def _read_groups(path: str) -> list[Group]:
+def _read_groups(path: str) -> tuple[Group, ...]:
+    groups = []
     with open(path, "rb") as stream:
-        number, *sorted_ones = np.load(stream).tolist()
-        groups = []
-        for k in range(number):
-            names = _FIELDS if sorted_ones[k] else _FIELDS[:-1]
-            arrays = {name: np.load(stream) for name in names}
-            groups.append(Group(**cast(dict[str, Any], {"common": None, **arrays})))
-    return groups
+        while stream.peek(1):
+            arrays = {name: np.load(stream) for name in _FIELDS}
+            common = arrays.pop("common")
+            groups.append(Group(common=common if common.size else None, **arrays))
+    return tuple(groups)
 
 
 def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
@@ -740,10 +672,12 @@ def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
             )
     S, A, _ = sizes_of(parts)
     occur = S
-    if S > _MANY_STATES:
+    if S > 100_000:
         seen = [np.unique(b.read().states) for part in parts for b in part.batches()]
         occur = np.unique(np.concatenate(seen)).size
-    if S * A > _MOST_ROWS or occur < _OCCURRING_SHARE * S:
+    # flags and numbers of 10^8 rows take 0.8 GB each; numbers that large, or of which hardly any
+    # occur, are identifiers and not states
+    if S * A > 10**8 or occur < 0.01 * S:
         raise TrajectoryError(
             f"states are numbered up to {S - 1} and {occur} of them occur: a table of "
             f"(state, action) would have {S * A:.1e} rows; number states 0, 1, 2, ... "
@@ -767,12 +701,12 @@ def _beginnings(
     """The state and the covariates of every beginning."""
     if encoder is None:
         return np.append(np.arange(n_states), np.full(int(missing), -1)), None
-    found = []
+    keys = []
     for part in (batch.read() for logged in logs for batch in logged.batches()):
         first = part.first_states[part.beginnings()].astype(np.float64)
-        found.append(np.unique(np.column_stack([first, _design_rows(part, encoder)]) + 0.0, axis=0))
-    keys = np.unique(np.concatenate(found), axis=0)
-    return keys[:, 0].astype(np.int64), np.ascontiguousarray(keys[:, 1:])
+        keys.append(np.unique(np.column_stack([first, _design_rows(part, encoder)]) + 0.0, axis=0))
+    rows = np.unique(np.concatenate(keys), axis=0)
+    return rows[:, 0].astype(np.int64), np.ascontiguousarray(rows[:, 1:])
 
 
 def _design_rows(logs: Trajectories, encoder: Encoder) -> Floats:

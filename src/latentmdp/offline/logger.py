@@ -18,7 +18,6 @@ from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.validation import shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
-from latentmdp.fit import logged_behaviour
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.planning import acting_smoothing
@@ -70,19 +69,23 @@ class Logger(NamedTuple):
 
 
 def logger_of(
-    logs: Trajectories, behaviour: ArrayLike | AnyPolicy | None, world: LatentMDP, model_given: bool
+    logs: Trajectories,
+    behaviour: ArrayLike | AnyPolicy | None,
+    world: LatentMDP,
+    model_given: bool,
+    numbers: Integers | None = None,
 ) -> Logger:
-    """Read or estimate the probabilities of the logged actions; raises where one is zero."""
+    """Read the probabilities of the logged actions; raises where one is zero.
+
+    They are the logs' own propensities where no `behaviour` is given. `numbers` are those
+    of the episodes, for the message.
+    """
     everyone = np.ones((len(logs), 1))
     steps = logs.steps()
-    propensities = getattr(logs, "propensities", None)
-    if behaviour is None and propensities is not None:
-        chances = np.asarray(propensities, np.float64)[:, None]
+    if behaviour is None:
+        assert logs.propensities is not None
+        chances = np.asarray(logs.propensities, np.float64)[:, None]
         found = Logger(chances, everyone, "propensities")
-    elif behaviour is None:
-        rows = logged_behaviour(logs, PSEUDO_COUNTS)
-        chances = rows[steps.state, steps.action][:, None]
-        found = Logger(chances, everyone, "estimated", more_than_the_state(logs))
     elif isinstance(behaviour, Policy) or callable(behaviour):
         found = Logger(_along(logs, behaviour, world)[:, None], everyone, "policy")
     else:
@@ -106,7 +109,9 @@ def logger_of(
         episode = int(steps.episode[k])
         raise ValueError(
             f"behaviour gives probability 0 to action {steps.action[k]} in state "
-            f"{steps.state[k]}, logged in episode {episode}, step {k - int(logs.offsets[episode])}"
+            f"{steps.state[k]}, logged in episode "
+            f"{episode if numbers is None else numbers[episode]}, "
+            f"step {k - int(logs.offsets[episode])}"
         )
     return found
 

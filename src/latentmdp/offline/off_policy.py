@@ -55,7 +55,7 @@ from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.estimation import EM, final_states
 from latentmdp.fit import logged_behaviour, without_fit_warnings
-from latentmdp.logs import Logs, Trajectories, require_logs
+from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
@@ -88,20 +88,6 @@ _METHODS = ("doubly-robust", "per-decision", "importance")
 _FEWEST_EFFECTIVE = 30.0
 """Effective episodes that a step needs: more would end the estimate earlier, fewer would leave a
 bootstrap standard error that cannot be trusted. 30 is the usual rule for a mean of a sample."""
-
-_RESAMPLES = 1_000
-"""Bootstrap resamples of the episodes: the 2.5 % quantile is then itself known to about 0.5 %."""
-
-_MOST_GROUPS = 1_024
-"""Groups of episodes that are resampled. The bootstrap's own error falls with their number and is
-already far below that of the estimate; its time and memory grow with it."""
-
-_SIMULATED, _SIMULATED_SLOWLY = 20_000, 1_000
-"""Episodes that tell how a policy with a memory acts in each context; a Python function is slow.
-Errors of these shares cost variance, not bias."""
-
-_TIME_POOLING = 5.0
-"""Visits that the choice of actions at all times is worth at each time."""
 
 
 class OffPolicyWarning(UserWarning):
@@ -250,69 +236,55 @@ def off_policy_value(
     if logs.n_episodes < 2 or logs.n_steps == 0:
         raise ValueError(f"an estimate needs two episodes with steps, got {logs!r}")
     known = getattr(policy, "model", None) if model is None else model
-    generator = as_generator(rng)
+    generator, logs = as_generator(rng), logs.without_contexts()
     if known is not None:
         arrays.require_instance("model", known, LatentMDP)
-    if not logs.fits_memory:
-        if known is None:
-            raise ValueError(
-                "a policy without a model would need two halves of the logs in memory: give "
-                "model=, such as EM(1).fit(other_logs).model"
-            )
-        asked = (method, weighted)
-        return _streamed(logs, policy, behaviour, known, asked, confidence, generator)
-    held = logs.read().without_contexts()
-    if known is not None:
-        held.validate(known)
-        parts = [(np.arange(len(held)), known)]
+        logs.validate(known)
+        parts = [_Part(b, np.arange(b.start, b.stop), known) for b in logs.batches()]
     else:
-        parts = _halves(held, generator)
-    world = parts[0][1]
-    logger = logger_of(held, behaviour, world, model_given=known is not None)
-    final = world.terminal | _padded(final_states(held), world.n_states)
-    shape = _Shape(method, weighted, *_covered(held, world, method))
-    sums = _Sums.empty(held, logger.probabilities.shape[1], shape, generator)
-    for episodes, own in parts:
-        values = None
-        if method == "doubly-robust":
-            values = _context_values(own, policy, shape.horizon, generator)
-        sums.add(held, episodes, policy, own, logger, final, values)
-    return _result(held, world, sums, logger, final, confidence, generator)
-
-
-def _streamed(
-    logs: Logs,
-    policy: AnyPolicy,
-    behaviour: ArrayLike | AnyPolicy | None,
-    world: LatentMDP,
-    asked: tuple[str, bool],
-    confidence: float,
-    rng: np.random.Generator,
-) -> OffPolicyValue:
-    """The estimate from logs on disk: the sums of their batches, added up group by group."""
-    logs = logs.without_contexts()
-    logs.validate(world)
+        parts = _halves(logs, generator)
+    world = parts[0].model
     final = world.terminal | _padded(final_states(logs), world.n_states)
-    shape = _Shape(*asked, *_covered(logs, world, asked[0]))
-    first = logs.batches()[0].read()
+    shape = _Shape(method, weighted, *_covered(logs, world, method))
     source: str | None = None
     doubts: tuple[str, ...] = ()
-    if behaviour is None and first.propensities is None:
-        behaviour = logged_behaviour(logs, PSEUDO_COUNTS)
-        source, doubts = "estimated", more_than_the_state(first)
-    values = None
-    if shape.method == "doubly-robust":
-        values = _context_values(world, policy, shape.horizon, rng)
-    groups = min(logs.n_episodes, _MOST_GROUPS)
+    if behaviour is None and parts[0].batch.read().propensities is None:
+        behaviour, source = logged_behaviour(logs, PSEUDO_COUNTS), "estimated"
+        doubts = more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
-    for part in (batch.read() for batch in logs.batches()):
-        logger = logger_of(part, behaviour, world, model_given=True)
-        own = _Sums.empty(part, logger.probabilities.shape[1], shape, rng, groups)
-        own.add(part, np.arange(len(part)), policy, world, logger, final, values)
-        sums = own if sums is None else sums.joined(own)
+    values: Floats | None = None
+    for k, (batch, numbers, own) in enumerate(parts):
+        episodes = batch.read()
+        logger = logger_of(episodes, behaviour, own, known is not None, numbers)
+        group = _random_groups(episodes, min(logs.n_episodes, 1_024), generator)
+        if method == "doubly-robust" and (k == 0 or own is not world):
+            values = _context_values(own, policy, shape.horizon, generator)
+        more = _Sums.of(episodes, group, shape, policy, own, logger, final, values)
+        sums = more if sums is None else sums + more
     assert sums is not None
     logger = logger._replace(source=source or logger.source, doubts=(*doubts, *logger.doubts))
-    return _result(logs, world, sums, logger, final, confidence, rng)
+    return _result(logs, world, sums, logger, final, confidence, generator)
+
+
+class _Part(NamedTuple):
+    """Episodes that are read together, their numbers, and the model that values them."""
+
+    batch: Batch
+    numbers: Integers
+    model: LatentMDP
+
+
+def _random_groups(logs: Trajectories, number: int, rng: np.random.Generator) -> csr_array:
+    """Which episodes are resampled together, (G, N): groups of nearly equal size by chance.
+
+    The bootstrap's own error falls with their number, and is already far below that of the
+    estimate with a thousand of them; its time and memory grow with it.
+    """
+    counts = logs.multiplicities()
+    total = int(counts.sum())
+    group = rng.permutation(total) % number
+    entry = (np.ones(total), (group, np.repeat(np.arange(len(logs)), counts)))
+    return csr_array(entry, shape=(number, len(logs)))
 
 
 def logged_estimate(
@@ -334,8 +306,8 @@ def logged_estimate(
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     logger = logger_of(logs, behaviour, model, model_given=True)
     shape = _Shape("per-decision", True, *_covered(logs, model, "per-decision"))
-    sums = _Sums.empty(logs, logger.probabilities.shape[1], shape, rng)
-    sums.add(logs, np.arange(len(logs)), policy, model, logger, final)
+    group = _random_groups(logs, min(logs.n_episodes, 1_024), rng)
+    sums = _Sums.of(logs, group, shape, policy, model, logger, final)
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective < _FEWEST_EFFECTIVE), True]))
     if steps == 0:
@@ -344,19 +316,24 @@ def logged_estimate(
     return LoggedEstimate(found.mean, found.stderr, steps, effective[:steps])
 
 
-def _halves(logs: Trajectories, rng: np.random.Generator) -> list[tuple[Integers, LatentMDP]]:
+def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
     """Two halves of the episodes, each with a single MDP fitted to the other half."""
+    if not logs.fits_memory:
+        raise ValueError(
+            "a policy without a model would need two halves of the logs in memory: give "
+            "model=, such as EM(1).fit(other_logs).model"
+        )
     if len(logs) < 2:
         raise ValueError("logs that are one episode, repeated, need model=")
     if logs.reward_values is None:
         raise ValueError("logs whose reward values are not known need model=")
-    order, longest = rng.permutation(len(logs)), int(logs.lengths.max())
-    halves = order[: len(logs) // 2], order[len(logs) // 2 :]
+    held, order = logs.read(), rng.permutation(len(logs))
+    halves = [np.sort(half) for half in np.split(order, [len(logs) // 2])]
     parts = []
-    for mine, other in (halves, halves[::-1]):
+    for mine, other in zip(halves, halves[::-1]):
         with without_fit_warnings():
-            fitted = EM(1).fit(logs[np.sort(other)], rng=rng).model
-        parts.append((np.sort(mine), fitted.replace(horizon=longest)))
+            fitted = EM(1).fit(held[other], rng=rng).model.replace(horizon=logs.longest)
+        parts += [_Part(b, mine[b.start : b.stop], fitted) for b in held[mine].batches()]
     return parts
 
 
@@ -390,9 +367,14 @@ def _context_values(
 def _marginal_policy(
     model: LatentMDP, policy: AnyPolicy, horizon: int, rng: np.random.Generator
 ) -> Floats:
-    """P_m^pi(a_t = a | s_t = s) by simulation, (H, M, S, A), shrunk towards all times together."""
+    """P_m^pi(a_t = a | s_t = s) by simulation, (H, M, S, A), shrunk towards all times together.
+
+    A Python function is slow, so fewer of its episodes are simulated. Errors of these shares cost
+    variance, not bias.
+    """
     M, S, A, _ = model.dimensions
-    episodes = _SIMULATED if isinstance(policy, Policy) else _SIMULATED_SLOWLY
+    episodes = 20_000 if isinstance(policy, Policy) else 1_000
+    pooling = 5.0  # visits that the choice of actions at all times is worth at each time
     played = simulate(model.replace(horizon=horizon), policy, episodes, rng)
     assert played.contexts is not None
     episode, state, action, *_ = played.steps()
@@ -401,8 +383,8 @@ def _marginal_policy(
     visits = np.bincount(cell, minlength=horizon * M * S * A).astype(np.float64)
     visits = visits.reshape(horizon, M, S, A)
     anywhere = normalised(visits.sum(axis=(0, 1)), model.allowed.astype(np.float64))
-    ever = normalised(visits.sum(axis=0) + _TIME_POOLING * anywhere)
-    return normalised(visits + _TIME_POOLING * ever)
+    ever = normalised(visits.sum(axis=0) + pooling * anywhere)
+    return normalised(visits + pooling * ever)
 
 
 class _Shape(NamedTuple):
@@ -429,7 +411,6 @@ class _Sums:
     """
 
     shape: _Shape
-    groups: csr_array  # (G, N): how often each episode is in each group
     sizes: Floats
     amounts: Floats
     normalisers: Floats
@@ -438,62 +419,40 @@ class _Sums:
     squares: Floats
 
     @classmethod
-    def empty(
+    def of(
         cls,
         logs: Trajectories,
-        contexts: int,
+        group: csr_array,
         shape: _Shape,
-        rng: np.random.Generator,
-        groups: int | None = None,
-    ) -> _Sums:
-        """Nothing summed yet; episodes are put into groups of nearly equal size by chance."""
-        counts = logs.multiplicities()
-        total = int(counts.sum())
-        G = groups or min(total, _MOST_GROUPS)
-        group = rng.permutation(total) % G
-        entry = (np.ones(total), (group, np.repeat(np.arange(len(logs)), counts)))
-        J = {"importance": 1, "per-decision": shape.steps}.get(shape.method, shape.steps + 1)
-        room = (G, contexts, J)
-        return cls(
-            shape,
-            csr_array(entry, shape=(G, len(logs))),
-            np.bincount(group, minlength=G).astype(np.float64),
-            np.zeros(room),
-            np.zeros(room),
-            np.zeros(room[:2]),
-            np.zeros(shape.steps),
-            np.zeros(shape.steps),
-        )
-
-    def add(
-        self,
-        logs: Trajectories,
-        episodes: Integers,
         policy: AnyPolicy,
         model: LatentMDP,
         logger: Logger,
         final: Flags,
         values: Floats | None = None,
-    ) -> None:
-        """Add some episodes; a doubly robust estimate has the model's `values`."""
-        T = self.shape.steps
+    ) -> _Sums:
+        """The sums of some episodes; a doubly robust estimate has the model's `values`."""
+        T, G, K = shape.steps, group.shape[0], logger.probabilities.shape[1]
+        J = {"importance": 1, "per-decision": T}.get(shape.method, T + 1)
         counts = logs.multiplicities()
-        for chosen, chances in followed(logs, policy, model, episodes, T):
+        sizes = group @ np.ones(len(logs))
+        room = (np.zeros((G, K, J)), np.zeros((G, K, J)), np.zeros((G, K)))
+        found = cls(shape, sizes, *room, np.zeros(T), np.zeros(T))
+        for chosen, chances in followed(logs, policy, model, np.arange(len(logs)), T):
             block = _Block.of(logs, chosen, chances, logger, final, T)
             rewards = model.reward_values[block.rewards]
-            amounts, normalisers = self._quotients(block, rewards, model, values, logs[chosen])
-            into = self.groups[:, chosen]
-            flat = (chosen.size, -1)
-            self.amounts[:] += (into @ amounts.reshape(flat)).reshape(self.amounts.shape)
-            self.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(self.amounts.shape)
-            self.shares[:] += into @ block.shares
+            amounts, normalisers = found._quotients(block, rewards, model, values, logs[chosen])
+            into, flat = group[:, chosen], (chosen.size, -1)
+            found.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
+            found.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
+            found.shares[:] += into @ block.shares
             weights = (block.shares[:, :, None] * block.ratios).sum(axis=1)
             weights = np.where(block.seen, weights, 0.0)
-            self.totals[:] += counts[chosen] @ weights
-            self.squares[:] += counts[chosen] @ weights**2
+            found.totals[:] += counts[chosen] @ weights
+            found.squares[:] += counts[chosen] @ weights**2
+        return found
 
-    def joined(self, other: _Sums) -> _Sums:
-        """The sums over the episodes of both, which have the same groups."""
+    def __add__(self, other: _Sums) -> _Sums:
+        """The sums over the episodes of both, which have the same number of groups."""
         names = ("sizes", "amounts", "normalisers", "shares", "totals", "squares")
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
@@ -527,11 +486,14 @@ class _Sums:
 
     def first(self, steps: int) -> _Sums:
         """The sums of the first steps alone, of an estimate per decision."""
-        parts = {"amounts": self.amounts[..., :steps], "normalisers": self.normalisers[..., :steps]}
-        kept = {"shape": self.shape._replace(steps=steps), "groups": self.groups}
-        kept["sizes"] = self.sizes
-        rest = {"totals": self.totals[:steps], "squares": self.squares[:steps]}
-        return _Sums(shares=self.shares, **parts, **kept, **rest)  # type: ignore[arg-type]
+        return replace(
+            self,
+            shape=self.shape._replace(steps=steps),
+            amounts=self.amounts[..., :steps],
+            normalisers=self.normalisers[..., :steps],
+            totals=self.totals[:steps],
+            squares=self.squares[:steps],
+        )
 
     def effective_size(self) -> Floats:
         """(sum of weights)^2 / sum of squared weights at each step, (T,)."""
@@ -547,7 +509,8 @@ class _Sums:
         """The ends of the studentised bootstrap's interval."""
         G = len(self.amounts)
         mean, stderr = self.estimate()
-        drawn = rng.multinomial(G, np.full(G, 1.0 / G), _RESAMPLES).astype(np.float64)
+        # of a thousand resamples the 2.5 % quantile is itself known to about 0.5 %
+        drawn = rng.multinomial(G, np.full(G, 1.0 / G), 1_000).astype(np.float64)
         means, stderrs = self._estimates(drawn)
         use = stderrs > 1e-12 * max(abs(mean), stderr, 1e-300)
         if stderr == 0.0 or not use.any():
