@@ -20,7 +20,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 from latentmdp._util.fields import Fielded
-from latentmdp.belief import filter_tables
+from latentmdp.belief import ContextFilter, filter_tables
 from latentmdp.fit import Fit
 from latentmdp.logs import History, Trajectories
 from latentmdp.model import LatentMDP
@@ -140,37 +140,28 @@ class ThompsonPolicy:
     def __init__(self, model: LatentMDP) -> None:
         self.model = model
         self._actions = best_actions(model, q_values(model))
-        self._table = filter_tables(model, acting_smoothing(model.n_states, model.n_rewards))
-        self._seen = History((), (), ())
-        self._belief = np.empty((3, model.n_contexts))
+        smoothing = acting_smoothing(model.n_states, model.n_rewards)
+        self._filter = ContextFilter(filter_tables(model, smoothing))
+        self._seen, self._belief = History((), (), ()), np.empty((3, model.n_contexts))
 
     def __call__(self, history: History) -> Floats:
         """The probability of each action after a history."""
-        from latentmdp._kernels.belief import AWAKE
-
         self._follow(history)
         t, s = len(history.actions), history.states[-1]
         actions = self._actions[min(t, len(self._actions) - 1), s]
         chances: Floats = np.zeros(self.model.n_actions)
-        np.add.at(chances, actions, self._belief[AWAKE])
+        np.add.at(chances, actions, self._belief[0])
         return chances
 
     def _follow(self, history: History) -> None:
         """The belief after a history: one step more where it continues the last one."""
-        from latentmdp._kernels.belief import observe_step, reset_belief
-
         known = len(self._seen.actions)
-        started = self._seen.states and (
-            history.states[: known + 1] == self._seen.states
-            and history.actions[:known] == self._seen.actions
-            and history.rewards[:known] == self._seen.rewards
-        )
-        if not started:
-            known = 0
-            reset_belief(self._belief, self._table.prior, self._table.initial, history.states[0])
+        begun = (history.states[: known + 1], history.actions[:known], history.rewards[:known])
+        if begun != self._seen:
+            known, self._belief = 0, self._filter.start(history.states[0])
         for t in range(known, len(history.actions)):
             step = (history.states[t], history.actions[t], history.states[t + 1])
-            observe_step(self._belief, self._table, *step, history.rewards[t])
+            self._belief = self._filter.observe(self._belief, *step, history.rewards[t])
         self._seen = history
 
     def __repr__(self) -> str:
