@@ -156,7 +156,9 @@ def test_contexts_that_are_not_told_are_missed():
 def test_a_learner_may_be_told_the_number_of_contexts_in_place_of_the_adapter(contexts):
     start = {} if contexts == "revealed" else {"start": adapt(Corridor(), **options()).space}
     if start:
-        model = start["start"].uniform_model()
+        space = start["start"]
+        M, S, A, Z = space.dimensions
+        model = space.model_of(np.full((M, S, A, S), 1.0 / S), np.full((M, S, A, Z), 1.0 / Z))
         T = model.transitions.copy()
         T[1] = T[1] * 0.5 + 0.5 * np.eye(4)[:, None]
         start["start"] = model.replace(transitions=T)

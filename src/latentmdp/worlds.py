@@ -194,11 +194,6 @@ class Space:
             return int(np.floor(np.log(_WORTH_NOTHING) / np.log(self.discount))) + 1
         return self.horizon
 
-    def uniform_model(self) -> LatentMDP:
-        """A model of these sizes that knows nothing: every outcome equally likely."""
-        M, S, A, Z = self.dimensions
-        return self.model_of(np.full((M, S, A, S), 1.0 / S), np.full((M, S, A, Z), 1.0 / Z))
-
     def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
         """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""
         own = {

@@ -158,7 +158,7 @@ def test_memory_follows_what_was_seen():
     assert isinstance(run.counts, OutcomeCounts)
     assert run.model.is_table
     assert run.counts.outcomes.size <= model.outcomes.size
-    values = run.policy._lanes.nbytes
+    values = run.policy.vectors.nbytes
     assert peak < 8 * values < 52e6
 
 

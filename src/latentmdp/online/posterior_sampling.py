@@ -83,23 +83,15 @@ class _Sampling(CountingLearning[Episode]):
 
     def _drawn_model(self) -> LatentMDP:
         counts, prior = self.empirical.counts(), self.learner.prior
-        weights, allowed = self.empirical.weights(), self.space.allowed_actions()
+        weights = self.empirical.weights()
         if isinstance(counts, OutcomeCounts):
-            return LatentMDP.from_outcomes(
-                *_drawn_table(self._chance, counts.outcomes, self.space, prior),
-                n_states=self.space.n_states,
-                horizon=self.space.horizon,
-                discount=self.space.discount,
-                reward_values=self.space.reward_array,
-                initial=_dirichlet_rows(self._chance, counts.initial + prior),
-                weights=weights,
-                allowed=allowed,
-            )
+            seen = (counts.outcomes, counts.initial)
+            return _drawn_table(self._chance, *seen, weights, self.space, prior)
         T, R, nu = (
             _dirichlet_rows(self._chance, rows + prior)
             for rows in (counts.transitions, counts.rewards, counts.initial)
         )
-        return self.space.model_of(T, R, initial=nu, weights=weights, allowed=allowed)
+        return self.space.model_of(T, R, initial=nu, weights=weights)
 
     def play(self, most: int) -> Episode:
         """Play its policy."""
@@ -128,7 +120,6 @@ def drawn_fit(
     fit times the shares of the pooled counts, and `prior` for one outcome drawn at random.
     """
     _, S, A, Z = space.dimensions
-    M = fit.model.n_contexts
     cells, counts = occurring_cells(
         logs, ("state", "action", "next_state", "reward"), (S, A, Z), fit.responsibilities
     )
@@ -139,26 +130,23 @@ def drawn_fit(
     next_state, reward = ((cells // Z % S).astype(np.int32), (cells % Z).astype(np.int32))
     table = Outcomes(starts, next_state, reward, counts)
     first = first_state_counts(logs, S, fit.responsibilities)
-    own = replace(space, n_contexts=M)
-    return LatentMDP.from_outcomes(
-        *_drawn_table(chance, table, own, prior),
-        n_states=S,
-        horizon=space.horizon,
-        discount=space.discount,
-        reward_values=space.reward_array,
-        initial=_dirichlet_rows(chance, first + prior),
-        weights=fit.model.weights,
-        allowed=space.allowed_actions(),
-    )
+    fitted = replace(space, n_contexts=fit.model.n_contexts)
+    return _drawn_table(chance, table, first, fit.model.weights, fitted, prior)
 
 
 def _drawn_table(
-    chance: np.random.Generator, counts: Outcomes, space: Space, prior: float
-) -> Outcomes:
+    chance: np.random.Generator,
+    counts: Outcomes,
+    first_counts: Floats,
+    weights: Floats,
+    space: Space,
+    prior: float,
+) -> LatentMDP:
     """One draw of all rows of all contexts: each outcome seen, and one more drawn at random.
 
     The outcomes seen have their counts as parameters and the further one has the prior's, as if
     outcomes came from a Dirichlet process around the uniform distribution over all (s', z).
+    `first_counts` (M, S) are those of first states, whose rows are drawn after the others.
     """
     M, S, A, Z = space.dimensions
     rows = np.flatnonzero(space.allowed_actions())
@@ -175,7 +163,16 @@ def _drawn_table(
     of_row = keys // (S * Z) * M + contexts
     shares = gammas / np.bincount(of_row, gammas, S * A * M)[of_row]
     row, rest = np.divmod(keys, S * Z)
-    return outcomes_from_entries(row, rest // Z, rest % Z, contexts, shares, (M, S, A, Z))
+    return LatentMDP.from_outcomes(
+        *outcomes_from_entries(row, rest // Z, rest % Z, contexts, shares, (M, S, A, Z)),
+        n_states=S,
+        horizon=space.horizon,
+        discount=space.discount,
+        reward_values=space.reward_array,
+        initial=_dirichlet_rows(chance, first_counts + prior),
+        weights=weights,
+        allowed=space.allowed_actions(),
+    )
 
 
 def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:
