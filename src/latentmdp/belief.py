@@ -24,9 +24,8 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats
 from latentmdp._util.storage import rows_on_disk
 from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.cuda.device import even_width, gpu, on_gpu, widened
-from latentmdp.engines.threads import blocks, run_blocks
-from latentmdp.errors import DeviceError, ImpossibleObservationError
+from latentmdp.engines.threads import Threads
+from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.model import LatentMDP, require_model
 
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["ContextFilter", "check_smoothing", "filter_tables", "posterior"]
 
 
-_BLOCK = 1 << 14
-_GPU_PIECE = 1 << 20
-"""Episodes that a GPU filters at a time, one a thread."""
+_BLOCK_STEPS = 1 << 17
+"""Steps that one thread filters at a time, about: some milliseconds."""
 
 
 def posterior(
@@ -60,14 +58,11 @@ def posterior(
     along
         Give the belief at every state of every episode instead: row offsets[i] + i + t is the
         belief at time t of episode i, in the layout of `logs.states`.
-    threads
-        Threads to use; None takes all cores. The result does not depend on it.
-    device
-        "cpu", or "cuda" for a GPU, which needs complete episodes. The result does not depend on
-        it.
     engine
-        Where batches of logs are filtered, instead of in `threads`. The result does not depend on
-        it.
+        Where logs are filtered: in threads of this process by default, see `latentmdp.engines`. A
+        GPU needs complete episodes. The result does not depend on it.
+    threads, device
+        `threads=n` is short for `engine=engines.Threads(n)`, `device="cuda"` for `engines.Cuda()`.
 
     Returns
     -------
@@ -86,76 +81,30 @@ def posterior(
     require_model(model)
     require_logs("logs", logs)
     logs.validate(model)
-    on_device = on_gpu(device)
-    if engine is not None or not logs.fits_memory:
-        check_smoothing(model, smoothing)
-        workers = as_engine(engine, 1 if on_device else threads)
-        parts = workers.map(_of_batch, logs.batches(), model, smoothing, along, device)
+    engine = as_engine(engine, threads, device)
+    check_smoothing(model, smoothing)
+    if not (isinstance(engine, Threads) and logs.fits_memory):
+        parts = engine.map(_of_batch, logs.batches(), model, smoothing, along, engine.within)
         rows = logs.n_steps + len(logs) if along else len(logs)
         return rows_on_disk(parts, rows, model.n_contexts)
     logs = logs.read()
-    if on_device and not logs.complete:
-        raise DeviceError(
-            'posterior on device="cuda" needs complete episodes: logs with missing cells or '
-            'continued episodes are filtered with device="cpu"'
-        )
-    table = filter_tables(model, smoothing)
+    table, missing = filter_tables(model, smoothing), None if logs.complete else True
     out = np.empty((logs.states.size if along else len(logs), model.n_contexts))
-
     begins = np.append(logs.beginnings(), len(logs))
-    continues = np.ones(len(logs), np.bool_)
-    continues[begins[:-1]] = False
-
-    def work(first: int, last: int) -> tuple[int, int]:
-        flat = (logs.states, logs.actions, logs.rewards, logs.offsets, continues)
-        scratch = None if logs.complete else np.empty((1, model.n_contexts))
-        return posteriors(table, *flat, begins[first], begins[last], along, out, scratch)
-
-    if on_device:
-        found = _followed_on_gpu(table, logs, along, out)
-    else:
-        found = run_blocks(work, blocks(logs.n_individuals, _BLOCK), threads)
+    flat = (logs.states, logs.actions, logs.rewards, logs.offsets, begins)
+    size = max(1, _BLOCK_STEPS * logs.n_individuals // max(1, logs.n_steps))
+    found = engine.run(posteriors, logs.n_individuals, size, table, *flat, along, missing, out)
     for episode, step in found:
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out
 
 
-def _followed_on_gpu(
-    table: Filter, logs: Trajectories, along: bool, out: Floats
-) -> list[tuple[int, int]]:
-    """Fill `out` piece by piece; gives an impossible (episode, step) of each piece, or (-1, -1)."""
-    from latentmdp.engines.cuda.kernels_episodes import Logged, filter_kernel
-
-    device, width, found = gpu(), even_width(table.prior.size), []
-    table = device.put(
-        table._replace(
-            likelihood=widened(table.likelihood, width),
-            prior=widened(table.prior, width),
-            initial=widened(table.initial, width),
-        )
-    )
-    M, longest = out.shape[1], int(logs.lengths.max(initial=0)) + 1
-    bytes_each = longest * (12.0 + 8.0 * M * along) + 8.0 * M + 12.0
-    for start, stop in device.pieces(len(logs), bytes_each, _GPU_PIECE):
-        offsets = logs.offsets[start : stop + 1]
-        steps = slice(int(offsets[0]), int(offsets[-1]))
-        states = slice(steps.start + start, steps.stop + stop)
-        rows = states if along else slice(start, stop)
-        flat = (logs.states[states], logs.actions[steps], logs.rewards[steps], offsets - offsets[0])
-        room = device.empty((rows.stop - rows.start, M), np.float64)
-        logged = Logged(*device.put(flat), room, device.empty(stop - start, np.int32))
-        device.launch(filter_kernel(width, along), stop - start, table, logged)
-        step = device.fetch(logged.step)
-        out[rows] = device.fetch(room)
-        wrong = np.flatnonzero(step >= 0)
-        found.append((start + int(wrong[0]), int(step[wrong[0]])) if wrong.size else (-1, -1))
-    return found
-
-
-def _of_batch(batch: Batch, model: LatentMDP, smoothing: float, along: bool, device: str) -> Floats:
+def _of_batch(
+    batch: Batch, model: LatentMDP, smoothing: float, along: bool, engine: Engine
+) -> Floats:
     try:
-        return posterior(model, batch.read(), smoothing, along=along, threads=1, device=device)
+        return posterior(model, batch.read(), smoothing, along=along, engine=engine)
     except ImpossibleObservationError as error:
         told = f"of the episodes from {batch.start} on, {error}"
         raise ImpossibleObservationError(told) from None

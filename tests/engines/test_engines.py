@@ -1,5 +1,6 @@
 """Engines give results in order, and sums do not depend on how work was handed out."""
 
+import pickle
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import latentmdp as lm
 from latentmdp.engines import Threads, as_engine, total, tree_sum
+from latentmdp.engines.base import tree_total
 from latentmdp.testing import random_model
 
 
@@ -17,10 +19,29 @@ class Runs(Threads):
 
     def __init__(self, run):
         super().__init__(2)
-        self.run = run
+        self.length = run
 
     def run_length(self, items):
-        return self.run
+        return self.length
+
+
+class Elsewhere:
+    """An engine whose pieces of work see nothing but what they are handed, pickled."""
+
+    local, scratch, threads, within = False, None, 3, Threads(1)
+
+    def version_of(self, work):
+        return None
+
+    def run_length(self, items):
+        return 2
+
+    def map(self, function, items, *common):
+        for item in items:
+            yield pickle.loads(pickle.dumps(function(*pickle.loads(pickle.dumps((item, *common))))))
+
+    def finished(self, function, items, *common):
+        return enumerate(self.map(function, items, *common))
 
 
 def numbers(item, scale):
@@ -68,22 +89,34 @@ def test_results_are_not_made_far_ahead_of_the_reader():
     results.close()
 
 
-def test_engines_do_not_change_simulation_and_evaluation(monkeypatch):
-    from latentmdp import simulation
-    from latentmdp.planning import evaluation
+def first_action(history):
+    return int(history.states[-1] % 2)
 
-    for module in (simulation, evaluation):
-        monkeypatch.setattr(module, "BATCH_STEPS", 90)
+
+def test_engines_do_not_change_simulation_evaluation_and_beliefs(monkeypatch):
+    monkeypatch.setattr("latentmdp.simulation.BATCH_STEPS", 4_000)
     model = random_model(0, contexts=3, states=5, horizon=8, n_terminal=1)
     policy = lm.QMDP().plan(model).policy
-    for acting in (policy, lambda history: int(history.states[-1] % 2)):
-        plain = lm.simulate(model, acting, 60, rng=1, first_episode=7)
-        played = lm.simulate(model, acting, 60, rng=1, first_episode=7, engine=Threads(2))
-        assert plain.fingerprint() == played.fingerprint()
-        value = lm.evaluate(model, acting, 60, rng=1, method="monte-carlo")
-        assert (
-            lm.evaluate(model, acting, 60, rng=1, method="monte-carlo", engine=Threads(2)) == value
-        )
+    engines = (Threads(1), Threads(3), Elsewhere())
+    for acting, number in ((policy, 2_000), (first_action, 600)):
+        logs = [
+            lm.simulate(model, acting, number, rng=1, first_episode=7, engine=engine)
+            for engine in engines
+        ]
+        assert len({played.fingerprint() for played in logs}) == 1
+        values = [
+            lm.evaluate(model, acting, number, rng=1, method="monte-carlo", engine=engine)
+            for engine in engines
+        ]
+        assert values[0] == values[1] == values[2]
+    beliefs = [lm.posterior(model, logs[0], 0.01, along=True, engine=one) for one in engines]
+    assert np.array_equal(beliefs[0], beliefs[1])
+    assert np.array_equal(beliefs[0], beliefs[2])
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=70))
+def test_an_array_is_added_in_the_order_of_the_tree(values):
+    assert tree_total(np.array(values)) == tree_sum((value,) for value in values)[0]
 
 
 def test_what_is_no_engine_is_refused():

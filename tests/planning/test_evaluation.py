@@ -5,9 +5,12 @@ import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
-from latentmdp import testing
+from latentmdp import simulation, testing
+from latentmdp._kernels.rollout import rollout
+from latentmdp._util.random import philox_key
 from latentmdp.planning import TooManyHistoriesError
 from latentmdp.policies import History
+from latentmdp.worlds import ModelWorld
 
 
 def parity_rule(history: History) -> int:
@@ -51,6 +54,27 @@ def test_monte_carlo_is_within_its_error(name: str) -> None:
     exact = lm.evaluate(model, policy, method="exact")
     assert not estimate.exact
     assert abs(estimate.mean - exact.mean) < 5 * estimate.stderr
+
+
+@pytest.mark.parametrize("name", ["stochastic", "alpha"])
+def test_monte_carlo_is_mean_and_spread_of_single_returns(name: str) -> None:
+    """Blocks of 256 episodes, whole ones and what is left; the oracle adds returns one by one."""
+    model = random_model(2, contexts=3, form="bernoulli", bonus=True, discount=0.9)
+    model = model.replace(weights=[0.1, 0.25, 0.65])
+    policy = POLICIES[name](model)
+    value = lm.evaluate(model, policy, 2_000, rng=5, method="monte-carlo")
+    world, counts, before = ModelWorld(model), [200, 500, 1_300], 0
+    tables, key = simulation._playing(policy, world, world.space), np.uint64(philox_key(5))
+    for m, n in enumerate(counts):
+        noted = [np.empty(n, np.int32), np.empty(n, np.int64)]
+        logs, returns = [np.empty((0, 0), np.int32)] * 3, np.empty(n)
+        where = (key, before, model.horizon, m, *noted, *logs, simulation._earning(model), returns)
+        rollout(0, n, *tables, *where)
+        assert value.by_context[m] == pytest.approx(returns.mean(), rel=1e-14)
+        assert value.stderr_by_context[m] == pytest.approx(
+            returns.std(ddof=1) / np.sqrt(n), rel=1e-13
+        )
+        before += n
 
 
 def test_auto_is_exact_for_markov_policies_only() -> None:

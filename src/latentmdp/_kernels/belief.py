@@ -59,11 +59,9 @@ class Filter(NamedTuple):
 def update_belief(belief, table, row):
     """Condition a belief on the likelihoods in one row of a (rows, M) table, in place.
 
-    The belief is rows at, 1 and 2 of an array that may hold several: a view of them would
-    count references, which costs as much as the update. Returns False, and changes nothing, if the
-    observation is impossible. Products are added in the order of the contexts and each is rounded
-    by itself, so the bits are the same on a GPU. Nothing is allocated; `table` must not overlap
-    `belief`.
+    Returns False, and changes nothing, if the observation is impossible. Products are added in the
+    order of the contexts and each is rounded by itself, so the bits are the same on a GPU. Nothing
+    is allocated; `table` must not overlap `belief`.
     """
     M = belief.shape[1]
     total, faintest, asleep = 0.0, 1.0, 0.0
@@ -116,7 +114,8 @@ def _update_sleepers(belief, table, row):
 def _product(belief, table, row, m):
     """Mantissa and binary exponent of b(m) times its likelihood; (0, _NEVER) if it is zero."""
     level = int(belief[LEVEL, m])
-    weight, bits = math.frexp(belief[(AWAKE if level == 0 else MANTISSA), m])
+    # Two loads from known rows: a row that is chosen would keep beliefs out of a GPU's registers.
+    weight, bits = math.frexp(belief[AWAKE, m] if level == 0 else belief[MANTISSA, m])
     likelihood, likelihood_bits = math.frexp(table[row, m])
     if weight == 0.0 or likelihood == 0.0:
         return 0.0, _NEVER
@@ -126,7 +125,8 @@ def _product(belief, table, row, m):
 @njit(cache=True, nogil=True)
 def set_prior(belief, prior):
     """The belief before anything was seen."""
-    for m in range(prior.shape[0]):
+    # Loops go by the width of the belief, a constant on a GPU, so that it stays in registers there.
+    for m in range(belief.shape[1]):
         belief[AWAKE, m] = prior[m]
         belief[MANTISSA, m] = belief[LEVEL, m] = 0.0
 
@@ -222,43 +222,43 @@ def sum_likelihoods(table, s, a, n, z, out):
 
 
 @njit(cache=True, nogil=True)
-def posteriors(
-    table, states, actions, rewards, offsets, continues, first, last, along, out, scratch
-):
-    """Posterior for the episodes first..last-1: a row of `out` per episode, or `along` per state.
+def posteriors(start, stop, table, states, actions, rewards, offsets, begins, along, missing, out):
+    """Posteriors of the individuals start..stop-1: a row of `out` an episode, or `along` a state.
 
-    An episode that `continues` the one before goes on with its belief; the first of them does not.
-    Returns (-1, -1), or the episode and step (0 for the first state) of the first observation that
-    is impossible in every context. `table` is a `Filter`; -1 is a state or reward that is missing:
-    their likelihoods are summed in `scratch` (1, M), which is None where nothing is missing, so
-    that this half of the kernel is compiled only for those who need it.
+    Individual i has the episodes begins[i]..begins[i + 1] - 1, each of which goes on with the
+    belief of the one before. Returns (-1, -1), or the episode and step (0 for the first state) of
+    the first observation that is impossible in every context. `table` is a `Filter`. States and
+    rewards of -1 are missing, unless `missing` is None: then this half of the kernel is not
+    compiled.
     """
     # Fields are read once, see `find_outcome`.
     starts, next_state, reward = table.starts, table.next_state, table.reward
     likelihood, prior, initial, sizes = table.likelihood, table.prior, table.initial, table.sizes
     belief, tolerant = np.zeros((3, prior.shape[0])), table.smoothing > 0.0
-    for i in range(first, last):
-        begin = offsets[i] + i
-        possible = True
-        if not continues[i]:
-            if states[begin] >= 0:
-                possible = reset_belief(belief, prior, initial, np.int64(states[begin]))
-            else:
-                set_prior(belief, prior)
-        for t in range(offsets[i + 1] - offsets[i] + 1):
-            if t > 0:
-                j, s, n = offsets[i] + t - 1, states[begin + t - 1], states[begin + t]
-                a, z = actions[j], rewards[j]
-                if scratch is not None and (n < 0 or z < 0):
-                    sum_likelihoods(table, s, a, n, z, scratch)
-                    possible = update_belief(belief, scratch, 0)
+    scratch = np.empty((1, prior.shape[0]))
+    for individual in range(start, stop):
+        for i in range(begins[individual], begins[individual + 1]):
+            first = offsets[i] + i
+            possible = True
+            if i == begins[individual]:
+                if states[first] >= 0:
+                    possible = reset_belief(belief, prior, initial, np.int64(states[first]))
                 else:
-                    k = find_outcome(sizes, starts, next_state, reward, s, a, n, z)
-                    possible = update_belief(belief, likelihood, k) if k >= 0 else tolerant
-            if not possible:
-                return i, t
-            if along:
-                write_belief(belief, out, begin + t)
-        if not along:
-            write_belief(belief, out, i)
+                    set_prior(belief, prior)
+            for t in range(offsets[i + 1] - offsets[i] + 1):
+                if t > 0:
+                    j, s, n = offsets[i] + t - 1, states[first + t - 1], states[first + t]
+                    a, z = actions[j], rewards[j]
+                    if missing is not None and (n < 0 or z < 0):
+                        sum_likelihoods(table, s, a, n, z, scratch)
+                        possible = update_belief(belief, scratch, 0)
+                    else:
+                        k = find_outcome(sizes, starts, next_state, reward, s, a, n, z)
+                        possible = update_belief(belief, likelihood, k) if k >= 0 else tolerant
+                if not possible:
+                    return i, t
+                if along:
+                    write_belief(belief, out, first + t)
+            if not along:
+                write_belief(belief, out, i)
     return -1, -1

@@ -68,7 +68,7 @@ def group_identical(states, actions, rewards, offsets, labels):
 
 
 @njit(cache=True, nogil=True)
-def transpose(log, start, stop, out):
+def transpose(start, stop, log, out):
     """Copy episodes start..stop-1 of a log (H, N) to their rows of out (N, H)."""
     for first in range(start, stop, 64):  # so that lines of the log are read once
         for i in range(first, min(first + 64, stop)):

@@ -12,7 +12,7 @@ What takes a whole policy or world as an argument is inlined by numba: compiled 
 its code would unpack the argument for a caller in Python.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
@@ -32,14 +32,17 @@ from latentmdp._kernels.rows import product
 
 __all__ = [
     "NOT_LISTED",
+    "SUMMED",
     "WORLD_STREAM",
     "Acting",
     "Chances",
+    "ContextRuns",
     "Earning",
     "add_scaled",
     "align_likelihoods",
     "begin_episode",
     "best_vector",
+    "block_of",
     "choose",
     "decide",
     "decision_uniform",
@@ -51,11 +54,17 @@ __all__ = [
     "observe_first",
     "observe_next",
     "rollout",
+    "sum_block",
+    "sum_returns",
     "world_step",
 ]
 
 _BUFFER = 64
 _LANES = 16
+SUMMED = 256
+"""Neighbouring episodes of one context whose returns are added up at a time, a power of two; a
+block of threads on a GPU, so that their sum needs no way through its memory."""
+
 WORLD_STREAM, _DECISION_STREAM, _PART_STREAM = np.uint64(0), np.uint64(1), np.uint64(2)
 NOT_LISTED = -1.0
 
@@ -118,14 +127,14 @@ def best_vector(vectors, begin, end, belief):
     """The vector in begin..end-1 with the largest product with a belief; -1 if there is none.
 
     The first of equally good ones. Products are added in the order of the contexts and each is
-    rounded by itself, so that a GPU chooses the same. The belief is row `at` of its array.
+    rounded by itself, so that a GPU chooses the same. The belief is (3, M), see `belief`.
     """
     if end - begin == 1:
         return np.int64(begin)
     best, winner = -np.inf, np.int64(-1)
     for k in range(begin, end):
         value = 0.0
-        for m in range(vectors.shape[1]):
+        for m in range(belief.shape[1]):
             value += product(vectors[k, m], belief[AWAKE, m])
         if value > best:
             best, winner = value, np.int64(k)
@@ -231,6 +240,8 @@ def align_likelihoods(likelihood, places):
 
 @njit(cache=True, nogil=True)
 def rollout(
+    start,
+    stop,
     chances,
     acting,
     likelihood,
@@ -238,7 +249,7 @@ def rollout(
     key,
     first_episode,
     horizon,
-    given_contexts,
+    given,
     contexts,
     lengths,
     states,
@@ -247,11 +258,12 @@ def rollout(
     earning,
     returns,
 ):
-    """Play an episode for every entry of contexts (N,), and note what is asked for.
+    """Play the episodes of rows start..stop-1, and note there what is asked for.
 
-    Fills lengths (N,), contexts unless they are given, states (N, H+1), actions (N, H) and rewards
-    (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
-    of one type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
+    Row i is episode number first_episode + i, in the context `given`, or in one that is drawn if
+    that is -1. Fills contexts and lengths (N,), states (N, H+1), actions (N, H) and rewards (N, H)
+    unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays of one
+    type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
     policy's filter for outcome k of the world, see `align_likelihoods`; `places` are these outcomes
     in its table, -1 for none, if it `follows`.
     """
@@ -269,12 +281,11 @@ def rollout(
     state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     action, outcome = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     node = np.empty(_LANES, np.int64)
-    for start in range(0, contexts.shape[0], _LANES):
-        count = min(_LANES, contexts.shape[0] - start)
+    for begins in range(start, stop, _LANES):
+        count = min(_LANES, stop - begins)
         running = 0
         for e in range(count):
-            i = start + e
-            given = np.int64(contexts[i]) if given_contexts else np.int64(-1)
+            i = begins + e
             m, s = begin_episode(chances, key, np.uint64(first_episode + i), given)
             context[e], state[e], contexts[i] = m, s, m
             lengths[i] = 0 if terminal[s] else horizon
@@ -294,14 +305,14 @@ def rollout(
             j = t % _BUFFER
             if j == 0:  # in one go, since this loop runs in vector registers
                 for e in range(count):
-                    if lengths[start + e] == horizon:
-                        episode = np.uint64(first_episode + start + e)
+                    if lengths[begins + e] == horizon:
+                        episode = np.uint64(first_episode + begins + e)
                         draw_uniforms(
                             key, episode, t + 1, min(_BUFFER, horizon - t), first[e], second[e]
                         )
             # One phase after the other for all lanes: what a lane waits for, others overlap.
             for e in range(count):
-                if lengths[start + e] == horizon:
+                if lengths[begins + e] == horizon:
                     group = t * S + state[e] if acting.n_layers > 1 else state[e]
                     if acting.stochastic:
                         a = alias_draw(first[e, j], action_threshold, action_alias, group)
@@ -312,14 +323,14 @@ def rollout(
                         a = np.int64(labels[best_vector(vectors, begin, end, beliefs[e])])
                     action[e] = a
             for e in range(count):
-                if lengths[start + e] == horizon:
+                if lengths[begins + e] == horizon:
                     row = state[e] * A + action[e]
                     begin, end = starts[row], starts[row + 1]
                     outcome[e] = draw_entry(
                         second[e, j], outcome_threshold, outcome_alias, context[e], begin, end
                     )
             for e in range(count):
-                i, k = start + e, outcome[e]
+                i, k = begins + e, outcome[e]
                 if lengths[i] < horizon:
                     continue
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
@@ -343,6 +354,93 @@ def rollout(
                     running -= 1
             if earns:
                 scale *= earning.discount
+
+
+class ContextRuns(NamedTuple):
+    """Episodes 0, 1, ... that go through the contexts one after the other, cut into blocks.
+
+    A block has `SUMMED` neighbouring episodes of one context, the last of a context what is left.
+    """
+
+    episodes: NDArray[np.int64]  # (M + 1,): the first episode of each context, and their number
+    blocks: NDArray[np.int64]  # (M + 1,): the first block of each context, and their number
+
+    @classmethod
+    def of(cls, counts: NDArray[np.int64]) -> Self:
+        """So many episodes in each context."""
+        sizes = (counts, -(-counts // SUMMED))
+        return cls(*(np.concatenate([[0], np.cumsum(size)]) for size in sizes))
+
+
+@njit(cache=True, nogil=True)
+def block_of(runs, block):
+    """The context of a block, its first episode, and how many it has."""
+    m = 0
+    while block >= runs.blocks[m + 1]:
+        m += 1
+    first = runs.episodes[m] + (block - runs.blocks[m]) * SUMMED
+    return m, first, min(SUMMED, runs.episodes[m + 1] - first)
+
+
+@njit(cache=True, nogil=True)
+def sum_block(room, n, sums, block):
+    """Set sums[block] to the sum of room[:n], and to that of squared distances from their mean.
+
+    Added in halves: room[i] + room[i + 128] for i < 128, then with 64, and so on to 1; what is
+    beyond n is zero. A GPU adds in the same order. `room` (SUMMED,) is spoilt.
+    """
+    squares = np.zeros(SUMMED)
+    for i in range(n):
+        squares[i] = room[i]
+    for i in range(n, SUMMED):
+        room[i] = 0.0
+    total = _added(room)
+    mean = total / n
+    for i in range(n):
+        distance = squares[i] - mean
+        squares[i] = distance * distance
+    sums[block, 0], sums[block, 1] = total, _added(squares)
+
+
+@njit(cache=True, nogil=True)
+def _added(room):
+    half = SUMMED // 2
+    while half > 0:
+        for i in range(half):
+            room[i] += room[i + half]
+        half //= 2
+    return room[0]
+
+
+@njit(cache=True, nogil=True)
+def sum_returns(
+    start,
+    stop,
+    chances,
+    acting,
+    likelihood,
+    places,
+    key,
+    first_episode,
+    horizon,
+    earning,
+    runs,
+    sums,
+):
+    """Fill sums[b] (2,) with what `sum_block` makes of the returns of the blocks start..stop-1.
+
+    The episodes and their contexts are those of `runs`, with numbers from first_episode on; the
+    rest is as for `rollout`.
+    """
+    contexts, lengths = np.empty(SUMMED, np.int32), np.empty(SUMMED, np.int64)
+    nothing, returns = np.empty((0, 0), np.int32), np.empty(SUMMED)
+    for block in range(start, stop):
+        m, first, n = block_of(runs, block)
+        rollout(
+            0, n, chances, acting, likelihood, places, key, first_episode + first, horizon, m,
+            contexts, lengths, nothing, nothing, nothing, earning, returns,
+        )  # fmt: skip
+        sum_block(returns, n, sums, block)
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Products of doubles that round alike on a CPU and on a GPU, and pairs of entries read at once.
+"""Products of doubles that round alike on a CPU and on a GPU.
 
 A GPU's compiler fuses a product and the addition that follows it into one operation; `product` is a
 product that it leaves alone. `fused` is one operation on purpose, as the vector code of `simd` has
@@ -10,16 +10,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-__all__ = ["fused", "product", "two_entries"]
+__all__ = ["fused", "product"]
 
 _DOUBLE = ir.DoubleType()
-
-
-def _row(context, builder, kind, value, index):
-    """Where a row of a 2-d array begins, and how long it is."""
-    array = context.make_array(kind)(context, builder, value)
-    _, width = cgutils.unpack_tuple(builder, array.shape, 2)
-    return builder.gep(array.data, [builder.mul(index, width)]), width
 
 
 def _call(builder, name, result, arguments):
@@ -64,18 +57,3 @@ def fused(typingctx, one, other, total):
 
     f = types.float64
     return f(f, f, f), emit
-
-
-@intrinsic
-def two_entries(typingctx, table, i, m):
-    """Entries m and m + 1 of row i, read at once: m and the width of the table are even."""
-
-    def emit(context, builder, signature, arguments):
-        row, _ = _row(context, builder, signature.args[0], arguments[0], arguments[1])
-        pair = ir.VectorType(_DOUBLE, 2)
-        place = builder.bitcast(builder.gep(row, [arguments[2]]), pair.as_pointer())
-        read = builder.load(place, align=16 if _on_gpu(context) else 8)
-        entries = [builder.extract_element(read, ir.IntType(32)(k)) for k in range(2)]
-        return context.make_tuple(builder, signature.return_type, entries)
-
-    return types.UniTuple(types.float64, 2)(table, types.intp, types.intp), emit

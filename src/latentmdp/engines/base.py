@@ -16,9 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+
+from latentmdp._util.arrays import Floats
 from latentmdp._util.validation import require_choice
 
-__all__ = ["Engine", "Parts", "as_engine", "total", "tree_sum"]
+__all__ = ["Engine", "Parts", "as_engine", "total", "tree_sum", "tree_total"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -109,6 +112,14 @@ def tree_sum(parts: Iterable[Parts], run: int = 1) -> Parts:
     while waiting:
         found = _added(waiting.pop()[1], found)
     return found
+
+
+def tree_total(values: Floats) -> float:
+    """The sum of an array (n,) in the order of the tree, all pairs of a round at once."""
+    while values.size > 1:
+        even = values.size // 2 * 2
+        values = np.concatenate([values[:even:2] + values[1:even:2], values[even:]])
+    return float(values[0])
 
 
 def total(

@@ -24,20 +24,17 @@ import numpy as np
 
 from latentmdp._kernels import bellman
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.results import Result, Worded
-from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.cuda.device import on_gpu
-from latentmdp.engines.threads import blocks
+from latentmdp.engines.base import Engine, as_engine, tree_total
 from latentmdp.errors import LatentMDPError
-from latentmdp.logs import BATCH_STEPS
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.chains import solve_chains
 from latentmdp.planning.graphs import graph_bounds
 from latentmdp.planning.qmdp import planning_rows
 from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, action_table, interpreter
-from latentmdp.simulation import returns_in
+from latentmdp.simulation import block_sums
 from latentmdp.worlds import Space
 
 __all__ = [
@@ -127,11 +124,10 @@ def evaluate(
     ----------
     policy
         A `Policy`, or a callable of a `History` that gives an action or A probabilities.
-    episodes, rng, threads
+    episodes, rng
         For Monte Carlo, which shares the episodes out among the contexts by weight, at least two
-        for each. The result does not depend on `threads`. Where the model has no end, episodes are
-        cut off after T steps, the first with discount^T below 1e-4; `Value.truncation` bounds what
-        that leaves out.
+        for each. Where the model has no end, episodes are cut off after T steps, the first with
+        discount^T below 1e-4; `Value.truncation` bounds what that leaves out.
     method
         "auto": exact for Markov policies and for policy graphs in a model with their outcomes,
         Monte Carlo for others. "exact": dynamic programming
@@ -139,14 +135,14 @@ def evaluate(
         meet. "monte-carlo".
     max_histories
         Enumeration of more histories at one time step than this is refused.
-    device
-        "cpu", or "cuda" for Monte Carlo on a GPU, which plays any `Policy` but policy graphs. The
-        result does not depend on it.
     engine
-        Where episodes are simulated, instead of in `threads`; the result does not depend on it.
+        Where episodes are played: in threads of this process by default, see `latentmdp.engines`.
+        A GPU plays any `Policy` but policy graphs. The result does not depend on it.
+    threads, device
+        `threads=n` is short for `engine=engines.Threads(n)`, `device="cuda"` for `engines.Cuda()`.
     """
     require_model(model)
-    on_gpu(device)
+    engine = as_engine(engine, threads, device)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
@@ -158,7 +154,7 @@ def evaluate(
             return _valued(model, 0.5 * (bounds.lower + bounds.upper))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
-    return _monte_carlo(model, policy, episodes, rng, threads, device, engine)
+    return _monte_carlo(model, policy, episodes, rng, engine)
 
 
 def _exact(model: LatentMDP, earned: Floats) -> Value:
@@ -207,32 +203,25 @@ def backward_q(
 
 
 def _monte_carlo(
-    model: LatentMDP,
-    policy: Any,
-    episodes: int,
-    rng: RNGLike,
-    threads: int | None,
-    device: str,
-    engine: Engine | None,
+    model: LatentMDP, policy: Any, episodes: int, rng: RNGLike, engine: Engine
 ) -> Value:
+    """Mean and variance of the returns in each context, from their sums over blocks of episodes.
+
+    With n_b episodes, mean x_b and sum of squares q_b in block b, the squared distances from the
+    mean x of a context sum up to sum_b (q_b + n_b (x_b - x)^2).
+    """
     episodes = arrays.positive_integer("episodes", episodes)
     if episodes < 2:
         raise ValueError("episodes must be at least 2 for a standard error, got 1")
     counts = _shares(model.weights, episodes)
-    contexts = np.repeat(np.arange(model.n_contexts, dtype=np.int32), counts)
-    key = philox_key(rng)
-    if engine is None:
-        returns = returns_in(model, policy, contexts, key, threads=threads, device=device)
-    else:
-        each = max(1, BATCH_STEPS // Space.of(model).longest_episode)
-        jobs = [(a, contexts[a:b]) for a, b in blocks(contexts.size, each)]
-        found = as_engine(engine).map(_returns_of, jobs, model, policy, key, device)
-        returns = np.concatenate(list(found))
-    parts = np.split(returns, np.cumsum(counts)[:-1])
-    by_context = np.array([part.mean() for part in parts])
+    sums, squares, sizes, starts = block_sums(model, policy, counts, philox_key(rng), engine)
+    by_context, variances = np.empty(model.n_contexts), np.empty(model.n_contexts)
+    for m, (n, own) in enumerate(zip(counts, map(slice, starts[:-1], starts[1:]))):
+        by_context[m] = tree_total(sums[own]) / n
+        distances = sums[own] / sizes[own] - by_context[m]
+        variances[m] = tree_total(squares[own] + sizes[own] * distances**2) / (n - 1) / n
     unseen = ~model.initial.any(axis=1)  # no data say where it begins: nothing is earned there
     by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
-    variances = np.array([part.var(ddof=1) for part in parts]) / counts
     return Value(
         float(model.weights @ by_context),
         float(np.sqrt(model.weights**2 @ variances)),
@@ -241,14 +230,6 @@ def _monte_carlo(
         truncation=_truncation(model),
         stderr_by_context=arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances))),
     )
-
-
-def _returns_of(
-    job: tuple[int, Indices], model: LatentMDP, policy: Any, key: int, device: str
-) -> Floats:
-    """The returns of some episodes, in one thread."""
-    first, contexts = job
-    return returns_in(model, policy, contexts, key, threads=1, device=device, first_episode=first)
 
 
 def _shares(weights: Floats, episodes: int) -> Integers:

@@ -53,10 +53,15 @@ class Cuda(Threads):
 
     def version_of(self, work: Callable[..., Any]) -> Callable[..., Any] | None:
         """What a GPU runs instead of a loop of the CPU; None if there is nothing."""
-        from latentmdp._kernels import mixture
-        from latentmdp.engines.cuda import passes
+        from latentmdp._kernels import belief, mixture, rollout
+        from latentmdp.engines.cuda import episodes, passes
 
-        versions: dict[Any, Callable[..., Any]] = {mixture.kernels: passes.EpisodePass}
+        versions: dict[Any, Callable[..., Any]] = {
+            rollout.rollout: episodes.rollout,
+            rollout.sum_returns: episodes.sum_returns,
+            belief.posteriors: episodes.posteriors,
+            mixture.kernels: passes.EpisodePass,
+        }
         return versions.get(work)
 
     def run(self, work: Callable[..., R], total: int, size: int, *common: Any) -> list[R]:
@@ -64,7 +69,7 @@ class Cuda(Threads):
         version = self.version_of(work)
         if version is None:
             raise DeviceError(
-                f"a GPU cannot {work.__name__.replace('_', ' ')}: "
-                'this runs with device="cpu", or in engines.Threads'
+                f'device="cuda" has no version of `{work.__name__}`: functions of the history, and '
+                'worlds that are no models, are played with device="cpu"'
             )
         return list(version(total, self.threads, *common))

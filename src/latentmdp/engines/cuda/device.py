@@ -7,17 +7,16 @@ meant for tests.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from latentmdp._util.validation import require_choice
 from latentmdp.errors import DeviceError
 
-__all__ = ["Gpu", "even_width", "gpu", "limited_jit", "on_gpu", "widened"]
+__all__ = ["Gpu", "gpu", "limited_jit"]
 
 _MEMORY_SHARE = 0.4
 """Of the GPU's free memory, what one piece of work may take: the rest is for tables and others."""
@@ -119,26 +118,6 @@ class Gpu:
     def wait(self) -> None:
         """Wait until all that was started has ended."""
         self._cuda.synchronize()
-
-
-def on_gpu(device: str) -> bool:
-    """Whether work is to run on the GPU; raises if there is none, or `device` is no device."""
-    require_choice("device", device, ("cpu", "cuda"))
-    if device == "cuda":
-        gpu()
-    return device == "cuda"
-
-
-def even_width(n_contexts: int) -> int:
-    """The width of tables over contexts on the GPU, where threads read two entries at a time."""
-    return n_contexts + n_contexts % 2
-
-
-def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
-    """A table (..., M) with zeros added up to (..., width)."""
-    missing = width - table.shape[-1]
-    pad: Sequence[tuple[int, int]] = [(0, 0)] * (table.ndim - 1) + [(0, missing)]
-    return np.ascontiguousarray(np.pad(table, pad) if missing else table)
 
 
 def _cuda_module() -> Any:

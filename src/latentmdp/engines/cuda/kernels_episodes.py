@@ -2,8 +2,7 @@
 
 The threads call what the loops of the CPU call (`rollout`, `belief`), so that both give the same
 bits. Logs are written time-major: the threads of a warp play neighbouring episodes and write to
-neighbouring places. Tables over contexts have an even width, see `rows`; contexts that fill it up
-have probability zero, which changes no sum.
+neighbouring places.
 """
 
 from functools import cache
@@ -18,25 +17,34 @@ from latentmdp._kernels.belief import observe_step, reset_belief, update_belief,
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rollout import (
     NOT_LISTED,
+    SUMMED,
     WORLD_STREAM,
     add_scaled,
     begin_episode,
     best_vector,
+    block_of,
 )
+from latentmdp._kernels.rows import product
 from latentmdp.engines.cuda.device import limited_jit
 
-__all__ = ["Logged", "Noted", "RolloutKind", "filter_kernel", "rollout_kernel"]
+__all__ = [
+    "Logged",
+    "Noted",
+    "RolloutKind",
+    "filter_kernel",
+    "returns_kernel",
+    "rollout_kernel",
+]
 
 
 class Noted(NamedTuple):
-    """What is kept of N episodes; arrays that are not asked for have no entries."""
+    """What is noted of N episodes, time-major."""
 
     contexts: NDArray[np.int32]  # (N,)
     lengths: NDArray[np.int32]  # (N,)
     states: NDArray[np.integer]  # (H + 1, N)
     actions: NDArray[np.integer]  # (H, N)
     rewards: NDArray[np.integer]  # (H, N)
-    returns: NDArray[np.float64]  # (N,)
 
 
 class Logged(NamedTuple):
@@ -61,9 +69,6 @@ class RolloutKind(NamedTuple):
     n_vectors: int  # of every group, 0 where they differ
     n_outcomes: int  # of every row, 0 where they differ
     ragged: bool  # whether there are terminal states
-    given: bool  # whether contexts are given
-    stores: bool
-    earns: bool
 
 
 _REGISTERS = 128
@@ -72,68 +77,121 @@ beliefs go to memory themselves."""
 
 
 @cache
+def _step(kind):
+    """One step of an episode: the action, and the outcome that follows; the belief is updated."""
+    _, stochastic, filters, layered, partial, n_vectors, n_outcomes, _ = kind
+
+    @cuda.jit(device=True)
+    def step(chances, acting, key, episode, t, m, s, belief):
+        likelihood = acting.filter.likelihood
+        S, A = chances.sizes[0], chances.sizes[1]
+        first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
+        group = t * S + s if layered else s
+        if stochastic:
+            a = alias_draw(first, acting.action_threshold, acting.action_alias, group)
+        else:
+            begin, end = group * n_vectors, (group + 1) * n_vectors
+            if n_vectors == 0:
+                begin, end = acting.offsets[group], acting.offsets[group + 1]
+            a = np.int64(acting.labels[best_vector(acting.vectors, begin, end, belief)])
+        row = s * A + a
+        begin, end = row * n_outcomes, (row + 1) * n_outcomes
+        if n_outcomes == 0:
+            begin, end = chances.starts[row], chances.starts[row + 1]
+        k = draw_entry(second, chances.outcome_threshold, chances.outcome_alias, m, begin, end)
+        if filters and (not partial or likelihood[k, 0] != NOT_LISTED):
+            update_belief(belief, likelihood, k)
+        return a, k
+
+    return step
+
+
+@cache
 def rollout_kernel(kind):
-    """The compiled rollout of one `RolloutKind`."""
-    width, stochastic, filters, layered, partial, n_vectors, n_outcomes = kind[:7]
-    ragged, given, stores, earns = kind[7:]
+    """The compiled rollout of one `RolloutKind`, a thread an episode."""
+    step, width, filters, ragged = _step(kind), kind.width, kind.filters, kind.ragged
 
     @limited_jit(_REGISTERS if filters else None)
-    def rollout(chances, acting, earning, key, first_episode, horizon, noted):
+    def rollout(chances, acting, key, first_episode, horizon, noted):
         i = cuda.grid(1)
         if i >= noted.contexts.shape[0]:
             return
-        likelihood = acting.filter.likelihood
         belief = cuda.local.array((3, width), np.float64)
         episode = np.uint64(first_episode + i)
-        S, A = chances.sizes[0], chances.sizes[1]
-        m, s = begin_episode(chances, key, episode, noted.contexts[i] if given else -1)
+        m, s = begin_episode(chances, key, episode, -1)
         if filters:
             reset_belief(belief, acting.filter.prior, acting.filter.initial, s)
-        if stores:
-            noted.contexts[i] = m
-            noted.states[0, i] = s
-        total, scale = 0.0, 1.0
-        if earns:
-            total = earning.initial_bonus[m]
-        length = 0
-        while length < horizon:
-            if ragged and chances.terminal[s]:
-                break
-            t = length
-            first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
-            group = t * S + s if layered else s
-            if stochastic:
-                a = alias_draw(first, acting.action_threshold, acting.action_alias, group)
-            else:
-                begin, end = group * n_vectors, (group + 1) * n_vectors
-                if n_vectors == 0:
-                    begin, end = acting.offsets[group], acting.offsets[group + 1]
-                a = np.int64(acting.labels[best_vector(acting.vectors, begin, end, belief)])
-            row = s * A + a
-            begin, end = row * n_outcomes, (row + 1) * n_outcomes
-            if n_outcomes == 0:
-                begin, end = chances.starts[row], chances.starts[row + 1]
-            k = draw_entry(second, chances.outcome_threshold, chances.outcome_alias, m, begin, end)
-            if filters and (not partial or likelihood[k, 0] != NOT_LISTED):
-                update_belief(belief, likelihood, k)
-            z = chances.reward[k]
-            if earns:
-                earned = earning.values[z]
-                if earning.hidden:
-                    earned += earning.bonus[m, row]
-                total = add_scaled(total, scale, earned)
-                scale *= earning.discount
+        noted.contexts[i], noted.states[0, i], t = m, s, 0
+        while t < horizon and not (ragged and chances.terminal[s]):
+            a, k = step(chances, acting, key, episode, t, m, s, belief)
             s = np.int64(chances.next_state[k])
-            if stores:
-                noted.actions[t, i] = a
-                noted.rewards[t, i] = z
-                noted.states[t + 1, i] = s
-            length += 1
-        noted.lengths[i] = length
-        if earns:
-            noted.returns[i] = total
+            noted.actions[t, i], noted.rewards[t, i] = a, chances.reward[k]
+            t += 1
+            noted.states[t, i] = s
+        noted.lengths[i] = t
 
     return rollout
+
+
+@cache
+def returns_kernel(kind, threads):
+    """The compiled sums of returns, see `sum_returns`: a block of `threads` a block of episodes."""
+    step, width, filters, ragged = _step(kind), kind.width, kind.filters, kind.ragged
+    each = SUMMED // threads
+
+    @limited_jit(_REGISTERS if filters else None)
+    def returns(first_block, chances, acting, key, first_episode, horizon, earning, runs, sums):
+        room = cuda.shared.array(SUMMED, np.float64)
+        belief = cuda.local.array((3, width), np.float64)
+        place, b = cuda.threadIdx.x, cuda.blockIdx.x
+        m, first, n = block_of(runs, first_block + b)
+        A = chances.sizes[1]
+        for i in range(place, SUMMED, threads):
+            room[i] = 0.0
+            if i < n:
+                episode = np.uint64(first_episode + first + i)
+                _, s = begin_episode(chances, key, episode, m)
+                if filters:
+                    reset_belief(belief, acting.filter.prior, acting.filter.initial, s)
+                total, scale, t = earning.initial_bonus[m], 1.0, 0
+                while t < horizon and not (ragged and chances.terminal[s]):
+                    a, k = step(chances, acting, key, episode, t, m, s, belief)
+                    earned = earning.values[chances.reward[k]]
+                    if earning.hidden:
+                        earned += earning.bonus[m, s * A + a]
+                    total = add_scaled(total, scale, earned)
+                    scale *= earning.discount
+                    s = np.int64(chances.next_state[k])
+                    t += 1
+                room[i] = total
+        # What a thread earned it reads again itself: the sum spoils the room.
+        own = cuda.local.array(each, np.float64)
+        for j in range(each):
+            own[j] = room[place + j * threads]
+        half = SUMMED // 2
+        while half > 0:
+            cuda.syncthreads()
+            for i in range(place, half, threads):
+                room[i] += room[i + half]
+            half //= 2
+        cuda.syncthreads()
+        total = room[0]
+        mean = total / n
+        cuda.syncthreads()
+        for j in range(each):
+            i = place + j * threads
+            distance = own[j] - mean if i < n else 0.0
+            room[i] = product(distance, distance)
+        half = SUMMED // 2
+        while half > 0:
+            cuda.syncthreads()
+            for i in range(place, half, threads):
+                room[i] += room[i + half]
+            half //= 2
+        if place == 0:
+            sums[b, 0], sums[b, 1] = total, room[0]
+
+    return returns
 
 
 @cache

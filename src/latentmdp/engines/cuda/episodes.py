@@ -1,0 +1,178 @@
+"""Episodes played, summed up and filtered on a GPU: the versions of the loops of the CPU.
+
+Each takes the number of items and of threads here, and then what the loop takes after its range.
+What does not fit into memory is done in pieces.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp.engines.cuda.device import gpu
+from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp.errors import DeviceError
+
+if TYPE_CHECKING:
+    from latentmdp._kernels.belief import Filter
+    from latentmdp._kernels.rollout import Acting, Chances, ContextRuns, Earning
+    from latentmdp.engines.cuda.kernels_episodes import RolloutKind
+
+__all__ = ["posteriors", "rollout", "sum_returns"]
+
+_PIECE = 1 << 21
+"""Episodes that a GPU plays or filters at a time: many times what it runs at once."""
+
+
+def rollout(
+    total: int,
+    threads: int,
+    chances: Chances,
+    acting: Acting,
+    likelihood: Floats,
+    places: Integers,
+    key: np.uint64,
+    first_episode: int,
+    horizon: int,
+    given: int,
+    contexts: Indices,
+    lengths: Integers,
+    *logs: Any,
+) -> list[None]:
+    """`rollout` of the CPU, for episodes whose contexts are drawn and which are all noted."""
+    from latentmdp.engines.cuda.kernels_episodes import Noted, rollout_kernel
+
+    device, kernel = gpu(), rollout_kernel(_kind(chances, acting, likelihood))
+    tables = _tables(chances, acting, likelihood)
+    # The narrowest integers: what takes longest is the way to this machine.
+    kinds = [np.dtype(np.min_scalar_type(-most)) for most in chances.sizes]
+    bytes_each = sum(kind.itemsize for kind in kinds) * (horizon + 1) + 16.0
+    for start, stop in device.pieces(total, bytes_each, _PIECE):
+        n = stop - start
+        rows = zip((horizon + 1, horizon, horizon), kinds)
+        noted = Noted(
+            device.empty(n, np.int32),
+            device.empty(n, np.int32),
+            *(device.empty((height, n), kind) for height, kind in rows),
+        )
+        device.launch(kernel, n, *tables, key, first_episode + start, horizon, noted)
+        contexts[start:stop] = device.fetch(noted.contexts)
+        lengths[start:stop] = device.fetch(noted.lengths)
+        for log, target in zip(noted[2:], logs):
+            _transpose(device.fetch(log), target[start:stop], threads)
+    return []
+
+
+def sum_returns(
+    total: int,
+    threads: int,
+    chances: Chances,
+    acting: Acting,
+    likelihood: Floats,
+    places: Integers,
+    key: np.uint64,
+    first_episode: int,
+    horizon: int,
+    earning: Earning,
+    runs: ContextRuns,
+    sums: Floats,
+) -> list[None]:
+    """`sum_returns` of the CPU: the returns never leave the block of threads that earned them."""
+    from latentmdp._kernels.rollout import SUMMED
+    from latentmdp.engines.cuda.kernels_episodes import returns_kernel
+
+    device = gpu()
+    block = 2 if device.simulated else SUMMED
+    kernel = returns_kernel(_kind(chances, acting, likelihood), block)
+    tables = _tables(chances, acting, likelihood)
+    earning, runs = device.put((earning, runs))
+    for start, stop in blocks(total, max(1, _PIECE // SUMMED)):
+        out = device.empty((stop - start, 2), np.float64)
+        where = (key, first_episode, horizon, earning, runs, out)
+        device.launch_blocks(kernel, stop - start, block, start, *tables, *where)
+        sums[start:stop] = device.fetch(out)
+    return []
+
+
+def posteriors(
+    total: int,
+    threads: int,
+    table: Filter,
+    states: Indices,
+    actions: Indices,
+    rewards: Indices,
+    offsets: Integers,
+    begins: Integers,
+    along: bool,
+    missing: Flags | None,
+    out: Floats,
+) -> list[tuple[int, int]]:
+    """`posteriors` of the CPU, for complete episodes that begin anew each."""
+    from latentmdp.engines.cuda.kernels_episodes import Logged, filter_kernel
+
+    if missing is not None or total < offsets.size - 1:
+        raise DeviceError(
+            'posterior on device="cuda" needs complete episodes: logs with missing cells or '
+            'continued episodes are filtered with device="cpu"'
+        )
+    device, M, wrong_steps = gpu(), out.shape[1], []
+    table = device.put(table)
+    longest = int(np.diff(offsets).max(initial=0)) + 1
+    bytes_each = longest * (12.0 + 8.0 * M * along) + 8.0 * M + 12.0
+    for start, stop in device.pieces(total, bytes_each, _PIECE):
+        own = offsets[start : stop + 1]
+        steps = slice(int(own[0]), int(own[-1]))
+        visited = slice(steps.start + start, steps.stop + stop)
+        rows = visited if along else slice(start, stop)
+        flat = (states[visited], actions[steps], rewards[steps], own - own[0])
+        room = device.empty((rows.stop - rows.start, M), np.float64)
+        logged = Logged(*device.put(flat), room, device.empty(stop - start, np.int32))
+        device.launch(filter_kernel(M, along), stop - start, table, logged)
+        step = device.fetch(logged.step)
+        out[rows] = device.fetch(room)
+        wrong = np.flatnonzero(step >= 0)[:1]
+        wrong_steps += [(start + int(i), int(step[i])) for i in wrong]
+    return wrong_steps
+
+
+def _kind(chances: Chances, acting: Acting, likelihood: Floats) -> RolloutKind:
+    from latentmdp._kernels.rollout import NOT_LISTED
+    from latentmdp.engines.cuda.kernels_episodes import RolloutKind
+
+    if acting.follows:
+        raise DeviceError(
+            'device="cuda" does not follow policy graphs and their mixtures yet: they run with '
+            'device="cpu"'
+        )
+    return RolloutKind(
+        width=acting.filter.prior.size,
+        stochastic=acting.stochastic,
+        filters=acting.filters,
+        layered=acting.n_layers > 1,
+        partial=bool((likelihood[:, 0] == NOT_LISTED).any()),
+        n_vectors=_equal_steps(acting.offsets),
+        n_outcomes=_equal_steps(chances.starts),
+        ragged=bool(chances.terminal.any()),
+    )
+
+
+def _equal_steps(starts: Integers) -> int:
+    """How long every row is that `starts` cuts out; 0 where lengths differ."""
+    lengths = np.diff(starts)
+    return int(lengths[0]) if (lengths == lengths[0]).all() else 0
+
+
+def _tables(chances: Chances, acting: Acting, likelihood: Floats) -> Any:
+    """What is read at every step, on the GPU; likelihoods by the outcomes of the world."""
+    own = acting.filter._replace(likelihood=likelihood)
+    return gpu().put((chances, acting._replace(filter=own)))
+
+
+def _transpose(log: NDArray[Any], target: Indices, threads: int) -> None:
+    """target[i, t] = log[t, i], in blocks that stay in a core's cache."""
+    from latentmdp._kernels.episodes import transpose
+
+    run_blocks(transpose, blocks(len(target), 1 << 12), threads, None, log, target)
