@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,7 @@ def test_one_context_needs_no_separation():
 
 
 def test_what_cannot_be_separated_is_an_error(monkeypatch):
-    monkeypatch.setattr(separated, "MAX_BATCHES", 20)
+    few = partial(separated._separated_rows, batches=20)
+    monkeypatch.setattr(separated, "_separated_rows", few)
     with pytest.raises(LatentMDPError, match="no 5 distributions over 2 states"):
         lm.make("separated", contexts=5, states=2, delta=1.5, rng=0)

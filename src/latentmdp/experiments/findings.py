@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from latentmdp._util.storage import atomic_write
+from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ SMALL = " A small version of the experiment: its claims are not the paper's."
 """The end of a description where only the quick version was run."""
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c", "#000000")
-FEW = 15
-"""A curve with at most this many points shows them."""
 
 Numbers = tuple[float, ...]
 
@@ -85,6 +84,15 @@ class Line:
     style: str = "-"
     at_least: tuple[bool, ...] = ()
 
+    def __post_init__(self) -> None:
+        require_choice("style", self.style, ("-", "--", ":", "-.", "o"))
+        parts = (self.x, self.mean, self.low, self.high, self.at_least)
+        sizes = [len(part) for part in parts]
+        if not set(sizes) <= {0, sizes[0]} or sizes[1] != sizes[0]:
+            raise ValueError(f"the parts of line {self.name!r} differ in length: {sizes}")
+        if len(self.low) != len(self.high):
+            raise ValueError(f"line {self.name!r} has one of 'low' and 'high', and not the other")
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -99,6 +107,9 @@ class Panel:
     y: str
     lines: tuple[Line, ...]
     log: str = ""
+
+    def __post_init__(self) -> None:
+        require_choice("log", self.log, ("", "x", "y", "xy"))
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,7 @@ def _curve(axes: Axes, line: Line, colour: str) -> None:
         color=colour,
         linestyle=line.style,
         linewidth=1.0 if compared else 1.5,
-        marker="." if len(line.x) <= FEW and not compared else "",
+        marker="." if len(line.x) <= 15 and not compared else "",  # points that can be seen
         label=line.name,
     )
     if line.low:

@@ -16,9 +16,10 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ from latentmdp._util import storage
 from latentmdp._util.storage import FORMAT
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
-from latentmdp.experiments.findings import Claim, Findings, Line, Panel
+from latentmdp.experiments.findings import Findings, Panel
 from latentmdp.io.parquet import check_table
 
 __all__ = [
@@ -48,9 +49,6 @@ KEY = b"latentmdp"
 MANIFEST = "manifest.json"
 KIND = "experiment"
 SCHEMA = 1
-STYLES = ("-", "--", ":", "-.", "o")
-SCALES = ("", "x", "y", "xy")
-_NUMBERS = ("x", "mean", "low", "high")
 
 Columns = Mapping[str, ArrayLike]
 
@@ -115,6 +113,10 @@ class FinishedRun:
     values: dict[str, Any]
     file: str
     seconds: float | None
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None:
+            storage.as_seconds(self.seconds)
 
 
 @dataclass(frozen=True)
@@ -181,14 +183,8 @@ def _decode(found: dict[str, Any]) -> Experiment:
         raise FormatError(f"schema {found['schema']!r}, this version reads {SCHEMA}")
     if found["digest"] != _manifest_digest(found):
         raise FormatError("its contents are not those that were written")
-    panels = tuple(map(_panel, _list(found["panels"], "panels")))
-    claims = tuple(map(_claim, _list(found["claims"], "claims")))
-    return Experiment(
-        quick=storage.as_flag(found["quick"], "quick"),
-        findings=Findings(panels=panels, claims=claims, **_texts(found, "title", "description")),
-        runs=tuple(map(_run, _list(found["runs"], "runs"))),
-        **_texts(found, "name", "version"),
-    )
+    experiment: Experiment = _typed(Experiment, {**found, "findings": found}, "")
+    return experiment
 
 
 def _manifest_digest(found: dict[str, Any]) -> str:
@@ -198,67 +194,32 @@ def _manifest_digest(found: dict[str, Any]) -> str:
     return storage.digest_of({}, json.dumps(told, sort_keys=True))
 
 
-def _claim(fields: dict[str, Any]) -> Claim:
-    held = None if fields["held"] is None else storage.as_flag(fields["held"], "held")
-    return Claim(held=held, **_texts(fields, "paper", "measured"))
-
-
-def _run(fields: dict[str, Any]) -> FinishedRun:
-    settings = fields["values"]
-    if not isinstance(settings, dict):
-        raise FormatError("field 'values' of a run must be an object")
-    seconds = None if fields["seconds"] is None else storage.as_seconds(fields["seconds"])
-    return FinishedRun(values=settings, seconds=seconds, **_texts(fields, "id", "file"))
-
-
 def _panel_fields(panel: Panel) -> dict[str, Any]:
     fields = asdict(panel)
     for line in fields["lines"]:
-        for name in _NUMBERS:
+        for name in ("x", "mean", "low", "high"):
             line[name] = [x if math.isfinite(x) else None for x in line[name]]
     return fields
 
 
-def _panel(fields: dict[str, Any]) -> Panel:
-    if fields["log"] not in SCALES:
-        raise FormatError(f"field 'log' must be one of {SCALES}, got {fields['log']!r}")
-    return Panel(
-        lines=tuple(_line(line) for line in _list(fields["lines"], "lines")),
-        log=fields["log"],
-        **_texts(fields, "title", "caption", "x", "y"),
-    )
+def _typed(hint: Any, value: Any, name: str) -> Any:
+    """A value of JSON as an annotation asks for it: a dataclass of an object, a tuple of a list.
 
-
-def _line(fields: dict[str, Any]) -> Line:
-    if fields["style"] not in STYLES:
-        raise FormatError(f"field 'style' must be one of {STYLES}, got {fields['style']!r}")
-    colour = fields["colour"]
-    line = Line(
-        name=storage.as_text(fields["name"], "name"),
-        colour=None if colour is None else storage.as_integer(colour, "colour"),
-        style=fields["style"],
-        at_least=tuple(
-            storage.as_flag(x, "at_least") for x in _list(fields["at_least"], "at_least")
-        ),
-        **{name: tuple(map(_number, _list(fields[name], name))) for name in _NUMBERS},
-    )
-    sizes = {name: len(getattr(line, name)) for name in (*_NUMBERS, "at_least")}
-    if not set(sizes.values()) <= {0, sizes["x"]} or sizes["mean"] != sizes["x"]:
-        raise FormatError(f"the parts of line {line.name!r} differ in length: {sizes}")
-    if sizes["low"] != sizes["high"]:
-        raise FormatError(f"line {line.name!r} has one of 'low' and 'high', and not the other")
-    return line
-
-
-def _texts(fields: dict[str, Any], *names: str) -> dict[str, str]:
-    return {name: storage.as_text(fields[name], name) for name in names}
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else storage.as_number(value, "a point of a line")
-
-
-def _list(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise FormatError(f"field {name!r} must be a list, got {type(value).__name__}")
-    return value
+    None stands for NaN where a number is asked for, unless the annotation allows None itself.
+    """
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        given = {field.name: value[field.name] for field in fields(hint)}
+        return hint(**{name: _typed(hints[name], part, name) for name, part in given.items()})  # type: ignore[operator]
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is UnionType:  # with None
+        return None if value is None else _typed(parts[0], value, name)
+    if origin in (tuple, dict):
+        wanted = {tuple: list, dict: dict}[origin]
+        if not isinstance(value, wanted):
+            kind = type(value).__name__
+            raise FormatError(f"field {name!r} must be a {wanted.__name__}, got {kind}")
+        return value if origin is dict else tuple(_typed(parts[0], item, name) for item in value)
+    if hint is float:
+        return math.nan if value is None else storage.as_number(value, name)
+    return {str: storage.as_text, int: storage.as_integer, bool: storage.as_flag}[hint](value, name)

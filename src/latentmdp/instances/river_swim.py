@@ -20,8 +20,8 @@ from latentmdp.model import LatentMDP
 
 __all__ = ["river_swim"]
 
-REST, INNER, OUTER = 0, 1, 2
-HURT, NOTHING, PAID = 0, 1, 2
+REST, INNER, OUTER = range(3)
+HURT, NOTHING, PAID = range(3)
 
 
 @register("river-swim")

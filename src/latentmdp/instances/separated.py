@@ -21,13 +21,6 @@ from latentmdp.model import LatentMDP
 
 __all__ = ["separated"]
 
-CONCENTRATIONS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05)
-"""a of each batch; the last one for all further batches."""
-BATCH = 50
-"""Draws at one concentration before a smaller one is tried."""
-MAX_BATCHES = 10_000
-"""Batches for one row before it gives up."""
-
 
 @register("separated")
 def separated(
@@ -87,14 +80,26 @@ def separated(
     return LatentMDP(T, means, initial=start, horizon=horizon)
 
 
-def _separated_rows(rng: np.random.Generator, M: int, S: int, delta: float) -> Floats:
-    """M distributions over S states with pairwise distances in [delta, 2 delta]."""
+def _separated_rows(
+    rng: np.random.Generator,
+    M: int,
+    S: int,
+    delta: float,
+    concentrations: tuple[float, ...] = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05),
+    draws: int = 50,
+    batches: int = 10_000,
+) -> Floats:
+    """M distributions over S states with pairwise distances in [delta, 2 delta].
+
+    They are drawn in batches of so many `draws`, each at the next one of the `concentrations` a of
+    Dirichlet(a, ..., a), the last one for all further batches.
+    """
     if M == 1:
         return rng.dirichlet(np.ones(S), size=1)
     first, second = np.triu_indices(M, 1)
-    for batch in range(MAX_BATCHES):
-        concentration = CONCENTRATIONS[min(batch, len(CONCENTRATIONS) - 1)]
-        q = rng.dirichlet(np.full(S, concentration), size=(BATCH, M))
+    for batch in range(batches):
+        concentration = concentrations[min(batch, len(concentrations) - 1)]
+        q = rng.dirichlet(np.full(S, concentration), size=(draws, M))
         distances = np.abs(q[:, first] - q[:, second]).sum(axis=-1)
         with np.errstate(divide="ignore"):
             low = delta / distances.min(axis=1)
@@ -106,6 +111,6 @@ def _separated_rows(rng: np.random.Generator, M: int, S: int, delta: float) -> F
             return np.asarray((1.0 - lam) * rng.dirichlet(np.ones(S)) + lam * q[k])
     raise LatentMDPError(
         f"found no {M} distributions over {S} states with pairwise distances in "
-        f"[{delta:g}, {2 * delta:g}] after {BATCH * MAX_BATCHES} draws: "
+        f"[{delta:g}, {2 * delta:g}] after {draws * batches} draws: "
         "lower delta or contexts, or raise states"
     )

@@ -19,20 +19,18 @@ from latentmdp.model import LatentMDP
 
 __all__ = ["treatment"]
 
-STAGES = ("remission", "mild", "moderate", "severe", "lost")
-ACTIONS = ("watch", "standard drug", "intensive therapy")
-WEIGHTS = (0.40, 0.25, 0.20, 0.15)
-
-# (w, i) per quarter from the mild stage: the probabilities to worsen and to improve.
-WORSEN_IMPROVE = {
-    "slow": ((0.06, 0.06), (0.03, 0.20), (0.02, 0.25)),
-    "fast, responsive": ((0.25, 0.02), (0.08, 0.25), (0.04, 0.40)),
-    "drug-resistant": ((0.20, 0.02), (0.19, 0.04), (0.06, 0.35)),
-    "frail": ((0.12, 0.05), (0.06, 0.22), (0.28, 0.08)),
-}
 # The probability of a good quarter at each stage, and what is left of it under each action.
-GOOD_QUARTER = (0.95, 0.85, 0.60, 0.25, 0.0)
-BURDEN = (1.0, 0.93, 0.75)
+STAGES = {"remission": 0.95, "mild": 0.85, "moderate": 0.60, "severe": 0.25, "lost": 0.0}
+ACTIONS = {"watch": 1.0, "standard drug": 0.93, "intensive therapy": 0.75}
+
+# How common a kind of patient is, and by action (w, i) per quarter from the mild stage: the
+# probabilities to worsen and to improve.
+PATIENTS = {
+    "slow": (0.40, ((0.06, 0.06), (0.03, 0.20), (0.02, 0.25))),
+    "fast, responsive": (0.25, ((0.25, 0.02), (0.08, 0.25), (0.04, 0.40))),
+    "drug-resistant": (0.20, ((0.20, 0.02), (0.19, 0.04), (0.06, 0.35))),
+    "frail": (0.15, ((0.12, 0.05), (0.06, 0.22), (0.28, 0.08))),
+}
 
 
 @register("treatment")
@@ -51,9 +49,9 @@ def treatment(*, horizon: int = 20) -> LatentMDP:
     elsewhere. The best therapy depends on the context, which shows only slowly, so it is here for
     planning with certificates on a problem an analyst would recognise.
     """
-    S = len(STAGES)
-    T = np.zeros((len(WEIGHTS), S, len(ACTIONS), S))
-    for m, therapies in enumerate(WORSEN_IMPROVE.values()):
+    M, S = len(PATIENTS), len(STAGES)
+    T = np.zeros((M, S, len(ACTIONS), S))
+    for m, (_, therapies) in enumerate(PATIENTS.values()):
         for a, (worsen, improve) in enumerate(therapies):
             for s in range(S - 1):
                 down = worsen * 1.5 ** (s - 1)
@@ -62,14 +60,14 @@ def treatment(*, horizon: int = 20) -> LatentMDP:
                 T[m, s, a, s - 1 if s > 0 else s] += up
                 T[m, s, a, s] += 1.0 - down - up
     T[:, S - 1, :, S - 1] = 1.0
-    means = np.multiply.outer(GOOD_QUARTER, BURDEN)
+    means = np.multiply.outer(list(STAGES.values()), list(ACTIONS.values()))
     return LatentMDP(
         T,
-        np.tile(means, (len(WEIGHTS), 1, 1)),
-        initial=STAGES.index("mild"),
-        weights=WEIGHTS,
+        np.tile(means, (M, 1, 1)),
+        initial=list(STAGES).index("mild"),
+        weights=[weight for weight, _ in PATIENTS.values()],
         horizon=horizon,
-        context_names=tuple(WORSEN_IMPROVE),
-        state_names=STAGES,
-        action_names=ACTIONS,
+        context_names=tuple(PATIENTS),
+        state_names=tuple(STAGES),
+        action_names=tuple(ACTIONS),
     )

@@ -19,17 +19,15 @@ __all__ = ["visitor"]
 
 STATES = ("landing", "category", "product", "cart", "bought", "left")
 ACTIONS = ("plain", "recommend", "reviews", "discount")
-WEIGHTS = (0.35, 0.20, 0.15, 0.20, 0.10)
-VALUES = (0.0, 0.6, 1.0)
 
-# How likely a visitor of each type goes on to the next page under each display, how likely they
-# leave, and what is left of the will to go on at the last page, the cart.
-GO_ON_LEAVE_BUY = {
-    "browser": ((0.30, 0.40, 0.28, 0.35), (0.15, 0.10, 0.15, 0.12), 0.3),
-    "bargain hunter": ((0.25, 0.25, 0.30, 0.70), (0.25, 0.25, 0.20, 0.05), 0.8),
-    "loyal customer": ((0.70, 0.60, 0.55, 0.72), (0.05, 0.10, 0.10, 0.05), 1.0),
-    "careful researcher": ((0.25, 0.20, 0.60, 0.28), (0.15, 0.25, 0.05, 0.20), 0.9),
-    "gift buyer": ((0.30, 0.65, 0.40, 0.40), (0.20, 0.08, 0.15, 0.15), 0.9),
+# How common a type of visitor is, how likely they go on to the next page under each display, how
+# likely they leave, and what is left of the will to go on at the last page, the cart.
+VISITORS = {
+    "browser": (0.35, (0.30, 0.40, 0.28, 0.35), (0.15, 0.10, 0.15, 0.12), 0.3),
+    "bargain hunter": (0.20, (0.25, 0.25, 0.30, 0.70), (0.25, 0.25, 0.20, 0.05), 0.8),
+    "loyal customer": (0.15, (0.70, 0.60, 0.55, 0.72), (0.05, 0.10, 0.10, 0.05), 1.0),
+    "careful researcher": (0.20, (0.25, 0.20, 0.60, 0.28), (0.15, 0.25, 0.05, 0.20), 0.9),
+    "gift buyer": (0.10, (0.30, 0.65, 0.40, 0.40), (0.20, 0.08, 0.15, 0.15), 0.9),
 }
 
 
@@ -50,9 +48,9 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
     population.
     """
     cart, bought, left = (STATES.index(name) for name in ("cart", "bought", "left"))
-    M, S, A = len(GO_ON_LEAVE_BUY), len(STATES), len(ACTIONS)
+    M, S, A, Z = len(VISITORS), len(STATES), len(ACTIONS), 3
     T = np.zeros((M, S, A, S))
-    for m, (forward, away, buy) in enumerate(GO_ON_LEAVE_BUY.values()):
+    for m, (_, forward, away, buy) in enumerate(VISITORS.values()):
         for a, leave in enumerate(away):
             for s in range(cart + 1):
                 go_on = forward[a] * (buy if s == cart else 1.0)
@@ -62,19 +60,19 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
                 T[m, s, a, s] += (1.0 - go_on - leave) / 2
     T[:, bought, :, bought] = 1.0
     T[:, left, :, left] = 1.0
-    R = np.zeros((M, S, A, S, len(VALUES)))
-    nothing, reduced, full_price = np.eye(len(VALUES))
+    R = np.zeros((M, S, A, S, Z))
+    nothing, reduced, full_price = np.eye(Z)
     R[:] = nothing
     R[:, cart, :, bought] = full_price
     R[:, cart, ACTIONS.index("discount"), bought] = reduced
     return LatentMDP(
         T,
         R,
-        reward_values=VALUES,
+        reward_values=(0.0, 0.6, 1.0),
         initial=0,
-        weights=WEIGHTS,
+        weights=[weight for weight, *_ in VISITORS.values()],
         horizon=horizon,
-        context_names=tuple(GO_ON_LEAVE_BUY),
+        context_names=tuple(VISITORS),
         state_names=STATES,
         action_names=ACTIONS,
     )

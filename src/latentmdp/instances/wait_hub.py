@@ -20,8 +20,8 @@ __all__ = ["wait_hub"]
 
 STATES = ("hub", "told east", "told west", "road 1", "road 2", "road 3", "mine", "desert")
 ACTIONS = ("ask", "wait", "take east", "take west")
-HUB, TOLD, ROAD, MINE, DESERT = 0, 1, 3, 6, 7
-ASK, WAIT, TAKE = 0, 1, 2
+HUB, TOLD, _, ROAD, _, _, MINE, DESERT = range(len(STATES))
+ASK, WAIT, TAKE, _ = range(len(ACTIONS))
 
 
 @register("wait-hub")
