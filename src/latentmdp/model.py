@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._util import arrays, validation
 from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.duration import Duration
 from latentmdp._util.fields import Fielded
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
@@ -459,7 +460,12 @@ class LatentMDP(Fielded):
     @property
     def n_layers(self) -> int:
         """The number of time steps that a plan tells apart: H, or 1 where there is no end."""
-        return self.horizon or 1
+        return self.duration.n_layers
+
+    @cached_property
+    def duration(self) -> Duration:
+        """How long an episode lasts, and what follows from it."""
+        return Duration(self.horizon, self.discount)
 
     @property
     def is_table(self) -> bool:
@@ -895,9 +901,4 @@ def require_model(obj: object) -> None:
 
 def require_horizon(model: LatentMDP, what: str) -> int:
     """H; `ModelError` where the model has no end and `what` needs one."""
-    if model.horizon is None:
-        raise ModelError(
-            f"{what} needs a horizon, and this model has none: model.replace(horizon=...) cuts "
-            "its episodes off"
-        )
-    return model.horizon
+    return model.duration.required(what)

@@ -125,7 +125,7 @@ class BatchSession:
         return ~self.model.terminal[self._states]
 
     def _out_of_time(self) -> bool:
-        return self.model.horizon is not None and self.t >= self.model.horizon
+        return self.model.duration.is_over(self.t)
 
     def observe(
         self,
@@ -478,7 +478,7 @@ class Session:
 def _resumed_node(policy: Policy | HistoryPolicy, model: LatentMDP, stored: SavedSession) -> int:
     """The node of a policy graph at which a session was put aside; -1 of other policies."""
     nodes = getattr(policy, "nodes", None)
-    out_of_time = model.horizon is not None and stored.t >= model.horizon
+    out_of_time = model.duration.is_over(stored.t)
     if nodes is None or stored.state is None or out_of_time or model.terminal[stored.state]:
         return -1
     begin, end = nodes.group(stored.t, stored.state)

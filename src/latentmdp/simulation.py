@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -83,15 +82,11 @@ def simulate(
     episodes = arrays.positive_integer("episodes", episodes)
     if first_episode < 0:
         raise ValueError(f"first_episode must not be negative, got {first_episode}")
-    if horizon is not None:
-        horizon = arrays.positive_integer("horizon", horizon)
-        if model.horizon is not None and horizon > model.horizon:
-            raise ValueError(f"horizon is {horizon}, but the model ends after {model.horizon}")
     engine = as_engine(engine, threads, device)
     key, world = philox_key(rng), ModelWorld(model)
+    space = world.space.cut(horizon)
     if out is None and isinstance(engine, Threads):
         return play(world, policy, episodes, key, first_episode, horizon=horizon, engine=engine)
-    space = world.space if horizon is None else replace(world.space, horizon=horizon)
     each = max(1, BATCH_STEPS // space.longest_episode)
     parts = [(first_episode + a, b - a) for a, b in blocks(episodes, each)]
     common = (model, policy, key, horizon, engine.within)
@@ -160,7 +155,7 @@ def play(
     Trajectories
         With the true contexts where the world reveals all of them.
     """
-    space = world.space if horizon is None else replace(world.space, horizon=horizon)
+    space = world.space.cut(horizon)
     engine = engine or Threads()
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
         return _rolled_out(world, policy, space, episodes, key, first_episode, engine)

@@ -32,9 +32,9 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays, names, validation
 from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.duration import Duration
 from latentmdp._util.memory import require_memory
 from latentmdp._util.spaces import FiniteSpace
-from latentmdp.errors import ModelError
 from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
@@ -163,12 +163,21 @@ class Space:
 
     def required_horizon(self) -> int:
         """H; `ModelError` where episodes have no end, since learners count episodes."""
-        if self.horizon is None:
-            raise ModelError(
-                "learning needs episodes that end, and this world has no horizon: "
-                "model.replace(horizon=...) cuts its episodes off"
-            )
-        return self.horizon
+        return self.duration.required("learning")
+
+    @property
+    def duration(self) -> Duration:
+        """How long an episode lasts, and what follows from it."""
+        return Duration(self.horizon, self.discount)
+
+    def cut(self, horizon: int | None) -> Space:
+        """The space of episodes that are cut off after so many steps; None: as they are."""
+        if horizon is None:
+            return self
+        steps = arrays.positive_integer("horizon", horizon)
+        if self.duration.within(steps) < steps:
+            raise ValueError(f"horizon is {steps}, but the model ends after {self.horizon}")
+        return replace(self, horizon=steps)
 
     def allowed_actions(self) -> Flags:
         """Which actions each state has, (S, A)."""
@@ -179,9 +188,7 @@ class Space:
     @property
     def discounted_steps(self) -> float:
         """1 + discount + ... + discount^{H-1}; 1 / (1 - discount) where there is no end."""
-        if self.horizon is None:
-            return 1.0 / (1.0 - self.discount)
-        return float((self.discount ** np.arange(self.horizon)).sum())
+        return self.duration.discounted_steps()
 
     @property
     def longest_episode(self) -> int:
@@ -190,9 +197,7 @@ class Space:
         Those are the first T with discount^T below 1e-4: what comes later is worth less than
         1e-4 of the largest return.
         """
-        if self.horizon is None:
-            return int(np.floor(np.log(_WORTH_NOTHING) / np.log(self.discount))) + 1
-        return self.horizon
+        return self.duration.cut_off(_WORTH_NOTHING)
 
     def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
         """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""
@@ -744,7 +749,7 @@ def play_episode(
     terminal = world.space.terminal
     states, actions, rewards = [world.begin(key, episode)], list[int](), list[int]()
     agent.begin(episode, states[0])
-    for t in range(world.space.longest_episode if horizon is None else horizon):
+    for t in range(world.space.cut(horizon).longest_episode):
         if terminal[states[-1]]:
             break
         action = agent.act(t)

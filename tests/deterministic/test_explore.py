@@ -483,7 +483,7 @@ def test_optimal_with_forbidden_actions_and_a_terminal_state(seed, table):
 def test_a_world_without_an_end_needs_a_horizon():
     model = lm.make("deterministic", contexts=2, states=3, actions=2, horizon=4, rng=0)
     endless = model.replace(horizon=None, discount=0.9)
-    with pytest.raises(ValueError, match="explore needs horizon="):
+    with pytest.raises(ValueError, match="explore needs a horizon"):
         explore(endless, 2)
     found = explore(endless, 2, horizon=3)
     cut = model.replace(horizon=3, discount=0.9)

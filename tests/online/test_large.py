@@ -243,5 +243,5 @@ def test_a_terminal_state_has_no_bonus_and_no_value():
 @pytest.mark.parametrize("learn", [lm.LUCRL().run, lm.learn, lm.online.PosteriorSampling().run])
 def test_a_world_without_end_is_refused(learn):
     model = random_model(0, horizon=None, discount=0.9)
-    with pytest.raises(lm.errors.ModelError, match="needs episodes that end"):
+    with pytest.raises(lm.errors.ModelError, match="learning needs a horizon"):
         learn(model, episodes=10, rng=0)

@@ -119,6 +119,11 @@ def positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
+def optional_integer(name: str, value: Any) -> int | None:
+    """Return `value` as an int of at least one, or None where it is None."""
+    return None if value is None else positive_integer(name, value)
+
+
 def distributions(
     name: str,
     array: Floats,

@@ -65,7 +65,7 @@ def horizon(value: Any, discount: float) -> int | None:
     if value is None:
         if discount >= 1.0:
             raise ValueError(
-                "horizon is None, so an episode has no end, and that needs a discount below 1: "
+                "without a horizon an episode has no end, and that needs a discount below 1: "
                 f"got discount {discount:g}"
             )
         return None

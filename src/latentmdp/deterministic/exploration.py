@@ -167,8 +167,7 @@ def explore(
         raise ValueError(f"min_weight must lie in (0, 1], got {min_weight}")
     if repeats not in ("union", "paper"):
         repeats = arrays.positive_integer("repeats", repeats)
-    if horizon is not None:
-        arrays.positive_integer("horizon", horizon)
+    horizon = arrays.optional_integer("horizon", horizon)
     if random_start not in (None, True, False, "by-context"):
         raise ValueError(
             f'random_start must be True, False, "by-context" or None, got {random_start!r}'
@@ -178,9 +177,7 @@ def explore(
     # An environment need not name its rewards beforehand.
     ready = isinstance(world, World | LatentMDP) or not hasattr(world, "reset")
     place = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)
-    H = place.space.horizon if horizon is None else horizon
-    if H is None:
-        raise ValueError("explore needs horizon=: the world has none")
+    H = horizon or place.space.duration.required("explore")
     weight = 1.0 / M if min_weight is None else min_weight
     explorer = Explorer(place, H, philox_key(rng), M, weight, failure_probability, repeats)
     model = place.model if isinstance(place, ModelWorld) else None
@@ -274,5 +271,5 @@ def episode_bound(
     M, S, A = n_contexts, world.n_states, world.n_actions
     w = 1.0 / M if min_weight is None else min_weight
     sets = math.comb(M * S * A, M - 1)
-    H = world.horizon if horizon is None else horizon
+    H = horizon or world.horizon
     return constant * H * S * A * sets * max(1.0, math.log(1.0 / w)) / w

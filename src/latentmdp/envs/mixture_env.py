@@ -53,7 +53,7 @@ class MixtureEnv(gymnasium.Env[Any, Any]):
         self.envs = list(envs)
         self.n_contexts = len(self.envs)
         self.weights = validation.weights(weights, self.n_contexts)
-        self.horizon = None if horizon is None else arrays.positive_integer("horizon", horizon)
+        self.horizon = arrays.optional_integer("horizon", horizon)
         self.tell_context = tell_context
         self.observation_space = envs[0].observation_space
         self.action_space = envs[0].action_space

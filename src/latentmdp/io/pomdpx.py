@@ -66,8 +66,7 @@ def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
 
 def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
     form = solver_form(model, discounted=discounted, delay=0)
-    endless = discounted or model.horizon is None
-    if endless and model.initial_bonus is not None:
+    if not form.horizon and model.initial_bonus is not None:
         raise FormatError("the discounted form of POMDPX has no place for an initial bonus")
     yield (
         '<pomdpx version="1.0" id="latentmdp" '

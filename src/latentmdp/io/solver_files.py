@@ -62,6 +62,7 @@ class SolverForm(NamedTuple):
     steps: list[Step]  # what follows each node and action
     n_contexts: int
     n_actions: int
+    horizon: int | None  # of the steps that nodes count; None where none are counted
 
     def transitions(self) -> Iterator[tuple[int, int, int, int, float]]:
         """(a, m, node, next node, probability) for everything that can happen."""
@@ -122,7 +123,9 @@ class _Builder:
         nodes = [self._name(*node) for node in self.numbers]
         first = np.zeros((model.n_contexts, len(nodes)))
         first[:, columns] = joint[:, starts]
-        return SolverForm(self.discount, nodes, first, steps, model.n_contexts, model.n_actions)
+        return SolverForm(
+            self.discount, nodes, first, steps, model.n_contexts, model.n_actions, self.H
+        )
 
     def _number(self, s: int, signal: int, t: int) -> int:
         """The number of a node, a new one if it is met for the first time."""

@@ -361,7 +361,7 @@ def _components(rows: Integers, columns: Integers, size: int) -> tuple[int, Inte
 def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     """The model of a problem; without a horizon it has no end."""
     declared = problem.declared
-    if horizon is None and declared.discount >= 1.0:
+    if not horizon and declared.discount >= 1.0:
         raise FormatError(
             "its discount is 1, so it needs an end: load(path, horizon=...) gives it one"
         )

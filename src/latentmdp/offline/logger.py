@@ -207,8 +207,7 @@ def followed(
 def _along(logs: Trajectories, policy: AnyPolicy, world: LatentMDP) -> Floats:
     """pi(a_t | h_t) of every logged action, shape (n_steps,)."""
     found = np.ones(logs.n_steps)
-    longest = int(logs.lengths.max())
-    steps = longest if world.horizon is None else min(longest, world.horizon)
+    steps = world.duration.within(int(logs.lengths.max()))
     for chosen, chances in followed(logs, policy, world, np.arange(len(logs)), steps):
         for t in range(chances.shape[1] - 1 if chances.shape[1] > 1 else 0):
             place = logs.offsets[chosen] + t

@@ -344,9 +344,8 @@ def _padded(flags: Flags, size: int) -> Flags:
 def _covered(logs: Logs, world: LatentMDP, method: str) -> tuple[int, int]:
     """T, the steps that logs are read for, and H, the steps that the model's values reach."""
     longest = logs.longest
-    if world.horizon is None:
-        return longest, max(longest, Space.of(world).longest_episode)
-    return min(longest, world.horizon), world.horizon
+    steps = world.duration.within(longest)
+    return steps, max(steps, Space.of(world).longest_episode)
 
 
 def _context_values(
@@ -705,7 +704,5 @@ def _possible(world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, flo
 def _beyond(world: LatentMDP, shape: _Shape) -> float:
     """How much the steps that the estimate leaves out can be worth."""
     steps = shape.horizon if shape.method == "doubly-robust" else shape.steps
-    largest, discount = float(np.abs(world.reward_values).max()), world.discount
-    if world.horizon is None:
-        return discount**steps * largest / (1.0 - discount)
-    return float((discount ** np.arange(steps, world.horizon)).sum() * largest)
+    largest = float(np.abs(world.reward_values).max())
+    return world.duration.discounted_steps(steps) * largest

@@ -586,17 +586,16 @@ def checked_time(t: Any, model: LatentMDP) -> int:
     """A time in the episode that a user gave, as an integer."""
     if isinstance(t, bool) or not isinstance(t, int | np.integer):
         raise TypeError(f"t must be an integer, got {type(t).__name__}")
-    if t < 0 or (model.horizon is not None and t >= model.horizon):
-        last = "" if model.horizon is None else f", {model.horizon - 1}]"
-        raise ValueError(f"t must lie in [0{last or ', infinity)'}, got {t}")
+    if t < 0 or model.duration.is_over(int(t)):
+        last = model.duration.remaining(1)
+        limits = "[0, infinity)" if last is None else f"[0, {last}]"
+        raise ValueError(f"t must lie in {limits}, got {t}")
     return int(t)
 
 
 def _from(model: LatentMDP, t: int) -> LatentMDP:
     """The model of the steps that are left at time t."""
-    if model.horizon is None or t == 0:
-        return model
-    return model.replace(horizon=model.horizon - t)
+    return model if t == 0 else model.replace(horizon=model.duration.remaining(t))
 
 
 # --------------------------------------------------------------------------------------- the parts
@@ -604,7 +603,7 @@ def _from(model: LatentMDP, t: int) -> LatentMDP:
 
 def _over(model: LatentMDP, t: int, s: int) -> bool:
     """Whether nothing is done any more at time t in state s."""
-    return bool(model.terminal[s]) or (model.horizon is not None and t >= model.horizon)
+    return bool(model.terminal[s]) or model.duration.is_over(t)
 
 
 def _choices(
@@ -739,8 +738,7 @@ class _Names:
 
 def _paragraphs(told: Explanation) -> Iterator[str]:
     called = _Names(told.model)
-    when = "" if told.model.horizon is None else f" at step {told.t} of {told.model.horizon}"
-    where = f"In {called.state(told.state)}{when}"
+    where = f"In {called.state(told.state)}{told.model.duration.step(told.t)}"
     if told.action is None:
         yield f"{where} the episode is over: the state is terminal and there is nothing to choose."
         return

@@ -243,7 +243,7 @@ class HeuristicSearch:
         bounds, clock = self.bounds, self.clock
         if bounds.model.n_layers * bounds.model.n_states < _FEW_CELLS:
             return
-        if bounds.model.horizon is None:
+        if not bounds.has_layers:
             return  # its plans are made once: made again, they would take no time, and none
             # would be kept back for the policy
         slowness = self._prepare(LATTICES[-1]) / _CENTRE_SLOWNESS
@@ -276,7 +276,7 @@ class HeuristicSearch:
         bounds, clock = self.bounds, self.clock
         H, memory = bounds.model.n_layers, _CHART_MEMORY_SHARE * clock.memory
         least, size = chart_cost(bounds, [RULERS[-1]] * H)
-        if bounds.model.n_contexts != 3 or bounds.model.horizon is None or size > memory:
+        if bounds.model.n_contexts != 3 or not bounds.has_layers or size > memory:
             return False
         cells = float(H * bounds.model.n_states)
         plans = max(_CHART_PLANS, _CHART_PLANS_PER_CELL * cells)

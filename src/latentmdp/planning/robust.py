@@ -43,7 +43,6 @@ from latentmdp._util.validation import require_choice
 from latentmdp.engines.threads import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing
-from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_values
 from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
@@ -318,7 +317,7 @@ class _Game:
         informed = context_values(model, self.bounds.q)
         regret = asked.objective == "regret"
         self.reference = informed if regret else np.zeros(model.n_contexts)
-        self.slack = TOLERANCE * self.bounds.magnitude if regret and model.horizon is None else 0.0
+        self.slack = self.bounds.tolerance * self.bounds.magnitude if regret else 0.0
         level = 1.0 if asked.level is None else asked.level
         self.allowed = WeightSet(asked.objective, level, model.weights)
         self.centre = self.nature = model.weights

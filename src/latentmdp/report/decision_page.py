@@ -118,5 +118,4 @@ def _in_words(model: LatentMDP) -> str:
             plural(model.n_actions, "action"),
         ]
     )
-    ends = "without an end" if model.horizon is None else f"over {plural(model.horizon, 'step')}"
-    return f"{sizes}, {ends}; which of the models holds is not known."
+    return f"{sizes}, {model.duration}; which of the models holds is not known."

@@ -134,7 +134,7 @@ class DecisionTable:
 def page_table(table: DecisionTable) -> Table:
     """The table in an HTML report."""
     model = table.model
-    when = "" if model.horizon is None else f" at step {table.t} of {model.horizon}"
+    when = model.duration.step(table.t)
     whole = " With two contexts that is every belief." if model.n_contexts == 2 else ""
     caption = (
         f"What the policy does{when}: at the belief in the heading of the second column, and from "

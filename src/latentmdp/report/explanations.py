@@ -288,7 +288,7 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
         figure,
         f"Every point of a {shape} is a belief, its ends are certainty of one context, and its "
         "colour is the action that the policy takes there"
-        + (f", at step {t}." if model.horizon is not None else "."),
+        f"{model.duration.step(t)}.",
     )
 
 
@@ -377,7 +377,7 @@ def _followed(
     layer: dict[tuple[int, bytes], tuple[float, Floats]] = {}
     for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
         _add(layer, s, rule.start(s), float(model.initial[:, s] @ model.weights))
-    steps = _DEPTH if model.horizon is None else min(_DEPTH, model.horizon)
+    steps = model.duration.within(_DEPTH)
     for _ in range(steps):
         heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
         layer = {}
@@ -410,7 +410,7 @@ def _linked(graph: PolicyGraph) -> Iterator[tuple[int, float, list[tuple[int, fl
     for s in np.flatnonzero(graph.first >= 0).tolist():
         arrived[int(graph.first[s])] = model.weights * model.initial[:, s]
     states = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
-    for _ in range(_DEPTH if model.horizon is None else min(_DEPTH, model.horizon)):
+    for _ in range(model.duration.within(_DEPTH)):
         before, arrived = arrived, {}
         for k, masses in before.items():
             total = float(masses.sum())

@@ -166,7 +166,7 @@ def model_section(
         *filter(None, [compact_table(plan)]),
     ]
     M, S, A, Z = model.dimensions
-    if model.horizon is not None and M * S * A * S * Z <= _MOST_MEASURED:
+    if model.horizon and M * S * A * S * Z <= _MOST_MEASURED:
         tables.append(assumption_table(model, "this model"))
     else:
         text += " The assumptions of the theory are about small models whose episodes end."
@@ -194,7 +194,7 @@ def _decision_pictures(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iter
         maps = policy_map(model, policy)
         if maps is not None:
             yield maps
-        if model.horizon is None:
+        if policy.n_layers == 1:
             yield graph_picture(policy_graph(policy))
 
 

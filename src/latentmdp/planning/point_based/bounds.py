@@ -142,6 +142,12 @@ class Bounds:
     gained = 0.0
     """What a further sweep over the same points could still gain: nothing, steps being in order."""
 
+    tolerance = 0.0
+    """How far values of single contexts may be off, relative to `magnitude`: where they are
+    iterated."""
+    has_layers = True
+    """Whether there are time steps, with grids and standing plans of their own."""
+
     def __init__(
         self,
         model: LatentMDP,

@@ -44,6 +44,7 @@ from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
+from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.graphs import settle
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
@@ -98,6 +99,8 @@ class EndlessBounds(Bounds):
     """
 
     best_steps: Any
+    tolerance = TOLERANCE
+    has_layers = False
 
     def __init__(
         self,

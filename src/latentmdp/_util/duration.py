@@ -1,0 +1,77 @@
+"""How long an episode lasts: H steps, or without an end and discounted.
+
+Whether there is a horizon is asked here, and not by those who need an answer that follows from it:
+the layers of a plan, when an episode is over, what later steps are worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from latentmdp._util.words import plural
+from latentmdp.errors import ModelError
+
+__all__ = ["Duration"]
+
+
+@dataclass(frozen=True)
+class Duration:
+    """The steps of an episode, and what a reward is worth in each: discount^t in step t.
+
+    Attributes
+    ----------
+    horizon
+        H; None where there is no end, and then the discount is below 1.
+    discount
+        In (0, 1].
+    """
+
+    horizon: int | None
+    discount: float
+
+    @property
+    def n_layers(self) -> int:
+        """The number of time steps that a plan tells apart: H, or 1 where there is no end."""
+        return 1 if self.horizon is None else self.horizon
+
+    def is_over(self, t: int) -> bool:
+        """Whether an episode has no step t, counted from 0."""
+        return self.horizon is not None and t >= self.horizon
+
+    def within(self, steps: int) -> int:
+        """As many of the given number of steps as an episode has."""
+        return steps if self.horizon is None else min(steps, self.horizon)
+
+    def remaining(self, t: int) -> int | None:
+        """The horizon that is left at step t."""
+        return None if self.horizon is None else self.horizon - t
+
+    def discounted_steps(self, first: int = 0) -> float:
+        """sum_t discount^t over the steps from `first` on: what they are worth at reward 1."""
+        if self.horizon is None:
+            return self.discount**first / (1.0 - self.discount)
+        return float((self.discount ** np.arange(first, self.horizon)).sum())
+
+    def cut_off(self, negligible: float) -> int:
+        """H; where there is no end, the first T with discount^T below `negligible`."""
+        if self.horizon is None:
+            return int(np.floor(np.log(negligible) / np.log(self.discount))) + 1
+        return self.horizon
+
+    def required(self, what: str) -> int:
+        """H; `ModelError` where there is no end and `what` needs one."""
+        if self.horizon is None:
+            raise ModelError(
+                f"{what} needs a horizon, and there is none: model.replace(horizon=...) cuts "
+                "episodes off"
+            )
+        return self.horizon
+
+    def step(self, t: int) -> str:
+        """Step t in words, to follow a state; empty where all steps are alike."""
+        return "" if self.horizon is None else f" at step {t} of {self.horizon}"
+
+    def __str__(self) -> str:
+        return "without an end" if self.horizon is None else f"over {plural(self.horizon, 'step')}"
