@@ -1,11 +1,14 @@
 """`diagnose` collects what the other tests check, and says it in words."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
 from latentmdp import theory
+from latentmdp.theory import diagnosis
 
 
 def test_fields_agree_with_the_functions():
@@ -87,8 +90,8 @@ def test_policies_that_depend_on_histories():
 
 def test_a_large_model_is_diagnosed_as_far_as_possible(monkeypatch):
     model = random_model(0, states=4)
-    monkeypatch.setattr("latentmdp.theory.diagnosis.MAX_ENTRIES", 10)
-    monkeypatch.setattr("latentmdp.theory.diagnosis.MOST_DIAMETER_WORK", 10)
+    monkeypatch.setattr(diagnosis, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(diagnosis, "_diameters", partial(diagnosis._diameters, most_work=10))
     d = lm.diagnose(model, episodes=50)
     assert np.isnan(d.sigma_h).all()
     assert np.isnan(d.diameter).all()

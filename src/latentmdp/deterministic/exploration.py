@@ -40,7 +40,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp._util.random import RNGLike, philox_key
-from latentmdp.deterministic.explorer import (
+from latentmdp.deterministic.algorithm5 import (
     Explorer,
     SurpriseError,
     require_deterministic,

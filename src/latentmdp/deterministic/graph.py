@@ -9,7 +9,6 @@ outcome leaves C as it is, several extend it by (s, a, s', r). This is a plain M
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Self
@@ -207,26 +206,32 @@ class GraphPolicy(Fielded):
 
 
 def plan_graph(graph: Graph) -> tuple[GraphPolicy, float, float]:
-    """The optimal policy, its value, and the standard deviation of its return."""
-    H, N = graph.horizon, len(graph.nodes)
-    by_action: list[dict[int, list[Edge]]] = [{} for _ in graph.nodes]
-    for edge in graph.edges:
-        by_action[edge.source].setdefault(edge.action, []).append(edge)
-    first, second = np.zeros((H + 1, N)), np.zeros((H + 1, N))
+    """The optimal policy, its value, and the standard deviation of its return.
+
+    With V the mean and W the mean square of what follows, an outcome that pays r is worth
+    r + discount V, and r^2 + 2 r discount V + discount^2 W of the square; sums run over the edges
+    of a node and action in their order.
+    """
+    H, N, A, g = graph.horizon, len(graph.nodes), graph.n_actions, graph.discount
+    edges: Any = list(zip(*graph.edges)) or [()] * len(Edge._fields)
+    source, action, target, _, z = np.array(edges[:5], np.int64)
+    p, r = np.array(edges[5]), np.array(graph.reward_values)[z]
+    row, levels = source * A + action, np.array([node.level for node in graph.nodes])
+    open_ = np.bincount(row, minlength=N * A).reshape(N, A) > 0
+    mean, square = np.zeros(N), np.zeros(N)
     actions = np.full((H, N), -1, np.int32)
     for t in range(H - 1, -1, -1):
-        for n, node in enumerate(graph.nodes):
-            if node.level > t or not by_action[n]:
-                continue
-            best = -math.inf
-            for a, edges in by_action[n].items():
-                mean, square = _moments(graph, edges, first[t + 1], second[t + 1])
-                if mean > best:
-                    best, first[t, n], second[t, n] = mean, mean, square
-                    actions[t, n] = a
-    value = math.fsum(p * first[0, n] for n, p in graph.starts.items())
-    square = math.fsum(p * second[0, n] for n, p in graph.starts.items())
-    return GraphPolicy(graph, frozen(actions)), value, math.sqrt(max(0.0, square - value**2))
+        V, W = mean[target], square[target]
+        q = np.bincount(row, p * (r + g * V), N * A).reshape(N, A)
+        q2 = np.bincount(row, p * (r**2 + 2.0 * r * g * V + g**2 * W), N * A).reshape(N, A)
+        acts = open_.any(axis=1) & (levels <= t)
+        best = np.where(open_, q, -np.inf).argmax(axis=1)
+        actions[t, acts] = best[acts]
+        mean, square = (np.where(acts, x[np.arange(N), best], 0.0) for x in (q, q2))
+    value, squared = (
+        math.fsum(chance * x[n] for n, chance in graph.starts.items()) for x in (mean, square)
+    )
+    return GraphPolicy(graph, frozen(actions)), value, math.sqrt(max(0.0, squared - value**2))
 
 
 def _as_row(observation: tuple[Any, ...]) -> tuple[int, ...]:
@@ -236,18 +241,3 @@ def _as_row(observation: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _as_observation(row: list[int]) -> tuple[Any, ...]:
     return ("init", row[2]) if row[0] < 0 else tuple(row)
-
-
-def _moments(
-    graph: Graph, edges: Sequence[Edge], first: NDArray[Any], second: NDArray[Any]
-) -> tuple[float, float]:
-    """Mean and mean square of reward plus discounted rest, over the outcomes of one action."""
-    mean = square = 0.0
-    for edge in edges:
-        reward = graph.reward_values[edge.reward]
-        rest, rest_square = first[edge.target], second[edge.target]
-        mean += edge.probability * (reward + graph.discount * rest)
-        square += edge.probability * (
-            reward**2 + 2.0 * reward * graph.discount * rest + graph.discount**2 * rest_square
-        )
-    return mean, square

@@ -87,7 +87,6 @@ def _state(m: int, node: str) -> str:
 # -------------------------------------------------------------------------------- files of others
 
 _STATEMENTS = ("discount", "values", "states", "actions", "observations", "start", "T", "O", "R")
-_MAX_NAMES = 1_000_000
 
 
 class _FlatFile:
@@ -140,8 +139,8 @@ class _FlatFile:
         if ":" in body or not body:
             raise FormatError(f"{what} must be names, or how many there are")
         if len(body) == 1 and body[0].isdigit():
-            if not 1 <= int(body[0][:9]) <= _MAX_NAMES or len(body[0]) > 9:
-                raise FormatError(f"{what}: {body[0]:.20} is not between 1 and {_MAX_NAMES:,}")
+            if not 1 <= int(body[0][:9]) <= 1_000_000 or len(body[0]) > 9:
+                raise FormatError(f"{what}: {body[0]:.20} is not between 1 and 1,000,000")
             body = [str(i) for i in range(int(body[0]))]
         if len(set(body)) < len(body):
             twice = next(name for name in body if body.count(name) > 1)

@@ -20,9 +20,6 @@ from latentmdp.sessions import SavedSession, Session
 
 __all__ = ["put_aside", "remember_file", "resumed"]
 
-_DIGITS = 16
-"""Hexadecimal digits of a fingerprint in a file name."""
-
 
 def remember_file(obj: Any, path: Path) -> None:
     """Let a policy or a model know the file it is in, and what that file looks like now."""
@@ -62,7 +59,7 @@ def _reference(
     obj.__dict__["_digest"] = digest
     path, stamp = obj.__dict__.get("_file", (None, None))
     if path is None or stamp is None or _stamp(path) != stamp:
-        path = folder / f"{what}-{digest[:_DIGITS]}.npz"
+        path = folder / f"{what}-{digest[:16]}.npz"
         if not path.exists():
             save(obj, path)
         remember_file(obj, path)

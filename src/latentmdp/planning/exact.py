@@ -36,13 +36,6 @@ __all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 _DIGITS = 12
 """Coarse enough for rounding along different orders of the same observations to merge."""
 
-_CHUNK_ENTRIES = 1 << 22
-"""Numbers (32 MiB) in one array of successors: NumPy is busy, and the layers take far more."""
-
-
-_COUNTED = 1_000_000
-"""Outcomes times steps: counting beliefs takes a second for so many."""
-
 
 class TooManyBeliefsError(LatentMDPError, ValueError):
     """There are more reachable beliefs than allowed."""
@@ -84,9 +77,12 @@ class _Choices(NamedTuple):
         )
 
     def chunks(self, states: Integers) -> list[tuple[int, int]]:
-        """Intervals of beliefs whose outcomes fit into `_CHUNK_ENTRIES`, at least one."""
+        """Intervals of beliefs whose outcomes are 2^22 numbers (32 MiB) at most, or of one belief.
+
+        So NumPy is busy, and the layers take far more memory than an array of successors.
+        """
         entries = np.cumsum(np.diff(self.outcomes)[states]) * self.rewards.shape[1]
-        part = entries // _CHUNK_ENTRIES
+        part = entries // (1 << 22)
         ends = np.append(np.flatnonzero(np.diff(part)) + 1, states.size)
         return list(zip(np.append(0, ends[:-1]).tolist(), ends.tolist()))
 
@@ -178,7 +174,7 @@ def belief_count(model: LatentMDP) -> int:
 
 def _at_most(model: LatentMDP) -> str:
     """How many beliefs there may be, where that is quickly counted."""
-    if model.outcomes.size * model.n_layers > _COUNTED:
+    if model.outcomes.size * model.n_layers > 1_000_000:  # more would take seconds
         return ""
     most = belief_count(model)
     return f", perhaps up to {most:,}" if most < 10**12 else f", perhaps up to {most:.1e}"

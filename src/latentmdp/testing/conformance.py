@@ -43,13 +43,6 @@ RUN_RECORDS = ("returns", "beliefs", "contexts")
 Rules = dict[str, bool]
 """What is wrong where a rule is broken, and whether it is kept."""
 
-FITTED_EPISODES = 500
-"""Episodes that a learner is fitted to: with the default models some 1,200 visits of each row."""
-RUN_EPISODES = 40
-
-CUT_HISTORIES = 20_000
-"""Histories up to which a model without an end is enumerated, a second of Python."""
-
 
 class ConformanceError(LatentMDPError, AssertionError):
     """Something does not keep the rules; the message lists how."""
@@ -99,7 +92,8 @@ def _first_steps(model: LatentMDP) -> tuple[LatentMDP, float]:
     if model.horizon is not None:
         return model, 0.0
     steps = 1
-    while count_histories(model.replace(horizon=steps + 1)) <= CUT_HISTORIES:
+    # So many histories are enumerated in a second of Python.
+    while count_histories(model.replace(horizon=steps + 1)) <= 20_000:
         steps += 1
     largest = float(np.abs(model.reward_values).max())
     largest += 0.0 if model.bonus is None else float(np.abs(model.bonus).max())
@@ -135,8 +129,9 @@ def check_learner(
         Of the logs, 500 by default, or of a run, 40 by default.
     """
     kinds = {
-        "fit": (_fit_rules, _separated_models, FITTED_EPISODES),
-        "run": (_run_rules, _random_models, RUN_EPISODES),
+        # 500 episodes of the default models are some 1,200 visits of each row.
+        "fit": (_fit_rules, _separated_models, 500),
+        "run": (_run_rules, _random_models, 40),
     }
     present = [kind for method, kind in kinds.items() if hasattr(learner, method)]
     failures: list[str] = []

@@ -30,10 +30,6 @@ from latentmdp.theory.occupancy import occupancy
 
 __all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachability"]
 
-_WELL_CONDITIONED = 1e8
-"""Times up to this come from solving equations, with half of a double's digits left; beyond it the
-slower elimination takes over."""
-
 
 def reach_probs(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:
     """P_m^pi(s_{H-1} = s), shape (M, S); with a horizon of 1 the first state is meant.
@@ -124,14 +120,15 @@ def _times_to(T: Floats, goal: int) -> Floats:
 def _expected_times(moves: Floats, ends: Floats) -> Floats:
     """Expected steps to the end of a chain with transitions (n, n) that ends with (n,).
 
-    Times beyond the reach of the equations I - moves, which round away what is small, come from
+    Times up to 1e8 come from solving equations, with half of a double's digits left. Those beyond
+    the reach of the equations I - moves, which round away what is small, come from the slower
     elimination without subtraction [grassmann1985], exact for chances of any size; times that
     no double holds are infinite.
     """
     n = ends.size
     try:
         times = solve_dense(moves, np.ones(n))
-        if times.min() >= 0.5 and times.max() <= _WELL_CONDITIONED:
+        if times.min() >= 0.5 and times.max() <= 1e8:
             return times
     except np.linalg.LinAlgError:
         pass

@@ -40,12 +40,9 @@ from latentmdp.theory.sample_size import Requirement
 
 __all__ = ["Diagnosis", "diagnose"]
 
-MOST_DIAMETER_WORK = 2e10
-"""M S^4 up to which diameters are computed, some ten seconds."""
 
 ROUNDING = 1e-12
 """Singular values and distances up to this are taken for zero."""
-
 
 Finding = tuple[str, str]
 """A number, and what follows from it."""
@@ -297,7 +294,7 @@ def diagnose(
         hardest=None if np.isnan(reach).any() else (context, state),
         alpha_3=alpha_3,
         connected=alpha_3 > 0.0,
-        diameter=diameter(model) if M * S**4 <= MOST_DIAMETER_WORK else np.full(M, np.nan),
+        diameter=_diameters(model),
         kl_rate=rate,
         revelation=shown,
         well_separated=separated,
@@ -322,6 +319,12 @@ def _followed(model: LatentMDP, policy: AnyPolicy) -> tuple[Floats, Floats]:
         return reach_probs(model, policy), kl_rate(model, policy)
     except TooManyHistoriesError:
         return np.full((M, S), np.nan), np.full((M, M), np.nan)
+
+
+def _diameters(model: LatentMDP, most_work: float = 2e10) -> Floats:
+    """The diameters, or NaN where they take more than `most_work`, M S^4: some ten seconds."""
+    M, S = model.n_contexts, model.n_states
+    return diameter(model) if most_work >= M * S**4 else np.full(M, np.nan)
 
 
 def _ranks(model: LatentMDP, policy: AnyPolicy, length: int) -> tuple[Floats, ...]:

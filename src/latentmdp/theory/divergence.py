@@ -49,12 +49,6 @@ __all__ = [
     "well_separated",
 ]
 
-LONGEST_EPISODE = 4096
-"""Steps up to which `revelation` follows episodes: contexts this close are not told apart by
-episodes of any length one would plan for."""
-_BLOCK = 1 << 13
-"""Episodes simulated at a time by `well_separated`, to bound memory."""
-
 
 class Closest(NamedTuple):
     """Where two contexts are hardest to tell apart: distance, pair, state and action."""
@@ -201,12 +195,12 @@ def well_separated(
     M = model.n_contexts
     per_context = max(2, arrays.positive_integer("episodes", episodes) // M)
     threshold, limit = (target / M) ** c1, (target / M) ** c2
-    exceed = np.zeros((M, M))
+    exceed, block = np.zeros((M, M)), 1 << 13  # episodes at a time, to bound memory
     seeds = np.random.SeedSequence(philox_key(rng)).spawn(M)
     for m in range(M):
         alone = model.replace(weights=np.eye(M)[m])
-        for first in range(0, per_context, _BLOCK):
-            count = min(_BLOCK, per_context - first)
+        for first in range(0, per_context, block):
+            count = min(block, per_context - first)
             logs = simulate(alone, policy or UniformPolicy(), count, seeds[m], first_episode=first)
             scores = _log_likelihoods(model, logs)
             exceed[m] += (scores - scores[:, [m]] > np.log(threshold)).sum(axis=0)
@@ -283,7 +277,8 @@ def revelation(
     """Monte Carlo of the first time the belief in the true context reaches `level`.
 
     Under a policy that does not depend on the time, episodes are followed beyond the horizon
-    until 99% are there, twice the time brings no more, or `LONGEST_EPISODE` steps have passed.
+    until 99% are there, twice the time brings no more, or 4,096 steps have passed: contexts so
+    close are not told apart by episodes of any length one would plan for.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), got {level}")
@@ -293,11 +288,11 @@ def revelation(
     longest = horizon = require_horizon(model, "revelation")
     seed = np.random.SeedSequence(philox_key(rng))
     first = _first_passage(model, policy, level, episodes, longest, seed)
-    while table is not None and len(table) == 1 and longest < LONGEST_EPISODE:
+    while table is not None and len(table) == 1 and longest < 4096:
         there = np.isfinite(first).mean()
         if there >= 0.99:
             break
-        longest = min(2 * longest, LONGEST_EPISODE)
+        longest = min(2 * longest, 4096)
         first = _first_passage(model, policy, level, episodes, longest, seed)
         if there > 0.0 and np.isfinite(first).mean() == there:
             break

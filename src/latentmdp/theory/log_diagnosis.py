@@ -38,13 +38,6 @@ __all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 Row = tuple[str, str, str]
 """What was measured, its number, and what follows from it."""
 
-MOST_TABLES = 300
-"""Pairs of state and action that are looked at, the most visited ones: each takes some
-milliseconds, and a rare one shows nothing."""
-
-MOST_VISIBLE = 16
-"""Contexts beyond which no more are looked for."""
-
 
 class Verdicts(Result):
     """A result that reads as rows of text."""
@@ -200,7 +193,11 @@ def _windows(logs: Trajectories, length: int, ahead: int) -> tuple[Integers, int
 def _evidence(
     logs: Trajectories, usable: Integers, length: int, known: bool, rng: np.random.Generator
 ) -> list[Evidence]:
-    """For each state, the table of it that shows most contexts."""
+    """For each state, the table of it that shows most contexts, 16 at most.
+
+    The 300 most visited pairs of state and action are looked at: each takes some milliseconds, and
+    a rare one shows nothing.
+    """
     S, A, _ = sizes_of(logs)
     episode, state, action, *_ = logs.steps()
     ahead = length if known else 1
@@ -216,12 +213,12 @@ def _evidence(
     parts = np.split(order, starts)[1:]
     sizes = np.array([weights[part].sum() for part in parts])
     best = [Evidence(0, np.zeros(1), np.inf)] * S
-    for k in np.argsort(-sizes, kind="stable")[:MOST_TABLES]:
+    for k in np.argsort(-sizes, kind="stable")[:300]:
         part, s = parts[k], int(groups[k] if known else groups[k] // A)
         rows, row = np.unique(follows[part], return_inverse=True)
         columns, column = np.unique(history[part], return_inverse=True)
         table = coo_array((weights[part], (row, column)), shape=(rows.size, columns.size))
-        shown = evident_rank(csr_array(table), MOST_VISIBLE, rng)
+        shown = evident_rank(csr_array(table), 16, rng)
         if shown.rank > best[s].rank:
             best[s] = shown
     return best

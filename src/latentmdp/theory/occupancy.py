@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["histories", "occupancy", "table_entries"]
 
-MAX_HISTORIES = 50_000
-"""Histories that are enumerated at one time, some seconds of Python a step."""
 MAX_ENTRIES = 50_000_000
 """Numbers in a table of tests or histories, 400 MB."""
 
@@ -103,4 +101,5 @@ def _tree(model: LatentMDP, policy: Policy | HistoryPolicy) -> "HistoryTree":
     from latentmdp.planning.evaluation import HistoryTree
 
     advice = "only Markov policies can be followed that far"
-    return HistoryTree(model, policy, MAX_HISTORIES, advice)
+    # 50,000 histories at a time take some seconds of Python a step.
+    return HistoryTree(model, policy, 50_000, advice)

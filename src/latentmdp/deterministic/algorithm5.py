@@ -45,14 +45,6 @@ MAIN_SHARE = 0.45
 
 BASEL = math.pi**2 / 6.0
 
-PAPER_REPEATS = 3.0
-"""Factor of the paper's O(M log M) repeats."""
-
-_ROUNDING = 1e-9
-"""Probabilities this close to zero or one count as these."""
-
-_NEVER_AGAIN = 40.0  # a class of weight w is missed w^-1 times this with probability e^-40
-
 
 class SurpriseError(Exception):
     """An outcome where none was expected any more: begin again with what is known."""
@@ -120,7 +112,7 @@ class Explorer:
             decay = -math.log1p(-self.weight) if self.weight < 1.0 else math.inf
             n = max(1, math.ceil(math.log(outcomes / share) / decay))
         elif self.repeats == "paper":
-            n = max(1, math.ceil(PAPER_REPEATS * self.M * math.log(self.M)))
+            n = max(1, math.ceil(3.0 * self.M * math.log(self.M)))  # the paper's O(M log M)
         else:
             n = int(self.repeats)
         self.most_repeats = max(self.most_repeats, n)
@@ -173,8 +165,12 @@ class Explorer:
             if not walk.steps:
                 return  # every first state is final: there is nothing to predict
 
-    def play(self) -> None:
-        """Play one episode by the search's plan and record what it shows."""
+    def play(self, episodes: int = 1) -> None:
+        """Play episodes by the search's plan and record what they show."""
+        for _ in range(episodes):
+            self._play_one()
+
+    def _play_one(self) -> None:
         walk, search = _Walk(self), self.search
         self.episodes += 1
         play_episode(self.world, walk, self.key, self.episodes - 1, self.horizon)
@@ -188,7 +184,8 @@ class Explorer:
         if search.undecided is not None and len(search.nodes) > known:
             raise SurpriseError  # a new outcome after all seemed explored
         for c in {search.nodes[n].c for n, _ in walk.plan}:
-            if search.hits[c] == 0 and search.tried[c] > _NEVER_AGAIN / self.weight:
+            # A class of weight w is missed 40 / w times with probability e^-40.
+            if search.hits[c] == 0 and search.tried[c] > 40.0 / self.weight:
                 raise ExplorationError(
                     f"observations that occurred once did not occur again in {search.tried[c]} "
                     "episodes: the environment is not deterministic given its context, or a "
@@ -312,9 +309,6 @@ class _RandomWalk(_Walk):
         return known[self._chance.integers(len(known))]
 
 
-_EPISODES_AT_A_TIME = 16
-
-
 class ClassWeights(NamedTuple):
     """The probability of each class, by number, and whether they are exact."""
 
@@ -365,7 +359,7 @@ def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
 def require_deterministic(model: LatentMDP) -> None:
     """`ExplorationError` unless every context of a model has one outcome for each (s, a)."""
     table = model.outcomes
-    random = (table.probs > _ROUNDING) & (table.probs < 1.0 - _ROUNDING)
+    random = (table.probs > 1e-9) & (table.probs < 1.0 - 1e-9)  # beyond rounding
     if not random.any():
         return
     k, m = arrays.first_index(random)
@@ -405,8 +399,7 @@ def _identify(explorer: Explorer) -> None:
         search.weigh(undecided)
         if not undecided:
             break
-        for _ in range(_EPISODES_AT_A_TIME):
-            explorer.play()
+        explorer.play(16)  # episodes between two looks at what is undecided
     _compare(explorer)
 
 
@@ -447,8 +440,7 @@ def _measure(explorer: Explorer, accuracy: float) -> None:
         search.weigh(scarce)
         if not scarce:
             return
-        for _ in range(_EPISODES_AT_A_TIME):
-            explorer.play()
+        explorer.play(16)  # episodes between two looks at what is undecided
 
 
 def _classes(explorer: Explorer) -> list[int]:
