@@ -177,7 +177,7 @@ class Fit(Result):
     seconds : float
         Wall-clock time of the whole fit; it does not count for equality.
     estimator, logs
-        What goes on from this fit, with all that was settled, and what it was fitted to; files
+        What goes on from this fit, with all that was decided, and what it was fitted to; files
         leave them out.
     """
 
@@ -218,7 +218,7 @@ class Fit(Result):
     def update(self, more_logs: Logs, *, rng: RNGLike = None) -> Fit:
         """Go on from this fit with further logs: EM on all logs so far, from this estimate.
 
-        The number of contexts, what they share and the pseudo-counts stay as they were settled.
+        The number of contexts, what they share and the pseudo-counts stay as they were chosen.
 
         Raises
         ------

@@ -33,7 +33,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, TypeGuard, cast
+from typing import Any, Literal, NamedTuple, Self, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -276,11 +276,13 @@ class EM:
             logs=tuple(problem.logs),
         )
 
-    def decided(self, strengths: PseudoCounts, n_contexts: int) -> EM:
+    def decided(self, strengths: PseudoCounts, n_contexts: int) -> Self:
         """The same EM with nothing left open: these strengths, and shared what they say."""
         if n_contexts == 1:
             return replace(self, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
         shared = PseudoCounts._make(bool(np.isinf(k)) for k in strengths)
+        if all(shared[:3]):  # nothing tells the contexts apart: let a further fit say so again
+            shared = shared._replace(transitions=False, rewards=False)
         k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
         initial = self.initial
         if initial is None or isinstance(initial, str):

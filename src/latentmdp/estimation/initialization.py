@@ -32,14 +32,11 @@ from latentmdp.estimation.n_contexts import (
 )
 from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
 from latentmdp.estimation.termination import final_states, restricted
-from latentmdp.fit import Estimator, Fit
+from latentmdp.fit import Fit
 from latentmdp.logs import Logs, require_trajectories
 from latentmdp.model import RewardModel
 
-__all__ = ["initialize"]
-
-_FEWEST_STARTS, _STARTS_PER_CONTEXT = 4, 2
-"""Starts of the final EM: more contexts have more poor maxima, and each start costs one climb."""
+__all__ = ["TerminalEM", "initialize"]
 
 
 def initialize(
@@ -134,7 +131,7 @@ def initialize(
     form = choose_reward_model(
         logs, few, reward_model, generator, threads=threads, report=report, engine=engine
     )
-    settings = EM(
+    settings = TerminalEM(
         few,
         restarts=_restarts(few),
         behaviour=behaviour,
@@ -162,7 +159,6 @@ def initialize(
     else:
         fit = dataclasses.replace(fit, decisions=chosen.decisions)
     report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
-    fit = _ending(fit, logs)
     if selection is not None:
         lasting = ~final_states(logs)[:, None]
         models = tuple(restricted(model, lasting) for model in selection.models)
@@ -171,30 +167,22 @@ def initialize(
         fit,
         responsibilities=fit.predict(logs[-1]),
         selection=selection,
-        estimator=None if fit.estimator is None else _Settled(fit.estimator),
         seconds=time.perf_counter() - began,
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Settled:
-    """The estimator of a fit that was updated: EM, and states in which episodes end."""
+class TerminalEM(EM):
+    """EM whose models are terminal in the states in which episodes end."""
 
-    em: Estimator
-
-    def fit(self, logs: Sequence[Logs], *, start: Fit, rng: RNGLike = None) -> Fit:
-        fit = self.em.fit(logs, start=start, rng=rng)
-        return dataclasses.replace(_ending(fit, logs), estimator=self)
-
-
-def _ending(fit: Fit, logs: Sequence[Logs]) -> Fit:
-    """The fit with states terminal in which episodes end."""
-    lasting = ~final_states(list(logs))[:, None]
-    return dataclasses.replace(fit, model=restricted(fit.model, lasting))
+    def fit(self, logs: Logs | Sequence[Logs], **settings: Any) -> Fit:
+        """As `EM.fit`."""
+        fit = super().fit(logs, **settings)
+        lasting = ~final_states(logs)[:, None]
+        return dataclasses.replace(fit, model=restricted(fit.model, lasting))
 
 
 def _went_on(start: Fit, logs: list[Logs], rng: RNGLike, began: float) -> Fit:
-    """EM on some logs from a fit of earlier ones, with what that one settled."""
+    """EM on some logs from a fit of earlier ones, with what that one decided."""
     assert start.estimator is not None
     fit = start.estimator.fit(logs, start=start, rng=rng)
     return dataclasses.replace(
@@ -207,7 +195,8 @@ def _went_on(start: Fit, logs: list[Logs], rng: RNGLike, began: float) -> Fit:
 
 
 def _restarts(n_contexts: int) -> int:
-    return max(_FEWEST_STARTS, _STARTS_PER_CONTEXT * n_contexts)
+    """Starts of the final EM: more contexts have more poor maxima, and each costs one climb."""
+    return max(4, 2 * n_contexts)
 
 
 def _spectral(short: Logs | None, long: Logs, n_contexts: int | str, rng: RNGLike) -> Fit:

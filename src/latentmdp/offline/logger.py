@@ -60,7 +60,7 @@ class Logger(NamedTuple):
     probabilities: Floats
     shares: Floats
     source: str
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def by_context(self) -> bool:

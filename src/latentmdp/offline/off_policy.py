@@ -247,10 +247,10 @@ def off_policy_value(
     final = world.terminal | _padded(final_states(logs), world.n_states)
     shape = _Shape(method, weighted, *_covered(logs, world, method))
     source: str | None = None
-    doubts: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
     if behaviour is None and parts[0].batch.read().propensities is None:
         behaviour, source = logged_behaviour(logs, PSEUDO_COUNTS), "estimated"
-        doubts = more_than_the_state(logs.batches()[0].read())
+        said = more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
     values: Floats | None = None
     for k, (batch, numbers, own) in enumerate(parts):
@@ -262,7 +262,7 @@ def off_policy_value(
         more = _Sums.of(episodes, group, shape, policy, own, logger, final, values)
         sums = more if sums is None else sums + more
     assert sums is not None
-    logger = logger._replace(source=source or logger.source, doubts=(*doubts, *logger.doubts))
+    logger = logger._replace(source=source or logger.source, warnings=(*said, *logger.warnings))
     return _result(logs, world, sums, logger, final, confidence, generator)
 
 
@@ -635,7 +635,7 @@ def _result(
     confidence: float,
     rng: np.random.Generator,
 ) -> OffPolicyValue:
-    """Put the estimate, its interval and its doubts together."""
+    """Put the estimate, its interval and its warnings together."""
     shape = sums.shape
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective == 0.0), True]))
@@ -648,13 +648,13 @@ def _result(
     if steps == 0 or (whole and steps < shape.steps):
         low, high, stderr = least, most, float("inf")
         mean = mean if shape.method == "doubly-robust" else float("nan")
-    doubts = (*_agreement_doubts(effective, steps, shape), *logger.doubts)
+    said = (*_agreement_warnings(effective, steps, shape), *logger.warnings)
     if truncation > max(stderr, 1e-3 * abs(mean)):
-        doubts += (
+        said += (
             f"the logs end after {plural(shape.steps, 'step')}: what comes later may be worth up "
             f"to {truncation:.3g}",
         )
-    for message in doubts:
+    for message in said:
         warnings.warn(message, OffPolicyWarning, stacklevel=3)
     return OffPolicyValue(
         mean=mean,
@@ -669,11 +669,11 @@ def _result(
         behaviour=logger.source,
         confidence=float(confidence),
         truncation=truncation,
-        warnings=doubts,
+        warnings=said,
     )
 
 
-def _agreement_doubts(effective: Floats, steps: int, shape: _Shape) -> tuple[str, ...]:
+def _agreement_warnings(effective: Floats, steps: int, shape: _Shape) -> tuple[str, ...]:
     """Whether enough logged episodes agree with the policy."""
     rest = "the rest is the model's word" if shape.method == "doubly-robust" else "nothing is known"
     if steps == 0:

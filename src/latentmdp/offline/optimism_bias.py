@@ -13,6 +13,7 @@ The optimism bias is the mean of d_b; their spread measures how uncertain the va
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +36,6 @@ __all__ = ["EPISODES", "bootstrap_differences", "corrected", "value_in"]
 EPISODES = 20_000
 """Simulated to value a policy in a model: the standard error is 1/141 of the standard deviation of
 a return. More would cost time, and gain little as long as the logs hold fewer episodes."""
-
-_STRENGTH_STEP = 2.0
-"""Ratio of neighbours in the grid from which EM chooses the strengths of its pseudo-counts."""
 
 
 def bootstrap_differences(
@@ -76,7 +74,7 @@ def _difference(seed: int, world: _Repeated) -> float:
     """One d_b."""
     fit, own = world.fit, np.random.default_rng(seed)
     drawn = world.logger.simulate(own)
-    em = _like(fit, _STRENGTH_STEP ** own.choice([-1.0, 0.0, 1.0], size=3))
+    em = _like(fit, 2.0 ** own.choice([-1.0, 0.0, 1.0], size=3))  # a step of EM's grid
     refitted = restricted(em.fit(drawn, start=fit, rng=own).model, fit.model.allowed)
     # Episodes that end by themselves may all be shorter than the longest logged one.
     refitted = refitted.replace(horizon=fit.model.horizon, discount=fit.model.discount)
@@ -87,26 +85,18 @@ def _difference(seed: int, world: _Repeated) -> float:
 
 
 def _like(fit: Fit, steps: Floats) -> EM:
-    """An EM with what a fit settled, its strengths multiplied by `steps` (3,)."""
-    finite = (fit.pseudo_counts, fit.reward_pseudo_counts, fit.behaviour_pseudo_counts)
-    k_T, k_R, k_B = (k * step if np.isfinite(k) else 1.0 for k, step in zip(finite, steps))
-    several = fit.model.n_contexts > 1
-    shared = fit.shared if several else ()
-    if several and {"transitions", "rewards", "behaviour"} <= {*shared}:
-        shared = ("initial",)  # nothing tells the contexts apart: let a refit say so again
-    return EM(
-        fit.model.n_contexts,
-        pseudo_counts=k_T,
-        reward_pseudo_counts=k_R,
-        behaviour_pseudo_counts=k_B,
-        behaviour="shared" if fit.behaviour_by_context is None else "by-context",
-        shared_rewards="rewards" in shared,
-        shared_transitions="transitions" in shared,
-        initial="shared" if several and "initial" in shared else "own",
-        covariates=fit.weight_model is not None,
-        reward_model=fit.model.reward_model,
-        threads=1,
-    )
+    """An EM with what a fit decided, its strengths multiplied by `steps` (3,)."""
+    given = fit.estimator
+    assert isinstance(given, EM)
+    names = ("pseudo_counts", "reward_pseudo_counts", "behaviour_pseudo_counts")
+    changed = {
+        name: getattr(fit, name) * step
+        for name, step in zip(names, steps)
+        if np.isfinite(getattr(fit, name))
+    }
+    # not that of `initialize`: in simulated logs, episodes end where the fitted model ends them
+    settings = {one.name: getattr(given, one.name) for one in fields(EM)}
+    return EM(**{**settings, **changed, "threads": 1})
 
 
 class _LogSimulator:

@@ -272,6 +272,14 @@ def solve(
     max_contexts = arrays.positive_integer("max_contexts", max_contexts)
     if planner is not None:
         arrays.require_instance("planner", planner, Planner)
+    looked_for: dict[str, Any] = {
+        "shared_rewards": shared_rewards,
+        "shared_transitions": shared_transitions,
+        "shared_initial": shared_initial,
+        "covariates": covariates,
+        "max_contexts": max_contexts,
+        "reward_model": reward_model,
+    }
     began = time.perf_counter()
     generator = as_generator(rng)
     some = logs.held()
@@ -288,16 +296,11 @@ def solve(
             logs,
             n_contexts,
             behaviour=cast(Literal["shared", "by-context", "auto"], asked),
-            shared_rewards=shared_rewards,
-            shared_transitions=shared_transitions,
-            shared_initial=shared_initial,
-            covariates=covariates,
             start=start.fit if isinstance(start, Solved) else start,
-            max_contexts=max_contexts,
-            reward_model=reward_model,
             rng=generator,
             progress=progress,
             engine=engine,
+            **looked_for,
         )
     tried = only_tried(fit.model, logs)
     if planner is None:
@@ -323,6 +326,17 @@ def solve(
         warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     for message in found:
         warnings.warn(message, SolveWarning, stacklevel=2)
+    settings = {
+        "episodes": logs.n_episodes,
+        "n_contexts": n_contexts,
+        "planner": repr(planner),
+        "behaviour": asked if given is None else "given",
+        **looked_for,
+        "started": start is not None,
+        "confidence": float(confidence),
+        "bootstrap": bootstrap,
+        "seed": given_seed(rng),
+    }
     return Solved(
         policy=plan.policy,
         plan=plan,
@@ -336,22 +350,7 @@ def solve(
         final_states=tuple(np.flatnonzero(final).tolist()),
         warnings=found,
         seconds=time.perf_counter() - began,
-        settings={
-            "episodes": logs.n_episodes,
-            "n_contexts": n_contexts,
-            "planner": repr(planner),
-            "behaviour": cast(Any, asked) if given is None else "given",
-            "shared_rewards": shared_rewards,
-            "shared_transitions": shared_transitions,
-            "shared_initial": shared_initial,
-            "covariates": covariates,
-            "started": start is not None,
-            "confidence": float(confidence),
-            "bootstrap": bootstrap,
-            "max_contexts": max_contexts,
-            "reward_model": reward_model,
-            "seed": given_seed(rng),
-        },
+        settings=cast(SolveSettings, settings),
     )
 
 

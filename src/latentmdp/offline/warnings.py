@@ -43,7 +43,7 @@ def hardly_seen(logs: Logs, fit: Fit, final: Flags) -> Flags:
 
 
 def fit_warnings(fit: Fit, messages: list[str]) -> tuple[str, ...]:
-    """The doubts of the fit itself, and what its contexts cannot tell a planner."""
+    """The warnings of the fit itself, and what its contexts cannot tell a planner."""
     found = list(dict.fromkeys(messages))
     differ = set(fit.shared) ^ {"transitions", "rewards", "initial", "behaviour"}
     if fit.model.n_contexts > 1 and differ == {"behaviour"}:
