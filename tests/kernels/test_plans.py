@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from latentmdp._kernels import plans as kernels
-from latentmdp._kernels.simd import LANES
 
 
 @pytest.mark.parametrize("M", [1, 2, 3, 5, 7, 12])
 def test_products_match_numpy(M: int) -> None:
     rng = np.random.default_rng(M)
-    columns, mass, out = rng.random((M, 90 + LANES)), rng.random(M), np.empty(90 + LANES)
+    columns, mass, out = rng.random((M, 90)), rng.random(M), np.empty(90)
     for begin, end in ((0, 90), (3, 4), (7, 7), (11, 40)):
         kernels.products(columns, mass, begin, end, out)
         np.testing.assert_allclose(out[: end - begin], mass @ columns[:, begin:end], rtol=1e-13)
@@ -24,7 +23,7 @@ def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
     vectors = 1.0 + 0.1 * rng.random((n, M)) - 0.5 * (beliefs - 0.25) ** 2
     member, offsets, groups = kernels.group_states(states, S, exact)
     order, starts = np.empty(n, np.int64), np.full(groups[S] + 1, n)
-    leaders = np.zeros((M, groups[S] + LANES))
+    leaders = np.zeros((M, groups[S]))
     for s in range(S):  # one block after the other
         kernels.cut_states(
             s, s + 1, member, offsets, groups, beliefs, vectors, order, starts, leaders
@@ -33,9 +32,9 @@ def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
     bounds = starts[groups]
     for s in range(S):
         assert (states[order[bounds[s] : bounds[s + 1]]] == s).all()
-    columns = np.zeros((M, n + LANES))
+    columns = np.zeros((M, n))
     columns[:, :n] = vectors[order].T
-    scores, cells, reached = np.empty(n + LANES), np.empty(1 if exact else 2, np.int64), []
+    scores, cells, reached = np.empty(n), np.empty(1 if exact else 2, np.int64), []
     for mass in rng.dirichlet(np.ones(M), 200):
         s = int(rng.integers(S))
         count = kernels.best_cells(starts, groups, leaders, s, mass, scores, cells)
@@ -50,12 +49,12 @@ def test_plans_are_grouped_and_the_search_finds_good_ones(exact: bool) -> None:
 
 def test_a_search_passes_over_empty_cells_if_it_must() -> None:
     """Three cells of one state, led by ever worse plans; only the last has any."""
-    leaders = np.zeros((1, 3 + LANES))
+    leaders = np.zeros((1, 3))
     leaders[0, :3] = 3.0, 2.0, 1.0
     starts, groups = np.array([0, 0, 0, 2]), np.array([0, 3])
-    columns = np.zeros((1, 2 + LANES))
+    columns = np.zeros((1, 2))
     columns[0, :2] = 0.5, 1.0
-    scores, mass = np.empty(3 + LANES), np.ones(1)
+    scores, mass = np.empty(3), np.ones(1)
     for size, expected in ((1, [2]), (2, [0, 2]), (3, [0, 1, 2]), (5, [0, 1, 2])):
         cells = np.full(size, -1)
         count = kernels.best_cells(starts, groups, leaders, 0, mass, scores, cells)

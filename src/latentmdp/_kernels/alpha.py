@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.plans import search
+from latentmdp._kernels.plans import scores_room, search
 
 __all__ = ["alpha_backup", "condition", "mark_followers", "posterior_mass"]
 
@@ -33,7 +33,7 @@ def alpha_backup(
     n_standing, ruler = later.standing_labels.shape[1], later.ruler
     first_outcome, next_state, probs = table.starts, table.next_state, table.probs
     vector, mass, tried = np.empty(M), np.empty(M), np.empty(A, np.bool_)
-    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
+    cells, scores = np.empty(breadth, np.int64), scores_room(later)
     for i in range(start, stop):
         s, best = states[i], -np.inf
         tried[:] = False
@@ -127,7 +127,7 @@ def mark_followers(
     ruler = later.ruler
     next_state, probs = table.next_state, table.probs
     mass = np.empty(probs.shape[1])
-    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
+    cells, scores = np.empty(breadth, np.int64), scores_room(later)
     for i in range(start, stop):
         if not wanted[i]:
             continue

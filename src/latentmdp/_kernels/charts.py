@@ -105,7 +105,7 @@ def chart_value(values, ruler, s, mass):
 
 @njit(cache=True, nogil=True)
 def best_corner(plans, ruler, s, mass):
-    """The best at `mass` (3,) of the plans (S, 3, W) around it: its value, and which one it is.
+    """The best at `mass` (3,) of the plans (S, 3, 3 + F) around it: its value, and which one it is.
 
     The plans of the grid are those from the fourth on.
     """
@@ -118,7 +118,7 @@ def back_up_charts(
     start, stop, table, most, rewards, discount, allowed, q, grid, ruler, later, later_plans,
     is_last, out, out_plans, labels,
 ):  # fmt: skip
-    """Values out (S, F), plans out_plans (S, 3, W), labels (S, 3 + F) of states start..stop-1.
+    """Values out (S, F), plans out_plans (S, 3, 3 + F), labels (S, 3 + F) of states start..stop-1.
 
     `grid` (F, 3) holds the points, largest entry 1. `later` and `later_plans` are those of the next
     step, on a grid of its own `ruler`; `q` (S, A, 3) holds Q-values of the single contexts, which

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.alpha import condition
-from latentmdp._kernels.plans import search
+from latentmdp._kernels.plans import scores_room, search
 
 __all__ = [
     "SUMMED",
@@ -35,7 +35,7 @@ def follow(start, stop, table, n_actions, step, breadth, states, beliefs, labels
     next_state, probs, standing = table.next_state, table.probs, step.standing
     n_standing = step.standing_labels.shape[1]
     mass = np.empty(probs.shape[1])
-    cells, scores = np.empty(breadth, np.int64), np.empty(leaders.shape[1])
+    cells, scores = np.empty(breadth, np.int64), scores_room(step)
     for i in range(start, stop):
         row = states[i] * n_actions + labels[i]
         for k in range(table.starts[row], table.starts[row + 1]):

@@ -14,19 +14,20 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels.charts import best_corner
-from latentmdp._kernels.simd import LANES, best_product, block_products
 
 __all__ = [
     "StepBounds",
     "best_cells",
     "best_plan",
     "best_plans",
+    "best_product",
     "cut_states",
     "group_states",
     "products",
     "put_gainful_first",
     "put_plans",
     "put_wanted",
+    "scores_room",
     "search",
 ]
 
@@ -44,8 +45,8 @@ class StepBounds(NamedTuple):
 
     starts: np.ndarray  # (cells + 1,): first item of each cell
     groups: np.ndarray  # (S + 1,): first cell of each state
-    leaders: np.ndarray  # (M, cells + LANES): plans that lead a cell; the last LANES are zero
-    columns: np.ndarray  # (M, n + LANES): all plans, context-major; the last LANES are zero
+    leaders: np.ndarray  # (M, cells): plans that lead a cell
+    columns: np.ndarray  # (M, n): all plans, context-major
     rows: np.ndarray  # (n, M): all plans
     labels: np.ndarray  # (n,): the action each plan begins with
     order: np.ndarray  # (n,): which of the points each item is
@@ -57,17 +58,63 @@ class StepBounds(NamedTuple):
     least: np.ndarray  # (S, M): value of the worst policy in each context
     is_vertex: np.ndarray  # (n,): whether the plan is the optimal policy of one context
     breadth: int  # cells searched for the successors of these plans
-    standing: np.ndarray  # (S, M, W): the standing plans, W is F rounded up to LANES
+    standing: np.ndarray  # (S, M, F): the standing plans
     standing_labels: np.ndarray  # (S, F): the action each of them begins with
     lattice: np.ndarray  # (F, M): their beliefs, up to a factor
     ruler: tuple[int, int, int]  # of the grid they are, see `charts`, or zeros
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def products(columns, mass, begin, end, out):
-    """out[i] = sum_m mass[m] columns[m, begin + i] up to end; both have LANES entries to spare."""
-    for i in range(0, end - begin, LANES):
-        block_products(columns, mass, begin + i, out, i)
+    """Set out[i] = sum_m mass[m] columns[m, begin + i] for i < end - begin.
+
+    Contexts are added one after the other, in their order, each to all plans: so the inner loop
+    runs in vector registers. A product and the sum it goes into may be rounded once.
+    """
+    for m in range(mass.shape[0]):
+        factor, row = mass[m], columns[m, begin:end]
+        if m == 0:
+            for i in range(row.shape[0]):
+                out[i] = factor * row[i]
+        else:
+            for i in range(row.shape[0]):
+                out[i] += factor * row[i]
+
+
+@njit(cache=True, nogil=True)
+def best_product(columns, mass, begin, end, scores):
+    """The largest of the `products`, and the first place begin..end-1 that has it; else (-inf, -1).
+
+    `scores` is room for them, see `scores_room`. Four maxima side by side do not wait for each
+    other, as one would; the place is looked for afterwards.
+    """
+    n = end - begin
+    if n <= 0:
+        return -np.inf, -1
+    products(columns, mass, begin, end, scores)
+    one, two, three, four = scores[0], scores[0], scores[0], scores[0]
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        one = scores[i] if scores[i] > one else one
+        two = scores[i + 1] if scores[i + 1] > two else two
+        three = scores[i + 2] if scores[i + 2] > three else three
+        four = scores[i + 3] if scores[i + 3] > four else four
+    best = max(max(one, two), max(three, four))
+    for i in range(whole, n):
+        best = max(best, scores[i])
+    where = 0
+    while scores[where] < best:
+        where += 1
+    return best, begin + where
+
+
+@njit(cache=True, nogil=True)
+def scores_room(step):
+    """Room for the products of a search: of the leaders, of a cell, or of the standing plans."""
+    n = max(step.leaders.shape[1], step.standing_labels.shape[1])
+    for cell in range(step.starts.shape[0] - 1):
+        n = max(n, step.starts[cell + 1] - step.starts[cell])
+    return np.empty(n)
 
 
 @njit(cache=True, nogil=True)
@@ -79,7 +126,7 @@ def search(starts, groups, leaders, columns, standing, n_standing, ruler, s, mas
     if ruler[0] > 0:
         value, f = best_corner(standing, ruler, s, mass)
     else:
-        value, f = best_product(standing[s], mass, 0, n_standing)
+        value, f = best_product(standing[s], mass, 0, n_standing, scores)
     count = best_cells(starts, groups, leaders, s, mass, scores, cells)
     j, other = best_plan(starts, columns, mass, cells, count, scores)
     if other > value:
@@ -118,7 +165,7 @@ def best_plan(starts, columns, mass, cells, count, scores):
     """The best plan in the given cells at `mass`, and its value."""
     best, where = -np.inf, -1
     for q in range(count):
-        value, i = best_product(columns, mass, starts[cells[q]], starts[cells[q] + 1])
+        value, i = best_product(columns, mass, starts[cells[q]], starts[cells[q] + 1], scores)
         if value > best:
             best, where = value, i
     return where, best
@@ -129,11 +176,14 @@ def best_plans(step, states, beliefs, values, out):
     """The best of all plans at each of some beliefs, as `search` numbers them, and its value."""
     starts, groups, columns, standing = step.starts, step.groups, step.columns, step.standing
     n_standing = step.standing_labels.shape[1]
+    scores = np.empty(n_standing)
     for i in range(states.shape[0]):
         s = states[i]
         begin, end = starts[groups[s]], starts[groups[s + 1]]
-        value, f = best_product(standing[s], beliefs[i], 0, n_standing)
-        other, j = best_product(columns, beliefs[i], begin, end)
+        if scores.shape[0] < end - begin:
+            scores = np.empty(end - begin)
+        value, f = best_product(standing[s], beliefs[i], 0, n_standing, scores)
+        other, j = best_product(columns, beliefs[i], begin, end, scores)
         values[i], out[i] = max(value, other), j if other > value else -1 - f
 
 
@@ -186,8 +236,9 @@ def _cut(member, beliefs, leaders, begin, end, first, starts, order):
             order[i] = member[i]
         return
     owner, sizes = np.zeros(n, np.int64), np.zeros(end - begin + 1, np.int64)
+    scores = np.empty(end - begin)
     for i in range(n):
-        _, k = best_product(leaders, beliefs[member[i]], begin, end)
+        _, k = best_product(leaders, beliefs[member[i]], begin, end, scores)
         owner[i] = k - begin
         sizes[owner[i] + 1] += 1
     place = np.cumsum(sizes)

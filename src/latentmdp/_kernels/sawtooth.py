@@ -18,7 +18,7 @@ from numba import njit
 from latentmdp._kernels.alpha import posterior_mass
 from latentmdp._kernels.faces import split_value
 from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.plans import search
+from latentmdp._kernels.plans import scores_room, search
 
 __all__ = ["Found", "expand", "first_limits", "upper_backup"]
 
@@ -245,7 +245,5 @@ def expand(
 @njit(cache=True, nogil=True)
 def _room(M, step):
     """Working memory of `_bounds`: an order and a rest (M,), two ratios and a score a plan."""
-    n = step.leaders.shape[1]
-    for cell in range(step.tops.shape[0]):
-        n = max(n, step.tops[cell] - step.starts[cell])
-    return np.empty(M, np.int64), np.empty(M), np.empty((2, n)), np.empty(n)
+    scores = scores_room(step)
+    return np.empty(M, np.int64), np.empty(M), np.empty((2, scores.shape[0])), scores

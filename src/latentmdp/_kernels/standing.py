@@ -15,7 +15,7 @@ from numba import njit
 from latentmdp._kernels.alpha import condition
 from latentmdp._kernels.charts import corner_followed
 from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.simd import best_product
+from latentmdp._kernels.plans import best_product
 
 __all__ = ["back_up_contexts", "back_up_standing", "follow_standing", "mark_standing"]
 
@@ -27,7 +27,7 @@ def back_up_contexts(start, stop, successors, rewards, discount, later, actions,
     `successors` is an outcome table without rewards, `rewards` (S, A, M), `actions` (S, M) the
     action of each context's policy. `later` and `own` are the values of the policies in every
     context, (S, M, M), context last; they are copied to the first of the standing plans out
-    (S, M, W) and labels (S, F).
+    (S, M, F) and labels (S, F).
     """
     _, A, M = rewards.shape
     starts, next_state, probs = successors.starts, successors.next_state, successors.probs
@@ -58,7 +58,7 @@ def back_up_standing(
     _, A, M = rewards.shape
     F = lattice.shape[0]
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    mass, vector = np.empty(M), np.empty(M)
+    mass, vector, scores = np.empty(M), np.empty(M), np.empty(F)
     limits, tried = np.empty(A), np.empty(A, np.bool_)
     for s in range(start, stop):
         for f in range(M, F):
@@ -80,7 +80,7 @@ def back_up_standing(
                 for k in range(starts[row], starts[row] if is_last else starts[row + 1]):
                     condition(lattice[f], probs, k, mass)
                     n = next_state[k]
-                    _, j = best_product(later[n], mass, 0, F)
+                    _, j = best_product(later[n], mass, 0, F, scores)
                     for m in range(M):
                         vector[m] += probs[k, m] * later[n, m, j]
                 value = 0.0
@@ -101,7 +101,7 @@ def mark_standing(start, stop, table, n_actions, lattice, ruler, later, labels, 
     """
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    mass = np.empty(M)
+    mass, scores = np.empty(M), np.empty(F)
     for s in range(start, stop):
         for f in range(M, F):
             if not wanted[s, f]:
@@ -112,7 +112,7 @@ def mark_standing(start, stop, table, n_actions, lattice, ruler, later, labels, 
                     j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
                 else:
                     condition(lattice[f], probs, k, mass)
-                    _, j = best_product(later[next_state[k]], mass, 0, F)
+                    _, j = best_product(later[next_state[k]], mass, 0, F, scores)
                 if not out[next_state[k], j]:  # a write would take the line from other threads
                     out[next_state[k], j] = True
 
@@ -126,7 +126,7 @@ def follow_standing(start, stop, table, lattice, ruler, later, plans, rows, begi
     """
     F, M = lattice.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
-    mass = np.empty(M)
+    mass, scores = np.empty(M), np.empty(F)
     for i in range(start, stop):
         f, begin = plans[i], starts[rows[i]]
         for k in range(begin, starts[rows[i] + 1]):
@@ -134,5 +134,5 @@ def follow_standing(start, stop, table, lattice, ruler, later, plans, rows, begi
                 j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
             else:
                 condition(lattice[f], probs, k, mass)
-                _, j = best_product(later[next_state[k]], mass, 0, F)
+                _, j = best_product(later[next_state[k]], mass, 0, F, scores)
             out[begins[i] + k - begin] = -1 - j

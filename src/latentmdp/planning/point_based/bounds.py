@@ -26,7 +26,6 @@ from latentmdp._kernels.plans import (
     put_wanted,
 )
 from latentmdp._kernels.sawtooth import Found
-from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import mark_standing
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.engines.threads import blocks, run_blocks
@@ -470,7 +469,7 @@ class Bounds:
         states, beliefs = points.states[:n], points.beliefs[:n]
         member, offsets, groups = group_states(states, S, self.exact)
         order, starts = np.empty(n, np.int64), np.empty(groups[S] + 1, np.int64)
-        leaders = np.zeros((M, groups[S] + LANES))
+        leaders = np.zeros((M, groups[S]))
         starts[groups[S]] = n
         threads = 1 if n <= _FEW_ITEMS else self.threads
         run_blocks(
@@ -481,7 +480,7 @@ class Bounds:
         gains = points.splits[:n] - uppers
         tops = np.empty(groups[S], np.int64)
         put_gainful_first(starts, gains, order, tops)
-        columns, rows = np.zeros((M, n + LANES)), np.empty((n, M))
+        columns, rows = np.empty((M, n)), np.empty((n, M))
         masses, inverses = np.empty((M, n)), np.empty((M, n))
         run_blocks(
             put_plans, blocks(n, _FEW_ITEMS), threads, self.check, order, beliefs, vectors, columns,

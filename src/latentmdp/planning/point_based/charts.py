@@ -13,7 +13,6 @@ import numpy as np
 
 from latentmdp._kernels.charts import back_up_charts
 from latentmdp._kernels.faces import Faces
-from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.engines.threads import blocks, run_blocks
@@ -108,7 +107,7 @@ def _largest(sizes: Integers, points: float, least: Ruler) -> Ruler:
 class _ChartLayer(NamedTuple):
     """One time step: the plans and actions of all points, their values, the contexts' policies."""
 
-    plans: Floats  # (S, 3, W)
+    plans: Floats  # (S, 3, 3 + F)
     labels: Indices  # (S, 3 + F)
     values: Floats  # (S, F)
     own: Floats  # (S, 3, 3)
@@ -149,7 +148,7 @@ def _nothing(bounds: Bounds, ruler: Ruler) -> _ChartLayer:
     """The plans of a time step, before any is backed up."""
     S, grid = bounds.model.n_states, chart_grid(ruler)
     F = len(grid)
-    plans, labels = np.zeros((S, 3, -(-(3 + F) // LANES) * LANES)), np.zeros((S, 3 + F), np.int32)
+    plans, labels = np.zeros((S, 3, 3 + F)), np.zeros((S, 3 + F), np.int32)
     return _ChartLayer(plans, labels, np.zeros((S, F)), np.zeros((S, 3, 3)), grid, ruler)
 
 

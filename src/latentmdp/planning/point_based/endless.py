@@ -38,7 +38,6 @@ from latentmdp._kernels.faces import split_values
 from latentmdp._kernels.graphs import Links
 from latentmdp._kernels.plans import best_plans
 from latentmdp._kernels.sawtooth import Found
-from latentmdp._kernels.simd import LANES
 from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.model import LatentMDP
@@ -133,7 +132,7 @@ class EndlessBounds(Bounds):
         plans = policy_values(model, self.context_actions, self.check)[0]
         self.standing = Standing(
             [np.empty((0, M))],
-            [np.zeros((S, M, LANES))],
+            [np.zeros((S, M, 0))],
             [np.empty((S, 0), np.int32)],
             [NO_RULER],
         )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels.simd import LANES
 from latentmdp._kernels.standing import back_up_contexts, back_up_standing
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp.engines.threads import blocks, run_blocks
@@ -55,7 +54,7 @@ class Standing(NamedTuple):
     """Standing plans by time; the first M of F are the optimal policies of the contexts."""
 
     lattices: list[Floats]  # (F, M): their beliefs, up to a factor
-    plans: list[Floats]  # (S, M, W), W is F rounded up to LANES
+    plans: list[Floats]  # (S, M, F)
     labels: list[Indices]  # (S, F)
     rulers: list[Ruler]  # of the grid of `charts` that they are, from the fourth on, or zeros
 
@@ -90,17 +89,16 @@ def standing_cost(bounds: Bounds, shares: Shares) -> tuple[float, float]:
     F = M + bool(shares) + sum(math.comb(M, n) * len(rests) for n, rests in enumerate(shares, 1))
     if M <= _FEW_CONTEXTS and shares == LATTICES[0]:
         F = M + (_MOST_POWER + 1) ** M - _MOST_POWER**M
-    W = -(-F // LANES) * LANES
     own = 0.3 * M * (M + 8) * bounds.table.size
     others = 0.5 * (F - M) * (80.0 + 0.15 * F * M) * bounds.table.size
     linked = bounds.node_bytes * (F - M)
-    return H * (own + others), H * S * (8.0 * M * W + 4.0 * F + linked)
+    return H * (own + others), H * S * (8.0 * M * F + 4.0 * F + linked)
 
 
 def standing_plans(bounds: Bounds, beliefs: Floats) -> Standing:
     """Back up the standing plans of `beliefs` (F, M), t = H-1..0."""
     S, (F, M) = bounds.model.n_states, beliefs.shape
-    plans, labels = [np.zeros((S, M, -(-F // LANES) * LANES))], []
+    plans, labels = [np.zeros((S, M, F))], []
     own, successors = np.zeros((S, M, M)), bounds.table.successors()
     for t in range(len(bounds.points) - 1, -1, -1):
         now, chosen, own = _back_up(bounds, t, beliefs, successors, plans[-1], own)
