@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays, names
 from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.duration import Duration
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike, drawn
 from latentmdp._util.words import plural
@@ -73,8 +74,8 @@ class Sized(Protocol):
         """Z."""
 
     @property
-    def horizon(self) -> int | None:
-        """H; None where there is no end."""
+    def duration(self) -> Duration:
+        """How long an episode lasts."""
 
     @property
     def allowed(self) -> Flags | None:
@@ -564,7 +565,7 @@ class PolicyGraph(Fielded, Policy):
 
     def _ends(self) -> bool:
         """Whether the nodes of the next step are others."""
-        return self.nodes.n_layers > 1 or self.model.horizon == 1
+        return self.nodes.n_layers > 1 or self.model.duration.is_over(1)
 
     def _staying(self, stays: ArrayLike) -> Flags:
         """The flags, if every state of the next step has a node at the place of each that stays."""
@@ -604,7 +605,7 @@ class PolicyGraph(Fielded, Policy):
 
         group = int(np.searchsorted(self.nodes.offsets, node, side="right")) - 1
         layer, s = divmod(group, self.model.n_states)
-        if self.model.horizon == 1:
+        if self.model.duration.is_over(layer + 1):
             return -1
         a, n = int(self.nodes.actions[node]), int(self.model.outcomes.next_state[outcome])
         belief = np.empty((3, self.model.n_contexts))  # plays no part: the outcome is known
@@ -643,10 +644,8 @@ class PolicyGraph(Fielded, Policy):
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        if self.model.horizon == 1 and world.horizon != 1:
-            raise ValueError(
-                f"the policy covers 1 step, the model's horizon is {world.horizon or 'none'}"
-            )
+        if self.model.duration.is_over(1):
+            world.duration.require_covered(1)
         starts = {"reached": np.cumsum(self.weights), "first": np.atleast_2d(self.first)}
         links: dict[str, Any] = {name: arrays.read_only(a) for name, a in starts.items()}
         links |= self.links()._asdict()
@@ -942,17 +941,8 @@ def _require_fit(n_layers: int, n_states: int, world: Sized) -> None:
     """Raise unless a policy covers the states and the horizon of a world."""
     if n_states != world.n_states:
         raise ValueError(f"the policy has {n_states} states, the model {world.n_states}")
-    if n_layers == 1:
-        return
-    if world.horizon is None:
-        raise ValueError(
-            f"the policy covers {n_layers} steps, but the model has no end: only a policy that is "
-            "the same at every time can follow it"
-        )
-    if n_layers < world.horizon:
-        raise ValueError(
-            f"the policy covers {n_layers} steps, the model's horizon is {world.horizon}"
-        )
+    if n_layers > 1:
+        world.duration.require_covered(n_layers)
 
 
 def _require_actions(labels: NDArray[np.int32], n_actions: int) -> None:

@@ -69,6 +69,18 @@ class Duration:
             )
         return self.horizon
 
+    def require_covered(self, steps: int) -> None:
+        """Raise unless a policy that says what to do in so many steps covers an episode."""
+        if self.horizon is None:
+            raise ValueError(
+                f"the policy covers {plural(steps, 'step')}, but the model has no end: only a "
+                "policy that is the same at every time can follow it"
+            )
+        if steps < self.horizon:
+            raise ValueError(
+                f"the policy covers {plural(steps, 'step')}, the model's horizon is {self.horizon}"
+            )
+
     def step(self, t: int) -> str:
         """Step t in words, to follow a state; empty where all steps are alike."""
         return "" if self.horizon is None else f" at step {t} of {self.horizon}"

@@ -243,10 +243,8 @@ def _shares(weights: Floats, episodes: int) -> Integers:
 
 def _truncation(model: LatentMDP) -> float:
     """discount^T max |r| / (1 - discount): what lies beyond the T steps that are simulated."""
-    if model.horizon is not None:
-        return 0.0
-    steps, largest = Space.of(model).longest_episode, np.abs(model.planning_rewards()).max()
-    return float(model.discount**steps * largest / (1.0 - model.discount))
+    beyond = model.duration.discounted_steps(Space.of(model).longest_episode)
+    return beyond * float(np.abs(model.planning_rewards()).max())
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):
