@@ -178,10 +178,12 @@ class Batch(Protocol):
         """The episodes themselves."""
 
 
-def batch_edges(steps_before: Integers) -> Integers:
+def batch_edges(steps_before: Integers) -> list[int]:
     """The individuals with which batches begin, and their number, by the steps before each."""
+    if steps_before.size and steps_before[-1] < BATCH_STEPS:  # the usual case, and much quicker
+        return [0, steps_before.size]
     number = steps_before // BATCH_STEPS
-    return np.append(np.flatnonzero(np.diff(number, prepend=-1)), number.size)
+    return [*np.flatnonzero(np.diff(number, prepend=-1)).tolist(), number.size]
 
 
 def spread(number: int, steps: int, held_steps: int | None = None) -> list[int]:

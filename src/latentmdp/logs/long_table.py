@@ -163,10 +163,12 @@ def fields_of_table(
         }
     except ValueError as error:
         raise TrajectoryError(str(error)) from None
+    amounts = fields.get("amounts")
+    without_reward = fields["rewards"] < 0 if amounts is None else np.isnan(amounts)
     missing = MissingCells(
         states=int((states["state"] < 0).sum()),
         actions=int((action < 0).sum()),
-        rewards=int(np.isnan(rows.floats("reward")[steps]).sum()),
+        rewards=int(without_reward.sum()),
         next_states=int((states["next_state"] < 0).sum()) if "next_state" in states else 0,
         lost_steps=int(rows.size - steps.size),
         segments=0 if segments.continues is None else int(segments.continues.sum()),
@@ -530,10 +532,12 @@ def _rewards(rows: _Rows, steps: Integers, options: TableOptions) -> dict[str, A
         if options.reward_edges is not None:
             edges = validation.reward_edges(options.reward_edges, values)
     codes = np.full(steps.size, -1, np.int64)
-    if edges is None:
-        codes[filled] = _matched(rows, steps[filled], rewards[filled], values)
-    else:
+    if edges is not None:
         codes[filled] = Levels(values, edges).of(rewards[filled])
+    elif options.reward_values is None:  # then every reward is one of them, and they rise
+        codes[filled] = np.searchsorted(values, rewards[filled])
+    else:
+        codes[filled] = _matched(rows, steps[filled], rewards[filled], values)
     return {"rewards": codes, "reward_values": values, "reward_edges": edges}
 
 

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["LogFiles", "open_logs", "write_shard", "written"]
 
 _PIECE_ROWS = 1 << 18
-"""Rows that become episodes at a time: some 60 MB while they do."""
+"""Rows that are read at a time, and about as many become episodes together, which takes some 60 MB;
+more are slower, as they leave the caches."""
 
 _READ_BYTES = 1 << 20
 """Bytes that are read of a column at a time, so that a row group of any size takes no memory."""
@@ -109,7 +110,8 @@ class _Reader:
 
     def _episodes(self, table: pa.Table) -> Trajectories:
         names = {word: self.columns.get(word) for word in WORDS}
-        return Trajectories(**fields_of_table(table, names, self.options))
+        columns = dict(zip(table.column_names, table.columns))
+        return Trajectories(**fields_of_table(columns, names, self.options))
 
     def _by_name(self, table: pa.Table, error: TrajectoryError) -> TrajectoryError:
         """The error about some rows, with their episodes by name."""
@@ -120,12 +122,15 @@ class _Reader:
         return error
 
     def _whole_episodes(self, spans: Sequence[RowRange]) -> Iterator[pa.Table]:
-        """Tables of about `_PIECE_ROWS` rows; the last episode so far, which may go on, waits."""
+        """Tables of some `_PIECE_ROWS` rows; the last episode, which may go on, waits.
+
+        Small row groups of dictionaries come one by one: they are joined until they are worth it.
+        """
         waiting: list[pa.Table] = []
         for span in spans:
             for table in self.rows(span, self.columns.values()):
                 waiting.append(table)
-                if sum(one.num_rows for one in waiting) < _PIECE_ROWS:
+                if sum(one.num_rows for one in waiting) < _PIECE_ROWS // 2:
                     continue
                 whole = _joined(waiting)
                 last = int(np.flatnonzero(_begins(whole[self.columns["episode"]]))[-1])
@@ -603,13 +608,13 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
     import pyarrow as pa
 
     columns, options = reader.columns, reader.options
-    labels: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {word: set() for word in _text_columns(span, columns)}
     counted = options.reward_values is None and options.informative_rewards
     rewards: Counter[float] | None = None
     if counted and not options.rewards_are_indices:
         rewards = Counter()
-    plain = ("t", "context", "count", "propensity", "terminated")
-    wanted = [name for word, name in columns.items() if word not in plain]
+    counting = () if rewards is None else ("state", "action", "reward")
+    wanted = [columns[word] for word in ("episode", *labels, *counting)]
     episodes, starts, row = [pa.array([], pa.null())], [], 0
     for table in reader.rows(span, wanted):
         cells = table[columns["episode"]].combine_chunks()
@@ -622,16 +627,24 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
             first, begun = first[1:], begun[1:]
         starts.append(row + first)
         episodes = [*episodes, begun] if len(begun) else episodes
-        for word, name in columns.items():
-            if word != "episode" and name in wanted and frames.is_text(table[name]):
-                texts = table[name].unique().drop_null().to_pylist()
-                labels.setdefault(word, set()).update(texts)
+        for word, texts in labels.items():
+            texts.update(table[columns[word]].unique().drop_null().to_pylist())
         if rewards is not None:
             _count_rewards(table, columns, rewards, span.path)
         row += table.num_rows
     places = np.append(np.concatenate([np.zeros(0, np.int64), *starts]), span.stop)
     every = pa.concat_arrays(episodes[1:]) if len(episodes) > 1 else episodes[0]
     return _Scan(span, int(places[min(1, places.size - 1)]), every, labels, rewards)
+
+
+def _text_columns(span: RowRange, columns: Mapping[str, str]) -> list[str]:
+    """The words whose columns hold names of states or actions, or levels of categories."""
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(span.path)
+    kinds = ("state", "action", "next_state", "covariate")
+    words = [word for word in columns if word.split(" ")[0] in kinds]
+    return [word for word in words if frames.is_text(schema.field(columns[word]))]
 
 
 def _plain(cells: pa.Array) -> pa.Array:

@@ -625,9 +625,10 @@ class Trajectories(Logs, Fielded):
 
     def batches(self) -> list[_HeldBatch]:
         """The episodes in batches of about `BATCH_STEPS` steps, whole individuals each."""
-        first = np.append(self.beginnings(), len(self))
-        edges = first[batch_edges(self.offsets[first[:-1]])].tolist()
-        return [_HeldBatch(self, *edge) for edge in pairwise(edges)]
+        first = self.beginnings()
+        edges = batch_edges(self.offsets[first])
+        starts = [*(int(first[j]) for j in edges[:-1]), len(self)]
+        return [_HeldBatch(self, *edge) for edge in pairwise(starts)]
 
     @property
     def longest(self) -> int:
