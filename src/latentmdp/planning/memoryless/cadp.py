@@ -140,7 +140,7 @@ class MemorylessProblem:
     def value(self, policy: Indices) -> float:
         """What a policy earns, without the constant."""
         if self.horizon is None:
-            return float((self.start * _Chain.of(self, policy).values).sum())
+            return float((self.start * _chain_values(self, policy[0])).sum())
         return float(kernels.policy_value(*self.tables, self.horizon, policy))
 
     def action_values(self, later: Floats) -> Floats:
@@ -265,7 +265,6 @@ def _stationary_ascent(
     problem: MemorylessProblem, policy: Indices
 ) -> Iterator[tuple[Indices, float]]:
     """One state after the other; many together first, where that would take long."""
-    assert problem.horizon is not None
     _, S, A, _ = problem.sizes
     # A round in which every state tries every action values S A policies: where that takes more
     # than about a second, sets of states change together first.
@@ -278,9 +277,13 @@ def _stationary_ascent(
     while True:
         before = value
         for s in range(S):
-            value = kernels.switch(
-                *problem.tables, problem.rows, problem.horizon, policy, s, value, tolerance
-            )
+            others = problem.open[s] & (np.arange(A) != policy[0, s])
+            for a in np.flatnonzero(others):
+                changed = policy.copy()
+                changed[0, s] = a
+                risen = problem.value(changed)
+                if risen > value + tolerance:
+                    policy, value = changed, risen
             yield policy, value
         if value <= before + tolerance:
             return
@@ -326,26 +329,29 @@ def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
         policy = changed
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """The Markov chains of a stationary policy without an end, one for each context."""
+def _chain_values(problem: MemorylessProblem, rule: Indices) -> Floats:
+    """Values (S, M) of a rule (S,) that is followed without an end."""
+    _, S, A, M = problem.sizes
+    rows = np.arange(S) * A + rule
+    earned = problem.rewards.reshape(S * A, M)[rows]
+    return policy_chain(problem.steps, problem.discount, rows, earned)
 
-    values: Floats  # (S, M)
-    visits: Floats  # (S, M): discounted, weighted by the start
 
-    @classmethod
-    def of(cls, problem: MemorylessProblem, policy: Indices, visits: bool = False) -> _Chain:
-        """Solve for the values, and for the visits if wanted."""
-        _, S, A, _ = problem.sizes
-        rows = np.arange(S) * A + policy[0]
-        earned = problem.rewards.reshape(S * A, -1)[rows]
-        values = policy_chain(problem.steps, problem.discount, rows, earned)
-        wanted = (
-            policy_chain(problem.steps, problem.discount, rows, problem.start, transposed=True)
-            if visits
-            else np.empty((0, 0))
+def _chain_visits(problem: MemorylessProblem, rules: Integers) -> Floats:
+    """Discounted visits (S, M), weighted by the start, where context m follows rules[:, m]."""
+    _, S, A, M = problem.sizes
+    solved = [
+        policy_chain(
+            problem.steps,
+            problem.discount,
+            np.arange(S) * A + rules[:, m],
+            problem.start[:, m : m + 1],
+            np.array([m]),
+            transposed=True,
         )
-        return cls(values, wanted)
+        for m in range(M)
+    ]
+    return np.concatenate(solved, axis=1)
 
 
 def _relax_without_end(
@@ -355,23 +361,15 @@ def _relax_without_end(
     _, S, A, M = problem.sizes
     permitted = problem.open & ((rules[:, None] < 0) | (rules[:, None] == np.arange(A)))
     if (rules >= 0).all():
-        chain = _Chain.of(problem, rules[None], visits=True)
-        values, visits = chain.values, chain.visits
-        q = problem.action_values(values)
+        values = _chain_values(problem, rules)
     else:
         rows = planning_rows(problem.model)
         state = np.repeat(np.arange(S), np.diff(rows.steps.first))
         rewards = rows.rewards.copy()
-        rewards[~permitted[state, rows.action], :M] = -np.inf
+        rewards[~permitted[state, rows.action]] = -np.inf
         values = best_from_above(rows.steps, rewards, problem.discount, M)
-        q = problem.action_values(values)
-        chosen = np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1)
-        visits = np.empty((S, M))
-        for m in range(M):
-            chain_rows, first = np.arange(S) * A + chosen[:, m], problem.start[:, m : m + 1]
-            visits[:, m : m + 1] = policy_chain(
-                problem.steps, problem.discount, chain_rows, first, np.array([m]), transposed=True
-            )
+    q = problem.action_values(values)
+    visits = _chain_visits(problem, np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1))
     gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
     gains[~(problem.open if excluded else permitted)] = -np.inf
     return float((problem.start * values).sum()), gains[None]
@@ -384,8 +382,9 @@ def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
     N(., s) (Q(s, a) - V(s)) / (1 - discount d N(., s)).
     """
     _, S, A, M = problem.sizes
-    chain = _Chain.of(problem, policy, visits=True)
-    q = problem.action_values(chain.values)
+    values = _chain_values(problem, policy[0])
+    visits = _chain_visits(problem, np.repeat(policy.T, M, axis=1))
+    q = problem.action_values(values)
     _, starts, next_state, probs = problem.steps
     rows, state = np.repeat(np.arange(S * A), np.diff(starts)), np.arange(S)
     rises = np.zeros((S, A))
@@ -396,8 +395,8 @@ def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
         back = np.linalg.inv(np.eye(S) - problem.discount * own)
         ahead = (T @ back).reshape(S, A, S)[state, :, state]
         staying = ahead - (own @ back)[state, state][:, None]
-        rise = (q[..., m] - chain.values[:, m, None]) / (1.0 - problem.discount * staying)
-        rises += chain.visits[:, m, None] * rise
+        rise = (q[..., m] - values[:, m, None]) / (1.0 - problem.discount * staying)
+        rises += visits[:, m, None] * rise
     rises[~problem.open] = -np.inf
     return rises
 

@@ -13,7 +13,7 @@ from numba import njit
 from latentmdp._kernels.bellman import follow, policy_values
 from latentmdp._kernels.loops import copy
 
-__all__ = ["policy_value", "relax", "sweep", "switch"]
+__all__ = ["policy_value", "relax", "sweep"]
 
 
 @njit(cache=True, nogil=True)
@@ -82,23 +82,6 @@ def sweep(steps, rewards, discount, start, rows, policy):
                         best, policy[t, s] = score, row - s * A
             later[s] = q[s * A + policy[t, s]]
     return _total(start, later)
-
-
-@njit(cache=True, nogil=True)
-def switch(steps, rewards, discount, start, rows, horizon, policy, s, value, tolerance):
-    """Give state s of a policy (1, S) its best action, at all times at once; returns the value."""
-    A = rewards.shape[0] // start.shape[0]
-    in_force = policy[0, s]
-    for a in range(A):
-        if rows[s * A + a] >= 0 and a != in_force:
-            before = policy[0, s]
-            policy[0, s] = a
-            x = policy_value(steps, rewards, discount, start, horizon, policy)
-            if x > value + tolerance:
-                value = x
-            else:
-                policy[0, s] = before
-    return value
 
 
 @njit(cache=True, nogil=True)
