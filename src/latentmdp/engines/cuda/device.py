@@ -18,16 +18,6 @@ from latentmdp.errors import DeviceError
 
 __all__ = ["Gpu", "gpu", "limited_jit"]
 
-_MEMORY_SHARE = 0.4
-"""Of the GPU's free memory, what one piece of work may take: the rest is for tables and others."""
-
-_HELD_SHARE = 0.9
-"""Of the GPU's free memory, what may be held for long: kernels need some themselves."""
-
-_BLOCK = 256
-_SIMULATED_BLOCK = 4
-"""Threads of a block. The simulator starts a thread of the system for each, and polls them."""
-
 T = TypeVar("T")
 
 
@@ -56,31 +46,24 @@ class Gpu:
             return 2.0**26
         return float(self._cuda.current_context().get_memory_info().free)
 
-    @property
-    def free_memory(self) -> float:
-        """Bytes that one piece of work may take."""
-        return _MEMORY_SHARE * self._free_bytes
-
     def require_memory(self, needed: float, what: str) -> None:
         """Raise `DeviceError` if so many bytes, of work that cannot be cut, do not fit."""
         free = self._free_bytes
-        if needed > _HELD_SHARE * free:
+        if needed > 0.9 * free:  # kernels need some themselves
             raise DeviceError(
                 f"{what} take {needed:.3g} bytes of the GPU's memory, {free:.3g} are free; "
                 'device="cpu" uses the memory of this machine'
             )
 
-    def pieces(
-        self, total: int, bytes_each: float, most: int, what: str = "episode"
-    ) -> list[tuple[int, int]]:
-        """Cut range(total) into intervals of `most` items at most that fit into memory."""
+    def pieces(self, total: int, bytes_each: float, most: int) -> list[tuple[int, int]]:
+        """Cut range(total) into intervals of `most` episodes at most that fit into memory."""
         from latentmdp.engines.threads import blocks
 
-        fitting = int(self.free_memory / max(bytes_each, 1.0))
+        free = 0.4 * self._free_bytes  # the rest is for tables, and for other threads
+        fitting = int(free / max(bytes_each, 1.0))
         if fitting < 1:
             raise DeviceError(
-                f"one {what} takes {bytes_each:.3g} bytes of the GPU's memory, "
-                f"{self.free_memory:.3g} are free"
+                f"one episode takes {bytes_each:.3g} bytes of the GPU's memory, {free:.3g} are free"
             )
         return blocks(total, min(most, fitting))
 
@@ -103,9 +86,9 @@ class Gpu:
         """An array of the GPU as one of this machine."""
         return array if self.simulated else array.copy_to_host()
 
-    def launch(self, kernel: Any, threads: int, *arguments: Any, block: int | None = None) -> None:
+    def launch(self, kernel: Any, threads: int, *arguments: Any) -> None:
         """Start a kernel for `threads` threads; it may still run when this returns."""
-        block = _SIMULATED_BLOCK if self.simulated else block or _BLOCK
+        block = 4 if self.simulated else 256  # a simulated thread is one of the system, and polls
         self.launch_blocks(kernel, -(-threads // block), block, *arguments)
 
     def launch_blocks(self, kernel: Any, blocks: int, block: int, *arguments: Any) -> None:

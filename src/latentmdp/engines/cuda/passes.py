@@ -24,10 +24,7 @@ __all__ = ["EpisodePass"]
 _LANES = 32
 _CHUNK = 1 << 18
 _SEGMENT = 1 << 12
-_STREAM_THREADS = 512
 _TOTAL_PART = 1 << 12
-_MULTIPLICITIES = 11
-"""How often an episode came: in all logs, and in both parts of up to five folds."""
 
 
 class LoggedEpisodes(NamedTuple):
@@ -64,7 +61,9 @@ class EpisodePass:
         order, longest = _side_by_side(lengths)
         base = np.concatenate([[0], np.cumsum(_LANES * longest)])
         kind = np.dtype(np.uint16 if n_cells < 1 << 16 else np.int32)
-        each = 8.0 * (n_contexts + 1) + 8.0 * _MULTIPLICITIES + 8.0  # shares, log; length, first
+        # Of an episode: shares and log; length and first; how often it came, in all logs and in
+        # both parts of up to five folds.
+        each = 8.0 * (n_contexts + 1) + 8.0 + 8.0 * 11
         needed = kind.itemsize * float(base[-1]) + 4.0 * float((lengths + 1).sum())
         needed += each * lengths.size
         what = f"the passes of EM over {lengths.size:,} different episodes"
@@ -100,7 +99,7 @@ class EpisodePass:
         shares, logs, sums, out, totals = self._room(shapes)
         held = (*self._episodes, self._multiplicities(counts), P, W, shares, logs)
         device.launch(kernels.weigh_kernel(M, _LANES), N, kernels.WeighedEpisodes(*held))
-        streams = 2 if device.simulated else max(1, _STREAM_THREADS // M)
+        streams = 2 if device.simulated else max(1, 512 // M)  # a block of 512 threads, about
         index, begins, order, ends = self._lists
         listed = kernels.Listed(index, begins, shares, sums, order, ends, out)
         gather = kernels.gather_kernel(M, streams)
