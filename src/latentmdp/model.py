@@ -663,7 +663,8 @@ class LatentMDP(Fielded):
     def replace(self, **changes: Any) -> LatentMDP:
         """A copy with some constructor arguments changed (`rewards` in any of its forms).
 
-        `outcomes` is another outcome table, in place of `transitions` and `rewards`.
+        `outcomes` is another outcome table, in place of `transitions` and `rewards`. What follows
+        an action that is not `allowed` any more is left out.
         """
         unknown = set(changes) - {*_OTHERS, *_ARRAYS, *_TABLE, "allowed", "reward_values"}
         if unknown:
@@ -673,7 +674,12 @@ class LatentMDP(Fielded):
             current["reward_edges"] = None  # they cut other rewards
         shared = {"reward_values": self.reward_values, "allowed": self._stated_allowed()}
         if "outcomes" in changes or (self.is_table and not set(changes) & {*_ARRAYS}):
-            table = changes.pop("outcomes", self.outcomes)
+            table = changes.pop("outcomes", None)
+            if table is None:
+                table = self.outcomes
+                allowed = changes.get("allowed", self.allowed)
+                flags = validation.allowed(allowed, self.n_states, self.n_actions)
+                table = table.where(flags.ravel()[table.rows()])
             kind = {"n_states": self.n_states, "reward_model": self.reward_model}
             return type(self).from_outcomes(*table, **{**current, **shared, **kind, **changes})
         dense = {name: changes.pop(name, None) for name in _ARRAYS}

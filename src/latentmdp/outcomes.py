@@ -79,6 +79,13 @@ class Outcomes(NamedTuple):
         inside = np.minimum(place, own.size - 1)
         return np.where(own[inside] == keys, inside, -1) if own.size else np.full(keys.shape, -1)
 
+    def where(self, kept: Flags) -> Outcomes:
+        """The table of some of the outcomes, those that are `kept` (n,)."""
+        if kept.all():
+            return self
+        starts = np.concatenate([[0], np.cumsum(kept)])[self.starts]
+        return Outcomes(starts, self.next_state[kept], self.reward[kept], self.probs[kept])
+
     def select(self, contexts: Integers) -> Outcomes:
         """The table of some contexts; what is impossible in all of them is left out."""
         return self.weighted(np.eye(self.probs.shape[1])[:, contexts])
@@ -373,15 +380,7 @@ def _starts(rows: NDArray[np.integer[Any]], n_rows: int) -> Integers:
 
 def _possible(outcomes: Outcomes) -> Outcomes:
     """The table without the outcomes that are impossible in every context."""
-    kept = outcomes.probs.any(axis=1)
-    if kept.all():
-        return outcomes
-    return Outcomes(
-        _starts(outcomes.rows()[kept], outcomes.starts.size - 1),
-        outcomes.next_state[kept],
-        outcomes.reward[kept],
-        np.ascontiguousarray(outcomes.probs[kept]),
-    )
+    return outcomes.where(np.asarray(outcomes.probs.any(axis=1)))
 
 
 def check_outcomes(

@@ -19,7 +19,6 @@ import numpy as np
 from latentmdp._util.arrays import Flags, Integers
 from latentmdp.logs import Logs, Trajectories, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes
 
 __all__ = ["cut_short", "final_states", "only_tried", "restricted", "tried_pairs"]
 
@@ -56,17 +55,7 @@ def cut_short(logs: Trajectories, lengths: Integers) -> Trajectories:
 def restricted(model: LatentMDP, allowed: Flags) -> LatentMDP:
     """The model with those of its actions alone that are also `allowed` (S, A)."""
     fewer = model.allowed & allowed
-    if (fewer == model.allowed).all():
-        return model
-    if not model.is_table:
-        return model.replace(allowed=fewer)
-    table = model.outcomes
-    kept = fewer.ravel()[table.rows()]
-    ends = np.concatenate([[0], np.cumsum(kept)])
-    left = Outcomes(
-        ends[table.starts], table.next_state[kept], table.reward[kept], table.probs[kept]
-    )
-    return model.replace(outcomes=left, allowed=fewer)
+    return model if (fewer == model.allowed).all() else model.replace(allowed=fewer)
 
 
 def only_tried(model: LatentMDP, logs: Logs) -> LatentMDP:
