@@ -12,9 +12,10 @@ path.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -254,12 +255,16 @@ class MarkovPolicy(Fielded, Policy):
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
+        from latentmdp._kernels.rollout import Acting
+
         if self.actions is None:
             return _stochastic_acting(self.action_probabilities(world))
         self._require_allowed(world)
         labels = self.actions.ravel()
-        vectors, offsets = np.zeros((labels.size, 1)), np.arange(labels.size + 1, dtype=np.int64)
-        return _acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
+        vectors = arrays.read_only(np.zeros((labels.size, 1)))
+        offsets = arrays.read_only(np.arange(labels.size + 1))
+        labels = arrays.read_only(labels)
+        return Acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
 
     def to_fields(self) -> dict[str, Any]:
         """`actions`, or `probabilities` of a stochastic policy; the other is None."""
@@ -340,36 +345,28 @@ class AlphaVectorPolicy(Fielded, Policy):
         self._require_allowed(model)
 
     @classmethod
-    def from_dense(
-        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0
-    ) -> AlphaVectorPolicy:
-        """One vector per action from Q_m(t, s, a) of the dense backup, (M, H, A, W), not copied.
-
-        They are rearranged into `vectors` when first needed: a plan that is made and dropped, as
-        in a learner's inner loop, never pays for it. Values of forbidden actions are left out.
-        """
-        self = cls.__new__(cls)
-        check_smoothing(model, smoothing)
-        self.model, self.smoothing = model, float(smoothing)
-        self.n_layers = values.shape[1]
-        self.actions, self.offsets = _one_vector_per_action(self.n_layers, model)
-        self._dense = values
-        return self
-
-    @classmethod
     def from_values(
-        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0
+        cls, values: Floats, model: LatentMDP, smoothing: float = 0.0, dense: bool = False
     ) -> AlphaVectorPolicy:
         """One vector per allowed action, from values (layers, allowed (s, a), M), kept as they are.
 
-        The array becomes read-only and is not copied: the values of a large model are large.
+        The array becomes read-only and is not copied: the values of a large model are large. With
+        `dense` they are Q_m(t, s, a) of the dense backup, (M, H, A, W), and are rearranged into
+        `vectors` when first needed: a plan that is made and dropped, as in a learner's inner loop,
+        never pays for it.
         """
         self = cls.__new__(cls)
         check_smoothing(model, smoothing)
         self.model, self.smoothing = model, float(smoothing)
-        self.n_layers = len(values)
-        self.actions, self.offsets = _one_vector_per_action(self.n_layers, model)
-        self.__dict__["vectors"] = arrays.frozen(values.reshape(-1, model.n_contexts))
+        self.n_layers = values.shape[1] if dense else len(values)
+        state, action = np.nonzero(model.allowed)
+        sizes = np.tile(np.bincount(state, minlength=model.n_states), self.n_layers)
+        self.actions = arrays.frozen(np.tile(action.astype(np.int32), self.n_layers))
+        self.offsets = arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
+        if dense:
+            self._dense = values
+        else:
+            self.__dict__["vectors"] = arrays.frozen(values.reshape(-1, model.n_contexts))
         return self
 
     def context_filter(self, model: LatentMDP) -> ContextFilter:
@@ -450,6 +447,8 @@ class AlphaVectorPolicy(Fielded, Policy):
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
+        from latentmdp._kernels.rollout import Acting
+
         _require_fit(self.n_layers, self.model.n_states, world)
         for name in ("n_actions", "n_rewards"):
             mine, theirs = getattr(self.model, name), getattr(world, name)
@@ -457,12 +456,12 @@ class AlphaVectorPolicy(Fielded, Policy):
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
         if world.allowed is not self.model.allowed:
             self._require_allowed(world)
-        return _acting(
+        return Acting(
             self.n_layers,
             filters=bool((np.diff(self.offsets) > 1).any()),
-            vectors=self.vectors,
-            labels=self.actions,
-            offsets=self.offsets,
+            vectors=arrays.read_only(self.vectors),
+            labels=arrays.read_only(self.actions),
+            offsets=arrays.read_only(self.offsets),
             filter=self._filter,
         )
 
@@ -728,7 +727,7 @@ class Memory(NamedTuple):
     t: int  # steps so far
 
 
-class Interpreter(Protocol):
+class Interpreter(ABC):
     """What a policy does next, one individual and one step at a time.
 
     `start`, `act` and `observe` are all there is to following a policy; a memory is never changed,
@@ -736,23 +735,28 @@ class Interpreter(Protocol):
     `starts` lists what `start` draws from.
     """
 
-    def starts(self, state: int) -> list[tuple[float, Any]]:
-        """The memories with which an episode may begin in a state, with their probabilities."""
-
+    @abstractmethod
     def start(self, state: int, episode: int = 0) -> Any:
-        """One of them; which one a mixture draws depends on the number of the episode."""
+        """The memory at a first state; the number of the episode says what a mixture draws."""
 
+    @abstractmethod
     def act(self, t: int, state: int, memory: Any) -> Floats:
         """The probability of each action at time t, (A,)."""
 
+    @abstractmethod
     def observe(self, memory: Any, s: int, a: int, next_state: int, z: int) -> Any:
         """The memory after a step."""
 
+    def starts(self, state: int) -> list[tuple[float, Any]]:
+        """The memories with which an episode may begin in a state, with their probabilities."""
+        return [(1.0, self.start(state))]
+
     def draw(self, t: int, state: int, memory: Any, uniform: float) -> int:
         """The action that a uniform number in [0, 1) selects."""
+        return drawn(self.act(t, state, memory), uniform)
 
 
-class PolicyInterpreter:
+class PolicyInterpreter(Interpreter):
     """A `Policy`, by the rules that compiled rollouts follow: the same actions, bit for bit."""
 
     def __init__(self, policy: Policy, world: Sized, key: int) -> None:
@@ -814,15 +818,11 @@ class PolicyInterpreter:
         return Memory(belief, node, t)
 
 
-class _HistoryInterpreter:
+class _HistoryInterpreter(Interpreter):
     """A function of the history, which is its own memory."""
 
     def __init__(self, policy: HistoryPolicy, world: Sized) -> None:
         self._policy, self._world = policy, world
-
-    def starts(self, state: int) -> list[tuple[float, History]]:
-        """See `Interpreter.starts`."""
-        return [(1.0, self.start(state))]
 
     def start(self, state: int, episode: int = 0) -> History:
         """See `Interpreter.start`."""
@@ -832,10 +832,6 @@ class _HistoryInterpreter:
         """See `Interpreter.act`."""
         allowed = None if self._world.allowed is None else self._world.allowed[state]
         return memory.ask(self._policy, self._world.n_actions, allowed)
-
-    def draw(self, t: int, state: int, memory: History, uniform: float) -> int:
-        """See `Interpreter.draw`."""
-        return drawn(self.act(t, state, memory), uniform)
 
     def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
         """See `Interpreter.observe`."""
@@ -866,70 +862,12 @@ def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
 def _stochastic_acting(probabilities: Floats) -> Acting:
     """A table pi_t(a | s), shape (H or 1, S, A)."""
     from latentmdp._kernels.alias import alias_tables
-
-    threshold, alias = alias_tables(probabilities)
-    return _acting(
-        len(probabilities), stochastic=True, action_threshold=threshold, action_alias=alias
-    )
-
-
-def _acting(n_layers: int, **given: Any) -> Acting:
-    """The arrays of a policy as kernels read them; what is not given is not needed."""
     from latentmdp._kernels.rollout import Acting
 
-    blank = {
-        "action_threshold": np.zeros((1, 1)),
-        "action_alias": np.zeros((1, 1), np.int32),
-        "vectors": np.zeros((1, 1)),
-        "labels": np.zeros(1, np.int32),
-        "offsets": np.arange(2),
-        "reached": np.ones(1),
-        "first": np.zeros((1, 1), np.int64),
-        "node_starts": np.arange(2),
-        "followers": np.zeros(1, np.int32),
-        "stays": np.zeros(1, np.bool_),
-    }
-    flags = dict.fromkeys(("stochastic", "filters", "follows"), False)
-    content: dict[str, Any] = {**flags, "filter": _no_filter()}
-    content |= {**blank, **given}
-    content |= {name: arrays.read_only(content[name]) for name in blank}
-    return Acting(n_layers=n_layers, **content)
-
-
-@lru_cache(maxsize=1)
-def _no_filter() -> Filter:
-    """The filter of a policy that needs none."""
-    from latentmdp._kernels.belief import Filter
-
-    integers = np.zeros(1, np.int32)
-    blank = (np.arange(2), integers, integers, np.ones((1, 1)), np.ones(1), np.ones((1, 1)))
-    return Filter((1, 1, 1), 0.0, *(arrays.read_only(array) for array in blank))
-
-
-def _one_vector_per_action(
-    n_layers: int, model: LatentMDP
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Labels and offsets of groups that hold each allowed action once, in order."""
-    if model.all_allowed:
-        groups = n_layers * model.n_states
-        make = _every_action if groups <= _FEW_GROUPS else _every_action.__wrapped__
-        return make(groups, model.n_actions)
-    state, action = np.nonzero(model.allowed)
-    sizes = np.tile(np.bincount(state, minlength=model.n_states), n_layers)
-    labels = np.tile(action.astype(np.int32), n_layers)
-    return arrays.frozen(labels), arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
-
-
-_FEW_GROUPS = 10_000
-"""Labels and offsets of so many groups are remembered: a learner plans again and again."""
-
-
-@lru_cache(maxsize=64)
-def _every_action(groups: int, n_actions: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Labels and offsets of groups that hold each action once, in order."""
-    labels = np.tile(np.arange(n_actions, dtype=np.int32), groups)
-    offsets = np.arange(0, groups * n_actions + 1, n_actions, dtype=np.int64)
-    return arrays.frozen(labels), arrays.frozen(offsets)
+    threshold, alias = alias_tables(probabilities)
+    return Acting(
+        len(probabilities), stochastic=True, action_threshold=threshold, action_alias=alias
+    )
 
 
 def _forbidden(world: Sized) -> Flags | None:

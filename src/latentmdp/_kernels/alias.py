@@ -7,13 +7,12 @@ Rows may differ in length: entries starts[i] .. starts[i + 1] - 1 are row i, and
 among all entries.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.rows import product
+from latentmdp._util.arrays import read_only
 
 __all__ = ["alias_draw", "alias_tables", "draw_entry", "ragged_alias_tables"]
 
@@ -87,23 +86,13 @@ def ragged_alias_tables(
     shape = probabilities.shape[::-1]
     threshold, alias = np.empty(shape), np.empty(shape, np.int32)
     _fill_alias_tables(probabilities, starts, threshold, alias)
-    return _read_only(threshold), _read_only(alias)
+    return read_only(threshold), read_only(alias)
 
 
 def alias_tables(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Thresholds and aliases (R, n) of the distributions along the last axis of `rows` (..., n)."""
     n = rows.shape[-1]
-    flat = _read_only(np.ascontiguousarray(rows).reshape(-1, 1))
-    starts = _read_only(np.arange(0, flat.size + 1, n))
+    flat = read_only(np.ascontiguousarray(rows).reshape(-1, 1))
+    starts = read_only(np.arange(0, flat.size + 1, n))
     threshold, alias = ragged_alias_tables(flat, starts)
-    return threshold.reshape(-1, n), _read_only(alias.reshape(-1, n) % np.int32(n))
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, made read-only.
-
-    The tables of a model and of a policy are: kernels that read both are compiled once, not for
-    each mixture of arrays that may and may not be written to.
-    """
-    array.flags.writeable = False
-    return array
+    return threshold.reshape(-1, n), read_only(alias.reshape(-1, n) % np.int32(n))

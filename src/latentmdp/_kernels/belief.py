@@ -19,6 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.rows import product
+from latentmdp._util.arrays import read_only
 
 __all__ = [
     "AWAKE",
@@ -43,16 +44,19 @@ _NEVER = -(2**62)
 
 
 class Filter(NamedTuple):
-    """What a filter knows: the likelihoods of outcomes, and where episodes begin."""
+    """What a filter knows: the likelihoods of outcomes, and where episodes begin.
 
-    sizes: tuple[int, int, int]  # S, A, Z
-    smoothing: float  # alpha: the likelihood of what the table does not list
-    starts: NDArray[np.int64]  # (S A + 1,)
-    next_state: NDArray[np.int32]  # (n,)
-    reward: NDArray[np.int32]  # (n,)
-    likelihood: NDArray[np.float64]  # (n, M)
-    prior: NDArray[np.float64]  # (M,)
-    initial: NDArray[np.float64]  # (S, M)
+    By default what stands for the filter of a policy that needs none.
+    """
+
+    sizes: tuple[int, int, int] = (1, 1, 1)  # S, A, Z
+    smoothing: float = 0.0  # alpha: the likelihood of what the table does not list
+    starts: NDArray[np.int64] = read_only(np.arange(2))  # (S A + 1,)
+    next_state: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
+    reward: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
+    likelihood: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (n, M)
+    prior: NDArray[np.float64] = read_only(np.ones(1))  # (M,)
+    initial: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (S, M)
 
 
 @njit(cache=True, nogil=True, forceinline=True)

@@ -29,6 +29,7 @@ from latentmdp._kernels.belief import (
 )
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import product
+from latentmdp._util.arrays import read_only
 
 __all__ = [
     "NOT_LISTED",
@@ -92,24 +93,27 @@ class Acting(NamedTuple):
     with action labels, those of (layer, s) at group offsets[layer S + s]; `filters` says whether a
     belief is needed to choose among them. A policy graph `follows`: its vectors are nodes, one of K
     parts is drawn at the start, and a node says which one is next; the belief chooses it where
-    something happened that the graph does not know.
+    something happened that the graph does not know. Arrays are read-only, those that a policy does
+    not need too: one kernel is compiled for all policies.
     """
 
-    stochastic: bool
-    filters: bool
     n_layers: int
-    action_threshold: NDArray[np.float64]  # (layers S, A)
-    action_alias: NDArray[np.int32]
-    vectors: NDArray[np.float64]  # (n, M)
-    labels: NDArray[np.int32]  # (n,)
-    offsets: NDArray[np.int64]  # (layers S + 1,)
-    filter: Filter
-    follows: bool
-    reached: NDArray[np.float64]  # (K,): cumulative probabilities of the parts
-    first: NDArray[np.int64]  # (K, S): the first node of each part, -1 in terminal states
-    node_starts: NDArray[np.int64]  # (n + 1,), see `Links` for this and the next two
-    followers: NDArray[np.int32]
-    stays: NDArray[np.bool_]  # (n,)
+    stochastic: bool = False
+    filters: bool = False
+    follows: bool = False
+    action_threshold: NDArray[np.float64] = read_only(np.zeros((1, 1)))  # (layers S, A)
+    action_alias: NDArray[np.int32] = read_only(np.zeros((1, 1), np.int32))
+    vectors: NDArray[np.float64] = read_only(np.zeros((1, 1)))  # (n, M)
+    labels: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
+    offsets: NDArray[np.int64] = read_only(np.arange(2))  # (layers S + 1,)
+    filter: Filter = Filter()
+    reached: NDArray[np.float64] = read_only(np.ones(1))  # (K,): cumulative, of the parts
+    first: NDArray[np.int64] = read_only(
+        np.zeros((1, 1), np.int64)
+    )  # (K, S): -1 in terminal states
+    node_starts: NDArray[np.int64] = read_only(np.arange(2))  # (n + 1,), see `Links` for these
+    followers: NDArray[np.int32] = read_only(np.zeros(1, np.int32))
+    stays: NDArray[np.bool_] = read_only(np.zeros(1, np.bool_))  # (n,)
 
 
 class Earning(NamedTuple):

@@ -620,7 +620,8 @@ class EmpiricalModel:
 
         M, S, A, _ = self.space.dimensions
         values = self.optimistic.values.copy().reshape(M, -1, A, padded_states(S))
-        return AlphaVectorPolicy.from_dense(values, self.acting_model(), self.estimate.smoothing)
+        smoothing = self.estimate.smoothing
+        return AlphaVectorPolicy.from_values(values, self.acting_model(), smoothing, dense=True)
 
     def optimistic_model(self, counts: AnyCounts) -> LatentMDP:
         """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].

@@ -32,9 +32,9 @@ start of an episode: every graph that may have been drawn is explained, with its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -120,8 +120,31 @@ class Prospect:
     action: int | None
 
 
+class _Told(Result):
+    """What explanations share: they tell themselves in words, and as plain data with names."""
+
+    model: LatentMDP
+    _data: ClassVar[tuple[str, ...]]
+
+    def _paragraphs(self) -> Iterator[str]:
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        """The explanation in words, a paragraph for each question."""
+        return "\n".join(self._paragraphs())
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as plain data, with names: what a JSON file can hold."""
+        called = _Names(self.model, quoted=False)
+        return {name: called.plain(name, getattr(self, name)) for name in self._data}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Result):
+class Explanation(_Told):
     """Why a policy acts as it does in one situation; `str` tells it in words.
 
     Attributes
@@ -147,6 +170,11 @@ class Explanation(Result):
     warnings
         What a user should know before relying on this.
     """
+
+    _data = (
+        "state", "t", "belief", "action", "probabilities", "margin", "value", "by_context",
+        "uses_belief", "choices", "turning_points", "wishes", "prospects", "warnings",
+    )  # fmt: skip
 
     model: LatentMDP = field(compare=False)
     policy: Policy = field(compare=False)
@@ -174,13 +202,8 @@ class Explanation(Result):
         nothing = np.zeros(self.model.n_contexts)
         return next((c.by_context for c in self.choices if c.action == self.action), nothing)
 
-    @property
-    def text(self) -> str:
-        """The explanation in words, a paragraph for each question."""
-        return "\n".join(_paragraphs(self))
-
-    def __str__(self) -> str:
-        return self.text
+    def _paragraphs(self) -> Iterator[str]:
+        return _paragraphs(self)
 
     def __repr__(self) -> str:
         called = _Names(self.model)
@@ -200,67 +223,9 @@ class Explanation(Result):
             "value": self.value,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The explanation as plain data, with names: what a JSON file can hold."""
-        called = _Names(self.model, quoted=False)
-
-        def shares(belief: Floats | None) -> dict[str, float] | None:
-            return None if belief is None else dict(zip(called.contexts, belief.tolist()))
-
-        def action(index: int | None) -> str | None:
-            return None if index is None else called.action(index)
-
-        drawn = np.flatnonzero(self.probabilities).tolist()
-        return {
-            "state": called.state(self.state),
-            "t": self.t,
-            "belief": shares(self.belief),
-            "action": action(self.action),
-            "probabilities": {called.action(a): float(self.probabilities[a]) for a in drawn},
-            "margin": self.margin,
-            "value": self.value,
-            "by_context": shares(self.by_context),
-            "uses_belief": self.uses_belief,
-            "choices": [
-                {
-                    "action": action(choice.action),
-                    "value": choice.value,
-                    "by_context": shares(choice.by_context),
-                }
-                for choice in self.choices
-            ],
-            "turning_points": [
-                {
-                    "context": called.contexts[point.context],
-                    "belief": shares(point.belief),
-                    "action": action(point.action),
-                }
-                for point in self.turning_points
-            ],
-            "wishes": [
-                {
-                    "context": called.contexts[wish.context],
-                    "action": action(wish.action),
-                    "value": wish.value,
-                }
-                for wish in self.wishes
-            ],
-            "prospects": [
-                {
-                    "next_state": called.state(prospect.next_state),
-                    "reward": prospect.reward,
-                    "probability": prospect.probability,
-                    "belief": shares(prospect.belief),
-                    "action": action(prospect.action),
-                }
-                for prospect in self.prospects
-            ],
-            "warnings": list(self.warnings),
-        }
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixtureExplanation(Result):
+class MixtureExplanation(_Told):
     """Why a policy that is drawn at the start of an episode acts as it does; `str` tells it.
 
     Attributes
@@ -274,6 +239,11 @@ class MixtureExplanation(Result):
     weights
         With which probability each of them is drawn, (K,).
     """
+
+    _data = (
+        "state", "t", "belief", "action", "probabilities", "value", "by_context", "weights",
+        "parts", "warnings",
+    )  # fmt: skip
 
     model: LatentMDP = field(compare=False)
     policy: MixturePolicy = field(compare=False)
@@ -309,13 +279,8 @@ class MixtureExplanation(Result):
         """What a user should know before relying on this."""
         return tuple(dict.fromkeys(told for part in self.parts for told in part.warnings))
 
-    @property
-    def text(self) -> str:
-        """The explanation in words: the draw first, then each policy that may be drawn."""
-        return "\n".join(_mixture_paragraphs(self))
-
-    def __str__(self) -> str:
-        return self.text
+    def _paragraphs(self) -> Iterator[str]:
+        return _mixture_paragraphs(self)
 
     def __repr__(self) -> str:
         called = _Names(self.model)
@@ -334,23 +299,6 @@ class MixtureExplanation(Result):
             "drawn": ", ".join(f"{share:.0%}" for share in self.weights),
             "actions": called.drawn(self.probabilities),
             "value": self.value,
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The explanation as plain data, with names: what a JSON file can hold."""
-        called = _Names(self.model, quoted=False)
-        taken = np.flatnonzero(self.probabilities).tolist()
-        return {
-            "state": called.state(self.state),
-            "t": self.t,
-            "belief": dict(zip(called.contexts, self.belief.tolist())),
-            "action": None if self.action is None else called.action(self.action),
-            "probabilities": {called.action(a): float(self.probabilities[a]) for a in taken},
-            "value": self.value,
-            "by_context": dict(zip(called.contexts, self.by_context.tolist())),
-            "weights": self.weights.tolist(),
-            "parts": [part.to_dict() for part in self.parts],
-            "warnings": list(self.warnings),
         }
 
 
@@ -725,6 +673,25 @@ class _Names:
     def action(self, a: int) -> str:
         return self._told(names.label("action", a, self.model.action_names))
 
+    def plain(self, name: str, value: Any) -> Any:
+        """A field of an explanation as plain data: its name says what its numbers stand for."""
+        if isinstance(value, tuple):
+            return [self.plain(name, one) for one in value]
+        if isinstance(value, _Told):
+            return value.to_dict()
+        if is_dataclass(value):
+            return {
+                part.name: self.plain(part.name, getattr(value, part.name))
+                for part in fields(value)
+            }
+        if value is not None and name in _NAMED:
+            return _NAMED[name](self, value)
+        return value.tolist() if isinstance(value, np.ndarray) else value
+
+    def by_context(self, values: Floats) -> dict[str, float]:
+        """Values (M,) by the names of the contexts."""
+        return dict(zip(self.contexts, values.tolist()))
+
     def beliefs(self, belief: Floats) -> str:
         """Contexts with their probabilities, those above half a per cent."""
         shares = zip(self.contexts, belief.tolist())
@@ -734,6 +701,20 @@ class _Names:
         """Actions with their probabilities."""
         taken = np.flatnonzero(probabilities).tolist()
         return listed([f"{self.action(a)} ({probabilities[a]:.0%})" for a in taken])
+
+
+_NAMED: dict[str, Callable[[_Names, Any], Any]] = {
+    "state": _Names.state,
+    "next_state": _Names.state,
+    "action": _Names.action,
+    "context": lambda called, m: called.contexts[m],
+    "belief": _Names.by_context,
+    "by_context": _Names.by_context,
+    "probabilities": lambda called, chances: {
+        called.action(a): float(chances[a]) for a in np.flatnonzero(chances).tolist()
+    },
+}
+"""How fields of explanations are told in names."""
 
 
 def _paragraphs(told: Explanation) -> Iterator[str]:

@@ -92,7 +92,7 @@ class QMDP:
         start = time.perf_counter()
         if _is_dense(model):
             dense = _dense_values(model)
-            policy = AlphaVectorPolicy.from_dense(dense, model, self.smoothing)
+            policy = AlphaVectorPolicy.from_values(dense, model, self.smoothing, dense=True)
             informed = float(bellman.informed_value(dense, model.weights, model.initial))
         else:
             rows = planning_rows(model)
