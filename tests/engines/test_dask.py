@@ -36,9 +36,8 @@ def engine(client, tmp_path):
 def small(monkeypatch):
     from latentmdp import simulation
     from latentmdp.logs import base
-    from latentmdp.planning import evaluation
 
-    for module in (base, simulation, evaluation):
+    for module in (base, simulation):
         monkeypatch.setattr(module, "BATCH_STEPS", 500)
     monkeypatch.setattr(base, "HELD_STEPS", 600)
 
@@ -61,8 +60,11 @@ def test_a_cluster_gives_the_bits_of_a_thread(engine, client, tmp_path, monkeypa
         assert fit.history == alone.history
         assert fit.log_likelihood == alone.log_likelihood
     policy = lm.QMDP().plan(model).policy
-    value = lm.evaluate(model, policy, 200, rng=0)
-    assert lm.evaluate(model, policy, 200, rng=0, engine=engine) == value
+    value = lm.evaluate(model, policy, 2_000, rng=0)
+    assert lm.evaluate(model, policy, 2_000, rng=0, engine=engine) == value
+    assert np.array_equal(
+        lm.posterior(model, memory, engine=engine), lm.posterior(model, memory, threads=1)
+    )
     assert sorted(engine.finished(abs, [-1, 2])) == [(0, 1), (1, 2)]
 
 
