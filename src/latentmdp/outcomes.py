@@ -79,12 +79,12 @@ class Outcomes(NamedTuple):
         inside = np.minimum(place, own.size - 1)
         return np.where(own[inside] == keys, inside, -1) if own.size else np.full(keys.shape, -1)
 
-    def where(self, kept: Flags) -> Outcomes:
-        """The table of some of the outcomes, those that are `kept` (n,)."""
-        if kept.all():
+    def where(self, entries: Flags) -> Outcomes:
+        """The table of some of the outcomes: those with a flag among `entries` (n,)."""
+        if entries.all():
             return self
-        starts = np.concatenate([[0], np.cumsum(kept)])[self.starts]
-        return Outcomes(starts, self.next_state[kept], self.reward[kept], self.probs[kept])
+        starts = np.concatenate([[0], np.cumsum(entries)])[self.starts]
+        return Outcomes(starts, self.next_state[entries], self.reward[entries], self.probs[entries])
 
     def select(self, contexts: Integers) -> Outcomes:
         """The table of some contexts; what is impossible in all of them is left out."""

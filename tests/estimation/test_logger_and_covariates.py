@@ -127,6 +127,15 @@ def test_a_fit_goes_on_with_further_logs() -> None:
         kept.update(logs[300:])
 
 
+def test_a_fit_whose_contexts_share_everything_goes_on_too() -> None:
+    model = random_model(0, contexts=1, states=3, horizon=6)
+    logs = lm.simulate(model, lm.UniformPolicy(), 200, rng=0).without_contexts()
+    em = lm.EM(2, shared_rewards="auto", shared_transitions="auto", restarts=2)
+    fit = em.fit(logs[:100], rng=0)
+    assert {"transitions", "rewards", "behaviour"} <= {*fit.shared}
+    assert len(fit.update(logs[100:], rng=0).responsibilities) == 200
+
+
 def test_contexts_must_differ_in_something() -> None:
     logs = knowing()[2]
     with pytest.raises(ValueError, match="cannot be told apart"):

@@ -33,7 +33,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, Self, TypeGuard, cast
+from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,6 +69,7 @@ __all__ = [
     "Ascent",
     "FitProblem",
     "climb",
+    "decided_em",
     "problem_of",
     "starting_points",
     "starts_by_split",
@@ -272,33 +273,8 @@ class EM:
             shared=self._shared_parts(likelihood),
             decisions=decisions,
             seconds=time.perf_counter() - began,
-            estimator=self.decided(strengths, self.n_contexts),
+            estimator=decided_em(self, strengths, self.n_contexts),
             logs=tuple(problem.logs),
-        )
-
-    def decided(self, strengths: PseudoCounts, n_contexts: int) -> Self:
-        """The same EM with nothing left open: these strengths, and shared what they say."""
-        if n_contexts == 1:
-            return replace(self, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
-        shared = PseudoCounts._make(bool(np.isinf(k)) for k in strengths)
-        if all(shared[:3]):  # nothing tells the contexts apart: let a further fit say so again
-            shared = shared._replace(transitions=False, rewards=False)
-        k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
-        initial = self.initial
-        if initial is None or isinstance(initial, str):
-            initial = "shared" if shared.initial else "own"
-        return replace(
-            self,
-            n_contexts=n_contexts,
-            pseudo_counts=k_T,
-            reward_pseudo_counts=k_R,
-            behaviour_pseudo_counts=k_B,
-            ridge=ridge,
-            shared_transitions=bool(shared.transitions),
-            shared_rewards=bool(shared.rewards),
-            behaviour="shared" if shared.behaviour else "by-context",
-            initial=initial,
-            covariates=not shared.weights,
         )
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
@@ -420,6 +396,35 @@ class EM:
                 f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
             )
         return given.astype(np.float64, copy=False)
+
+
+AnyEM = TypeVar("AnyEM", bound=EM)
+
+
+def decided_em(em: AnyEM, strengths: PseudoCounts, n_contexts: int) -> AnyEM:
+    """The same EM with nothing left open: these strengths, and shared what they say."""
+    if n_contexts == 1:
+        return replace(em, n_contexts=1, restarts=1, behaviour="shared", covariates=False)
+    shared = PseudoCounts._make(bool(np.isinf(k)) for k in strengths)
+    if all(shared[:3]):  # nothing tells the contexts apart: let a further fit say so again
+        shared = shared._replace(transitions=False, rewards=False)
+    k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
+    initial = em.initial
+    if initial is None or isinstance(initial, str):
+        initial = "shared" if shared.initial else "own"
+    return replace(
+        em,
+        n_contexts=n_contexts,
+        pseudo_counts=k_T,
+        reward_pseudo_counts=k_R,
+        behaviour_pseudo_counts=k_B,
+        ridge=ridge,
+        shared_transitions=bool(shared.transitions),
+        shared_rewards=bool(shared.rewards),
+        behaviour="shared" if shared.behaviour else "by-context",
+        initial=initial,
+        covariates=not shared.weights,
+    )
 
 
 class Ascent(NamedTuple):

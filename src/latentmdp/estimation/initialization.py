@@ -22,7 +22,7 @@ from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.errors import DeviceError
-from latentmdp.estimation.em import EM
+from latentmdp.estimation.em import EM, decided_em
 from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
@@ -148,7 +148,7 @@ def initialize(
             logs, settings, max_contexts, generator, report=report, engine=engine
         )
         selection, begin = chosen.selection, chosen.shares
-        settings = settings.decided(chosen.strengths, selection.n_contexts)
+        settings = decided_em(settings, chosen.strengths, selection.n_contexts)
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     starts = None if begin is None else [begin, None]
