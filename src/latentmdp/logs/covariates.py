@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
@@ -113,11 +113,8 @@ class Covariates(Fielded):
         """`values` with categories by the indices of other levels; NaN where they have none."""
         table = self.values.copy()
         for name, labels in self.levels.items():
-            wanted = {label: float(i) for i, label in enumerate(levels.get(name, ()))}
-            places = np.array([wanted.get(label, np.nan) for label in labels] + [np.nan])
             k = self.names.index(name)
-            codes = np.where(np.isnan(table[:, k]), len(labels), table[:, k]).astype(np.int64)
-            table[:, k] = places[codes]
+            table[:, k] = _by_level(table[:, k], labels, levels.get(name, ()))
         return table
 
     @classmethod
@@ -178,32 +175,23 @@ class Encoder(Fielded):
     @classmethod
     def of(cls, covariates: Covariates, counts: ArrayLike | None = None) -> Encoder:
         """Means and standard deviations of individuals, each counted once or by `counts` (N,)."""
+        names, levels = covariates.names, covariates.levels
         each = np.ones(len(covariates)) if counts is None else np.asarray(counts, np.float64)
-        blank = cls(
-            covariates.names, covariates.levels, *_no_scale(covariates.names, covariates.levels)
-        )
-        raw = blank._expanded(covariates)
+        raw = _design_of(covariates, names, levels)
         weights = np.where(np.isnan(raw), 0.0, each[:, None])
         totals = np.maximum(weights.sum(axis=0), 1e-300)
         filled = np.where(np.isnan(raw), 0.0, raw)
         means = (weights * filled).sum(axis=0) / totals
         spread = np.sqrt((weights * (filled - means) ** 2).sum(axis=0) / totals)
         narrow = spread <= 1e-12 * np.maximum(np.abs(means), 1.0)
-        flags = [
-            [True] * len(blank.levels[name]) if name in blank.levels else [False]
-            for name in blank.names
-        ]
-        is_level = np.array([flag for part in flags for flag in part], np.bool_)
-        return cls(blank.names, blank.levels, means, np.where(is_level | narrow, 1.0, spread))
+        is_level = np.array([level is not None for _, level in _parts(names, levels)], np.bool_)
+        return cls(names, levels, means, np.where(is_level | narrow, 1.0, spread))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What the columns of the design are called: "age", "region=north", ..."""
-        found: list[str] = []
-        for name in self.names:
-            labels = self.levels.get(name)
-            found += [name] if labels is None else [f"{name}={label}" for label in labels]
-        return tuple(found)
+        parts = _parts(self.names, self.levels)
+        return tuple(n if k is None else f"{n}={self.levels[n][k]}" for n, k in parts)
 
     @property
     def width(self) -> int:
@@ -220,7 +208,11 @@ class Encoder(Fielded):
             A warning says how many values are missing or were never seen: they count as average.
         """
         given = covariates if isinstance(covariates, Covariates) else self._read(covariates)
-        raw = self._expanded(given)
+        if given.names != self.names or given.levels.keys() != self.levels.keys():
+            raise ValueError(
+                f"covariates must be {', '.join(self.names)}, got {', '.join(given.names)}"
+            )
+        raw = _design_of(given, self.names, self.levels)
         unknown = np.isnan(raw)
         scaled = np.where(unknown, 0.0, (raw - self.means) / self.scales)
         return np.asarray(scaled)
@@ -251,24 +243,19 @@ class Encoder(Fielded):
         for k, name in enumerate(self.names):
             if name in absent:
                 continue
-            labels = self.levels.get(name)
-            found = frames.values_or_labels(name, columns[name], as_labels=labels is not None)
-            if found.values.size != size:
+            levels = self.levels.get(name)
+            column = frames.values_or_labels(name, columns[name], as_labels=levels is not None)
+            if column.values.size != size:
                 raise ValueError(
-                    f"covariate {name!r} has {found.values.size} values, others have {size}"
+                    f"covariate {name!r} has {column.values.size} values, others have {size}"
                 )
-            if labels is None:
-                if found.labels is not None:
-                    raise ValueError(f"covariate {name!r} is a number, got {found.labels[0]!r}")
-                values[:, k] = found.values
-            else:
-                own = Covariates([name], found.values[:, None], {name: found.labels or ()})
-                values[:, k] = own.relabelled({name: labels})[:, 0]
-                lost = np.isnan(values[:, k]) & ~np.isnan(found.values)
-                if lost.any():
-                    first = int(np.argmax(lost))
-                    label = (found.labels or ())[int(found.values[first])]
-                    unseen.append(f"{name}={label}")
+            values[:, k] = column.values
+            if levels is None and column.labels is not None:
+                raise ValueError(f"covariate {name!r} is a number, got {column.labels[0]!r}")
+            if levels is not None and column.labels is not None:
+                values[:, k] = _by_level(column.values, column.labels, levels)
+                for row in np.flatnonzero(np.isnan(values[:, k]) & ~np.isnan(column.values))[:1]:
+                    unseen.append(f"{name}={column.labels[int(column.values[row])]}")
         self._doubt(values, absent, unseen)
         return Covariates(self.names, values, self.levels)
 
@@ -281,24 +268,6 @@ class Encoder(Fielded):
         told += [f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in known]
         if told:
             warnings.warn(f"covariates: {listed(told)}; taken for the average", stacklevel=4)
-
-    def _expanded(self, covariates: Covariates) -> Floats:
-        """Columns of the design before they are centred, NaN where nothing is known."""
-        if covariates.names != self.names or covariates.levels.keys() != self.levels.keys():
-            raise ValueError(
-                f"covariates must be {', '.join(self.names)}, got {', '.join(covariates.names)}"
-            )
-        table = covariates.relabelled(self.levels)
-        parts = []
-        for k, name in enumerate(self.names):
-            labels, column = self.levels.get(name), table[:, k]
-            if labels is None:
-                parts.append(column[:, None])
-                continue
-            hot = (column[:, None] == np.arange(len(labels))).astype(np.float64)
-            hot[np.isnan(column)] = np.nan
-            parts.append(hot)
-        return np.concatenate(parts, axis=1) if parts else np.empty((len(table), 0))
 
     def __repr__(self) -> str:
         return f"Encoder({', '.join(self.columns)})"
@@ -384,11 +353,31 @@ def _checked_names(
     return known, given
 
 
-def _no_scale(
+def _parts(
     names: Sequence[str], levels: Mapping[str, Sequence[str]]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    d = sum(len(levels[name]) if name in levels else 1 for name in names)
-    return np.zeros(d), np.ones(d)
+) -> list[tuple[str, int | None]]:
+    """The columns of a design: a number has one, without a level, a category one for each level."""
+    none: list[int | None] = [None]
+    return [(n, k) for n in names for k in (range(len(levels[n])) if n in levels else none)]
+
+
+def _design_of(
+    covariates: Covariates, names: Sequence[str], levels: Mapping[str, Sequence[str]]
+) -> Floats:
+    """The columns of the design (N, d) before they are centred, NaN where nothing is known."""
+    values = dict(zip(covariates.names, covariates.relabelled(levels).T))
+    design = np.empty((len(covariates), len(_parts(names, levels))))
+    for column, (name, level) in zip(design.T, _parts(names, levels)):
+        value = values[name]
+        column[:] = value if level is None else np.where(np.isnan(value), np.nan, value == level)
+    return design
+
+
+def _by_level(codes: Floats, labels: Sequence[str], levels: Sequence[str]) -> Floats:
+    """Indices of labels as indices of other levels; NaN where they have none."""
+    place = {label: float(i) for i, label in enumerate(levels)}
+    places = np.array([*(place.get(label, np.nan) for label in labels), np.nan])
+    return places[np.where(np.isnan(codes), len(labels), codes).astype(np.int64)]
 
 
 def _described(covariates: Covariates) -> str:

@@ -28,10 +28,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from latentmdp._util.arrays import Flags, Floats, Integers, same_content
 from latentmdp._util.progress import progress_bar
@@ -87,12 +86,8 @@ class _Reader:
     options: TableOptions
     anew: bool
 
-    def read(self, spans: Sequence[RowRange]) -> Trajectories:
-        """The episodes of some rows."""
-        return Trajectories.concat([logs for logs, _ in self.pieces(spans)])
-
     def pieces(self, spans: Sequence[RowRange]) -> Iterator[tuple[Trajectories, Integers]]:
-        """The same, a few at a time, with the number of rows of each individual."""
+        """The episodes of some rows, a few at a time, and how many rows each individual has."""
         before, name = 0, self.columns["episode"]
         for table in self._whole_episodes(spans):
             begins = _begins(table[name])
@@ -210,12 +205,10 @@ class _FileBatch(NamedTuple):
     spans: tuple[RowRange, ...]
     start: int
     stop: int
-    labelled: bool
 
     def read(self) -> Trajectories:
         """The episodes, from the files."""
-        logs = self.reader.read(self.spans)
-        return logs if self.labelled else logs.without_contexts()
+        return Trajectories.concat([logs for logs, _ in self.reader.pieces(self.spans)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -281,7 +274,9 @@ class LogFiles(Logs):
 
     def without_contexts(self) -> LogFiles:
         """The same episodes with their contexts hidden."""
-        hidden = tuple(batch._replace(labelled=False) for batch in self._files)
+        columns = {w: n for w, n in self._files[0].reader.columns.items() if w != "context"}
+        reader = replace(self._files[0].reader, columns=columns)
+        hidden = tuple(batch._replace(reader=reader) for batch in self._files)
         return replace(self, _files=hidden, _summary=self._summary._replace(contexts=0))
 
     def __repr__(self) -> str:
@@ -322,39 +317,35 @@ class _Measures(NamedTuple):
         )
 
 
-class _Unit(NamedTuple):
-    """Rows that were checked, and what is in them."""
-
-    spans: tuple[RowRange, ...]
-    measures: _Measures
+Unit = tuple[Sequence[RowRange], _Measures]
+"""Rows that were checked, and what is in them."""
 
 
-def _checked(spans: tuple[RowRange, ...], reader: _Reader) -> _Unit:
+def _checked(spans: Sequence[RowRange], reader: _Reader) -> Unit:
     """Read rows, as they will be read again, and say what is in them."""
     parts = [_Measures.of(logs, rows) for logs, rows in reader.pieces(spans)]
-    return _Unit(spans, _Measures.total(parts))
+    return spans, _Measures.total(parts)
 
 
-def write_shard(logs: Trajectories, path: str) -> _Unit:
+def write_shard(logs: Trajectories, path: str) -> Unit:
     """Write complete logs to a file, and say what is in it."""
     with atomic_write(path) as stream:
         write_table(stream, to_arrow(logs))
-    span = RowRange(path, 0, logs.n_steps, _stamp(path))
-    return _Unit((span,), _Measures.of(logs, np.diff(logs.individual_offsets())))
+    measures = _Measures.of(logs, np.diff(logs.individual_offsets()))
+    return [RowRange(path, 0, logs.n_steps, _stamp(path))], measures
 
 
-def written(units: Iterable[_Unit]) -> LogFiles:
+def written(units: Iterable[Unit]) -> LogFiles:
     """The logs that were written to some files, in their order."""
     made = list(units)
-    header = _header(made[0].spans[0].path)
+    header = _header(made[0][0][0].path)
     return _assembled(made, _reader(header, {}, _options([header]), anew=True))
 
 
-def _assembled(units: Iterable[_Unit], reader: _Reader) -> LogFiles:
+def _assembled(units: Sequence[Unit], reader: _Reader) -> LogFiles:
     """The logs of some rows, in their order: their batches, and what is known of them all."""
-    checked = list(units)
-    spans = [span for unit in checked for span in unit.spans]
-    measures = _Measures.total([unit.measures for unit in checked])
+    spans = [span for rows, _ in units for span in rows]
+    measures = _Measures.total([measures for _, measures in units])
     summary, options = measures.summary, reader.options
     names = [None if n is None else tuple(n) for n in (options.state_names, options.action_names)]
     n_states, n_actions = (
@@ -390,7 +381,7 @@ def _file_batches(
     rows = np.concatenate([[0], np.cumsum(measures.rows)])[edges].tolist()
     episodes = np.concatenate([[0], np.cumsum(measures.segments)])[edges].tolist()
     for (low, high), (start, stop) in zip(pairwise(rows), pairwise(episodes)):
-        yield _FileBatch(reader, tuple(_between(spans, low, high)), start, stop, True)
+        yield _FileBatch(reader, tuple(_between(spans, low, high)), start, stop)
 
 
 def _between(spans: Sequence[RowRange], low: int, high: int) -> list[RowRange]:
@@ -411,19 +402,10 @@ def open_logs(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     columns: Mapping[str, str] | None = None,
-    covariates: Sequence[str] = (),
-    reward_levels: int | Literal["auto"] | None = "auto",
-    informative_rewards: bool = True,
-    reward_values: ArrayLike | None = None,
-    reward_edges: ArrayLike | None = None,
-    n_states: int | None = None,
-    n_actions: int | None = None,
-    state_names: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
-    rewards_are_indices: bool = False,
     numbered_anew: bool = False,
     engine: Engine | None = None,
     progress: bool = False,
+    **options: Any,
 ) -> LogFiles:
     """Open logs that may be larger than memory: Parquet files of one row per step.
 
@@ -432,9 +414,8 @@ def open_logs(
     paths
         A pattern such as `logs/*.parquet`, a folder, a file, or a list of files. They are taken in
         the order of their names, a list in its own.
-    columns, covariates, reward_levels, informative_rewards, rewards_are_indices, reward_values, \
-    reward_edges, n_states, n_actions, state_names, action_names
-        As for `Trajectories.from_table`. Files that latentmdp wrote tell all of this themselves.
+    columns
+        As for `Trajectories.from_table`.
     numbered_anew
         Whether each file numbers its episodes anew. Otherwise the same number, or name, in two
         files is the same episode: it must end the one and begin the next, and is joined.
@@ -442,33 +423,30 @@ def open_logs(
         Where the files are checked, each by one worker; by default in threads.
     progress
         Show a bar on the standard error stream.
+    covariates, reward_levels, informative_rewards, rewards_are_indices, reward_values, \
+    reward_edges, n_states, n_actions, state_names, action_names
+        As for `Trajectories.from_table`. Files that latentmdp wrote tell all of this, and the
+        columns, themselves.
 
     Raises
     ------
     TrajectoryError
         Naming the file, the column and the row.
     """
+    for name in options:
+        if name not in TableOptions._fields:
+            raise TypeError(f"open_logs takes no {name!r}")
     headers = [_header(path) for path in _files(paths)]
-    options = TableOptions(
-        covariates=tuple(covariates),
-        reward_levels=reward_levels,
-        informative_rewards=informative_rewards,
-        reward_values=reward_values,
-        reward_edges=reward_edges,
-        n_states=n_states,
-        n_actions=n_actions,
-        state_names=state_names,
-        action_names=action_names,
-        rewards_are_indices=rewards_are_indices,
-    )
     work = as_engine(engine)
     spans = [header.span for header in headers]
-    own = _are_own(headers, columns, options)
-    options = _options(headers) if own else options
-    reader = _reader(headers[0], columns or {}, options, own or numbered_anew)
+    plain = TableOptions._field_defaults
+    given = [name for name, value in options.items() if not same_content(value, plain[name])]
+    own = _are_own(headers, ["columns", *given] if columns else given)
+    asked = _options(headers) if own else TableOptions(**options)
+    reader = _reader(headers[0], columns or {}, asked, own or numbered_anew)
     units: list[tuple[RowRange, ...]] = [(span,) for span in spans if span.stop]
-    rows = sum(span.stop for span in spans)
-    with progress_bar(progress, "looking through the files", rows if own else 2 * rows) as move:
+    steps = (1 if own else 2) * sum(span.stop for span in spans)
+    with progress_bar(progress, "looking through the files", steps) as move:
         if not own:
             scans = []
             for scan in work.map(_scanned, spans, reader):
@@ -479,9 +457,9 @@ def open_logs(
         if not units:
             raise TrajectoryError(f"the logs hold no episode: {spans[0].path} has no rows")
         checked = []
-        for unit in work.map(_checked, units, reader):
-            move(int(unit.measures.rows.sum()))
-            checked.append(unit)
+        for rows, measures in work.map(_checked, units, reader):
+            move(int(measures.rows.sum()))
+            checked.append((rows, measures))
     return _assembled(checked, reader)
 
 
@@ -527,10 +505,8 @@ def _header(path: str) -> _Header:
     return _Header(RowRange(path, 0, file.metadata.num_rows, stamp), schema, told)
 
 
-def _are_own(
-    headers: list[_Header], columns: Mapping[str, str] | None, options: TableOptions
-) -> bool:
-    """Whether latentmdp wrote the files; then nothing about them may be given."""
+def _are_own(headers: list[_Header], given: list[str]) -> bool:
+    """Whether latentmdp wrote the files; then no argument about their tables may be given."""
     own = [header.told is not None for header in headers]
     if not any(own):
         return False
@@ -538,9 +514,10 @@ def _are_own(
     if not all(own):
         one, other = paths[own.index(True)], paths[own.index(False)]
         raise FormatError(f"{one} was written by latentmdp and {other} was not: open them apart")
-    given = [n for n, d in TableOptions._field_defaults.items() if getattr(options, n) is not d]
-    for name in ["columns"] * bool(columns) + given:
-        raise TypeError(f"{paths[0]} holds everything already: open_logs takes no {name!r} here")
+    if given:
+        raise TypeError(
+            f"{paths[0]} holds everything already: open_logs takes no {given[0]!r} here"
+        )
     return True
 
 

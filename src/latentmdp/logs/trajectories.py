@@ -224,10 +224,12 @@ class Trajectories(Logs, Fielded):
             **{name: details.get(name) for name in _DETAILS},
         }
         declared = {"states": n_states, "actions": n_actions}
+        required = ("states", "actions", "rewards", "offsets")
         try:
-            for name, check in _CHECKS.items():
-                if fields[name] is not None or name in _REQUIRED:
-                    fields[name] = check(fields[name])
+            for name, value in fields.items():
+                check = _FIELDS[name][1]
+                if check is not None and (value is not None or name in required):
+                    fields[name] = check(value)
             if fields["reward_edges"] is not None:
                 if reward_values is None:
                     raise ValueError("reward_edges need reward_values, the means of the levels")
@@ -269,8 +271,7 @@ class Trajectories(Logs, Fielded):
     def _trusted(cls, n_states: int, n_actions: int, **fields: Any) -> Trajectories:
         """Wrap arrays that are known to be valid, without copying or checking them."""
         self = cls.__new__(cls)
-        absent = dict.fromkeys((*_CHECKS, *_DETAILS))
-        self._fill({**absent, **fields}, n_states, n_actions)
+        self._fill({**dict.fromkeys(_FIELDS), **fields}, n_states, n_actions)
         return self
 
     @classmethod
@@ -583,18 +584,16 @@ class Trajectories(Logs, Fielded):
         """
         if self.complete:
             return
-        episode, step, gap = len(self), 0, ""
+        gaps = []
         if self.continues is not None:
-            episode, gap = int(np.argmax(self.continues)), "it continues the episode before"
-        lost = np.flatnonzero(self.rewards < 0)
-        if lost.size:
-            first = int(np.searchsorted(self.offsets, lost[0], side="right")) - 1
-            if first < episode:
-                episode, step = first, int(lost[0] - self.offsets[first])
-                gap = f"the reward of step {step} is missing"
-        ends = np.flatnonzero(self.last_states < 0)
-        if ends.size and ends[0] < episode:
-            episode, gap = int(ends[0]), "its last state is missing"
+            gaps.append((int(np.argmax(self.continues)), "it continues the episode before"))
+        for k in np.flatnonzero(self.rewards < 0)[:1].tolist():
+            episode = int(np.searchsorted(self.offsets, k, side="right")) - 1
+            step = k - int(self.offsets[episode])
+            gaps.append((episode, f"the reward of step {step} is missing"))
+        for episode in np.flatnonzero(self.last_states < 0)[:1].tolist():
+            gaps.append((episode, "its last state is missing"))
+        episode, gap = min(gaps, key=lambda one: one[0])
         raise TrajectoryError(f"{what} needs complete episodes, but of episode {episode}: {gap}")
 
     @property
@@ -819,11 +818,13 @@ class Trajectories(Logs, Fielded):
     def fingerprint(self) -> str:
         """A hexadecimal digest of every array: equal logs have equal fingerprints."""
         digest = hashlib.sha256()
-        for name in _DIGESTED:
+        texts = ("covariates", "state_names", "action_names", "episode_names")
+        others = (*texts, "n_states", "n_actions", "missing")
+        for name in (name for name in _FIELDS if name not in others):
             array = self.__dict__[name]
             if array is not None or name not in _DETAILS:
                 digest.update(name.encode() + (b"" if array is None else array.tobytes()))
-        for name in ("covariates", "state_names", "action_names", "episode_names"):
+        for name in texts:
             value = self.__dict__[name]
             if value is not None:
                 text = value.fingerprint() if name == "covariates" else repr(tuple(value))
@@ -902,64 +903,42 @@ def _covariates(value: Covariates) -> Covariates:
     return value
 
 
-# Every field of logs stands in these tables, once for each question: what its entries belong to,
-# how it is checked, in which order a file and a digest have it. No method lists fields again.
+def _indices(
+    name: str, low: int = 0, dtype: type[np.integer[Any]] = np.int32
+) -> Callable[[Any], NDArray[Any]]:
+    return lambda value: arrays.as_integers(name, value, dtype, low)
 
-_ALONG = {
-    "states": "states",
-    "actions": "steps",
-    "rewards": "steps",
-    "propensities": "steps",
-    "amounts": "steps",
-    "contexts": "episodes",
-    "counts": "episodes",
-    "continues": "episodes",
-    "covariates": "episodes",
-    "episode_names": "episodes",
+
+_FIELDS: dict[str, tuple[str | None, Callable[[Any], Any] | None]] = {
+    "states": ("states", _indices("states", low=-1)),
+    "actions": ("steps", _indices("actions")),
+    "rewards": ("steps", _indices("rewards", low=-1)),
+    "offsets": (None, _indices("offsets", dtype=np.int64)),
+    "contexts": ("episodes", _indices("contexts")),
+    "counts": ("episodes", _indices("counts", dtype=np.int64)),
+    "n_states": (None, None),
+    "n_actions": (None, None),
+    "reward_values": ("logs", validation.reward_values),
+    "continues": ("episodes", _segments),
+    "propensities": ("steps", _propensities),
+    "amounts": ("steps", _amounts),
+    "covariates": ("episodes", _covariates),
+    "state_names": ("logs", None),
+    "action_names": ("logs", None),
+    "episode_names": ("episodes", _episode_names),
+    "reward_edges": ("logs", None),
+    "missing": (None, None),
 }
-"""Fields that have an entry for every state, step or episode."""
+"""Every field of logs, as files have them: what its entries belong to, and its check where that
+needs no other field. No method lists fields again. Those that belong to all the logs must agree
+where batches are joined; after the first nine, fields are given to `Trajectories` by name only."""
 
-_SHARED = ("reward_values", "reward_edges", "state_names", "action_names")
-"""Fields that are the same for all episodes, so that joined batches must agree in them."""
+_ALONG = {n: along for n, (along, _) in _FIELDS.items() if along in ("states", "steps", "episodes")}
+_SHARED = [name for name, (along, _) in _FIELDS.items() if along == "logs"]
+_DETAILS = list(_FIELDS)[9:]
 
 _FILLED = {"counts": 1, "continues": False}
 """Fields that a batch may lack where another has them, and what stands for them then."""
-
-_DETAILS = (
-    "continues",
-    "propensities",
-    "amounts",
-    "covariates",
-    "state_names",
-    "action_names",
-    "episode_names",
-    "reward_edges",
-    "missing",
-)
-"""Arguments of `Trajectories` that are given by name only."""
-
-_REQUIRED = ("states", "actions", "rewards", "offsets")
-_SIZED = (*_REQUIRED, "contexts", "counts", "n_states", "n_actions", "reward_values")
-_FIELDS = (*_SIZED, *_DETAILS)
-"""All fields, as they lie in a file."""
-
-_DIGESTED = (*_REQUIRED, "contexts", "counts", "reward_values", *_DETAILS[:3], "reward_edges")
-"""Fields that are arrays, as they enter a fingerprint."""
-
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "states": lambda value: arrays.as_integers("states", value, np.int32, low=-1),
-    "actions": lambda value: arrays.as_integers("actions", value, np.int32),
-    "rewards": lambda value: arrays.as_integers("rewards", value, np.int32, low=-1),
-    "offsets": lambda value: arrays.as_integers("offsets", value, np.int64),
-    "contexts": lambda value: arrays.as_integers("contexts", value, np.int32),
-    "counts": lambda value: arrays.as_integers("counts", value, np.int64),
-    "reward_values": validation.reward_values,
-    "continues": _segments,
-    "propensities": _propensities,
-    "amounts": _amounts,
-    "covariates": _covariates,
-    "episode_names": _episode_names,
-}
 
 
 def _joined(columns: list[Any]) -> Any:
