@@ -453,11 +453,6 @@ class LatentMDP(Fielded):
         return self.n_contexts, self.n_states, self.n_actions, self.n_rewards
 
     @property
-    def endless(self) -> bool:
-        """Whether episodes have no horizon: they go on until a terminal state, or for ever."""
-        return self.horizon is None
-
-    @property
     def n_layers(self) -> int:
         """The number of time steps that a plan tells apart: H, or 1 where there is no end."""
         return self.duration.n_layers

@@ -98,7 +98,7 @@ def test_tables_of_others_are_converted(tmp_path) -> None:
     assert (facts["horizon"], facts["outcomes"], facts["terminal_states"]) == (4, 2, 1)
     assert facts["state_names"] == ["end", "x"]
     endless = run("info", table, "--columns", names, "--discount", 0.5)
-    assert "no end" in endless.stdout
+    assert "without an end" in endless.stdout
     assert "0.95" in run("info", table, "--columns", names).stderr
     assert "--columns takes" in run("info", table, "--columns", "who", code=2).stderr
     run("make", "sparse", "--states", 9, "--horizon", "none", "--discount", 0.9, "--out", target)

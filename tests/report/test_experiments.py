@@ -68,17 +68,16 @@ def test_settings_and_time(found):
     assert rows["runs"] == str(len(experiment.runs))
     assert rows["seed"] == "0, 1"
     (row,) = timing_table({"e": experiment}).rows
-    assert float(row[3]) == pytest.approx(sum(r.seconds for r in experiment.runs), abs=0.01)
+    assert float(row[3]) == pytest.approx(sum(r.seconds for r in experiment.runs), rel=1e-3)
 
 
 def test_the_section_of_solved_logs_says_what_solve_found(solved):
     section = solved_section("s", solved, small_world())
     rows = dict(section.tables[0].rows)
     value = solved.value
-    assert rows["with confidence 95%"] == f"{value.low:.4g} to {value.high:.4g}"
-    steps = solved.logged.steps
-    assert rows[f"first {steps} steps, from the logs"].startswith(f"{solved.logged.mean:.4g} ±")
-    assert rows[f"first {steps} steps, by the model"] == f"{solved.model_first_steps:.4g}"
+    assert rows["value"] == f"{value} per episode, with confidence 95%"
+    assert rows["first steps"].startswith(f"{solved.logged.mean:.4g} ±")
+    assert f"{solved.model_first_steps:.4g} by the model" in rows["first steps"]
     true = lm.evaluate(small_world(), solved.policy, rng=0).mean
     inside = "inside" if value.low <= true <= value.high else "outside"
     assert rows["in the true model"] == f"{true:.4g}, {inside} the interval"

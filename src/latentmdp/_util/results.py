@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from latentmdp._util.arrays import same_content
 
-__all__ = ["Result", "Worded", "in_words", "labelled", "plain"]
+__all__ = ["Result", "Worded", "cell", "in_words", "labelled", "plain"]
 
 _LEFT = ' style="text-align: left"'
 
@@ -92,6 +92,11 @@ def in_words(value: Any, digits: int = 6, most: int = 20) -> str:
         more = [] if len(value) <= most else [f"... ({len(value):,} in all)"]
         return ", ".join([*map(in_words, value[:most]), *more])
     return str(value)
+
+
+def cell(value: Any) -> str:
+    """A value in a table: four digits of a number, and a dash where there is none."""
+    return value if isinstance(value, str) else in_words(value, digits=4) or "-"
 
 
 def plain(value: Any) -> Any:

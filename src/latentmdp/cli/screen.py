@@ -126,9 +126,9 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            from latentmdp._util.results import in_words
+            from latentmdp._util.results import cell
 
-            cells = [[in_words(cell, digits=4) or "-" for cell in row] for row in rows]
+            cells = [list(map(cell, row)) for row in rows]
             framed = len(header) <= 6  # with more, lines between columns leave no room
             widest = [max(map(len, column)) for column in zip(header, *cells)]
             console = Console()

@@ -180,14 +180,14 @@ class Solved(Result):
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
         fitted, logged, ours = self.fit.facts(), self.logged, self.model_first_steps
-        steps = plural(logged.steps, "step")
+        steps, sure = plural(logged.steps, "step"), self.settings.get("confidence", 0.95)
         first = (
             f"{logged.mean:.4g} ± {logged.stderr:.2g} from the logs alone, {ours:.4g} by the "
             f"model, over the first {steps}"
         )
         return {
             **{name: fitted[name] for name in ("contexts", "selection", "shared", "decisions")},
-            "value": Worded(self.value, f"{self.value} per episode (with its interval)"),
+            "value": Worded(self.value, f"{self.value} per episode, with confidence {sure:.0%}"),
             "optimism_bias": Worded(self.optimism_bias, f"{self.optimism_bias:.3g}, taken off"),
             "first_steps": Worded({**vars(logged), "model": ours}, first if logged.steps else ""),
             "unsupported": Worded(

@@ -258,9 +258,16 @@ def _typical_path(
 
 
 def growth(
-    world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, episodes: int, seed: int
+    world: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    believed: LatentMDP,
+    episodes: int = 2_000,
+    seed: int = 0,
 ) -> Floats:
-    """Belief in the true context after 0, 1, ..., H steps of many episodes, (N, H + 1)."""
+    """Belief in the true context after 0, 1, ..., H steps of many episodes, (N, H + 1).
+
+    The standard error of the mean of so many `episodes` is about 0.01.
+    """
     along, true = _beliefs(world, policy, believed, episodes, seed)
     return np.asarray(np.take_along_axis(along, true[:, None, None], axis=2)[..., 0])
 

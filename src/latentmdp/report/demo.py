@@ -50,9 +50,6 @@ __all__ = [
     "write_demo",
 ]
 
-_BELIEF_EPISODES = 2_000
-"""Episodes of a mean belief: its standard error is then about 0.01."""
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -171,10 +168,10 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
         return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
 
     first = runs[0]
-    known = growth(model, plan.policy, model, _BELIEF_EPISODES, seed)
+    known = growth(model, plan.policy, model, seed=seed)
     curves = {"filter with the true model": known}
     if first.model.n_contexts == model.n_contexts:
-        own = growth(model, first.policy, first.model, _BELIEF_EPISODES, seed)
+        own = growth(model, first.policy, first.model, seed=seed)
         curves["filter with the learned model"] = own
     return Demonstration(
         name=name,
@@ -332,11 +329,12 @@ def _learning(d: Demonstration, name: str) -> Section:
 def _inferring(d: Demonstration, name: str) -> Section:
     ends = {label: values[:, -1].mean() for label, values in d.growth.items()}
     said = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
+    number = len(next(iter(d.growth.values())))
     pictures = [
         Picture(
             "Belief in the true context",
             growth_figure(d.growth),
-            f"Mean over {_BELIEF_EPISODES:,} episodes; the band holds the middle 80% of them. It "
+            f"Mean over {number:,} episodes; the band holds the middle 80% of them. It "
             f"starts at the prior and should climb towards 1. At the end of an episode, {said}.",
         )
     ]

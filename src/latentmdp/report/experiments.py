@@ -8,20 +8,23 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from latentmdp._util.results import in_words
 from latentmdp._util.words import plural
 from latentmdp.experiments.findings import Panel, draw_panel
 from latentmdp.experiments.results import Experiment
-from latentmdp.report.page import COLOURS, INK, MUTED, Picture, Section, Table, canvas, legend
-from latentmdp.report.records import settings_table
+from latentmdp.report.page import (
+    COLOURS,
+    INK,
+    MUTED,
+    Picture,
+    Section,
+    Table,
+    canvas,
+    facts_table,
+    legend,
+)
 
 __all__ = ["experiment_section", "experiment_settings", "panel_figure", "timing_table"]
-
-_LONG_NAME = 26
-"""Characters of a line's name above which a legend has one column: two would be cut off."""
-_LINE_HEIGHT = 0.2
-"""Inches of a line of the legend."""
-_FEW = 12
-"""Values of a setting that are listed before the rest is only counted."""
 
 
 def experiment_section(name: str, experiment: Experiment) -> Section:
@@ -42,9 +45,9 @@ def experiment_section(name: str, experiment: Experiment) -> Section:
 
 def panel_figure(panel: Panel) -> Figure:
     """A panel in the width and the colours of a page."""
-    columns = 1 if any(len(line.name) > _LONG_NAME for line in panel.lines) else 2
-    rows = -(-len(panel.lines) // columns)
-    figure, (axes,) = canvas(3.6 + _LINE_HEIGHT * rows)
+    # Longer names would be cut off in two columns; a line of the legend takes 0.2 inches.
+    columns = 1 if any(len(line.name) > 26 for line in panel.lines) else 2
+    figure, (axes,) = canvas(3.6 + 0.2 * -(-len(panel.lines) // columns))
     draw_panel(axes, panel, (*COLOURS, INK), MUTED)
     legend(figure, columns)
     return figure
@@ -58,8 +61,8 @@ def experiment_settings(name: str, experiment: Experiment) -> Table:
             if value not in found.setdefault(key, []):
                 found[key].append(value)
     ranges = {key: _range(listed) for key, listed in found.items()}
-    return settings_table(
-        name,
+    return facts_table(
+        f"Settings: {name}",
         {"runs": len(experiment.runs), "latentmdp": experiment.version, **ranges},
         "Several values: there are runs for each. A seed fixes the instance and every random "
         "choice of a run.",
@@ -71,8 +74,7 @@ def _range(listed: Sequence[Any]) -> str:
     whole = all(type(value) is int for value in listed)
     if whole and len(listed) > 2 and sorted(listed) == list(range(min(listed), max(listed) + 1)):
         return f"{min(listed)} to {max(listed)} ({len(listed)} of them)"
-    shown = ", ".join(str(value) for value in listed[:_FEW])
-    return shown + (f", ... ({len(listed)} of them)" if len(listed) > _FEW else "")
+    return in_words([str(value) for value in listed], most=12)
 
 
 def timing_table(experiments: Mapping[str, Experiment]) -> Table:
@@ -80,8 +82,8 @@ def timing_table(experiments: Mapping[str, Experiment]) -> Table:
     rows = []
     for name, experiment in experiments.items():
         known = [run.seconds for run in experiment.runs if run.seconds is not None]
-        shown = [f"{f(known):.2f}" if known else "-" for f in (sum, median, max)]
-        rows.append((name, str(len(experiment.runs)), str(len(known)), *shown))
+        shown = [f(known) if known else None for f in (sum, median, max)]
+        rows.append((name, len(experiment.runs), len(known), *shown))
     return Table(
         "Wall-clock time of experiments",
         ("experiment", "runs", "timed", "seconds in all", "median run", "slowest run"),

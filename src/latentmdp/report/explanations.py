@@ -11,7 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from latentmdp.planning.explanation import (
     action_rule,
     switches,
 )
-from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
+from latentmdp.policies import AlphaVectorPolicy, Memory, MixturePolicy, Policy, PolicyGraph
 from latentmdp.report.page import (
     COLOURS,
     CORNERS,
@@ -56,14 +56,6 @@ __all__ = [
 
 _TINT = 0.45
 """Opacity of the colour of an action: texts and marks on it stay readable in light and dark."""
-_SUBDIVISIONS = 40
-"""Of an edge of the triangle: vectors that are best at none of these points are left out."""
-_MOST_REGIONS = 250
-"""Vectors whose regions are drawn one by one; with more, the points are made fewer."""
-_ROUNDING = 1e-12
-"""Of the largest value: a vector that is worse by less is as good."""
-_MOST_MAPS = 6
-"""States that get a map each in a report."""
 
 
 def plot_explanation(
@@ -151,19 +143,22 @@ def _triangle(
     triangle(axes, contexts)
 
 
-def action_regions(vectors: Floats, labels: Integers) -> Iterator[tuple[int, Floats]]:
+def action_regions(
+    vectors: Floats, labels: Integers, subdivisions: int = 40, most: int = 250
+) -> Iterator[tuple[int, Floats]]:
     """The triangle of three contexts cut by vectors (n, 3): (action, corners of a piece (k, 3)).
 
     A piece is where one vector is at least as good as all others: the triangle, cut again and again
-    by the rival that is better by most. Vectors that are best at no point of a grid are left out.
+    by the rival that is better by most. Vectors that are best at no point of a grid with so many
+    `subdivisions` of an edge are left out; where more than `most` remain, the grid is made coarser.
     """
-    subdivisions = _SUBDIVISIONS
     while True:
         best = np.unique(np.argmax(_grid(subdivisions) @ vectors.T, axis=1))
-        if best.size <= _MOST_REGIONS or subdivisions <= 8:
+        if best.size <= most or subdivisions <= 8:
             break
         subdivisions //= 2
-    rivals, slack = vectors[best], _ROUNDING * float(np.abs(vectors).max(initial=0.0))
+    # A vector that is worse by rounding only is as good.
+    rivals, slack = vectors[best], 1e-12 * float(np.abs(vectors).max(initial=0.0))
     for k in best.tolist():
         piece, normals = np.eye(3), vectors[k] - rivals
         while len(piece) >= 3:
@@ -259,15 +254,15 @@ def _mixture_figure(told: MixtureExplanation) -> Figure:
     return figure
 
 
-def policy_map(model: LatentMDP, policy: Policy, t: int = 0) -> Picture | None:
-    """The belief maps of the first states that have several actions, side by side.
+def policy_map(model: LatentMDP, policy: Policy, t: int = 0, most: int = 6) -> Picture | None:
+    """The belief maps of the first states that have several actions, side by side, `most` of them.
 
     None unless contexts are two or three, or where no belief changes an action.
     """
     if not isinstance(policy, AlphaVectorPolicy) or policy.model.n_contexts not in (2, 3):
         return None
     ways = [np.unique(policy.actions[slice(*policy.group(t, s))]) for s in range(model.n_states)]
-    states = [s for s, actions in enumerate(ways) if actions.size > 1][:_MOST_MAPS]
+    states = [s for s, actions in enumerate(ways) if actions.size > 1][:most]
     if not states:
         return None
     columns = min(2, len(states))
@@ -314,12 +309,8 @@ class FollowedGraph:
     merged: bool
 
 
-_MOST_BELIEFS = 40
-"""Beliefs of one time that are followed, the likeliest ones: a picture shows no more."""
-_DEPTH = 60
-"""Steps that are followed at most."""
-_DIGITS = 6
-"""Beliefs that agree so far are one."""
+_Layer = dict[tuple[int, int, bytes], tuple[Any, Memory]]
+"""What may be reached in a step: by state, node and belief, the mass of each context (M,)."""
 
 
 def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
@@ -336,10 +327,9 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
             "a policy graph is drawn of alpha vectors that serve at all times, as planners find "
             "them for models without a horizon"
         )
-    moving = _linked(policy) if isinstance(policy, PolicyGraph) else _followed(nodes)
     visits: dict[int, float] = defaultdict(float)
     moves: dict[tuple[int, int], float] = defaultdict(float)
-    for vector, mass, following in moving:
+    for vector, mass, following in _followed(policy if isinstance(policy, PolicyGraph) else nodes):
         visits[vector] += mass
         for after, share in following:
             moves[vector, after] += mass * share
@@ -369,61 +359,39 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
 
 
 def _followed(
-    policy: AlphaVectorPolicy,
+    policy: AlphaVectorPolicy | PolicyGraph, steps: int = 60, beliefs: int = 40, digits: int = 6
 ) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
-    """(vector, discounted mass, [(next vector, probability)]) of the beliefs that are visited."""
-    model, table = policy.model, policy.model.outcomes
-    rule = action_rule(policy, model)
-    layer: dict[tuple[int, bytes], tuple[float, Floats]] = {}
+    """(vector, discounted mass, [(next vector, probability)]) of what is visited, step by step.
+
+    Memories that agree to so many `digits` are one. Of alpha vectors the likeliest `beliefs` of a
+    step are followed, since a picture shows no more; the nodes of a graph are few, and all are.
+    """
+    model, table, following = policy.model, policy.model.outcomes, policy.interpreter(policy.model)
+    most = None if isinstance(policy, PolicyGraph) else beliefs
+    layer: _Layer = {}
+
+    def add(state: int, memory: Memory, masses: Floats) -> None:
+        key = (state, memory.node, np.round(memory.belief, digits).tobytes())
+        before, kept = layer.get(key, (0.0, memory))
+        layer[key] = (before + masses, kept)
+
     for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
-        _add(layer, s, rule.start(s), float(model.initial[:, s] @ model.weights))
-    steps = model.duration.within(_DEPTH)
-    for _ in range(steps):
-        heaviest = sorted(layer.items(), key=lambda item: -item[1][0])[:_MOST_BELIEFS]
+        add(s, following.start(s), model.weights * model.initial[:, s])
+    for _ in range(model.duration.within(steps)):
+        heaviest = sorted(layer.items(), key=lambda item: -float(item[1][0].sum()))[:most]
         layer = {}
-        for (s, _), (mass, belief) in heaviest:
-            k = policy.best(0, s, belief)
-            row = s * model.n_actions + int(policy.actions[k])
-            following = []
-            for o in range(table.starts[row], table.starts[row + 1]):
-                n, z = int(table.next_state[o]), int(table.reward[o])
-                chance = float(table.probs[o] @ belief)
-                if chance > 0.0 and not model.terminal[n]:
-                    after = rule.observe(belief, s, int(policy.actions[k]), n, z)
-                    following.append((policy.best(0, n, after), chance))
-                    _add(layer, n, after, mass * chance * model.discount)
-            yield k, mass, following
-
-
-def _add(
-    layer: dict[tuple[int, bytes], tuple[float, Floats]], s: int, belief: Floats, mass: float
-) -> None:
-    key = (s, np.round(belief, _DIGITS).tobytes())
-    before = layer.get(key, (0.0, belief))
-    layer[key] = (before[0] + mass, before[1])
-
-
-def _linked(graph: PolicyGraph) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
-    """The same of a graph, whose nodes say what follows: exact, whatever the beliefs."""
-    model, nodes, table = graph.model, graph.nodes, graph.model.outcomes
-    arrived: dict[int, Floats] = {}
-    for s in np.flatnonzero(graph.first >= 0).tolist():
-        arrived[int(graph.first[s])] = model.weights * model.initial[:, s]
-    states = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
-    for _ in range(model.duration.within(_DEPTH)):
-        before, arrived = arrived, {}
-        for k, masses in before.items():
-            total = float(masses.sum())
-            row = int(states[k]) * model.n_actions + int(nodes.actions[k])
-            begin, end = table.starts[row : row + 2].tolist()
-            links = [graph.follower(k, outcome) for outcome in range(begin, end)]
-            following = []
-            for then, probs in zip(links, table.probs[begin:end]):
-                if then >= 0 and total > 0.0 and (masses * probs).any():
-                    following.append((then, float(masses @ probs) / total))
-                    arrived[then] = arrived.get(then, 0.0) + model.discount * masses * probs
-            if total > 0.0:
-                yield k, total, following
+        for (s, _, _), (masses, memory) in heaviest:
+            total, k = float(masses.sum()), following.vector(0, s, memory)
+            action = following.draw(0, s, memory, 0.0)
+            begin, end = table.starts[s * model.n_actions + action :][:2].tolist()
+            then = []
+            for o in range(begin, end):
+                n, reached = int(table.next_state[o]), masses * table.probs[o]  # (M,) jointly
+                if reached.any() and not model.terminal[n]:
+                    after = following.observe(memory, s, action, n, int(table.reward[o]))
+                    then.append((following.vector(0, n, after), float(reached.sum()) / total))
+                    add(n, after, model.discount * reached)
+            yield k, total, then
 
 
 def graph_figure(graph: FollowedGraph) -> Figure:

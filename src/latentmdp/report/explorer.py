@@ -36,9 +36,6 @@ from latentmdp.policies import (
 
 __all__ = ["write_explorer"]
 
-_MOST_MIB = 32.0
-"""What a phone still opens without a long wait."""
-
 
 def write_explorer(
     policy: Policy,
@@ -104,7 +101,8 @@ def _as_vectors(policy: Policy, model: LatentMDP | None) -> AlphaVectorPolicy:
     return AlphaVectorPolicy(flat, actions.ravel()[runs], offsets, model)
 
 
-def _require_size(policy: AlphaVectorPolicy, graph: PolicyGraph | None) -> None:
+def _require_size(policy: AlphaVectorPolicy, graph: PolicyGraph | None, most: float = 32.0) -> None:
+    """Refuse a page of more MiB than a phone still opens without a long wait."""
     M, S, *_ = policy.model.dimensions
     outcomes = policy.model.outcomes.size
     links = 0 if graph is None else sum(array.size for array in (*graph.links(), graph.first))
@@ -113,11 +111,11 @@ def _require_size(policy: AlphaVectorPolicy, graph: PolicyGraph | None) -> None:
         "outcomes": (8.0 * M + 8.0) * outcomes + 4.0 * S * policy.model.n_actions + 8.0 * M * S,
     }
     mib = {name: size * 4.0 / 3.0 / 2.0**20 for name, size in parts.items()}
-    if sum(mib.values()) > _MOST_MIB:
+    if sum(mib.values()) > most:
         raise ValueError(
             f"the page would be {sum(mib.values()):,.0f} MiB: {policy.actions.size:,} vectors take "
             f"{mib['vectors']:,.1f} MiB and {outcomes:,} outcomes {mib['outcomes']:,.1f} MiB; at "
-            f"most {_MOST_MIB:g} MiB are written. plan.compact(vectors=10) makes a plan with few "
+            f"most {most:g} MiB are written. plan.compact(vectors=10) makes a plan with few "
             "vectors, and says what that loses"
         )
 

@@ -11,13 +11,14 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from latentmdp._util import names
+from latentmdp._util.results import cell, labelled
 from latentmdp._util.storage import atomic_write
 from latentmdp._version import __version__
 from latentmdp.model import LatentMDP
@@ -39,6 +40,7 @@ __all__ = [
     "Table",
     "canvas",
     "context_labels",
+    "facts_table",
     "inline_svg",
     "legend",
     "render",
@@ -179,15 +181,25 @@ class Picture:
 class Table:
     """Rows under a header; columns named in `words` are aligned left, as the first is.
 
-    A `folded` table shows its title only, until it is asked for.
+    Rows may be given as values: they are kept as texts, with a dash for what is not known. A
+    `folded` table shows its title only, until it is asked for.
     """
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Iterable[Sequence[Any]]
     caption: str = ""
     words: Sequence[str] = ()
     folded: bool = False
+
+    def __post_init__(self) -> None:
+        rows = [tuple(map(cell, row)) for row in self.rows]
+        object.__setattr__(self, "rows", rows)
+
+
+def facts_table(title: str, facts: Mapping[str, Any], caption: str = "") -> Table:
+    """What a result or its settings say, a fact a row."""
+    return Table(title, ("what", "value"), labelled(facts), caption, words=("value",))
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,15 +44,6 @@ __all__ = [
 History = Sequence[tuple[float, float, float]]
 """(seconds, lower, upper) along the work of a planner."""
 
-_MOST_TOGETHER = 2
-"""Bounds of planners that share one panel."""
-_FIRST_SECONDS = 1e-3
-"""Where a logarithmic axis of time begins at the earliest."""
-_LOSS = 0.01
-"""Share of its value that a plan in short may lose."""
-_PLAN_SECONDS = 10.0
-"""What a report waits for bounds of a model that came without a plan."""
-
 
 @dataclass(frozen=True)
 class PlannerResult:
@@ -122,8 +113,8 @@ def try_planner(
         return PlannerResult(name, plan, None, str(error))
 
 
-def certify(model: LatentMDP, time_limit: float = _PLAN_SECONDS) -> Plan:
-    """Plan to a gap of 1 %, for the bounds."""
+def certify(model: LatentMDP, time_limit: float = 10.0) -> Plan:
+    """Plan to a gap of 1 %, for the bounds of a model that came without a plan."""
     return HSVI(gap=0.01, time_limit=time_limit).plan(model)
 
 
@@ -190,12 +181,12 @@ def risk_table(
     return Table("Risk: what is earned in each context", header, rows, caption)
 
 
-def compact_table(plan: Plan) -> Table | None:
-    """How few vectors say nearly the same; None where a plan has none to spare."""
+def compact_table(plan: Plan, loss: float = 0.01) -> Table | None:
+    """How few vectors say nearly the same, up to this loss; None where a plan has none to spare."""
     policy = plan.policy
     if plan.lower is None or not isinstance(policy, AlphaVectorPolicy):
         return None
-    small = plan.compact(loss=_LOSS)
+    small = plan.compact(loss=loss)
     kept = small.policy
     if not isinstance(kept, AlphaVectorPolicy) or kept.actions.size >= policy.actions.size:
         return None
@@ -208,7 +199,7 @@ def compact_table(plan: Plan) -> Table | None:
         ("plan", "vectors", "earns at least", "loses at most"),
         rows,
         "Fewer vectors are easier to read and to check; what they lose is proved. "
-        f"plan.compact(loss={_LOSS:g}) makes them, plan.compact(vectors=...) others.",
+        f"plan.compact(loss={loss:g}) makes them, plan.compact(vectors=...) others.",
     )
 
 
@@ -229,7 +220,7 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
     logarithmic, since some planners take a thousand times as long as others.
     """
     drawn = {name: history for name, history in histories.items() if history}
-    if len(drawn) <= _MOST_TOGETHER:
+    if len(drawn) <= 2:
         figure, (axes,) = canvas()
         for i, (name, history) in enumerate(drawn.items()):
             _draw_bounds(axes, history, COLOURS[i], name)
@@ -241,8 +232,8 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
     figure, panels = canvas(0.4 + 1.9 * rows, rows, 2)
     low, high = _common_scale(drawn.values())
     times = [seconds for history in drawn.values() for seconds, *_ in history]
-    longest = max(*times, _FIRST_SECONDS)
-    first = min(time for time in (*times, longest) if time >= _FIRST_SECONDS)
+    longest = max(*times, 1e-3)  # where the axis of time begins at the earliest
+    first = min(time for time in (*times, longest) if time >= 1e-3)
     for i, (axes, (name, history)) in enumerate(zip(panels, drawn.items())):
         shown = [(max(seconds, first), *bounds) for seconds, *bounds in history]
         ended = (longest, *history[-1][1:])

@@ -18,14 +18,23 @@ import numpy as np
 
 from latentmdp import io
 from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.words import listed, or_dash
+from latentmdp._util.words import listed
 from latentmdp.errors import FormatError
 from latentmdp.experiments.results import Experiment, read_experiment
 from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.online import Run
-from latentmdp.report.page import COLOURS, MUTED, Picture, Section, Table, canvas, legend
+from latentmdp.report.page import (
+    COLOURS,
+    MUTED,
+    Picture,
+    Section,
+    Table,
+    canvas,
+    facts_table,
+    legend,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,17 +47,12 @@ __all__ = [
     "group_records",
     "read",
     "runs_section",
-    "settings_table",
     "settings_tables",
     "trailing",
 ]
 
 _NOT_SHARED = ("seed", "key", "world")
 """Settings in which the runs of one group may differ."""
-_POINTS = 400
-"""Points of a curve, about one a pixel, so that a page stays small."""
-_WIDE = 100.0
-"""An axis whose ends differ by more than this factor is logarithmic."""
 _DASHES = ("--", ":", "-.", (0, (1, 3)))
 
 _METHODS = {"Refit": "learn", "PSRStart": "learn, spectral start"}
@@ -136,14 +140,8 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
     """One row per run, with what its group is called."""
     rows = [
         (
-            r.name,
-            name,
-            str(r.run.n_episodes),
-            or_dash(r.seed),
-            f"{r.run.trailing_return():.4g}",
-            "-" if r.run.value is None else f"{r.run.value}",
-            f"{r.run.returns.mean():.4g}",
-            f"{r.run.seconds:.1f}",
+            *(r.name, name, r.run.n_episodes, r.seed, r.run.trailing_return(), r.run.value),
+            *(float(r.run.returns.mean()), r.run.seconds),
         )
         for name, records in groups.items()
         for r in records
@@ -174,15 +172,9 @@ def _warnings(groups: Groups) -> Iterator[str]:
         yield f"Warning ({listed(where)}): {message}."
 
 
-def settings_table(name: str, settings: Mapping[str, Any], caption: str = "") -> Table:
-    """Settings by name and value."""
-    rows = [(key, str(value)) for key, value in settings.items()]
-    return Table(f"Settings: {name}", ("setting", "value"), rows, caption, words=("value",))
-
-
 def settings_tables(groups: Groups) -> list[Table]:
     """What the runs of each group have in common."""
-    return [settings_table(name, rs[0].shared_settings) for name, rs in groups.items()]
+    return [facts_table(f"Settings: {n}", rs[0].shared_settings) for n, rs in groups.items()]
 
 
 def curves_section(groups: Groups, references: Mapping[str, float] | None = None) -> Section:
@@ -239,7 +231,8 @@ def _returns_figure(groups: Groups, references: Mapping[str, float]) -> Figure:
         window = last_tenth(episodes)
         curves = np.stack([trailing(r.run.returns[:episodes], window) for r in records])
         # The first few means are of hardly any episodes: noise that would set the scale.
-        drawn = np.unique(np.linspace(window // 2, episodes - 1, _POINTS).astype(int))
+        # 400 points are about one a pixel, so that a page stays small.
+        drawn = np.unique(np.linspace(window // 2, episodes - 1, 400).astype(int))
         _band(axes, drawn + 1, curves[:, drawn], COLOURS[i % len(COLOURS)], name)
     for (name, value), dash in zip(references.items(), _DASHES):
         axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
@@ -262,7 +255,7 @@ def _error_figure(groups: Groups) -> Figure:
             colour = COLOURS[i % len(COLOURS)]
             _band(axes, points[known], errors[:, known], colour, name, marker=".")
     low, high = axes.dataLim.intervalx
-    if low > 0.0 and high > _WIDE * low:
+    if low > 0.0 and high > 100.0 * low:
         axes.set_xscale("log")
     axes.set(xlabel="episodes played", ylabel="model error (sum of L1 distances)")
     axes.set_ylim(bottom=0.0)

@@ -6,10 +6,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from latentmdp._util.storage import require_writable
-from latentmdp._util.words import listed, or_dash, plural
+from latentmdp._util.words import listed, plural
 from latentmdp.experiments.results import Experiment
 from latentmdp.io import load_as
 from latentmdp.model import LatentMDP
@@ -20,7 +20,7 @@ from latentmdp.report.contexts import belief_pictures, difference_picture
 from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
-from latentmdp.report.page import Picture, Section, Table, write_page
+from latentmdp.report.page import Picture, Section, Table, facts_table, write_page
 from latentmdp.report.plans import (
     bounds_picture,
     certificate,
@@ -35,7 +35,6 @@ from latentmdp.report.records import (
     group_records,
     read,
     runs_section,
-    settings_table,
     settings_tables,
 )
 from latentmdp.report.solved import solved_section
@@ -85,7 +84,7 @@ def write_report(
     ]
     tables = [
         *settings_tables(groups),
-        *(settings_table(name, item.settings) for name, item in solved.items()),
+        *(facts_table(f"Settings: {name}", item.settings) for name, item in solved.items()),
         *(experiment_settings(name, item) for name, item in experiments.items()),
         *([timing_table(experiments)] if experiments else []),
         _timing(records, solved, time.perf_counter() - began),
@@ -129,10 +128,6 @@ def _references(truth: LatentMDP) -> dict[str, float]:
     }
 
 
-_MOST_MEASURED = 10**7
-"""Entries of P(s', z | s, a) beyond which assumptions are not measured: it would take minutes."""
-
-
 def model_section(
     title: str,
     model: LatentMDP,
@@ -166,15 +161,12 @@ def model_section(
         *filter(None, [compact_table(plan)]),
     ]
     M, S, A, Z = model.dimensions
-    if model.horizon and M * S * A * S * Z <= _MOST_MEASURED:
+    # With more entries of P(s', z | s, a) it would take minutes.
+    if model.horizon and M * S * A * S * Z <= 10**7:
         tables.append(assumption_table(model, "this model"))
     else:
         text += " The assumptions of the theory are about small models whose episodes end."
     return Section(title, text, tables, pictures)
-
-
-_MOST_RULES = 30
-"""States whose decisions a page shows; `latentmdp explain --out` writes all."""
 
 
 def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[AlphaVectorPolicy]:
@@ -183,8 +175,11 @@ def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[
 
 
 def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Table]:
-    """What the policy does, by state and belief, if that fits on a page."""
-    if _believes_in(policy, model) and model.n_states <= _MOST_RULES:
+    """What the policy does, by state and belief, if that fits on a page.
+
+    `latentmdp explain --out` writes it for any number of states.
+    """
+    if _believes_in(policy, model) and model.n_states <= 30:
         yield page_table(decision_table(model, policy))
 
 
@@ -211,14 +206,13 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
 
 
 def _timing(records: Sequence[Record], solved: Mapping[str, Solved], own: float) -> Table:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for r in records:
         rate = r.run.n_episodes / r.run.seconds if r.run.seconds else None
-        planning = or_dash(None if r.run.plan is None else r.run.plan.seconds, ".2f")
-        rows.append((r.name, f"{r.run.seconds:.2f}", or_dash(rate, ".3g"), planning))
+        rows.append((r.name, r.run.seconds, rate, getattr(r.run.plan, "seconds", None)))
     for name, outcome in solved.items():
-        rows.append((name, f"{outcome.seconds:.2f}", "-", f"{outcome.plan.seconds:.2f}"))
-    rows.append(("this report", f"{own:.2f}", "-", "-"))
+        rows.append((name, outcome.seconds, None, outcome.plan.seconds))
+    rows.append(("this report", own, None, None))
     return Table(
         "Wall-clock time",
         ("run", "seconds", "episodes a second", "of which final plan, seconds"),

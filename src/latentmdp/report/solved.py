@@ -9,12 +9,18 @@ from latentmdp._util.words import plural
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import evaluate
-from latentmdp.report.page import COLOURS, INK, Picture, Section, Table, canvas, legend
+from latentmdp.report.page import (
+    COLOURS,
+    INK,
+    Picture,
+    Section,
+    Table,
+    canvas,
+    facts_table,
+    legend,
+)
 
 __all__ = ["solved_section"]
-
-_STDERRS = 2.0
-"""Standard errors of a bar, about 95 % as for the interval beside it."""
 
 
 def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) -> Section:
@@ -30,37 +36,18 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
 
 
 def _estimates_table(solved: Solved, true: float | None) -> Table:
-    logged, value = solved.logged, solved.value
-    first = f"first {plural(logged.steps, 'step')}"
-    confidence = solved.settings.get("confidence")
-    known = isinstance(confidence, float)
-    interval = f"with confidence {confidence:.0%}" if known else "with confidence, between"
-    rows = [
-        ("contexts found", str(solved.model.n_contexts)),
-        ("the policy will earn", f"{value.mean:.4g} per episode"),
-        (interval, f"{value.low:.4g} to {value.high:.4g}"),
-        ("optimism bias taken off", f"{solved.optimism_bias:.3g}"),
-    ]
-    if logged.steps:
-        rows += [
-            (f"{first}, from the logs", f"{logged.mean:.4g} ± {logged.stderr:.2g}"),
-            (f"{first}, by the model", f"{solved.model_first_steps:.4g}"),
-        ]
-    rows.append(("steps with hardly any data", f"{solved.unsupported:.1%}"))
-    if solved.final_states:
-        rows.append(("states in which episodes end", ", ".join(map(str, solved.final_states))))
+    facts = solved.facts()
+    del facts["warnings"]  # they stand above
     if true is not None:
-        inside = "inside" if value.low <= true <= value.high else "outside"
-        rows.append(("in the true model", f"{true:.4g}, {inside} the interval"))
-    return Table(
+        inside = "inside" if solved.value.low <= true <= solved.value.high else "outside"
+        facts["in_the_true_model"] = f"{true:.4g}, {inside} the interval"
+    return facts_table(
         "What the policy will earn",
-        ("what", "estimate"),
-        rows,
+        facts,
         "The first estimate is the value in the fitted model, less the optimism bias of having "
         "planned there, measured by fitting and planning again on simulated logs. The estimate "
         "from the logs is importance sampling and needs no model, but only reaches as far as "
         "logged episodes agree with the policy.",
-        words=("estimate",),
     )
 
 
@@ -102,7 +89,7 @@ def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
     value, logged = solved.value, solved.logged
     rows: list[tuple[str, float, float, float]] = []
     if logged.steps:
-        wide = _STDERRS * logged.stderr
+        wide = 2.0 * logged.stderr  # about 95 %, as for the interval beside it
         first, by_model = f"first {plural(logged.steps, 'step')},\n", solved.model_first_steps
         rows.append((f"{first}from the logs", logged.mean, logged.mean - wide, logged.mean + wide))
         rows.append((f"{first}by the model", by_model, by_model, by_model))

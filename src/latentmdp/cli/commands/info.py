@@ -42,7 +42,7 @@ def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:
         "contexts": M,
         "states": S,
         "actions": A,
-        "horizon": Worded(model.horizon, "no end" if model.endless else str(model.horizon)),
+        "horizon": Worded(model.horizon, str(model.duration)),
         "discount": model.discount,
         "outcomes": model.outcomes.size,
         "stored_as": "outcome table" if model.is_table else "dense arrays",
