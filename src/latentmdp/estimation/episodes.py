@@ -30,10 +30,11 @@ are w_m(x), and W has a row for every pair of a first state and covariates that 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -127,6 +128,10 @@ class Chunk(NamedTuple):
         if self.numbers is None:
             return groups
         return tuple(replace(group, cells=self.numbers[group.cells]) for group in groups)
+
+    def jobs(self, size: int) -> list[_Job]:
+        """The blocks of the groups, of `size` steps or less each."""
+        return [(group, block) for group in self.groups() for block in group.blocks(size)]
 
 
 class Coding(NamedTuple):
@@ -459,13 +464,15 @@ class Episodes:
             counts, firsts, logs = held([group.counts for group in self.groups], table, first)
             return ExpectedCounts(counts, firsts), logs
         P, W = (_padded(one, _width(M)) for one in (table, first))
+        jobs = [chunk.jobs(self._block_size) for chunk in self.chunks] if self.held else []
         if not self.held:
             sums = total(engine, _chunk_counts, self.chunks, P, W, self._block_size)
-        elif len(jobs := self._jobs()) == 1:
-            sums = _block_counts(jobs[0], P, W)
+        elif sum(map(len, jobs)) == 1:
+            sums = _block_counts(jobs[0][0], P, W)
         else:  # where workers do not see this memory: few, and not worth a journey
             work = engine if engine.local else Threads(None)
-            sums = tree_sum(_by_chunk(jobs, work.map(_block_counts, jobs, P, W), P, W))
+            blocks = work.map(_block_counts, [job for some in jobs for job in some], P, W)
+            sums = tree_sum(_added_up(islice(blocks, len(some)), P, W) for some in jobs)
         by_cell, by_first, log_likelihood = sums
         return ExpectedCounts(by_cell[:, :M], by_first[:, :M]), float(log_likelihood)
 
@@ -494,15 +501,6 @@ class Episodes:
             sizes = (self.cells.size, self.first_state.size, n_contexts)
             self._held_by[engine] = version(groups, sizes)
         return self._held_by[engine]
-
-    def _jobs(self) -> list[_Job]:
-        """The blocks of all chunks in memory, each with the number of its chunk."""
-        return [
-            (group, block, k)
-            for k, chunk in enumerate(self.chunks)
-            for group in chunk.groups()
-            for block in group.blocks(self._block_size)
-        ]
 
     def log_evidence(self, table: Floats, first: Floats) -> list[Floats]:
         """Log Z of each merged episode, group by group; arguments as for `expected_counts`."""
@@ -551,50 +549,32 @@ _Sums = tuple[Floats, Floats, float]
 """Expected counts of cells and of beginnings, and the log-likelihood."""
 
 
-_Job = tuple[Group, tuple[int, int], int]
-"""A group, an interval of its episodes, and the number of their chunk."""
+_Job = tuple[Group, tuple[int, int]]
+"""A group, and an interval of its episodes."""
 
 
-def _by_chunk(
-    jobs: Sequence[_Job], blocks: Iterable[_Sums], P: Floats, W: Floats
-) -> Iterator[_Sums]:
-    """The sums of each chunk, from those of its blocks in their order."""
-    sums, at = _no_counts(P, W), 0
-    for (_, _, k), block in zip(jobs, blocks):
-        if k != at:
-            yield sums
-            sums, at = _no_counts(P, W), k
-        sums = _with_block(sums, block)
-    yield sums
+def _added_up(blocks: Iterable[_Sums], P: Floats, W: Floats) -> _Sums:
+    """The sums of a chunk, from those of its blocks in their order."""
+    by_cell, by_first, log_likelihood = np.zeros(P.shape), np.zeros(W.shape), 0.0
+    for block in blocks:
+        by_cell += block[0]
+        by_first += block[1]
+        log_likelihood += block[2]
+    return by_cell, by_first, log_likelihood
 
 
 def _chunk_counts(chunk: Chunk, P: Floats, W: Floats, size: int) -> _Sums:
     """The sums over a chunk: a piece of work for any worker."""
-    sums = _no_counts(P, W)
-    for group in chunk.groups():
-        for block in group.blocks(size):
-            sums = _with_block(sums, _block_counts((group, block, 0), P, W))
-    return sums
-
-
-def _no_counts(P: Floats, W: Floats) -> _Sums:
-    return np.zeros(P.shape), np.zeros(W.shape), 0.0
-
-
-def _with_block(sums: _Sums, block: _Sums) -> _Sums:
-    by_cell, by_first, log_likelihood = sums
-    by_cell += block[0]
-    by_first += block[1]
-    return by_cell, by_first, log_likelihood + block[2]
+    return _added_up((_block_counts(job, P, W) for job in chunk.jobs(size)), P, W)
 
 
 def _block_counts(job: _Job, P: Floats, W: Floats) -> _Sums:
     """The sums over some episodes of a group, by the compiled loops."""
     from latentmdp._kernels.mixture import kernels
 
-    group, (start, stop), _ = job
+    group, (start, stop) = job
     episodes, prefixes = kernels(P.shape[1])
-    by_cell, by_first, _ = _no_counts(P, W)
+    by_cell, by_first = np.zeros(P.shape), np.zeros(W.shape)
     evidence = np.empty(stop - start)
     begin = int(group.offsets[start])
     first, counts = group.first[start:stop], group.counts[start:stop]
