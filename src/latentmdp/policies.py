@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import arrays, names
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp._util.duration import Duration
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike, drawn
@@ -322,9 +322,12 @@ class AlphaVectorPolicy(Fielded, Policy):
         if weight_model is not None:
             _require_weights(weight_model, model)
             self.weight_model = weight_model
-        self.__dict__["vectors"] = arrays.frozen(arrays.as_floats("vectors", vectors))
-        self.actions = arrays.frozen(arrays.as_integers("actions", actions, np.int32))
-        self.offsets = arrays.frozen(arrays.as_integers("offsets", offsets, np.int64))
+        content: dict[str, NDArray[Any]] = {
+            "vectors": arrays.as_floats("vectors", vectors),
+            "actions": arrays.as_integers("actions", actions, np.int32),
+            "offsets": arrays.as_integers("offsets", offsets, np.int64),
+        }
+        arrays.store(self, content)
         self.model, self.smoothing = model, float(smoothing)
         self.n_layers = (self.offsets.size - 1) // model.n_states
         n, S = self.actions.size, model.n_states
@@ -351,18 +354,14 @@ class AlphaVectorPolicy(Fielded, Policy):
         """One vector per allowed action, from values (layers, allowed (s, a), M), kept as they are.
 
         The array becomes read-only and is not copied: the values of a large model are large. With
-        `dense` they are Q_m(t, s, a) of the dense backup, (M, H, A, W), and are rearranged into
-        `vectors` when first needed: a plan that is made and dropped, as in a learner's inner loop,
-        never pays for it.
+        `dense` they are Q_m(t, s, a) of the dense backup, (M, H, A, W). They are rearranged into
+        `vectors`, and labelled, when first needed: a plan that is made and dropped, as in a
+        learner's inner loop, never pays for it.
         """
         self = cls.__new__(cls)
         check_smoothing(model, smoothing)
         self.model, self.smoothing = model, float(smoothing)
         self.n_layers = values.shape[1] if dense else len(values)
-        state, action = np.nonzero(model.allowed)
-        sizes = np.tile(np.bincount(state, minlength=model.n_states), self.n_layers)
-        self.actions = arrays.frozen(np.tile(action.astype(np.int32), self.n_layers))
-        self.offsets = arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
         if dense:
             self._dense = values
         else:
@@ -394,6 +393,18 @@ class AlphaVectorPolicy(Fielded, Policy):
         if not self.model.all_allowed:
             values = values[:, self.model.allowed]
         return arrays.frozen(values.reshape(-1, self.model.n_contexts))
+
+    @cached_property
+    def actions(self) -> Indices:
+        """The action that each vector begins with, (n,): every allowed one in turn."""
+        labels = np.nonzero(self.model.allowed)[1].astype(np.int32)
+        return arrays.frozen(np.tile(labels, self.n_layers))
+
+    @cached_property
+    def offsets(self) -> Integers:
+        """The first vector of each group, and their number."""
+        sizes = np.tile(self.model.allowed.sum(axis=1), self.n_layers)
+        return arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
 
     @cached_property
     def _filter(self) -> Filter:

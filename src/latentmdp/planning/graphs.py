@@ -56,7 +56,7 @@ class ContextBounds(NamedTuple):
 
 def node_bounds(
     model: LatentMDP,
-    actions: Integers,
+    actions: Indices | Integers,
     offsets: Integers,
     links: Links,
     guess: Floats | None = None,

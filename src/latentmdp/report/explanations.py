@@ -272,7 +272,8 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0, most: int = 6) -> P
     for panel, s in zip(axes, states):
         group = slice(*policy.group(t, s))
         contexts = context_labels(policy.model)
-        _belief_map(panel, policy.vectors[group], policy.actions[group], contexts, palette)
+        labels = policy.actions[group].astype(np.int64)
+        _belief_map(panel, policy.vectors[group], labels, contexts, palette)
         panel.set_title(names.label("state", s, model.state_names), fontsize=9.5)
     for panel in axes[len(states) :]:
         panel.set_axis_off()
