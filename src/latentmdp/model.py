@@ -132,19 +132,8 @@ class LatentMDP(Fielded):
         reward_edges: ArrayLike | None = None,
         allow_unvisited: bool = False,
     ) -> None:
-        given = {
-            "initial": initial,
-            "weights": weights,
-            "horizon": horizon,
-            "discount": discount,
-            "bonus": bonus,
-            "initial_bonus": initial_bonus,
-            "context_names": context_names,
-            "state_names": state_names,
-            "action_names": action_names,
-            "reward_edges": reward_edges,
-            "allow_unvisited": allow_unvisited,
-        }
+        arguments = locals()
+        given = {name: arguments[name] for name in _OTHERS}
         try:
             values = validation.reward_values(reward_values)
             content: dict[str, Any]
@@ -518,12 +507,7 @@ class LatentMDP(Fielded):
 
     def observation_probs(self) -> Floats:
         """P_m(s', r | s, a), shape (M, S, A, S, Z)."""
-        if self.is_table:
-            return np.ascontiguousarray(np.moveaxis(self.packed(), -1, 0))
-        rewards = self.reward_probs
-        if self.reward_model == "state-action":
-            rewards = rewards[:, :, :, None, :]
-        return self.transitions[..., None] * rewards
+        return np.ascontiguousarray(np.moveaxis(self.packed(), -1, 0))
 
     def mean_rewards(self) -> Floats:
         """E_m[r | s, a] without the bonus, shape (M, S, A)."""
@@ -552,10 +536,7 @@ class LatentMDP(Fielded):
 
     @cached_property
     def _packed(self) -> Floats:
-        if self.is_table:
-            return arrays.frozen(dense_joint(self.outcomes, self.dimensions))
-        packed = np.ascontiguousarray(np.moveaxis(self.observation_probs(), 0, -1))
-        return arrays.frozen(packed)
+        return arrays.frozen(dense_joint(self.outcomes, self.dimensions))
 
     def dense_form(self) -> tuple[Floats, Floats]:
         """Transitions and planning rewards as the dense Bellman backup reads them."""
@@ -636,10 +617,16 @@ class LatentMDP(Fielded):
             one, two = np.asarray(getattr(self, name)), np.asarray(getattr(other, name))
             if not np.array_equal(one, two):
                 raise ValueError(f"the models differ in {name}: {one.tolist()} and {two.tolist()}")
-        if self.is_table or other.is_table:
-            return _table_distances(self, other)
-        mine, theirs = self.observation_probs(), other.observation_probs()
-        return np.stack([np.abs(one - theirs).sum(axis=(1, 2, 3, 4)) for one in mine])
+        S, Z = self.n_states, self.n_rewards
+        tables = [model.outcomes for model in (self, other)]
+        numbers = [table.keys(S, Z) for table in tables]
+        keys, rows = np.union1d(*numbers), []
+        for table, own in zip(tables, numbers):
+            probs = np.zeros((keys.size, table.probs.shape[1]))
+            probs[np.searchsorted(keys, own)] = table.probs
+            rows.append(probs)
+        mine, theirs = rows
+        return np.stack([np.abs(column[:, None] - theirs).sum(axis=0) for column in mine.T])
 
     def align(self, to: LatentMDP) -> LatentMDP:
         """Reorder the contexts so that they match those of `to` as closely as possible.
@@ -872,19 +859,6 @@ def _amounts_of(amounts: Any, steps: Outcomes, sizes: tuple[int, int, int]) -> F
         f"amounts must have shape {(S, A)}, {(M, S, A)} or {(M, S, A, S)} to fit transitions, "
         f"got {given.shape}"
     )
-
-
-def _table_distances(one: LatentMDP, two: LatentMDP) -> Floats:
-    """`LatentMDP.distances` by the outcomes of both tables."""
-    S, Z = one.n_states, one.n_rewards
-    keys = np.union1d(one.outcomes.keys(S, Z), two.outcomes.keys(S, Z))
-    found = []
-    for model in (one, two):
-        probs = np.zeros((keys.size, model.n_contexts))
-        probs[np.searchsorted(keys, model.outcomes.keys(S, Z))] = model.outcomes.probs
-        found.append(probs)
-    mine, theirs = found
-    return np.stack([np.abs(column[:, None] - theirs).sum(axis=0) for column in mine.T])
 
 
 def are_matrices(value: object) -> TypeGuard[Sequence[Sequence[Any]]]:

@@ -14,6 +14,7 @@ and turned back into dense arrays where those fit into memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -328,40 +329,36 @@ def distinct_amounts(amounts: Floats) -> tuple[Floats, Integers]:
 def dense_transitions(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
     """T as an array (M, S, A, S); refused where it would not fit into memory."""
     M, S, A, _ = sizes
-    require_memory(
-        8.0 * M * S * A * S,
-        f"transitions as a dense array of shape {(M, S, A, S)}",
-        f"model.outcomes holds the same in {outcomes.size:,} outcomes",
-    )
-    T = np.zeros((S * A * S, M))
-    np.add.at(T, outcomes.rows() * S + outcomes.next_state, outcomes.probs)
-    return np.ascontiguousarray(np.moveaxis(T.reshape(S, A, S, M), -1, 0))
+    table = outcomes.successors()
+    cells = table.rows() * S + table.next_state
+    T = _dense("transitions", table, cells, (S, A, S, M))
+    return np.ascontiguousarray(np.moveaxis(T, -1, 0))
 
 
 def dense_joint(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
     """P_m(s', z | s, a) as an array (S, A, S, Z, M); refused where it would not fit."""
     M, S, A, Z = sizes
-    require_memory(
-        8.0 * M * S * A * S * Z,
-        f"P(s', z | s, a) as a dense array of shape {(S, A, S, Z, M)}",
-        f"model.outcomes holds the same in {outcomes.size:,} outcomes",
-    )
-    joint = np.zeros((S * A * S * Z, M))
-    joint[outcomes.keys(S, Z)] = outcomes.probs
-    return joint.reshape(S, A, S, Z, M)
+    return _dense("P(s', z | s, a)", outcomes, outcomes.keys(S, Z), (S, A, S, Z, M))
 
 
 def dense_rewards(outcomes: Outcomes, sizes: tuple[int, int, int, int]) -> Floats:
     """R_m(z | s, a) as an array (M, S, A, Z); refused where it would not fit into memory."""
     M, S, A, Z = sizes
+    table = outcomes.rewards()
+    R = _dense("reward_probs", table, table.rows() * Z + table.reward, (S, A, Z, M))
+    return normalised(np.ascontiguousarray(np.moveaxis(R, -1, 0)))
+
+
+def _dense(what: str, table: Outcomes, cells: Integers, shape: tuple[int, ...]) -> Floats:
+    """The probabilities of a table at some cells of an array whose last axis are the contexts."""
     require_memory(
-        8.0 * M * S * A * Z,
-        f"reward_probs as a dense array of shape {(M, S, A, Z)}",
-        f"model.outcomes holds the same in {outcomes.size:,} outcomes",
+        8.0 * math.prod(shape),
+        f"{what} as a dense array of {' x '.join(map(str, shape))}",
+        f"model.outcomes holds the same in {table.size:,} outcomes",
     )
-    table, dense = outcomes.rewards(), np.zeros((S * A * Z, M))
-    dense[table.rows() * Z + table.reward] = table.probs
-    return normalised(np.ascontiguousarray(np.moveaxis(dense.reshape(S, A, Z, M), -1, 0)))
+    dense = np.zeros(shape)
+    dense.reshape(-1, shape[-1])[cells] = table.probs
+    return dense
 
 
 def row_sums(outcomes: Outcomes, entries: Floats) -> Floats:

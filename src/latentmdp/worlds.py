@@ -700,15 +700,9 @@ def _only_watched(env: Any) -> bool:
 
 def table_rewards(envs: Sequence[Any]) -> tuple[float, ...] | None:
     """The rewards that occur in the tables of all environments; None without tables."""
-    tables = [table_of(env) for env in envs]
-    if any(table is None for table in tables):
+    if not envs or any(table_of(env) is None for env in envs):
         return None
-    found = set[float]()
-    for table in tables:
-        for actions in (table or {}).values():
-            for outcomes in actions.values():
-                found |= {float(reward) for p, _, reward, _ in outcomes if p > 0.0}
-    return tuple(sorted(found))
+    return tuple(np.unique(table_entries(envs).reward).tolist())
 
 
 def as_world(world: Any) -> World:

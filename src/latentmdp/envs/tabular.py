@@ -42,7 +42,7 @@ def tabular_model(
     States keep their numbers. There is one more if a state is reached both with and without an end.
     """
     values = table_rewards(envs)
-    if values is None or not envs:
+    if values is None:
         raise ValueError("every environment needs a table P of its transitions")
     first = [np.asarray(env.unwrapped.initial_state_distrib, np.float64) for env in envs]
     sizes = {(start.size, len(table_of(env)[0])) for env, start in zip(envs, first)}  # type: ignore[index]
