@@ -1,8 +1,9 @@
 """Tables for notebooks."""
 
+from dataclasses import dataclass
 from html.parser import HTMLParser
 
-from latentmdp._util.results import html_table
+from latentmdp._util.results import Result
 
 
 class Cells(HTMLParser):
@@ -23,8 +24,18 @@ class Cells(HTMLParser):
         self.texts.append(data)
 
 
+@dataclass(frozen=True, eq=False)
+class Found(Result):
+    name: str
+    nothing: float | None
+    zero: int
+
+    def facts(self) -> dict[str, object]:
+        return {"a<b": self.name, "nothing": self.nothing, "zero": self.zero}
+
+
 def test_rows_are_escaped_and_missing_values_left_out() -> None:
     parser = Cells()
-    parser.feed(html_table("A & B", [("a<b", "<script>"), ("nothing", None), ("zero", 0)]))
+    parser.feed(Found("<script>", None, 0)._repr_html_())
     assert parser.open == []
-    assert parser.texts == ["A & B", "a<b", "<script>", "zero", "0"]
+    assert parser.texts == ["Found", "a<b", "<script>", "zero", "0"]

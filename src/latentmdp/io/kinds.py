@@ -345,8 +345,9 @@ def _word(name: str, hint: Any) -> FieldType | None:
     if hint in _SCALARS:
         return _SCALARS[hint]
     origin, inside = get_origin(hint), get_args(hint)
-    if origin is np.ndarray:
-        return _ARRAYS[np.dtype(get_args(inside[1])[0]).kind]
+    if origin in (np.ndarray, NDArray):  # from NumPy 2.5 on, NDArray[T] is no more an ndarray[...]
+        scalar = get_args(inside[1])[0] if origin is np.ndarray else inside[0]
+        return _ARRAYS[np.dtype(scalar).kind]
     if origin is tuple and (inside == (float, ...) or get_origin(inside[0]) is tuple):
         return "array of floats"  # a history: long, and one row each
     if origin in (tuple, list) and inside[0] is float:
