@@ -1,5 +1,7 @@
 """Importance sampling from logs, against exact values and counts made by hand."""
 
+import warnings
+
 import numpy as np
 import pytest
 from models import random_alpha_policy, random_model
@@ -295,6 +297,40 @@ def test_episodes_cut_short_lose_nothing_but_weight() -> None:
             cut_short(logs, lengths), policy, np.full((3, 2), 0.5), method, weighted=weighted
         )
         assert abs(found.mean - value) < 5 * found.stderr
+
+
+@pytest.mark.parametrize("method", ["doubly-robust", "per-decision", "importance"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_table_without_next_states(method: str) -> None:
+    """The last state of whole episodes says nothing; of others, the last step is not valued."""
+    model = random_model(3, horizon=4)
+    policy = random_alpha_policy(model, 4)
+
+    def estimate(logs: lm.Trajectories) -> lm.offline.OffPolicyValue:
+        behaviour = np.full((model.n_states, model.n_actions), 1.0 / model.n_actions)
+        return lm.off_policy_value(logs, policy, behaviour, model=model, method=method, rng=0)
+
+    for horizon in (4, 3):
+        logs = lm.simulate(model, lm.UniformPolicy(), 300, rng=0, horizon=horizon)
+        columns = logs.without_contexts().to_table()
+        del columns["next_state"]
+        unknown = lm.Trajectories.from_table(
+            columns, n_states=model.n_states, reward_values=model.reward_values
+        )
+        assert unknown.missing == lm.logs.MissingCells(ends=300)
+        if horizon == 3 and method == "doubly-robust":
+            logs = cut_short(logs, np.full(300, 2))
+        assert estimate(unknown).mean == pytest.approx(estimate(logs).mean, rel=1e-12)
+
+
+def test_solve_checks_a_table_without_next_states_against_its_logs() -> None:
+    model = random_model(3, horizon=4)
+    columns = lm.simulate(model, lm.UniformPolicy(), 300, rng=0).without_contexts().to_table()
+    del columns["next_state"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solved = lm.solve(lm.Trajectories.from_table(columns), 1, bootstrap=2, rng=0)
+    assert not any("no logged episode agrees" in message for message in solved.warnings)
 
 
 def test_too_little_agreement_is_said() -> None:

@@ -183,12 +183,14 @@ def followed(
 ) -> Iterator[tuple[Integers, Floats]]:
     """Episodes of one length L at a time, and pi(a | h_t) for t = 0..min(L, steps), (n, ., A).
 
-    The last entry is what the policy would do after the last step; zero where the episode is over.
+    The last entry is what the policy would do after the last step; zero where the episode is over
+    or its last state is missing.
     """
     lengths = logs.lengths[episodes]
-    for length in np.unique(lengths):
-        of_length = episodes[lengths == length]
-        last = min(int(length), steps)
+    seen = lengths - (logs.last_states[episodes] < 0)  # states that are known after the first
+    for length, reached in np.unique(np.column_stack([lengths, seen]), axis=0).tolist():
+        of_length = episodes[(lengths == length) & (seen == reached)]
+        last = min(length, steps)
         room = max(1, _NUMBERS_AT_ONCE // ((last + 1) * world.n_actions * world.n_contexts))
         for start in range(0, of_length.size, room):
             chosen = of_length[start : start + room]
@@ -197,9 +199,9 @@ def followed(
             session = BatchSession(policy, world, chosen.size, 0)
             session.observe(states[:, 0])
             chances = np.zeros((chosen.size, last + 1, world.n_actions))
-            for t in range(last + 1):
+            for t in range(min(last, reached) + 1):
                 chances[:, t] = session.action_probabilities()
-                if t < last and not session.over.all():
+                if t < min(last, reached) and not session.over.all():
                     session.observe(states[:, t + 1], values[:, t], actions[:, t])
             yield chosen, chances
 

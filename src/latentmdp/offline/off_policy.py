@@ -53,7 +53,7 @@ from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.results import Result, Worded
 from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
-from latentmdp.estimation import EM, final_states
+from latentmdp.estimation import EM, cut_short, final_states
 from latentmdp.fit import logged_behaviour, without_fit_warnings
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
@@ -254,7 +254,7 @@ def off_policy_value(
     sums: _Sums | None = None
     values: Floats | None = None
     for k, (batch, numbers, own) in enumerate(parts):
-        episodes = batch.read()
+        episodes = _with_known_ends(batch.read(), shape)
         logger = logger_of(episodes, behaviour, own, known is not None, numbers)
         group = _random_groups(episodes, min(logs.n_episodes, 1_024), generator)
         if method == "doubly-robust" and (k == 0 or own is not world):
@@ -272,6 +272,17 @@ class _Part(NamedTuple):
     batch: Batch
     numbers: Integers
     model: LatentMDP
+
+
+def _with_known_ends(logs: Trajectories, shape: _Shape) -> Trajectories:
+    """Episodes without a last step that led nobody knows where, if its end is to be valued.
+
+    Beyond the model's last step nothing is valued, and importance sampling asks for no end.
+    """
+    lost = (logs.last_states < 0) & (logs.lengths < shape.horizon) & (logs.lengths > 0)
+    if shape.method != "doubly-robust" or not lost.any():
+        return logs
+    return cut_short(logs, logs.lengths - lost)
 
 
 def _random_groups(logs: Trajectories, number: int, rng: np.random.Generator) -> csr_array:
@@ -579,7 +590,8 @@ class _Block(NamedTuple):
         ).swapaxes(1, 2)
         ratios = np.zeros((n, K, steps))
         ratios[:, :, :last] = np.cumprod(each, axis=2)
-        ended = final[states[:, -1]] if logs.lengths[chosen[0]] == last else np.zeros(n, np.bool_)
+        ended = final[states[:, -1]] & (states[:, -1] >= 0)
+        ended &= logs.lengths[chosen[0]] == last
         if last < steps:
             after = ratios[:, :, last - 1] if last else np.ones((n, K))
             ratios[ended, :, last:] = after[ended][:, :, None]

@@ -370,7 +370,7 @@ def _logged(
     final: Flags,
 ) -> LoggedEstimate:
     """Importance sampling of the first steps, by the logged propensities where there are any."""
-    if not logs.complete:
+    if any(logs.lacks._replace(ends=False)):  # where a last step led does not matter
         return LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
     by = None if logs.propensities is not None else behaviour
     return logged_estimate(logs, policy, fit.model, by, rng, final)

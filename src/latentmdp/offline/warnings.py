@@ -77,7 +77,7 @@ def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
     """Whether the logs themselves may not be what they were taken for."""
     found = []
     early = logs.last_states[logs.lengths < logs.lengths.max()]
-    elsewhere = int((~final[early]).sum())
+    elsewhere = int((~final[early] | (early < 0)).sum())
     if final.any() and elsewhere:
         names = ", ".join(map(str, np.flatnonzero(final)))
         found.append(
