@@ -32,7 +32,8 @@ def sampled_counts(model, per_row, rng):
     drawn = [(rng.multinomial(per_row, t), rng.multinomial(per_row, r)) for t, r in rows]
     T, R = (np.array(part, dtype=float) for part in zip(*drawn))
     nu = np.array([rng.multinomial(per_row, row) for row in model.initial], dtype=float)
-    return Counts(T.reshape(model.transitions.shape), R.reshape(model.reward_probs.shape), nu)
+    shapes = (model.transitions.shape, model.reward_probs.shape)
+    return Counts.of_arrays(T.reshape(shapes[0]), R.reshape(shapes[1]), nu)
 
 
 def test_the_constants_are_weissman_and_a_union_bound():
@@ -49,7 +50,8 @@ def test_the_bonus_is_the_proposition():
     model = random_model(0, contexts=2, states=3, actions=2, horizon=4)
     counts = sampled_counts(model, 1, 0)
     for n in (1, 50, 5_000):
-        scaled = Counts(n * counts.transitions, n * counts.rewards, n * counts.initial)
+        arrays = (counts.transitions, counts.rewards, counts.initial)
+        scaled = Counts.of_arrays(*(n * array for array in arrays))
         optimistic = empirical_of(model, scaled).optimistic_model(scaled)
         c = confidence_constants(2, 3, 2, 4, 1_000, 0.05)
         width = 5 * (c.reward + c.transition)
@@ -132,7 +134,7 @@ def test_an_unvisited_row_keeps_optimism():
     counts = sampled_counts(model, 100_000, 0)
     arrays = [a.copy() for a in (counts.transitions, counts.rewards, counts.initial)]
     arrays[0][0, 1], arrays[1][0, 1] = 0.0, 0.0
-    empty = Counts(*arrays)
+    empty = Counts.of_arrays(*arrays)
     optimistic = empirical_of(model, empty).optimistic_model(empty)
     assert (optimistic.transitions[0, 1] == 0.0).all()
     assert (optimistic.bonus[0, 1] == model.horizon).all()

@@ -123,7 +123,7 @@ def test_damaged_checkpoints_are_refused(tmp_path):
     lm.LUCRL().run(model, 20, rng=3, checkpoint=path)
     whole = path.read_bytes()
     flipped = bytearray(whole)
-    place = whole.index(b"transition_counts") + 300
+    place = whole.index(b"counts.npy") + 300
     flipped[place] ^= 0xFF
     for damaged in (b"", whole[:100], whole[: len(whole) // 2], b"hello" * 50, bytes(flipped)):
         path.write_bytes(damaged)

@@ -8,7 +8,7 @@ from small_worlds import PlainQMDP, small
 
 import latentmdp as lm
 from latentmdp.experiments.lucrl_runs import labelled_samples, unrelated_model
-from latentmdp.online import Counts, OutcomeCounts, empirical_model
+from latentmdp.online import Counts, empirical_model
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.testing import random_model
 from latentmdp.worlds import Space
@@ -42,8 +42,8 @@ def test_a_table_and_arrays_learn_the_same(options, tables):
     dense = learner(model, options).run(model, 200, rng=1)
     tables()
     run = learner(model, options).run(model, 200, rng=1)
-    assert isinstance(dense.counts, Counts)
-    assert isinstance(run.counts, OutcomeCounts)
+    assert run.model.is_table
+    assert not dense.model.is_table
     np.testing.assert_array_equal(run.returns, dense.returns)
     for name in ("transitions", "rewards", "initial", "visits", "episodes"):
         found, expected = getattr(run.counts, name), getattr(dense.counts, name)
@@ -91,29 +91,61 @@ def test_an_interrupted_run_on_a_table_ends_the_same(planner, tables, tmp_path):
     assert lm.load(path).counts == run.counts
 
 
-def test_counts_in_a_table_are_those_of_arrays(tables):
-    """Starts and sums, against the arrays of the same starts."""
+@pytest.mark.parametrize("form", ["arrays", "table"])
+@pytest.mark.parametrize("kind", ["state-action", "transition"])
+def test_counts_of_any_start_add_up_and_come_back(kind, form, tables):
+    """Sums of a model's rows and of logs, through the cells that a run counts in."""
+    if form == "table":
+        tables()
     model = small(5)
     space, logs = Space.of(model), lm.simulate(model, lm.UniformPolicy(), 40, rng=0)
-    starts = (None, model, logs)
-    kinds = ("state-action", "transition")
-    dense = [Counts.start(start, space, 2.0, kind) for start in starts for kind in kinds]
-    tables()
-    table = [Counts.start(start, space, 2.0, kind) for start in starts for kind in kinds]
-    for found, expected in zip(table, dense):
-        for name in ("transitions", "rewards", "initial", "visits"):
-            np.testing.assert_allclose(
-                getattr(found, name), getattr(expected, name), atol=1e-12, err_msg=name
-            )
-    both, expected = table[2] + table[4], dense[2] + dense[4]
-    np.testing.assert_allclose(both.transitions, expected.transitions, atol=1e-12)
-    np.testing.assert_allclose(both.rewards, expected.rewards, atol=1e-12)
-    # a row with less than one visit sums to less than one, as in Algorithm 1
-    few = [Counts.start(model, space, 0.25, "state-action")]
-    found = EmpiricalModel.begin(space, few[0], None, 0.0, 0.0, None, True)
-    optimistic = found.optimistic_model(few[0])
+    nothing, prior, seen = (Counts.start(s, space, 2.0, kind) for s in (None, model, logs))
+    assert nothing.moves.size == nothing.payments.size == 0
+    joint = model.observation_probs()
+    rewards = joint if kind == "transition" else joint.sum(axis=3)
+    np.testing.assert_allclose(prior.transitions, 2.0 * model.transitions, atol=1e-12)
+    np.testing.assert_allclose(prior.rewards, 2.0 * rewards, atol=1e-12)
+    both = prior + seen
+    for name in ("transitions", "rewards", "initial", "visits"):
+        expected = getattr(prior, name) + getattr(seen, name)
+        np.testing.assert_allclose(getattr(both, name), expected, atol=1e-12, err_msg=name)
+    assert nothing + both == both
+    arrays = Counts.of_arrays(both.transitions, both.rewards, both.initial)
+    assert arrays == both
+    empirical = EmpiricalModel.begin(space, both, None, 0.0, 0.0, None, True)
+    assert empirical.counts() == both
+    empirical.add_counts(both)
+    np.testing.assert_allclose(empirical.counts().transitions, 2.0 * both.transitions, rtol=1e-15)
+
+
+@pytest.mark.parametrize("form", ["arrays", "table"])
+def test_a_row_with_less_than_one_visit_sums_to_less_than_one(form, tables):
+    """As in Algorithm 1."""
+    if form == "table":
+        tables()
+    model = small(5)
+    space = Space.of(model)
+    few = Counts.start(model, space, 0.25, "state-action")
+    found = EmpiricalModel.begin(space, few, None, 0.0, 0.0, None, True)
+    optimistic = found.optimistic_model(few)
     np.testing.assert_allclose(optimistic.transitions.sum(axis=-1), 0.25)
     np.testing.assert_allclose(optimistic.mean_rewards(), 0.25 * model.mean_rewards())
+
+
+@pytest.mark.parametrize("form", ["arrays", "table"])
+@pytest.mark.parametrize("kind", ["state-action", "transition"])
+def test_distances_to_the_truth_are_those_of_the_models(kind, form, tables):
+    if form == "table":
+        tables()
+    model = small(5)
+    space = Space.of(model)
+    logs = lm.simulate(model, lm.UniformPolicy(), 9, rng=0)
+    counts = Counts.start(logs, space, 0.0, kind) + Counts.start(
+        unrelated_model(model, 3), space, 0.1, kind
+    )
+    empirical = EmpiricalModel.begin(space, counts, None, 0.0, 0.0, None, True)
+    expected = model.distances(empirical.model())
+    np.testing.assert_allclose(empirical.distances(model), expected, rtol=1e-10)
 
 
 def test_posterior_sampling_draws_models_from_a_table(tables):
@@ -155,9 +187,8 @@ def test_memory_follows_what_was_seen():
     run = learner.run(world, 50, rng=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert isinstance(run.counts, OutcomeCounts)
     assert run.model.is_table
-    assert run.counts.outcomes.size <= model.outcomes.size
+    assert run.counts.moves.size <= model.outcomes.size
     values = run.policy.vectors.nbytes
     assert peak < 8 * values < 52e6
 

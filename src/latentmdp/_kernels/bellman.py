@@ -32,6 +32,7 @@ __all__ = [
     "dense_transitions",
     "dense_values",
     "expect",
+    "expect_moments",
     "follow",
     "greedy_rows",
     "informed_value",
@@ -78,35 +79,61 @@ def dense_transitions(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
 
 # Inlined, as `maxima`: to pass the arrays to a function takes as long as a layer of a small model.
 @njit(cache=True, nogil=True, fastmath={"contract"}, forceinline=True)
-def expect(transitions, m, value, start, out, i, j):
-    """Set out[i, j] (n,) to start[m] + sum_s' transitions[m, s'] value[s'].
+def expect(transitions, m, value, start, out, t):
+    """Set out[m, t] (n,) to start[m] + sum_s' transitions[m, s'] value[s'].
 
-    `transitions` is (M, W / GROUP, GROUP, n), `value` (W / GROUP, GROUP) and `start` (M, n). `out`
-    must not overlap with them.
+    `transitions` is (M, W / GROUP, GROUP, n), `value` (W / GROUP, GROUP), `start` (M, n). `out`
+    must not overlap with what is read.
     """
-    groups, n = transitions.shape[1], transitions.shape[3]
+    groups, n = value.shape[0], transitions.shape[3]
     for g in range(groups):
         a, b, c, d = value[g, 0], value[g, 1], value[g, 2], value[g, 3]
-        e, f, h, k = value[g, 4], value[g, 5], value[g, 6], value[g, 7]
+        e, f, h, o = value[g, 4], value[g, 5], value[g, 6], value[g, 7]
         # Two loops of one sum each: the first reads the start in place of what is there already.
         if g == 0:
             for x in range(n):
-                out[i, j, x] = (
+                out[m, t, x] = (
                     start[m, x]
                     + a * transitions[m, g, 0, x] + b * transitions[m, g, 1, x]
                     + c * transitions[m, g, 2, x] + d * transitions[m, g, 3, x]
                     + e * transitions[m, g, 4, x] + f * transitions[m, g, 5, x]
-                    + h * transitions[m, g, 6, x] + k * transitions[m, g, 7, x]
+                    + h * transitions[m, g, 6, x] + o * transitions[m, g, 7, x]
                 )  # fmt: skip
         else:
             for x in range(n):
-                out[i, j, x] = (
-                    out[i, j, x]
+                out[m, t, x] = (
+                    out[m, t, x]
                     + a * transitions[m, g, 0, x] + b * transitions[m, g, 1, x]
                     + c * transitions[m, g, 2, x] + d * transitions[m, g, 3, x]
                     + e * transitions[m, g, 4, x] + f * transitions[m, g, 5, x]
-                    + h * transitions[m, g, 6, x] + k * transitions[m, g, 7, x]
+                    + h * transitions[m, g, 6, x] + o * transitions[m, g, 7, x]
                 )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, forceinline=True)
+def expect_moments(transitions, m, value, out):
+    """Set out[0] and out[1] (n,) to sum_s' transitions[m, s'] times value[s'], and its square.
+
+    As `expect`, without a reward: each entry of the transitions is loaded once for both sums. They
+    may have more groups than `value`, which are left out.
+    """
+    groups, n = value.shape[0], transitions.shape[3]
+    for g in range(groups):
+        a, b, c, d = value[g, 0], value[g, 1], value[g, 2], value[g, 3]
+        e, f, h, o = value[g, 4], value[g, 5], value[g, 6], value[g, 7]
+        if g == 0:
+            for x in range(n):
+                out[0, x], out[1, x] = 0.0, 0.0
+        for x in range(n):
+            p, q = transitions[m, g, 0, x], transitions[m, g, 1, x]
+            r, s = transitions[m, g, 2, x], transitions[m, g, 3, x]
+            t, u = transitions[m, g, 4, x], transitions[m, g, 5, x]
+            v, w = transitions[m, g, 6, x], transitions[m, g, 7, x]
+            out[0, x] = out[0, x] + a * p + b * q + c * r + d * s + e * t + f * u + h * v + o * w
+            out[1, x] = (
+                out[1, x] + (a * a) * p + (b * b) * q + (c * c) * r + (d * d) * s
+                + (e * e) * t + (f * f) * u + (h * h) * v + (o * o) * w
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -132,7 +159,7 @@ def dense_values(transitions, rewards, discount, first, last, values):
         if last < H:
             maxima(values, m, last, discount, later)
         for t in range(last - 1, first - 1, -1):
-            expect(transitions, m, by_group, rewards, flat, m, t)
+            expect(transitions, m, by_group, rewards, flat, t)
             maxima(values, m, t, discount, later)
 
 

@@ -86,7 +86,9 @@ def read_checkpoint(
     with whole(path):
         for name, array in expected.items():
             if name not in arrays or arrays[name].shape != array.shape:
-                raise ValueError(f"array {name!r} is missing or has another shape")
+                raise ValueError(
+                    f"array {name!r} is missing or has another shape, as in one of another version"
+                )
     return Checkpoint(arrays, seconds)
 
 

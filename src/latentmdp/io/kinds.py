@@ -411,8 +411,15 @@ _NODES: dict[str, FieldType] = {
 }
 _DENSE = ("transitions", "reward_probs")
 _TABLE = tuple(f"outcome_{name}" for name in Outcomes._fields)
-_COUNTS = ("count_transitions", "count_rewards", "count_initial", "count_outcome_counts")
-_COUNTED = tuple(f"count_{name}" for name in _TABLE[:3])
+# Those of the tables of counts; version 0.2 wrote arrays, or one table of outcomes.
+_COUNT_TABLES = ("move", "payment", "outcome")
+_COUNTS = (
+    *("count_initial", "count_transitions", "count_rewards"),
+    *(f"count_{table}_counts" for table in _COUNT_TABLES),
+)
+_COUNTED = tuple(
+    f"count_{table}_{name}" for table in _COUNT_TABLES for name in Outcomes._fields[:3]
+)
 
 for _kind in (
     Kind(

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from latentmdp.online import baselines
     from latentmdp.online.base import Learner
     from latentmdp.online.bonus import Bonus, VarianceBonus
-    from latentmdp.online.empirical_model import Counts, OutcomeCounts
+    from latentmdp.online.empirical_model import Counts
     from latentmdp.online.lucrl import LUCRL
     from latentmdp.online.many_runs import ManyRuns
     from latentmdp.online.posterior_sampling import PosteriorSampling

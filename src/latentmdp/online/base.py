@@ -41,7 +41,7 @@ from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, Transition, World, as_world
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.lucrl import Played
+    from latentmdp.online.kernels_lucrl import Played
 
 __all__ = [
     "CountingLearning",
@@ -281,7 +281,7 @@ class CountingLearning(Learning[Batch]):
 
         `inferred` (M,) is what the learner's own filter believed in the end.
         """
-        from latentmdp._kernels.lucrl import absorb_episode, discounted_return
+        from latentmdp.online.kernels_lucrl import absorb_episode, discounted_return
 
         empirical, length, k = self.empirical, played.actions.size, self.done
         states, actions, rewards = (part.astype(np.int64) for part in played[:3])
@@ -299,27 +299,20 @@ class CountingLearning(Learning[Batch]):
         self.note_error()
 
     def arrays(self) -> Arrays:
-        """See `Learning`; a table of counts grows."""
-        return {**super().arrays(), **self.empirical.cells()}
+        """See `Learning`; lists of counts grow."""
+        return {**super().arrays(), **self.empirical.arrays()}
 
     def fixed_arrays(self) -> Arrays:
         """See `Learning`: the very arrays that the run goes on writing to."""
-        estimate, optimistic = self.empirical.estimate, self.empirical.optimistic
-        return {
-            "errors": self._errors,
-            **{name: getattr(estimate, name) for name in _COUNTS},
-            **{name: getattr(optimistic, name) for name in _VALUES},
-        }
+        optimistic = self.empirical.optimistic
+        return {"errors": self._errors, **{name: getattr(optimistic, name) for name in _VALUES}}
 
     def restore(self, saved: Arrays) -> None:
         """See `Learning`."""
         super().restore(saved)
         for name, array in CountingLearning.fixed_arrays(self).items():
             array[...] = saved[name]
-        if self.empirical.estimate.table is not None:
-            self.empirical.set_cells(saved["cells"], saved["cell_counts"])
-        else:
-            self.empirical.refresh()
+        self.empirical.restore(saved)
 
     def counted(
         self,
@@ -342,8 +335,7 @@ class CountingLearning(Learning[Batch]):
         )
 
 
-_COUNTS = ("transition_counts", "reward_counts", "initial_counts")
-_VALUES = ("values", "bonus", "spread", "planned_visits", "changes", "stale", "due")
+_VALUES = ("values", "spread", "changes", "stale", "due")
 
 
 class EstimateAgent(PolicyAgent):
@@ -384,7 +376,7 @@ class EstimateAgent(PolicyAgent):
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp._kernels.empirical import observe
+        from latentmdp.online.kernels_lucrl import observe
 
         n, z = transition.next_state, transition.reward
         observe(self._empirical.estimate, self._inferred, self._state, action, n, z)

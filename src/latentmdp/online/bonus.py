@@ -72,10 +72,7 @@ DEFAULT_SCALE = 3e-6
 class VarianceWidths(NamedTuple):
     """Factors of sd(V) / sqrt(N) and extent / N, the same of rewards, and whether as printed."""
 
-    deviation: float
-    remainder: float
-    reward_deviation: float
-    reward_remainder: float
+    factors: tuple[float, float, float, float]
     printed: bool
 
 
@@ -180,17 +177,13 @@ class VarianceBonus:
         extent = float(np.ptp(space.reward_array))
         c1, c2, eta = self.deviation, self.remainder, self.failure_probability
         if eta is None:
-            variance = VarianceWidths(c1, c2, c1, c2 * extent, False)
+            variance = VarianceWidths((c1, c2, c1, c2 * extent), False)
             return Widths(reach, 0.0, 0.0, lowest, False, variance)
         M, S, A, Z = space.dimensions
         H = space.required_horizon()
         iota = 2.0 * math.log(2.0 * M * S * A * H * episodes / eta)
-        variance = VarianceWidths(
-            c1 * math.sqrt(iota),
-            c2 * S * iota * reach,
-            2 * math.sqrt(iota),
-            5 * iota * extent,
-            True,
-        )
+        of_values = (c1 * math.sqrt(iota), c2 * S * iota * reach)
+        of_rewards = (2.0 * math.sqrt(iota), 5.0 * iota * extent)
+        variance = VarianceWidths((*of_values, *of_rewards), True)
         first = confidence_constants(M, S, A, H, episodes, eta, Z).initial
         return Widths(reach, 0.0, first, lowest, False, variance)

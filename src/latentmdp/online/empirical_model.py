@@ -1,104 +1,214 @@
 """The empirical model of L-UCRL: belief-weighted counts and what they stand for [kwon2021, Alg. 1].
 
 N_m(s' | s, a), N_m(r | s, a) and N_m(s) are added up over episodes, each with weight b-hat(m); the
-model That_m, Rhat_m, nuhat_m is their shares. `Counts` is a snapshot, context first, as users see
-it; `EmpiricalModel` holds the counts in the layout of the compiled loop, updated in place, with
-everything that acting and planning derive from them.
-
-Where arrays over all (s, a, s') would be large, the counts are those of the outcomes seen:
-`OutcomeCounts`, an outcome table whose entries N_m(s', z | s, a) give all the others. Memory and
-planning then follow what was seen. `Counts.zero` and `Counts.start` decide, for a whole run.
+model That_m, Rhat_m, nuhat_m is their shares. `Counts` is a snapshot of those that are not zero, as
+users see it; `EmpiricalModel` holds the counts in the layout of the compiled loop, updated in
+place, with everything that acting and planning derive from them. Memory and planning follow what
+was seen, except where all (s, a, s') are few.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Arrays, Flags, Floats, Integers, frozen, normalised
+from latentmdp._util.arrays import Arrays, Flags, Floats, Indices, Integers, frozen, normalised
 from latentmdp._util.fields import float_field, integer_field
-from latentmdp._util.memory import few_entries
+from latentmdp._util.memory import few_entries, require_memory
 from latentmdp._util.results import Result
-from latentmdp.logs import Trajectories, cell_counts, first_state_counts, occurring_cells
+from latentmdp._util.words import plural
+from latentmdp.logs import Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import Widths
-from latentmdp.outcomes import (
-    Outcomes,
-    dense_joint,
-    dense_transitions,
-    outcomes_from_entries,
-    product,
-    row_sums,
-)
+from latentmdp.outcomes import Outcomes, product, row_sums
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.worlds import Space
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.empirical import Estimate
-    from latentmdp._kernels.optimism import OptimisticValues
+    from latentmdp.online.kernels_lucrl import Estimate, OptimisticValues
 
-__all__ = [
-    "AnyCounts",
-    "Counts",
-    "EmpiricalModel",
-    "OutcomeCounts",
-    "counts_from_arrays",
-    "same_contexts",
-]
+__all__ = ["Counts", "EmpiricalModel", "keeps_arrays", "same_contexts"]
 
 
 @dataclass(frozen=True, eq=False)
 class Counts(Result):
-    """Counts, context first.
+    """Counts of what was seen, as two outcome tables with counts in place of probabilities.
 
     Attributes
     ----------
-    transitions : (M, S, A, S)
-        N_m(s' | s, a).
-    rewards : (M, S, A, Z) or (M, S, A, S, Z)
-        N_m(r | s, a), or N_m(s', r | s, a) for the reward model "transition".
+    moves
+        N_m(s' | s, a); its rewards are all 0.
+    payments
+        N_m(r | s, a), its next states all 0; for the reward model "transition", N_m(s', r | s, a).
     initial : (M, S)
         N_m(s): how often an episode began in s.
+    n_rewards
+        Z.
+    reward_model
+        Whether rewards are counted by (s, a) or by (s, a, s').
     """
 
-    transitions: Floats
-    rewards: Floats
+    moves: Outcomes
+    payments: Outcomes
     initial: Floats
+    n_rewards: int
+    reward_model: RewardModel
 
     def __post_init__(self) -> None:
-        for array in self.arrays().values():
+        for array in (*self.moves, *self.payments, self.initial):
             frozen(array)
+
+    @classmethod
+    def of_keys(
+        cls,
+        moves: tuple[Integers, Floats],
+        payments: tuple[Integers, Floats],
+        initial: Floats,
+        dimensions: tuple[int, int, int, int],
+        reward_model: RewardModel,
+    ) -> Counts:
+        """Numbers (n,) of outcomes with their counts (n, M), in any order; equal ones are added.
+
+        A transition has the number (s A + a) S + s'; a reward (s A + a) Z + z or, by next states,
+        ((s A + a) S + s') Z + z. `dimensions` are M, S, A and Z.
+        """
+        _, S, A, Z = dimensions
+        moved, after, weights = _added(*moves, S * A, S)
+        per_row = S * Z if reward_model == "transition" else Z
+        paid, key, earned = _added(*payments, S * A, per_row)
+        return cls(
+            Outcomes(moved, after, np.zeros_like(after), weights),
+            Outcomes(paid, key // Z, key % Z, earned),
+            initial,
+            Z,
+            reward_model,
+        )
+
+    @classmethod
+    def of_table(cls, joint: Outcomes, initial: Floats, Z: int, kind: RewardModel) -> Counts:
+        """Counts N_m(s', r | s, a) of a table."""
+        payments = joint if kind == "transition" else joint.rewards()
+        return cls(joint.successors(), payments, initial, Z, kind)
+
+    @classmethod
+    def of_arrays(cls, transitions: Floats, rewards: Floats, initial: Floats) -> Counts:
+        """Counts (M, S, A, S), (M, S, A, Z) or (M, S, A, S, Z), and (M, S)."""
+        M, S, A, _ = transitions.shape
+        kind: RewardModel = "transition" if rewards.ndim == 5 else "state-action"
+        moves, payments = (
+            (np.arange(array[0].size), array.reshape(M, -1).T) for array in (transitions, rewards)
+        )
+        return cls.of_keys(moves, payments, initial, (M, S, A, rewards.shape[-1]), kind)
 
     def facts(self) -> dict[str, Any]:
         """How much was counted."""
-        return {"contexts": len(self.initial), "visits": float(self.visits.sum())}
+        visits = float(self.moves.probs.sum())
+        return {"contexts": len(self.initial), "visits": visits, "transitions": self.moves.size}
+
+    def __repr__(self) -> str:
+        visits, contexts = self.moves.probs.sum(), plural(len(self.initial), "context")
+        return f"Counts({visits:.6g} visits, {self.moves.size} transitions, {contexts})"
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*map(np.add, self.arrays().values(), other.arrays().values()))
+        moves, payments = (
+            (np.concatenate([mine[0], theirs[0]]), np.concatenate([mine[1], theirs[1]]))
+            for mine, theirs in zip(self.keyed(), other.keyed())
+        )
+        initial = self.initial + other.initial
+        return Counts.of_keys(moves, payments, initial, self.dimensions, self.reward_model)
 
-    def arrays(self, prefix: str = "") -> Arrays:
+    def keyed(self) -> tuple[tuple[Integers, Floats], tuple[Integers, Floats]]:
+        """Numbers and counts of transitions and of rewards, as `of_keys` takes them."""
+        _, S, _, Z = self.dimensions
+        next_states = S if self.reward_model == "transition" else 1
+        return (
+            (self.moves.keys(S, 1), self.moves.probs),
+            (self.payments.keys(next_states, Z), self.payments.probs),
+        )
+
+    def fields(self, prefix: str = "") -> Arrays:
         """The arrays by name, which `prefix` goes before."""
-        return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}
+        found: Arrays = {f"{prefix}initial": self.initial}
+        for name, table in zip(_TABLES, (self.moves, self.payments)):
+            found |= zip((f"{prefix}{name}_{column}" for column in _COLUMNS), table)
+        return found
+
+    @classmethod
+    def from_fields(
+        cls,
+        found: Mapping[str, Any],
+        prefix: str,
+        dimensions: tuple[int, int, int, int],
+        kind: RewardModel,
+    ) -> Counts:
+        """The counts that `fields` gave, from fields whose names begin with `prefix`.
+
+        Files of version 0.2 have arrays, or one table of (s', r). Raises where they do not fit each
+        other, or the `dimensions` M, S, A and Z.
+        """
+        M, S, A, Z = dimensions
+        initial = float_field(found, f"{prefix}initial", M, S)
+        if f"{prefix}transitions" in found:
+            by_pair = (S, Z) if kind == "transition" else (Z,)
+            transitions = float_field(found, f"{prefix}transitions", M, S, A, S)
+            rewards = float_field(found, f"{prefix}rewards", M, S, A, *by_pair)
+            return cls.of_arrays(transitions, rewards, initial)
+        if f"{prefix}outcome_starts" in found:
+            joint = _table_field(found, f"{prefix}outcome_", dimensions)
+            return cls.of_table(joint, initial, Z, kind)
+        moves, payments = (_table_field(found, f"{prefix}{name}_", dimensions) for name in _TABLES)
+        return cls(moves, payments, initial, Z, kind)
+
+    @property
+    def dimensions(self) -> tuple[int, int, int, int]:
+        """M, S, A and Z."""
+        M, S = self.initial.shape
+        return M, S, (self.moves.starts.size - 1) // S, self.n_rewards
+
+    @cached_property
+    def transitions(self) -> Floats:
+        """N_m(s' | s, a), shape (M, S, A, S); refused where it would not fit into memory."""
+        M, S, A, _ = self.dimensions
+        return self._dense(self.keyed()[0], (M, S, A, S), "the counts of transitions")
+
+    @cached_property
+    def rewards(self) -> Floats:
+        """N_m(r | s, a), (M, S, A, Z), or N_m(s', r | s, a), (M, S, A, S, Z)."""
+        M, S, A, Z = self.dimensions
+        shape = (M, S, A, S, Z) if self.reward_model == "transition" else (M, S, A, Z)
+        return self._dense(self.keyed()[1], shape, "the counts of rewards")
+
+    def _dense(self, keyed: tuple[Integers, Floats], shape: tuple[int, ...], what: str) -> Floats:
+        require_memory(8.0 * math.prod(shape), f"{what} as an array of shape {shape}")
+        dense = np.zeros((shape[0], math.prod(shape[1:])))
+        dense[:, keyed[0]] = keyed[1].T
+        return frozen(dense.reshape(shape))
 
     @property
     def visits(self) -> Floats:
         """N_m(s, a) before it is clipped at one, shape (M, S, A)."""
-        # Added in the order of the compiled loop, so that both give the same bits.
-        return np.cumsum(self.transitions, axis=-1)[..., -1]
+        M, S, A, _ = self.dimensions
+        return np.ascontiguousarray(row_sums(self.moves, self.moves.probs).T).reshape(M, S, A)
 
     @property
     def episodes(self) -> Floats:
         """N(m), shape (M,)."""
         return self.initial.sum(axis=-1)
 
-    @property
-    def reward_model(self) -> RewardModel:
-        """Whether rewards are counted by (s, a) or by (s, a, s')."""
-        return "transition" if self.rewards.ndim == 5 else "state-action"
+    def joint(self) -> Outcomes:
+        """N_m(s', z | s, a), for rewards by (s, a) as if they did not depend on s'."""
+        if self.reward_model == "transition":
+            return self.payments
+        return product(self.moves, _shares(self.payments))
+
+    def table(self) -> Outcomes:
+        """Phat_m(s', z | s, a); rows of a context without a visit are all zero."""
+        return _shares(self.joint())
 
     def model(self, space: Space, weights: Floats | None = None) -> LatentMDP:
         """The empirical model; rows without a visit are all zero.
@@ -107,40 +217,48 @@ class Counts(Result):
         """
         if weights is None and self.episodes.sum() > 0.0:
             weights = self.episodes / self.episodes.sum()
-        T, R, nu = map(normalised, self.arrays().values())
-        return space.model_of(
-            T,
-            R,
-            initial=nu,
-            weights=weights,
-            allowed=space.allowed_actions(),
-            allow_unvisited=True,
+        others: dict[str, Any] = {
+            "allowed": space.allowed_actions(),
+            "initial": normalised(self.initial),
+            "weights": weights,
+            "allow_unvisited": True,
+        }
+        if keeps_arrays(space, self.reward_model):
+            T, R = normalised(self.transitions), normalised(self.rewards)
+            return space.model_of(T, R, **others)
+        return LatentMDP.from_outcomes(
+            *self.table(),
+            n_states=space.n_states,
+            horizon=space.horizon,
+            discount=space.discount,
+            reward_values=space.reward_array,
+            reward_model=self.reward_model,
+            **others,
         )
 
-    def optimistic_rows(self) -> dict[str, Floats]:
-        """That and Rhat of Algorithm 1, N_m(s' | s, a) / max(1, N_m(s, a)), as a model has them."""
-        share = 1.0 / np.maximum(1.0, self.visits)[..., None]
-        rewards = normalised(self.rewards)
-        if self.reward_model == "state-action":
-            rewards = self.rewards * share
-        return {"transitions": self.transitions * share, "reward_probs": rewards}
+    def optimistic_rows(self, as_arrays: bool) -> dict[str, Any]:
+        """Phat of Algorithm 1, as fields of a model: a row sums to min(1, N_m(s, a))."""
+        if as_arrays:
+            share = 1.0 / np.maximum(1.0, self.visits)[..., None]
+            rewards = normalised(self.rewards)
+            if self.reward_model == "state-action":
+                rewards = self.rewards * share
+            return {"transitions": self.transitions * share, "reward_probs": rewards}
+        table = self.table()
+        short = np.minimum(1.0, row_sums(self.moves, self.moves.probs))
+        return {"outcomes": table._replace(probs=table.probs * short[table.rows()])}
 
     @classmethod
-    def zero(cls, space: Space, reward_model: RewardModel) -> AnyCounts:
+    def zero(cls, space: Space, reward_model: RewardModel) -> Counts:
         """No visits at all."""
-        M, S, A, Z = space.dimensions
-        if not _keeps_arrays(space, reward_model):
-            nothing = np.zeros(0, np.int64)
-            return OutcomeCounts.of(
-                nothing, np.zeros((0, M)), np.zeros((M, S)), space, reward_model
-            )
-        rewards = (M, S, A, S, Z) if reward_model == "transition" else (M, S, A, Z)
-        return cls(np.zeros((M, S, A, S)), np.zeros(rewards), np.zeros((M, S)))
+        M, S, _, _ = space.dimensions
+        nothing = np.zeros(0, np.int64), np.zeros((0, M))
+        return cls.of_keys(nothing, nothing, np.zeros((M, S)), space.dimensions, reward_model)
 
     @classmethod
     def start(
         cls, start: Any, space: Space, prior_count: float, reward_model: RewardModel
-    ) -> AnyCounts:
+    ) -> Counts:
         """What a learner begins with.
 
         `start` is None, a model (or a `Fit` that holds one) whose every row counts as
@@ -169,147 +287,33 @@ class Counts(Result):
         episodes: Floats,
         space: Space,
         reward_model: RewardModel,
-    ) -> AnyCounts:
+    ) -> Counts:
         """A model whose rows count as `rows` (M, S, A) visits, its starts as `episodes` (M,)."""
+        table, by_row = model.outcomes, rows.reshape(len(rows), -1).T
+        joint = table._replace(probs=by_row[table.rows()] * table.probs)
         initial = episodes[:, None] * model.initial
-        if not _keeps_arrays(space, reward_model):
-            table, by_row = model.outcomes, rows.reshape(len(rows), -1).T
-            keys = table.keys(space.n_states, space.n_rewards)
-            counts = by_row[table.rows()] * table.probs
-            return OutcomeCounts.of(keys, counts, initial, space, reward_model)
-        joint = model.observation_probs()
-        by_pair = reward_model == "state-action"
-        rewards = joint.sum(axis=3) if by_pair else joint
-        weights = rows[..., None] if by_pair else rows[..., None, None]
-        return cls(rows[..., None] * model.transitions, weights * rewards, initial)
+        return cls.of_table(joint, initial, space.n_rewards, reward_model)
 
 
-@dataclass(frozen=True, eq=False)
-class OutcomeCounts(Result):
-    """Counts of the outcomes seen, for models whose arrays would be large.
+_TABLES = ("move", "payment")
+_COLUMNS = ("starts", "next_state", "reward", "counts")
 
-    Attributes
-    ----------
-    outcomes
-        An outcome table with N_m(s', z | s, a) in place of probabilities.
-    initial : (M, S)
-        N_m(s): how often an episode began in s.
-    n_rewards
-        Z.
-    reward_model
-        Whether rewards are taken to depend on (s, a) or on (s, a, s').
+
+def _added(
+    keys: Integers, counts: Floats, rows: int, per_row: int
+) -> tuple[Integers, Indices, Floats]:
+    """Starts of rows, places within them and counts of the outcomes with these keys, rising.
+
+    Equal keys are added up in their order; those without counts are left out.
     """
-
-    outcomes: Outcomes
-    initial: Floats
-    n_rewards: int
-    reward_model: RewardModel
-
-    def __post_init__(self) -> None:
-        for array in (*self.outcomes, self.initial):
-            frozen(array)
-
-    @classmethod
-    def of(
-        cls,
-        keys: Integers,
-        counts: Floats,
-        initial: Floats,
-        space: Space,
-        reward_model: RewardModel,
-    ) -> OutcomeCounts:
-        """Counts (n, M) of outcomes numbered as `Outcomes.keys` does; equal ones are added."""
-        M, S, A, Z = space.dimensions
-        rows, rest = np.divmod(np.repeat(keys, M), S * Z)
-        contexts = np.tile(np.arange(M), keys.size)
-        parts = (rows, rest // Z, rest % Z, contexts, counts.ravel())
-        return cls(outcomes_from_entries(*parts, (M, S, A, Z)), initial, Z, reward_model)
-
-    def facts(self) -> dict[str, Any]:
-        """How much was counted."""
-        visits = float(self.outcomes.probs.sum())
-        return {"contexts": len(self.initial), "visits": visits, "outcomes": self.outcomes.size}
-
-    def __add__(self, other: OutcomeCounts) -> OutcomeCounts:
-        M, S, _, Z = self.dimensions
-        mine, theirs = self.outcomes, other.outcomes
-        keys = np.concatenate([mine.keys(S, Z), theirs.keys(S, Z)])
-        rows, rest = np.divmod(np.repeat(keys, M), S * Z)
-        counts = np.concatenate([mine.probs, theirs.probs]).ravel()
-        contexts = np.tile(np.arange(M), keys.size)
-        table = outcomes_from_entries(rows, rest // Z, rest % Z, contexts, counts, self.dimensions)
-        return replace(self, outcomes=table, initial=self.initial + other.initial)
-
-    def arrays(self, prefix: str = "") -> Arrays:
-        """The arrays by name, which `prefix` goes before."""
-        names = ("starts", "next_state", "reward", "counts")
-        found: Arrays = {f"{prefix}initial": self.initial}
-        found |= zip((f"{prefix}outcome_{name}" for name in names), self.outcomes)
-        return found
-
-    @property
-    def dimensions(self) -> tuple[int, int, int, int]:
-        """M, S, A and Z."""
-        M, S = self.initial.shape
-        return M, S, (self.outcomes.starts.size - 1) // S, self.n_rewards
-
-    @cached_property
-    def transitions(self) -> Floats:
-        """N_m(s' | s, a), shape (M, S, A, S); refused where it would not fit into memory."""
-        return frozen(dense_transitions(self.outcomes, self.dimensions))
-
-    @cached_property
-    def rewards(self) -> Floats:
-        """Counts of rewards as `Counts` has them; refused where they would not fit."""
-        joint = np.moveaxis(dense_joint(self.outcomes, self.dimensions), -1, 0)
-        by_pair = self.reward_model == "state-action"
-        return frozen(np.ascontiguousarray(joint.sum(axis=3) if by_pair else joint))
-
-    @property
-    def visits(self) -> Floats:
-        """N_m(s, a) before it is clipped at one, shape (M, S, A)."""
-        M, S, A, _ = self.dimensions
-        return np.ascontiguousarray(row_sums(self.outcomes, self.outcomes.probs).T).reshape(M, S, A)
-
-    @property
-    def episodes(self) -> Floats:
-        """N(m), shape (M,)."""
-        return self.initial.sum(axis=-1)
-
-    def table(self) -> Outcomes:
-        """Phat_m(s', z | s, a); rows of a context without a visit are all zero."""
-        if self.reward_model == "transition":
-            return _shares(self.outcomes)
-        return product(_shares(self.outcomes.successors()), _shares(self.outcomes.rewards()))
-
-    def model(self, space: Space, weights: Floats | None = None) -> LatentMDP:
-        """The empirical model; rows without a visit are all zero.
-
-        Weights are the shares N(m) of all episodes, uniform if there are none, unless given.
-        """
-        if weights is None and self.episodes.sum() > 0.0:
-            weights = self.episodes / self.episodes.sum()
-        return LatentMDP.from_outcomes(
-            *self.table(),
-            n_states=space.n_states,
-            horizon=space.horizon,
-            discount=space.discount,
-            reward_values=space.reward_array,
-            allowed=space.allowed_actions(),
-            reward_model=self.reward_model,
-            initial=normalised(self.initial),
-            weights=weights,
-            allow_unvisited=True,
-        )
-
-    def optimistic_rows(self) -> dict[str, Any]:
-        """Phat of Algorithm 1: a row with less than one visit sums to less than one."""
-        table = self.table()
-        short = np.minimum(1.0, row_sums(self.outcomes, self.outcomes.probs))
-        return {"outcomes": table._replace(probs=table.probs * short[table.rows()])}
-
-
-AnyCounts = Counts | OutcomeCounts
+    counted = counts.any(axis=1)
+    order = np.argsort(keys[counted], kind="stable")
+    keys, counts = keys[counted][order], counts[counted][order]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    sums = np.add.reduceat(counts, first, axis=0) if first.size else counts
+    row, place = np.divmod(keys[first], per_row)
+    starts = np.searchsorted(row, np.arange(rows + 1)).astype(np.int64)
+    return starts, place.astype(np.int32), sums
 
 
 def _shares(counts: Outcomes) -> Outcomes:
@@ -319,13 +323,31 @@ def _shares(counts: Outcomes) -> Outcomes:
     return counts._replace(probs=shares)
 
 
-def _keeps_arrays(space: Space, reward_model: RewardModel) -> bool:
-    """Whether counts are arrays over all transitions, rather than a table of those seen."""
+def _table_field(
+    found: Mapping[str, Any], prefix: str, dimensions: tuple[int, int, int, int]
+) -> Outcomes:
+    """A table of counts from fields whose names begin with `prefix`; raises where it is none."""
+    M, S, A, Z = dimensions
+    starts = integer_field(found, f"{prefix}starts", S * A + 1)
+    next_state = integer_field(found, f"{prefix}next_state", None, below=S)
+    n = next_state.size
+    reward = integer_field(found, f"{prefix}reward", n, below=Z)
+    counts = float_field(found, f"{prefix}counts", n, M)
+    if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
+        raise ValueError(f"{prefix}starts must rise from 0 to the number of outcomes, {n}")
+    table = Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), counts)
+    if (np.diff(table.keys(S, Z)) <= 0).any() or (counts < 0.0).any():
+        raise ValueError(f"{prefix}*: the outcomes of a row must rise, their counts be >= 0")
+    return table
+
+
+def keeps_arrays(space: Space, reward_model: RewardModel) -> bool:
+    """Whether all transitions are so few that arrays over them are as fast as a table."""
     _, S, A, Z = space.dimensions
     return few_entries(float(S) * A * S * (Z if reward_model == "transition" else 1))
 
 
-def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel) -> AnyCounts:
+def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel) -> Counts:
     if logs.contexts is None:
         raise ValueError("start: the logs must know their contexts")
     if logs.contexts.size and int(logs.contexts.max()) >= space.n_contexts:
@@ -343,56 +365,15 @@ def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel)
     shares = np.eye(space.n_contexts)[logs.contexts]
     first = first_state_counts(logs, space.n_states, shares)
     steps = ("state", "action", "next_state")
-    if not _keeps_arrays(space, reward_model):
-        cells, counts = occurring_cells(logs, (*steps, "reward"), sizes, shares)
-        return OutcomeCounts.of(cells, counts, first, space, reward_model)
-    by = steps if reward_model == "transition" else steps[:2]
-    return Counts(
-        cell_counts(logs, steps, sizes, shares),
-        cell_counts(logs, (*by, "reward"), sizes, shares),
-        first,
-    )
+    paid = (*steps, "reward") if reward_model == "transition" else (*steps[:2], "reward")
+    moves, payments = (occurring_cells(logs, by, sizes, shares) for by in (steps, paid))
+    return Counts.of_keys(moves, payments, first, space.dimensions, reward_model)
 
 
-def counts_from_arrays(
-    found: Mapping[str, Any],
-    prefix: str,
-    dimensions: tuple[int, int, int, int],
-    reward_model: RewardModel,
-) -> AnyCounts:
-    """The counts that `arrays` gave, from fields whose names begin with `prefix`.
-
-    Raises where they do not fit each other, or the `dimensions` M, S, A and Z.
-    """
-    M, S, A, Z = dimensions
-    initial = float_field(found, f"{prefix}initial", M, S)
-    if f"{prefix}outcome_starts" not in found:
-        outcomes = (S, Z) if reward_model == "transition" else (Z,)
-        return Counts(
-            float_field(found, f"{prefix}transitions", M, S, A, S),
-            float_field(found, f"{prefix}rewards", M, S, A, *outcomes),
-            initial,
-        )
-    starts = integer_field(found, f"{prefix}outcome_starts", S * A + 1)
-    next_state = integer_field(found, f"{prefix}outcome_next_state", None, below=S)
-    n = next_state.size
-    reward = integer_field(found, f"{prefix}outcome_reward", n, below=Z)
-    counts = float_field(found, f"{prefix}outcome_counts", n, M)
-    if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
-        raise ValueError(f"{prefix}outcome_starts must rise from 0 to the number of outcomes, {n}")
-    table = Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), counts)
-    if (np.diff(table.keys(S, Z)) <= 0).any() or (counts < 0.0).any():
-        raise ValueError(
-            f"{prefix}outcome_*: the outcomes of a row must rise, their counts be >= 0"
-        )
-    return OutcomeCounts(table, initial, Z, reward_model)
-
-
-def same_contexts(counts: AnyCounts) -> bool:
+def same_contexts(counts: Counts) -> bool:
     """Whether all contexts have the same counts, so that nothing tells them apart."""
-    if isinstance(counts, OutcomeCounts):
-        return bool((counts.outcomes.probs == counts.outcomes.probs[:, :1]).all())
-    return all(bool((a == a[:1]).all()) for a in (counts.transitions, counts.rewards))
+    tables = (counts.moves.probs, counts.payments.probs)
+    return all(bool((array == array[:, :1]).all()) for array in tables)
 
 
 @dataclass
@@ -418,7 +399,7 @@ class EmpiricalModel:
     def begin(
         cls,
         space: Space,
-        counts: AnyCounts,
+        counts: Counts,
         widths: Widths | None,
         smoothing: float,
         growth: float,
@@ -427,174 +408,137 @@ class EmpiricalModel:
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
         from latentmdp._kernels.bellman import padded_states
-        from latentmdp._kernels.empirical import KNOWN, LEARNED, UNIFORM, Cells, Estimate
-        from latentmdp._kernels.optimism import (
-            AS_PRINTED,
-            BY_VARIANCE,
-            FORBIDDEN,
-            HIDDEN_REWARDS,
-            OptimisticValues,
-        )
+        from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, UNIFORM, Estimate
 
         widths = Widths(0.0, 0.0, 0.0, 0.0, False) if widths is None else widths
         M, S, A, Z = space.dimensions
-        n = A * padded_states(S)
-        start = KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM
-        table, by_transition = (
-            isinstance(counts, OutcomeCounts),
-            counts.reward_model == "transition",
-        )
-        rows = 0 if table else S * A
-        cells = Cells(
-            heads=np.full(S * A, -1),
-            cells=np.zeros((0, 4), np.int64),
-            counts=np.zeros((0, M)),
-            used=np.zeros(1, np.int64),
-            places=np.zeros(space.required_horizon(), np.int64),
-        )
+        H, W = space.required_horizon(), padded_states(S)
+        by_next = Z if counts.reward_model == "transition" else 0
+        keys = padded_states(W + max(1, S * (by_next > 0)) * Z)
+        dense = few_entries(float(A * W) * keys)
+        cells = A * W * keys if dense else 0
         estimate = Estimate(
             sizes=(S, A, Z),
-            transition_rewards=by_transition,
-            start=start,
-            reward_values=space.reward_array,
+            dense=dense,
+            by_next=by_next,
+            start=KNOWN if weights is not None else LEARNED if learn_weights else UNIFORM,
             smoothing=float(smoothing),
-            table=cells if table else None,
-            transition_counts=np.zeros((rows, S, M)),
-            reward_counts=np.zeros((rows * S if by_transition else rows, Z, M)),
+            reward_values=space.reward_array,
+            heads=np.full(A * W, -1),
+            links=np.zeros((0, 3), np.int64),
+            counts=np.zeros((M, cells)),
+            used=np.array([cells]),
             initial_counts=np.zeros((S, M)),
-            visits=np.zeros((S * A, M)),
-            scale=np.empty((S * A, M)),
-            scratch=np.empty((3, M)),
-            rows=np.empty(S * A, np.int64),
-            seen=np.zeros(S * A, np.bool_),
+            columns=_columns_without_visits(space, W),
             prior=np.full(M, 1.0 / M) if weights is None else weights.copy(),
             initial=np.full((S, M), 1.0 / S),
-            transitions=np.zeros((M, 0 if table else S, n)),
-            means=np.zeros((M, n)),
-            variances=np.zeros((M, n)),
+            likelihood=np.empty((1, M)),
+            visited=np.empty(H, np.int64),
+            seen=np.zeros(A * W, np.bool_),
+            places=np.empty((2, H), np.int64),
         )
-        allowed = space.allowed_actions()
-        terminal: Flags = np.logical_not(allowed.any(axis=1))
-        missing = np.flatnonzero(~allowed)
-        kind, variance, caps = HIDDEN_REWARDS, [0.0] * 4, space.highest_returns
-        if widths.variance is not None:
-            *variance, printed = widths.variance
-            kind = AS_PRINTED if printed else BY_VARIANCE
-            if printed:
-                caps = np.full_like(caps, widths.reach + widths.lowest)
-        optimistic = OptimisticValues(
-            kind=kind,
-            reach=float(widths.reach),
-            width=float(widths.row),
-            lowest=float(widths.lowest),
-            adaptive=widths.adaptive,
-            deviation=float(variance[0]),
-            remainder=float(variance[1]),
-            reward_deviation=float(variance[2]),
-            reward_remainder=float(variance[3]),
-            growth=float(growth),
-            discount=float(space.discount),
-            values=np.zeros((M, space.required_horizon(), n)),
-            caps=caps,
-            bonus=np.zeros((M, n)),
-            rewards=np.zeros((M, n)),
-            slopes=np.zeros((M, n)),
-            shares=np.zeros((M, n)),
-            unseen=np.zeros((M, n)),
-            inverse=np.ones((M, n)),
-            outside=np.full((M, n // A), np.inf),
-            missing=missing,
-            penalty=np.where(terminal[missing // A], 0.0, FORBIDDEN),
-            terminal=terminal,
-            ends=np.flatnonzero(terminal),
-            spread=np.full(M, float(widths.reach)),
-            planned_visits=np.zeros((S * A, M)),
-            changes=np.zeros(M),
-            stale=np.ones(M, np.bool_),
-            due=np.ones(1, np.bool_),
-        )
-        empirical = cls(space, estimate, optimistic, widths)
+        empirical = cls(space, estimate, _optimistic_values(space, widths, growth, W), widths)
         empirical.set_counts(counts)
         return empirical
 
-    def counts(self) -> AnyCounts:
-        """A copy of the counts, context first."""
-        M, S, A, Z = self.space.dimensions
-        e = self.estimate
-        if seen := self.cells():
-            initial = _unpacked(e.initial_counts, (S, M))
-            kind: RewardModel = "transition" if e.transition_rewards else "state-action"
-            rows, n, z = seen["cells"].T
-            keys = (rows * S + n) * Z + z
-            return OutcomeCounts.of(keys, seen["cell_counts"], initial, self.space, kind)
-        shape = (S, A, S, Z, M) if e.transition_rewards else (S, A, Z, M)
-        packed = (e.transition_counts, e.reward_counts, e.initial_counts)
-        return Counts(*map(_unpacked, packed, ((S, A, S, M), shape, (S, M))))
+    @property
+    def _width(self) -> int:
+        """W."""
+        return self.estimate.seen.size // self.space.n_actions
 
-    def cells(self) -> Arrays:
-        """Of a table: s A + a, s' and z of its cells in the order they were seen, and their counts.
+    def counts(self) -> Counts:
+        """A copy of the counts."""
+        e, (_, S, A, Z), W = self.estimate, self.space.dimensions, self._width
+        k = np.arange(e.used[0])
+        key, column = np.divmod(k, A * W)
+        if not e.dense:
+            column, key = e.links[k, 0], e.links[k, 1]
+        a, s = np.divmod(column, W)
+        row, weights = s * A + a, e.counts[:, k].T
+        per_row = S * Z if e.by_next else Z
+        moved = (s < S) & (key < S)  # the rest is padding, as below
+        paid = (s < S) & (key >= W) & (key < W + per_row)
+        return Counts.of_keys(
+            (row[moved] * S + key[moved], weights[moved]),
+            (row[paid] * per_row + key[paid] - W, weights[paid]),
+            np.ascontiguousarray(e.initial_counts.T),
+            self.space.dimensions,
+            "transition" if e.by_next else "state-action",
+        )
 
-        Nothing where counts are arrays.
-        """
-        table = self.estimate.table
-        if table is None:
-            return {}
-        n = int(table.used[0])
-        return {"cells": table.cells[:n, :3], "cell_counts": table.counts[:n]}
-
-    def set_counts(self, counts: AnyCounts) -> None:
+    def set_counts(self, counts: Counts) -> None:
         """Replace the counts and derive everything from them again."""
+        (moves, moved), (payments, paid) = counts.keyed()
+        _, S, A, Z = self.space.dimensions
+        W = self._width
+        row, key = np.divmod(moves, S)
+        reward_row, reward_key = np.divmod(payments, S * Z if self.estimate.by_next else Z)
+        row, key = np.append(row, reward_row), np.append(key, W + reward_key)
+        self._set_cells(row % A * W + row // A, key, np.concatenate([moved, paid]))
+        self._refresh({"initial_counts": counts.initial.T})
+
+    def add_counts(self, counts: Counts) -> None:
+        """Add counts, and derive everything again."""
+        self.set_counts(self.counts() + counts)
+
+    def arrays(self) -> Arrays:
+        """What a run needs to go on, of the counts: the cells as they grow, and their sums."""
+        from latentmdp.online.kernels_lucrl import SUMS
+
+        e, used = self.estimate, int(self.estimate.used[0])
+        return {
+            "links": e.links[:used],
+            "counts": e.counts[:, :used],
+            "initial_counts": e.initial_counts,
+            "columns": e.columns[:, :SUMS],
+        }
+
+    def restore(self, saved: Arrays) -> None:
+        """Go back to where `arrays` was taken; the bits of the sums follow from their history."""
+        from latentmdp.online.kernels_lucrl import SUMS
+
+        columns, keys, _ = saved["links"].T
+        if self.estimate.dense:
+            keys, columns = np.divmod(np.arange(saved["counts"].shape[1]), self.estimate.seen.size)
+        self._set_cells(columns, keys, saved["counts"].T)
+        sums = np.array(self.estimate.columns)
+        sums[:, :SUMS] = saved["columns"]
+        self._refresh({"initial_counts": saved["initial_counts"], "columns": sums})
+
+    def _set_cells(self, columns: Integers, keys: Integers, counts: Floats) -> None:
+        """Replace the cells by these in their order, with counts (n, M)."""
+        from latentmdp.online.kernels_lucrl import add_cells
+
         e = self.estimate
-        e.initial_counts[...] = counts.initial.T
-        if isinstance(counts, OutcomeCounts):
-            table = counts.outcomes
-            cells = np.column_stack([table.rows(), table.next_state, table.reward])
-            self.set_cells(cells, table.probs)
-            return
-        for own, given in zip((e.transition_counts, e.reward_counts), counts.arrays().values()):
-            own[...] = _packed(given, own.shape)
-        self.refresh()
+        e.heads[...], e.counts[...] = -1, 0.0
+        e.used[0] = e.counts.shape[1] if e.dense else 0
+        self._make_room(len(keys))
+        parts = (np.ascontiguousarray(part) for part in (columns, keys, counts))
+        add_cells(self.estimate, *parts)
 
-    def add_counts(self, counts: AnyCounts) -> None:
-        """Add counts of the same form, and derive everything again."""
-        own: Any = self.counts()
-        self.set_counts(own + counts)
+    def _refresh(self, sums: Arrays) -> None:
+        """Derive everything from the counts again; `sums` that are given are taken as they are."""
+        from latentmdp.online.kernels_lucrl import refresh, tally
 
-    def set_cells(self, cells: Integers, counts: Floats) -> None:
-        """Replace the counts of a table by those of `cells` in their order, derive the rest."""
-        from latentmdp._kernels.empirical import write_cells
-
-        self._room_for(len(cells))
-        rows, n, z = np.ascontiguousarray(cells.T, np.int64)
-        write_cells(self.estimate.table, rows, n, z, np.ascontiguousarray(counts))
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Derive everything from the counts again."""
-        from latentmdp._kernels.empirical import refresh
-        from latentmdp._kernels.optimism import weigh
-
-        refresh(self.estimate)
-        if self.widths.variance is not None:
-            weigh(self.estimate, self.optimistic)
+        tally(self.estimate)
+        for name, array in sums.items():
+            getattr(self.estimate, name)[...] = array
+        refresh(self.estimate, self.optimistic)
 
     def make_room(self) -> None:
-        """Let a table have room for the cells of one more episode; it grows by doubling."""
-        if self.estimate.table is not None:
-            self._room_for(int(self.estimate.table.used[0]))
+        """Have room for the cells of one more episode."""
+        self._make_room(self.estimate.places.size)
 
-    def _room_for(self, cells: int) -> None:
-        """Room in the table for so many cells and those of one more episode."""
-        table = self.estimate.table
-        assert table is not None
-        needed, (capacity, M) = cells + table.places.size, table.counts.shape
-        if needed > capacity:
-            more = max(2 * capacity, needed) - capacity
-            grown = table._replace(
-                cells=np.concatenate([table.cells, np.zeros((more, 4), np.int64)]),
-                counts=np.concatenate([table.counts, np.zeros((more, M))]),
+    def _make_room(self, more: int) -> None:
+        """Have room for so many more cells; a list of them grows by doubling."""
+        e = self.estimate
+        needed, (M, capacity) = int(e.used[0]) + more, e.counts.shape
+        if not e.dense and needed > capacity:
+            added = max(2 * capacity, needed) - capacity
+            self.estimate = e._replace(
+                links=np.concatenate([e.links, np.zeros((added, 3), np.int64)]),
+                counts=np.concatenate([e.counts, np.zeros((M, added))], axis=1),
             )
-            self.estimate = self.estimate._replace(table=grown)
 
     def model(self, weights: Floats | None = None) -> LatentMDP:
         """The empirical model."""
@@ -602,28 +546,33 @@ class EmpiricalModel:
 
     def bonus(self) -> Floats:
         """The bonus of the last plan, shape (M, S, A)."""
+        from latentmdp.online.kernels_lucrl import BONUS
+
         M, S, A, _ = self.space.dimensions
-        return np.ascontiguousarray(self.optimistic.bonus.reshape(M, A, -1)[..., :S].swapaxes(1, 2))
+        bonus = self.estimate.columns[:, BONUS].reshape(M, A, -1)[..., :S]
+        return np.ascontiguousarray(bonus.swapaxes(1, 2))
 
     def weights(self) -> Floats:
         """The weights that beliefs start from."""
         return self.estimate.prior / self.estimate.prior.sum()
 
-    def acting_model(self) -> LatentMDP:
-        """The empirical model with the start of the acting filter: its w and nu."""
-        model = self.model(self.weights())
+    def acting_model(self, counts: Counts | None = None) -> LatentMDP:
+        """The empirical model, of the `counts` as they are, with the filter's own w and nu."""
+        model = (counts or self.counts()).model(self.space, self.weights())
         return model.replace(initial=np.ascontiguousarray(self.estimate.initial.T))
 
-    def policy(self) -> AlphaVectorPolicy:
-        """The Q-MDP policy of the last plan, with the filter it acts by."""
-        from latentmdp._kernels.bellman import padded_states
+    def outcome(self) -> tuple[AlphaVectorPolicy, float]:
+        """The Q-MDP policy of the last plan, with the filter it acts by, and its informed bound."""
+        from latentmdp._kernels.bellman import informed_value
 
-        M, S, A, _ = self.space.dimensions
-        values = self.optimistic.values.copy().reshape(M, -1, A, padded_states(S))
+        counts, values, weights = self.counts(), self.optimistic.values.copy(), self.weights()
+        initial, bonus = self._optimistic_start(counts)
+        value = float(informed_value(values, weights, initial) + weights @ bonus)
+        model = self.acting_model(counts)
         smoothing = self.estimate.smoothing
-        return AlphaVectorPolicy.from_values(values, self.acting_model(), smoothing, dense=True)
+        return AlphaVectorPolicy.from_values(values, model, smoothing, dense=True), value
 
-    def optimistic_model(self, counts: AnyCounts) -> LatentMDP:
+    def optimistic_model(self, counts: Counts) -> LatentMDP:
         """The empirical model of some counts with hidden rewards [kwon2021, Prop. 3.2].
 
         Rows are N_m(s' | s, a) / max(1, N_m(s, a)) as in Algorithm 1: a row with less than one
@@ -631,17 +580,21 @@ class EmpiricalModel:
         last one that was set (`raise_bonus`), and weights are those that the learner's filter
         starts from.
         """
-        widths = self.widths
-        missing = np.maximum(0.0, 1.0 - counts.episodes)
-        radius = np.sqrt(widths.initial / np.maximum(1.0, counts.episodes))
-        empirical = counts.model(self.space, self.weights())
+        initial, initial_bonus = self._optimistic_start(counts)
         return LatentMDP._trusted(
-            empirical,
-            **counts.optimistic_rows(),
-            initial=counts.initial / np.maximum(1.0, counts.episodes)[:, None],
+            counts.model(self.space, self.weights()),
+            **counts.optimistic_rows(keeps_arrays(self.space, counts.reward_model)),
+            initial=initial,
             bonus=self.bonus(),
-            initial_bonus=widths.reach * np.minimum(1.0, missing + radius),
+            initial_bonus=initial_bonus,
         )
+
+    def _optimistic_start(self, counts: Counts) -> tuple[Floats, Floats]:
+        """nu-hat of Algorithm 1, (M, S), and R^hid_init, (M,)."""
+        seen = np.maximum(1.0, counts.episodes)
+        missing, radius = np.maximum(0.0, 1.0 - counts.episodes), self.widths.initial / seen
+        bonus = self.widths.reach * np.minimum(1.0, missing + np.sqrt(radius))
+        return counts.initial / seen[:, None], bonus
 
     def raise_bonus(self) -> None:
         """Plan by Q-MDP if that is due, and set the bonus of that plan, the same at all times.
@@ -650,7 +603,7 @@ class EmpiricalModel:
         in the optimistic model; one by variance changes with t, and the largest over all t is set,
         with which any planner's values are at least those of Q-MDP here.
         """
-        from latentmdp._kernels.optimism import largest_bonus
+        from latentmdp.online.kernels_lucrl import largest_bonus
 
         self.replan()
         if self.widths.variance is not None:
@@ -658,41 +611,76 @@ class EmpiricalModel:
 
     def replan(self) -> None:
         """Plan by Q-MDP in every context whose counts changed, if that is due."""
-        from latentmdp._kernels.optimism import replan_values
+        from latentmdp.online.kernels_lucrl import replan
 
-        replan_values(self.estimate, self.optimistic)
+        replan(self.estimate, self.optimistic)
 
     def require_plan(self) -> None:
         """Make a plan due that knows all that was counted, however little it is."""
         self.optimistic.stale[self.optimistic.changes > 0.0] = True
         self.optimistic.due[0] = True
 
-    def informed_value(self) -> float:
-        """The informed bound of the last Q-MDP plan in the optimistic model."""
-        from latentmdp._kernels.bellman import informed_value, padded_states
-
-        M, S, A, _ = self.space.dimensions
-        model = self.optimistic_model(self.counts())
-        assert model.initial_bonus is not None
-        values = self.optimistic.values.reshape(M, -1, A, padded_states(S))
-        value = informed_value(values, model.weights, model.initial)
-        return float(value + model.weights @ model.initial_bonus)
-
     def distances(self, truth: LatentMDP) -> Floats:
         """sum_{s,a} ||P_n - Phat_m||_1 for every pair of contexts, (M, M)."""
-        from latentmdp._kernels.empirical import distances
+        from latentmdp.online.kernels_lucrl import distances
 
-        if self.estimate.table is not None:
-            return truth.distances(self.model())
-        M = self.space.n_contexts
-        cost = np.empty((M, M))
-        distances(self.estimate, truth.packed().reshape(-1, M), cost)
-        return cost
+        cost = np.empty((truth.n_contexts, self.space.n_contexts))
+        distances(self.estimate, *truth.outcomes, cost)
+        return np.maximum(cost, 0.0)
 
 
-def _packed(array: Floats, shape: tuple[int, ...]) -> Floats:
-    return np.array(np.moveaxis(array, 0, -1), order="C").reshape(shape)
+def _columns_without_visits(space: Space, W: int) -> Floats:
+    """Terms (M, TERMS, n) before anything was counted; actions not allowed keep theirs."""
+    from latentmdp.online.kernels_lucrl import REWARD, TERMS
+
+    M, _, A, _ = space.dimensions
+    columns = np.zeros((M, TERMS, A * W))
+    # No maximum takes an action that is not allowed; finite, since zero times it must be zero.
+    forbidden = ~space.allowed_actions() & ~space.terminal[:, None]
+    columns[:, REWARD, _columns(forbidden, W)] = -1e100
+    return columns
 
 
-def _unpacked(array: Floats, shape: tuple[int, ...]) -> Floats:
-    return np.array(np.moveaxis(array.reshape(shape), -1, 0), order="C")
+def _columns(pairs: Flags, W: int) -> Integers:
+    """The columns of pairs (S, A)."""
+    states, actions = np.nonzero(pairs)
+    return np.asarray(actions * W + states)
+
+
+def _optimistic_values(space: Space, widths: Widths, growth: float, W: int) -> OptimisticValues:
+    """The state before the first plan; columns of actions that are not allowed stay as here."""
+    from latentmdp.online.kernels_lucrl import (
+        AS_PRINTED,
+        BY_VARIANCE,
+        HIDDEN_REWARDS,
+        OptimisticValues,
+    )
+
+    M, _, A, _ = space.dimensions
+    H = space.required_horizon()
+    allowed = space.allowed_actions()
+    kind, factors, caps = HIDDEN_REWARDS, (0.0, 0.0, 0.0, 0.0), np.full(H, 1e100)  # no cap
+    if widths.variance is not None:
+        factors, printed = widths.variance.factors, widths.variance.printed
+        kind = AS_PRINTED if printed else BY_VARIANCE
+        caps = np.full(H, widths.reach + widths.lowest) if printed else space.highest_returns
+    return OptimisticValues(
+        kind=kind,
+        reach=float(widths.reach),
+        width=float(widths.row),
+        lowest=float(widths.lowest),
+        adaptive=widths.adaptive,
+        factors=factors,
+        growth=float(growth),
+        least_change=1e-6,  # far below what a belief says of an episode, far above its rounding
+        discount=float(space.discount),
+        pairs=_columns(allowed, W),
+        terminal=space.terminal,
+        caps=caps,
+        values=np.zeros((M, H, A, W)),
+        met=np.zeros((M, W), np.bool_),
+        spread=np.full(M, float(widths.reach)),
+        changes=np.zeros(M),
+        stale=np.ones(M, np.bool_),
+        due=np.ones(1, np.bool_),
+    )

@@ -62,10 +62,8 @@ from latentmdp.online.base import (
 )
 from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import (
-    AnyCounts,
     Counts,
     EmpiricalModel,
-    counts_from_arrays,
     same_contexts,
 )
 from latentmdp.online.many_runs import ManyRuns, played_runs
@@ -254,7 +252,7 @@ class LUCRL(Learner):
         if isinstance(self.replan, str):
             require_choice("replan", self.replan, ("every", "changed", "lazy", "doubling"))
             if self.replan == "doubling":
-                from latentmdp._kernels.optimism import DOUBLING
+                from latentmdp.online.kernels_lucrl import DOUBLING
 
                 return DOUBLING
             return LAZY if self.replan == "lazy" else 0.0
@@ -302,7 +300,7 @@ class _LUCRL(CountingLearning[Episode | None]):
 class _PlannerLUCRL(_LUCRL):
     """With any planner, in the optimistic model as a `LatentMDP`."""
 
-    _planned: AnyCounts | None = None  # the counts of the last plan
+    _planned: Counts | None = None  # the counts of the last plan
     _plan: Plan | None = None
 
     def plan(self) -> None:
@@ -316,7 +314,7 @@ class _PlannerLUCRL(_LUCRL):
             self.empirical.raise_bonus()
             self._follow(self._planned)
 
-    def _follow(self, counts: AnyCounts) -> None:
+    def _follow(self, counts: Counts) -> None:
         model = self.empirical.optimistic_model(counts)
         self._plan = self.learner.planner.plan(model)
         self._agent = EstimateAgent(self._plan.policy, self.space, self.key, self.empirical)
@@ -324,12 +322,12 @@ class _PlannerLUCRL(_LUCRL):
     def arrays(self) -> Arrays:
         """See `Learning`; the counts of the last plan find it again."""
         planned = self._planned or self.empirical.counts()
-        return {**super().arrays(), **planned.arrays("planned_")}
+        return {**super().arrays(), **planned.fields("planned_")}
 
     def restore(self, saved: Arrays) -> None:
         super().restore(saved)
         sizes, kind = self.space.dimensions, self.learner.reward_model
-        self._planned = counts_from_arrays(saved, "planned_", sizes, kind)
+        self._planned = Counts.from_fields(saved, "planned_", sizes, kind)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
@@ -359,7 +357,7 @@ class _QMDPLUCRL(_LUCRL):
         """See `Learning`: the outcome is a plan for the final counts."""
         self.empirical.require_plan()
         self.empirical.raise_bonus()
-        return self.counted(self.empirical.policy(), self.empirical.informed_value(), settings)
+        return self.counted(*self.empirical.outcome(), settings)
 
 
 class _GreedyAgent:
@@ -380,14 +378,13 @@ class _GreedyAgent:
 
     def act(self, t: int) -> int:
         """The best action for the belief."""
-        from latentmdp._kernels.optimism import greedy_action
+        from latentmdp.online.kernels_lucrl import greedy_action
 
-        values, A = self._empirical.optimistic.values, self._empirical.space.n_actions
-        return int(greedy_action(values, A, t, self._state, self._belief))
+        return int(greedy_action(self._empirical.optimistic.values, t, self._state, self._belief))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp._kernels.empirical import observe
+        from latentmdp.online.kernels_lucrl import observe
 
         n, z = transition.next_state, transition.reward
         observe(self._empirical.estimate, self._belief, self._state, action, n, z)
@@ -451,7 +448,7 @@ def _recorded_rounds(
     first: int,
     episodes: int,
 ) -> Trajectories:
-    from latentmdp._kernels.lucrl import Played
+    from latentmdp.online.kernels_lucrl import Played
 
     played = Played.of(episodes, world.space.required_horizon())
     contexts = np.full(episodes, -1, np.int32)
@@ -471,7 +468,7 @@ def _compiled_rounds(
     played: Any = None,
 ) -> None:
     """As many episodes of Algorithm 1 as the record has entries, in a compiled loop."""
-    from latentmdp._kernels.lucrl import Played, play_lucrl
+    from latentmdp.online.kernels_lucrl import Played, play_lucrl
 
     episodes, done = len(record[0]), 0
     nothing = Played.of(0, 0)

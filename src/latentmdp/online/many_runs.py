@@ -22,7 +22,7 @@ from latentmdp._util.results import Result
 from latentmdp._util.words import plural
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.metrics import last_tenth
-from latentmdp.online.empirical_model import AnyCounts
+from latentmdp.online.empirical_model import Counts
 from latentmdp.online.run import Run
 from latentmdp.worlds import Space
 
@@ -58,7 +58,7 @@ class ManyRuns(Result):
 
     returns: Floats
     beliefs: Floats
-    counts: tuple[AnyCounts, ...]
+    counts: tuple[Counts, ...]
     space: Space
     episodes: int
     window: int
@@ -111,11 +111,11 @@ def _window_sizes(episodes: int, window: int) -> Floats:
 
 def played_runs(
     play: Callable[[int], Run], seeds: range, window: int, threads: int, progress: bool
-) -> tuple[Floats, Floats, tuple[AnyCounts, ...]]:
+) -> tuple[Floats, Floats, tuple[Counts, ...]]:
     """Returns, beliefs and counts of the runs that `play` makes by their seeds."""
     with progress_bar(progress, "runs", len(seeds)) as advance:
 
-        def work(start: int, stop: int) -> tuple[Floats, Floats, AnyCounts]:
+        def work(start: int, stop: int) -> tuple[Floats, Floats, Counts]:
             run = play(seeds[start])
             advance(stop - start)
             assert run.counts is not None

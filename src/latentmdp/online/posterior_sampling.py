@@ -21,7 +21,7 @@ from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
-from latentmdp.online.empirical_model import OutcomeCounts
+from latentmdp.online.empirical_model import keeps_arrays
 from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
 from latentmdp.outcomes import Outcomes, outcomes_from_entries
@@ -84,8 +84,8 @@ class _Sampling(CountingLearning[Episode]):
     def _drawn_model(self) -> LatentMDP:
         counts, prior = self.empirical.counts(), self.learner.prior
         weights = self.empirical.weights()
-        if isinstance(counts, OutcomeCounts):
-            seen = (counts.outcomes, counts.initial)
+        if not keeps_arrays(self.space, counts.reward_model):
+            seen = (counts.joint(), counts.initial)
             return _drawn_table(self._chance, *seen, weights, self.space, prior)
         T, R, nu = (
             _dirichlet_rows(self._chance, rows + prior)

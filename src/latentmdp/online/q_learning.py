@@ -110,7 +110,7 @@ class _QLearning(CountingLearning[Trajectories]):
         return gathered(played, self.space)
 
     def _compiled(self, world: ModelWorld, episodes: int) -> Trajectories:
-        from latentmdp._kernels.lucrl import Played
+        from latentmdp.online.kernels_lucrl import Played
         from latentmdp.online.kernels_q_learning import play_q_learning
 
         contexts = np.empty(episodes, np.int64)

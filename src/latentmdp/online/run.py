@@ -19,7 +19,7 @@ from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
-from latentmdp.online.empirical_model import AnyCounts, counts_from_arrays
+from latentmdp.online.empirical_model import Counts
 from latentmdp.planning import Plan
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
@@ -145,7 +145,7 @@ class Run(Result):
     model: LatentMDP
     policy: Policy | HistoryPolicy
     settings: dict[str, Any]
-    counts: AnyCounts | None = None
+    counts: Counts | None = None
     optimistic_value: float = float("nan")
     plan: Plan | None = None
     fit: Fit | None = None
@@ -222,7 +222,7 @@ class Run(Result):
             "curve_episodes": self.error_curve.episodes,
             "curve_errors": self.error_curve.values,
             "policy": None if own_plan else self.policy,
-            **({} if self.counts is None else self.counts.arrays("count_")),
+            **({} if self.counts is None else self.counts.fields("count_")),
             "phases": phase_rows(self.phases),
             "value": None if self.value is None else list(self.value),
             "warnings": list(self.warnings),
@@ -237,7 +237,7 @@ class Run(Result):
             raise ValueError("there is neither a policy nor a plan")
         counts = None
         if "count_initial" in fields:
-            counts = counts_from_arrays(fields, "count_", model.dimensions, model.reward_model)
+            counts = Counts.from_fields(fields, "count_", model.dimensions, model.reward_model)
         K = np.size(fields["returns"])
         points = integer_field(fields, "curve_episodes", None)
         return cls(
