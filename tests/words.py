@@ -6,17 +6,14 @@ lists each with the places it occurs in. `docs/notation.md` says what each means
 the documents holds the two against each other. An option is the word of the parameter it sets:
 `--time-limit` counts as `time_limit`.
 
-Public is what stands in `__all__` of the package or of one of its modules, what an instance can be
-made with, and every class that a public signature or field names.
+Public is what stands in `__all__` of the package or of one of its modules, and what an instance can
+be made with.
 """
 
 import dataclasses
 import dis
-import importlib
 import inspect
-import pkgutil
 import re
-import sys
 from collections import defaultdict
 from functools import cached_property
 
@@ -28,47 +25,22 @@ def public_modules():
     return sorted(name for name in lm.__all__ if inspect.ismodule(getattr(lm, name)))
 
 
-def _classes():
-    """Every class of the package that a signature may name, by name."""
-    found = {}
-    for module in pkgutil.walk_packages(lm.__path__, "latentmdp."):
-        parts = module.name.split(".")
-        if parts[1] != "cli" and not any(part.startswith("_") for part in parts):
-            home = importlib.import_module(module.name)
-            owned = (t for t in vars(home).values() if getattr(t, "__module__", "") == module.name)
-            found |= {t.__name__: t for t in owned if inspect.isclass(t) and t.__name__[0] != "_"}
-    return found
-
-
-def _named(thing, classes):
-    """The classes of the package that the signatures and fields of a thing name."""
-    here = vars(sys.modules[thing.__module__])
-    for word in sorted(
-        {w for text in _annotations(thing) for w in re.findall(r"(?<![.\w])\w+", text)}
-    ):
-        named = here.get(word, classes.get(word))
-        if inspect.isclass(named) and classes.get(named.__name__) is named:
-            yield named.__name__, named
-
-
 def public_things():
     """(where, object) for everything that a user may call or hold."""
-    homes, classes = (lm, *(getattr(lm, name) for name in public_modules())), _classes()
-    waiting = [
+    homes = (lm, *(getattr(lm, name) for name in public_modules()))
+    things = [
         (name, getattr(home, name))
         for home in homes
         for name in getattr(home, "__all__", ())
         if not inspect.ismodule(getattr(home, name))
     ]
-    waiting += [(f"make {i.name}", i.build) for i in lm.instances.list_instances()]
+    things += [(f"make {i.name}", i.build) for i in lm.instances.list_instances()]
     seen = set()
-    while waiting:
-        name, thing = waiting.pop(0)
+    for name, thing in things:
         if id(thing) in seen or not hasattr(thing, "__module__") or not callable(thing):
             continue
         seen.add(id(thing))
         yield name, thing
-        waiting += _named(thing, classes)
 
 
 def _functions(thing):
@@ -87,15 +59,6 @@ def _functions(thing):
 
 def _bases(thing):
     return [base for base in thing.__mro__ if base.__module__.startswith("latentmdp")]
-
-
-def _annotations(thing):
-    """What the signatures and fields of a thing name, as text."""
-    for _, function in _functions(thing):
-        yield from (str(a) for a in getattr(function, "__annotations__", {}).values())
-    if inspect.isclass(thing):
-        for base in _bases(thing):
-            yield from (str(a) for a in vars(base).get("__annotations__", {}).values())
 
 
 def _parameters(function):

@@ -1,9 +1,10 @@
 """Packages whose names are imported when they are first used.
 
 A package lists its names once, as imports under `if TYPE_CHECKING:`, which type checkers and
-readers see. `lazy_names` reads that block and gives the module functions of [PEP 562] that import a
+readers see. `lazy_names` reads that block and gives the module functions of PEP 562 that import a
 name's module on its first use. So importing one planner does not import them all, and a name that
-crosses from one package to another is written down in exactly one place.
+crosses from one package to another is written down in exactly one place. A second such block, if
+there is one, has the names that are for other parts of the library only: they are not in `__all__`.
 """
 
 import ast
@@ -19,8 +20,9 @@ __all__ = ["lazy_names"]
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package, from its imports for type checkers."""
     module = sys.modules[package]
-    homes = _homes(inspect.getsource(module), package)
-    names = sorted(homes)
+    public, *others = _homes(inspect.getsource(module), package)
+    homes = {name: home for block in (public, *others) for name, home in block.items()}
+    names = sorted(public)
 
     def get(name: str) -> Any:
         if name not in homes:
@@ -34,14 +36,18 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     return get, lambda: names, names
 
 
-def _homes(source: str, package: str) -> dict[str, str]:
-    """The module of every name that is imported under `if TYPE_CHECKING:`."""
-    blocks = (n for n in ast.parse(source).body if isinstance(n, ast.If))
-    guarded = (b for b in blocks if ast.unparse(b.test) == "TYPE_CHECKING")
-    imports = (n for block in guarded for n in block.body if isinstance(n, ast.ImportFrom))
-    homes = {}
-    for node in imports:
-        for alias in node.names:
-            home = f"{node.module}.{alias.name}" if node.module == package else str(node.module)
-            homes[alias.asname or alias.name] = home
-    return homes
+def _homes(source: str, package: str) -> list[dict[str, str]]:
+    """The module of every name that is imported under `if TYPE_CHECKING:`, block by block."""
+    branches = (n for n in ast.parse(source).body if isinstance(n, ast.If))
+    return [
+        {
+            alias.asname or alias.name: (
+                f"{node.module}.{alias.name}" if node.module == package else str(node.module)
+            )
+            for node in branch.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for branch in branches
+        if ast.unparse(branch.test) == "TYPE_CHECKING"
+    ]

@@ -15,15 +15,18 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from latentmdp.logs.base import Batch, Endings, Logs, MissingCells
+    from latentmdp.logs.counts import cell_counts, first_state_counts, occurring_cells
+    from latentmdp.logs.covariates import Covariates, Encoder, WeightModel
+    from latentmdp.logs.on_disk import LogFiles, open_logs
+    from latentmdp.logs.trajectories import Episode, History, Steps, Trajectories
+
+if TYPE_CHECKING:
     from latentmdp.logs.arrow_table import KEY, logs_of_arrow, to_arrow
     from latentmdp.logs.base import (
         BATCH_STEPS,
         HELD_STEPS,
         NO_END,
-        Batch,
-        Endings,
-        Logs,
-        MissingCells,
         MissingKinds,
         Sizes,
         Summary,
@@ -32,17 +35,9 @@ if TYPE_CHECKING:
         sizes_of,
         spread,
     )
-    from latentmdp.logs.counts import cell_counts, first_state_counts, occurring_cells
-    from latentmdp.logs.covariates import Covariates, Encoder, WeightModel
     from latentmdp.logs.long_table import END
-    from latentmdp.logs.on_disk import LogFiles, open_logs, write_shard, written
-    from latentmdp.logs.trajectories import (
-        Episode,
-        History,
-        Steps,
-        Trajectories,
-        require_trajectories,
-    )
+    from latentmdp.logs.on_disk import write_shard, written
+    from latentmdp.logs.trajectories import require_trajectories
 else:
     from latentmdp._util.lazy import lazy_names
 

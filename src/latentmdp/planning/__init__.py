@@ -3,12 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp.planning.acting import (
-        ActingPlanner,
-        CertifiedPlanner,
-        acting_smoothing,
-        planner_for,
-    )
     from latentmdp.planning.base import CrossedBoundsError, Plan, Planner
     from latentmdp.planning.evaluation import (
         TooManyHistoriesError,
@@ -24,6 +18,14 @@ if TYPE_CHECKING:
     from latentmdp.planning.pbvi import PBVI
     from latentmdp.planning.qmdp import QMDP, context_values, q_values
     from latentmdp.planning.robust import Robust, RobustPlan
+
+if TYPE_CHECKING:
+    from latentmdp.planning.acting import (
+        ActingPlanner,
+        CertifiedPlanner,
+        acting_smoothing,
+        planner_for,
+    )
 else:
     from latentmdp._util.lazy import lazy_names
 
