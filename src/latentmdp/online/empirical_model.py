@@ -407,7 +407,7 @@ class EmpiricalModel:
         learn_weights: bool,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
-        from latentmdp._kernels.bellman import padded_states
+        from latentmdp._kernels.bellman import GROUP, padded_states
         from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, UNIFORM, Estimate
 
         widths = Widths(0.0, 0.0, 0.0, 0.0, False) if widths is None else widths
@@ -417,6 +417,7 @@ class EmpiricalModel:
         keys = padded_states(W + max(1, S * (by_next > 0)) * Z)
         dense = few_entries(float(A * W) * keys)
         cells = A * W * keys if dense else 0
+        cell_counts = np.zeros((M, cells))
         estimate = Estimate(
             sizes=(S, A, Z),
             dense=dense,
@@ -426,7 +427,8 @@ class EmpiricalModel:
             reward_values=space.reward_array,
             heads=np.full(A * W, -1),
             links=np.zeros((0, 3), np.int64),
-            counts=np.zeros((M, cells)),
+            counts=cell_counts,
+            groups=cell_counts.reshape(M, -1, GROUP, A * W),
             used=np.array([cells]),
             initial_counts=np.zeros((S, M)),
             columns=_columns_without_visits(space, W),
@@ -449,12 +451,9 @@ class EmpiricalModel:
     def counts(self) -> Counts:
         """A copy of the counts."""
         e, (_, S, A, Z), W = self.estimate, self.space.dimensions, self._width
-        k = np.arange(e.used[0])
-        key, column = np.divmod(k, A * W)
-        if not e.dense:
-            column, key = e.links[k, 0], e.links[k, 1]
+        column, key = self._cells()
         a, s = np.divmod(column, W)
-        row, weights = s * A + a, e.counts[:, k].T
+        row, weights = s * A + a, e.counts[:, : column.size].T
         per_row = S * Z if e.by_next else Z
         moved = (s < S) & (key < S)  # the rest is padding, as below
         paid = (s < S) & (key >= W) & (key < W + per_row)
@@ -499,7 +498,7 @@ class EmpiricalModel:
 
         columns, keys, _ = saved["links"].T
         if self.estimate.dense:
-            keys, columns = np.divmod(np.arange(saved["counts"].shape[1]), self.estimate.seen.size)
+            columns, keys = self._cells()
         self._set_cells(columns, keys, saved["counts"].T)
         sums = np.array(self.estimate.columns)
         sums[:, :SUMS] = saved["columns"]
@@ -518,12 +517,26 @@ class EmpiricalModel:
 
     def _refresh(self, sums: Arrays) -> None:
         """Derive everything from the counts again; `sums` that are given are taken as they are."""
-        from latentmdp.online.kernels_lucrl import refresh, tally
+        from latentmdp.online.kernels_lucrl import EARNED, SQUARES, SUPPORT, VISITS, refresh
 
-        tally(self.estimate)
+        e, (column, key) = self.estimate, self._cells()
+        n, W = e.seen.size, self._width
+        reward = np.where(key < W, 0.0, e.reward_values[(key - W) % e.sizes[2]])
+        for m, counts in enumerate(e.counts[:, : column.size]):
+            moved = np.where(key < W, counts, 0.0)
+            e.columns[m, VISITS] = np.bincount(column, moved, n)
+            e.columns[m, SUPPORT] = np.bincount(column, moved > 0.0, n)
+            e.columns[m, EARNED] = np.bincount(column, counts * reward, n)
+            e.columns[m, SQUARES] = np.bincount(column, counts * reward * reward, n)
         for name, array in sums.items():
-            getattr(self.estimate, name)[...] = array
-        refresh(self.estimate, self.optimistic)
+            getattr(e, name)[...] = array
+        refresh(e, self.optimistic)
+
+    def _cells(self) -> tuple[Integers, Integers]:
+        """The columns and the keys of all cells."""
+        e, k = self.estimate, np.arange(self.estimate.used[0])
+        key, column = np.divmod(k, e.seen.size)
+        return (column, key) if e.dense else (e.links[k, 0], e.links[k, 1])
 
     def make_room(self) -> None:
         """Have room for the cells of one more episode."""

@@ -40,13 +40,17 @@ __all__ = [
     "BONUS",
     "BY_VARIANCE",
     "DOUBLING",
+    "EARNED",
     "HIDDEN_REWARDS",
     "KNOWN",
     "LEARNED",
     "REWARD",
+    "SQUARES",
     "SUMS",
+    "SUPPORT",
     "TERMS",
     "UNIFORM",
+    "VISITS",
     "Estimate",
     "OptimisticValues",
     "Played",
@@ -60,7 +64,6 @@ __all__ = [
     "play_lucrl",
     "refresh",
     "replan",
-    "tally",
 ]
 
 UNIFORM, KNOWN, LEARNED = range(3)
@@ -99,6 +102,7 @@ class Estimate(NamedTuple):
     heads: NDArray[np.int64]  # (n,): the first listed cell of each column, -1 if there is none
     links: NDArray[np.int64]  # (cells, 3): column, key, the column's next cell or -1; if listed
     counts: NDArray[np.float64]  # (M, cells)
+    groups: NDArray[np.float64]  # (M, keys / GROUP, GROUP, n): the same if dense, else none
     used: NDArray[np.int64]  # (1,): how many cells there are
     initial_counts: NDArray[np.float64]  # (S, M)
     columns: NDArray[np.float64]  # (M, TERMS, n)
@@ -185,7 +189,8 @@ def _join_cell(heads, links, counts, used, column, key):
     k = used[0]
     used[0] = k + 1
     links[k, 0], links[k, 1], links[k, 2] = column, key, -1
-    counts[:, k] = 0.0
+    for m in range(counts.shape[0]):
+        counts[m, k] = 0.0
     if last < 0:
         heads[column] = k
     else:
@@ -201,39 +206,17 @@ def add_cells(estimate, columns, keys, counts):
         k = keys[i] * estimate.seen.shape[0] + columns[i]
         if not estimate.dense:
             k = _join_cell(heads, links, own, used, columns[i], keys[i])
-        own[:, k] += counts[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def tally(estimate):
-    """The sums of every column, from the counts."""
-    columns, counts, links, dense = (
-        estimate.columns, estimate.counts, estimate.links, estimate.dense
-    )  # fmt: skip
-    M, n = columns.shape[0], columns.shape[2]
-    width, Z = n // estimate.sizes[1], estimate.sizes[2]
-    columns[:, : SUPPORT + 1] = 0.0
-    for k in range(estimate.used[0]):
-        column, key = (k % n, k // n) if dense else (links[k, 0], links[k, 1])
-        value = estimate.reward_values[(key - width) % Z]
-        for m in range(M):
-            weight = counts[m, k]
-            if key < width:
-                columns[m, VISITS, column] += weight
-                columns[m, SUPPORT, column] += weight > 0.0
-            else:
-                columns[m, EARNED, column] += weight * value
-                columns[m, SQUARES, column] += weight * value * value
+        for m in range(own.shape[0]):
+            own[m, k] += counts[i, m]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def refresh(estimate, optimistic):
     """Derive everything from the sums of all columns."""
     met, pairs, terminal = optimistic.met, optimistic.pairs, optimistic.terminal
-    met[:] = False
     for m in range(met.shape[0]):
-        for s in range(terminal.shape[0]):
-            met[m, s] = terminal[s]
+        for s in range(met.shape[1]):
+            met[m, s] = s < terminal.shape[0] and terminal[s]
         _refresh_columns(
             estimate.columns, met, optimistic.factors, optimistic.kind, pairs, pairs.shape[0], m
         )
@@ -414,7 +397,7 @@ def observe(estimate, belief, s, a, n, z):
     floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
     counts, columns, likelihood = estimate.counts, estimate.columns, estimate.likelihood
     _fill_likelihoods(by_next > 0, floor, slope, counts, k, j, columns, column, likelihood)
-    update_belief(belief, likelihood, 0)
+    update_belief(belief, likelihood, np.int64(0))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -431,7 +414,9 @@ def distances(estimate, starts, next_state, reward, probs, out):
     M, n_columns = out.shape[1], columns.shape[2]
     width, joint = n_columns // A, by_next > 0
     scale, p = np.empty(M), np.empty(M)
-    out[:] = 0.0
+    for i in range(out.shape[0]):
+        for m in range(M):
+            out[i, m] = 0.0
     for row in range(starts.shape[0] - 1):
         column = row % A * width + row // A
         for m in range(M):
@@ -456,13 +441,6 @@ def distances(estimate, starts, next_state, reward, probs, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _groups(dense, counts, n):
-    """Dense counts (M, keys / GROUP, GROUP, n) as the backup reads them; of a list, no groups."""
-    M, groups = counts.shape[0], counts.shape[1] // (GROUP * n) if dense else 0
-    return counts.ravel()[: M * groups * GROUP * n].reshape((M, groups, GROUP, n))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _counted_moves(dense, links, counts, used, width, m):
     """Column, s' and count of the listed transitions that context m has; none if dense."""
     size = 0 if dense else used[0]
@@ -479,7 +457,8 @@ def _counted_moves(dense, links, counts, used, width, m):
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _listed_moments(moves, weights, value, out):
     """`expect_moments` of one context, from listed transitions; value is (W,)."""
-    out[:] = 0.0
+    for c in range(out.shape[1]):
+        out[0, c], out[1, c] = 0.0, 0.0
     for k in range(weights.shape[0]):
         v = value[moves[1, k]]
         out[0, moves[0, k]] += weights[k] * v
@@ -488,7 +467,7 @@ def _listed_moments(moves, weights, value, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _plan_context(
-    dense, links, counts, used, columns, met, caps, kind, reach, discount, values, m
+    dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m
 ):  # fmt: skip
     """Fill values[m] by backward induction in the optimistic model of one context.
 
@@ -498,7 +477,7 @@ def _plan_context(
     M, H, A, W = values.shape
     n, added = A * W, kind != AS_PRINTED
     span = 0.0 if added else 1.0
-    groups, flat = _groups(dense, counts, n), values.reshape((M, H, n))
+    flat = values.reshape((M, H, n))
     moves, weights = _counted_moves(dense, links, counts, used, W, m)
     later, shifted, sums = np.zeros(W), np.empty(W), np.empty((2, n))
     by_group = shifted.reshape((W // GROUP, GROUP))
@@ -568,9 +547,10 @@ def _largest_value(columns, pairs, values, highest, m):
 def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due."""
     due, stale, changes = optimistic.due, optimistic.stale, optimistic.changes
-    dense, links, counts, used, columns = (
-        estimate.dense, estimate.links, estimate.counts, estimate.used, estimate.columns
+    dense, links, counts, groups = (
+        estimate.dense, estimate.links, estimate.counts, estimate.groups
     )  # fmt: skip
+    used, columns = estimate.used, estimate.columns
     met, caps, values, pairs = optimistic.met, optimistic.caps, optimistic.values, optimistic.pairs
     kind, reach, lowest = optimistic.kind, optimistic.reach, optimistic.lowest
     discount, spread = optimistic.discount, optimistic.spread
@@ -580,12 +560,13 @@ def replan(estimate, optimistic):
         if kind == HIDDEN_REWARDS:
             _add_hidden_rewards(columns, pairs, reach, spread[m], optimistic.width, m)
         _plan_context(
-            dense, links, counts, used, columns, met, caps, kind, reach, discount, values, m
+            dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m
         )
         if optimistic.adaptive:
             spread[m] = _largest_value(columns, pairs, values, reach + lowest, m) - lowest
         stale[m], changes[m] = False, 0.0
-        columns[m, PLANNED] = columns[m, VISITS]
+        for c in range(columns.shape[2]):
+            columns[m, PLANNED, c] = columns[m, VISITS, c]
     due[0] = due[0] and optimistic.growth == 0.0
 
 
@@ -595,18 +576,20 @@ def largest_bonus(estimate, optimistic):
 
     With it in every step, a plan in the empirical model is no less optimistic than this one.
     """
-    dense, links, counts, used, columns = (
-        estimate.dense, estimate.links, estimate.counts, estimate.used, estimate.columns
+    dense, links, counts, groups = (
+        estimate.dense, estimate.links, estimate.counts, estimate.groups
     )  # fmt: skip
+    used, columns = estimate.used, estimate.columns
     values, pairs = optimistic.values, optimistic.pairs
     M, H, A, W = values.shape
     n = A * W
-    groups, flat = _groups(dense, counts, n), values.reshape((M, H, n))
+    flat = values.reshape((M, H, n))
     later, sums = np.empty(W), np.empty((2, n))
     by_group = later.reshape((W // GROUP, GROUP))
     for m in range(M):
         moves, weights = _counted_moves(dense, links, counts, used, W, m)
-        later[:] = 0.0
+        for s in range(W):
+            later[s] = 0.0
         for t in range(H - 1, -1, -1):
             if dense:
                 expect_moments(groups, m, by_group, sums)
@@ -649,7 +632,8 @@ def _act(
     """
     S, A, Z = sizes
     floor, slope, joint = smoothing, 1.0 - smoothing * S * Z, by_next > 0
-    n_columns, width, s, t = columns.shape[2], values.shape[3], states[0], 0
+    n_columns, width, s = columns.shape[2], values.shape[3], states[0]
+    first = t = np.int64(0)  # functions are compiled anew for a number that is written out
     while t < actions.shape[0] and not terminal[s]:
         a = greedy_action(values, t, s, belief)
         row, column = s * A + a, a * width + s
@@ -658,7 +642,7 @@ def _act(
         k = find_cell(dense, n_columns, heads, links, column, n)
         j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
         _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, likelihood)
-        update_belief(belief, likelihood, 0)
+        update_belief(belief, likelihood, first)
         actions[t], rewards[t], states[t + 1] = a, z, n
         s, t = n, t + 1
     return t

@@ -356,7 +356,7 @@ class _QMDPLUCRL(_LUCRL):
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""
         self.empirical.require_plan()
-        self.empirical.raise_bonus()
+        self.empirical.replan()
         return self.counted(*self.empirical.outcome(), settings)
 
 
