@@ -364,15 +364,18 @@ def _followed(
 ) -> Iterator[tuple[int, float, list[tuple[int, float]]]]:
     """(vector, discounted mass, [(next vector, probability)]) of what is visited, step by step.
 
-    Memories that agree to so many `digits` are one. Of alpha vectors the likeliest `beliefs` of a
-    step are followed, since a picture shows no more; the nodes of a graph are few, and all are.
+    Of alpha vectors, beliefs that agree to so many `digits` are one, and the likeliest `beliefs` of
+    a step are followed, since a picture shows no more; the nodes of a graph are few, and all are.
     """
     model, table, following = policy.model, policy.model.outcomes, policy.interpreter(policy.model)
-    most = None if isinstance(policy, PolicyGraph) else beliefs
+    graph = isinstance(policy, PolicyGraph)
+    most = None if graph else beliefs
     layer: _Layer = {}
 
     def add(state: int, memory: Memory, masses: Floats) -> None:
-        key = (state, memory.node, np.round(memory.belief, digits).tobytes())
+        # A node says all about what follows; without nodes, the belief does.
+        belief = b"" if graph else np.round(memory.belief, digits).tobytes()
+        key = (state, memory.node, belief)
         before, kept = layer.get(key, (0.0, memory))
         layer[key] = (before + masses, kept)
 
