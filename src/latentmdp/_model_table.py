@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Integers, first_index
 from latentmdp._util.memory import require_memory
-from latentmdp.logs import frames
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
 
 __all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]
@@ -49,6 +48,8 @@ class ModelTable(NamedTuple):
 
 def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> ModelTable:
     """The model that a long table describes; `names` says what it calls each of `COLUMNS`."""
+    from latentmdp.logs import frames
+
     renamed = {word for word in _OPTIONAL if names[word] != word}
     optional = [word for word in _OPTIONAL if word not in renamed]
     columns = model_columns(table, names, optional)
@@ -98,6 +99,8 @@ def model_columns(
     ValueError
         Naming the column, and the row where a cell is empty or no number.
     """
+    from latentmdp.logs import frames
+
     try:
         columns = frames.columns_of(table, names, optional=optional, labels=_LABELS, filled=True)
         return {

@@ -21,7 +21,7 @@ from latentmdp._util.random import RNGLike, philox_key
 from latentmdp._util.storage import require_writable
 from latentmdp.engines.base import Engine, as_engine
 from latentmdp.engines.threads import Threads, blocks
-from latentmdp.logs import BATCH_STEPS, Episode, Trajectories, write_shard, written
+from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized, interpreter
@@ -92,6 +92,8 @@ def simulate(
     common = (model, policy, key, horizon, engine.within)
     if out is None:
         return Trajectories.concat(engine.map(_played_part, parts, *common))
+    from latentmdp.logs import written
+
     folder = _empty_folder(out)
     named = [(*part, os.path.join(folder, f"part-{k:06d}.parquet")) for k, part in enumerate(parts)]
     return written(engine.map(_written_part, named, *common))
@@ -112,6 +114,8 @@ def _played_part(
 
 def _written_part(part: tuple[int, int, str], *common: Any) -> Any:
     """Some episodes, written to a file."""
+    from latentmdp.logs import write_shard
+
     *episodes, path = part
     return write_shard(_played_part((episodes[0], episodes[1]), *common), path)
 

@@ -27,7 +27,9 @@ import warnings
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from latentmdp._model_table import COLUMNS, model_columns
 from latentmdp.errors import FormatError
@@ -45,9 +47,6 @@ _BONUSES = ("bonus", "initial_bonus")
 
 def write(stream: BinaryIO, model: LatentMDP) -> None:
     """Write a model as a long table."""
-    import pyarrow as pa
-    from pyarrow import csv
-
     _require_rows(model)
     columns = model.to_table()
     place, m = np.nonzero(model.outcomes.probs.T)[::-1]

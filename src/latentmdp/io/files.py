@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from latentmdp._util.storage import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError
-from latentmdp.io import csv_table, json, kinds, npz, pomdp_file, pomdpx, session_file
+from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
@@ -160,16 +160,15 @@ def _write(target: Path, obj: Any, **options: Any) -> None:
 
 _SESSION = ("policy", "model")
 _SOLVERS = {".pomdp": pomdp_file, ".pomdpx": pomdpx}
-_FORMATS = {".npz": npz, ".json": json, ".csv": csv_table, **_SOLVERS}
+_FORMATS = {".npz": npz, ".json": json, **_SOLVERS}
 
 
 def _format(path: Path) -> ModuleType:
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        from latentmdp.io import parquet  # pyarrow is slow to import
+    suffix, formats = path.suffix.lower(), dict(_FORMATS)
+    if suffix not in formats:  # those of tables import pyarrow, which is slow
+        from latentmdp.io import csv_table, parquet
 
-        return parquet
-    if suffix not in _FORMATS:
-        known = ", ".join(sorted([*_FORMATS, ".parquet"]))
-        raise FormatError(f"{path}: unknown suffix {suffix!r}; known: {known}")
-    return _FORMATS[suffix]
+        formats |= {".csv": csv_table, ".parquet": parquet}
+    if suffix not in formats:
+        raise FormatError(f"{path}: unknown suffix {suffix!r}; known: {', '.join(sorted(formats))}")
+    return formats[suffix]

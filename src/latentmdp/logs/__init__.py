@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from latentmdp.logs.arrow_table import KEY, logs_of_arrow, to_arrow
     from latentmdp.logs.base import (
         BATCH_STEPS,
+        END,
         HELD_STEPS,
         NO_END,
         MissingKinds,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         sizes_of,
         spread,
     )
-    from latentmdp.logs.long_table import END
     from latentmdp.logs.on_disk import write_shard, written
     from latentmdp.logs.trajectories import require_trajectories
 else:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from latentmdp._util.storage import file_header
@@ -19,9 +20,6 @@ from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.logs.base import MissingCells
 from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table
 from latentmdp.logs.trajectories import Trajectories
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["KEY", "logs_of_arrow", "options_of", "to_arrow"]
 
@@ -40,8 +38,6 @@ def to_arrow(logs: Trajectories) -> pa.Table:
     FormatError
         If an episode has no steps, and so no row, or a covariate is called as a column is.
     """
-    import pyarrow as pa
-
     try:
         columns = logs.to_table()
     except TrajectoryError as error:
@@ -66,13 +62,13 @@ def to_arrow(logs: Trajectories) -> pa.Table:
         columns["episode_name"] = columns["episode"]
         columns["episode"] = np.cumsum(columns["t"] == 0) - 1
     small = (*_SMALL, *(("reward",) if logs.reward_values is None else ()))
-    table = {name: _cells(pa, column, name in small) for name, column in columns.items()}
+    table = {name: _cells(column, name in small) for name, column in columns.items()}
     always = ("n_states", "n_actions", "reward_values")
     told = {name: value for name, value in header.items() if value is not None or name in always}
     return pa.table(table).replace_schema_metadata({KEY: json.dumps(told)})
 
 
-def _cells(pa: Any, column: NDArray[Any], small: bool) -> pa.Array:
+def _cells(column: NDArray[Any], small: bool) -> pa.Array:
     """A column of a table; NaN and None become null."""
     if column.dtype == object:
         return pa.array(column, pa.string()).dictionary_encode()

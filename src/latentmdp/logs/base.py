@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # a model reads its own table with this room's help
 
 __all__ = [
     "BATCH_STEPS",
+    "END",
     "HELD_STEPS",
     "NO_END",
     "Batch",
@@ -53,6 +54,9 @@ many of them, spread evenly over the logs, or all where there are no more."""
 
 NO_END = 1 << 62
 """Steps after which no episode ends."""
+
+END = "(end)"
+"""Name of the state to which a step leads that ended its episode for good without a next state."""
 
 Sizes = tuple[int, int, int]
 """(S, A, Z)."""

@@ -23,7 +23,6 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp._util.fields import Fielded
 from latentmdp._util.words import listed
-from latentmdp.logs import frames
 
 __all__ = ["Covariates", "Encoder", "WeightModel"]
 
@@ -77,6 +76,8 @@ class Covariates(Fielded):
 
         None and NaN are missing values.
         """
+        from latentmdp.logs import frames
+
         names, values, levels = list(columns), [], {}
         for name in names:
             found = frames.values_or_labels(name, columns[name])
@@ -229,6 +230,8 @@ class Encoder(Fielded):
 
     def _read(self, table: Any) -> Covariates:
         """Covariates of a table, checked against these; says what it takes for average."""
+        from latentmdp.logs import frames
+
         columns = frames.named_columns(table)
         strange = [str(name) for name in columns if name not in self.names]
         if isinstance(table, Mapping) and strange:

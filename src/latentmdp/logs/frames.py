@@ -3,6 +3,9 @@
 Frames (pandas, polars, pyarrow and others) are read through narwhals, files through pyarrow. A
 column becomes an array of numbers, or of Python strings where it holds labels. What is wrong with a
 cell is said with the name of its column and its row, counted from 0 without the header.
+
+pyarrow takes a fifth of a second to import: who only may need this module imports it where it is
+used.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import compute, csv
 
 from latentmdp._util.arrays import Floats, Integers
 
@@ -82,8 +88,6 @@ def named_columns(table: Any) -> Mapping[str, Any]:
 
 def values_or_labels(name: str, column: Any, *, as_labels: bool = False) -> Values:
     """A column as numbers where it holds numbers (unless `as_labels`), otherwise as labels."""
-    import pyarrow as pa
-
     cells = arrow(name, column)
     kind = cells.type
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
@@ -99,8 +103,6 @@ def numbered(*columns: Any) -> tuple[list[Integers], tuple[str, ...] | None, int
     Integers that are exactly 0 .. n-1 stay as they are and have no names. Other integers are named
     in rising order, and texts in natural order: `bed2` comes before `bed10`.
     """
-    import pyarrow as pa
-
     cells = [_texts(column) for column in columns]
     if not all(pa.types.is_integer(column.type) for column in cells):
         *codes, names = coded(*cells)
@@ -115,9 +117,6 @@ def numbered(*columns: Any) -> tuple[list[Integers], tuple[str, ...] | None, int
 
 def _texts(cells: Any) -> Any:
     """A column of pyarrow that holds labels: whole floats as integers, flags as their words."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     if pa.types.is_floating(cells.type):
         numbers = cells.drop_null().to_numpy(zero_copy_only=False)
         if ((numbers == np.rint(numbers)) & (np.abs(numbers) < 2.0**53)).all():
@@ -137,9 +136,6 @@ def arrow(name: str, column: Any, *, as_texts: bool = False) -> Any:
     TypeError, ValueError
         Naming the column and, where its cells are of several types, the row.
     """
-    import pyarrow as pa
-    from pyarrow import compute
-
     if isinstance(column, pa.Array | pa.ChunkedArray):
         cells = column
     else:
@@ -234,8 +230,6 @@ def cell(cells: Any, row: int) -> Any:
 
 def is_text(cells: Any) -> bool:
     """Whether a column of pyarrow holds texts."""
-    import pyarrow as pa
-
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
@@ -247,8 +241,6 @@ def is_empty(cells: Any) -> bool:
 
 def require_filled(name: str, cells: Any) -> None:
     """Raise unless every cell of a column of pyarrow is filled; an empty text fills none."""
-    from pyarrow import compute
-
     empty = compute.equal(cells, "").fill_null(True) if is_text(cells) else cells.is_null()
     if compute.any(empty).as_py():
         row = int(np.argmax(empty.to_numpy(zero_copy_only=False)))
@@ -260,8 +252,6 @@ def whole(name: str, cells: Any) -> NDArray[Any]:
 
     Infinite cells are refused; floats that are not whole are left to the caller.
     """
-    import pyarrow as pa
-
     kind = cells.type
     if pa.types.is_null(kind):
         return np.full(len(cells), np.nan)
@@ -276,8 +266,6 @@ def whole(name: str, cells: Any) -> NDArray[Any]:
 
 def floats(name: str, cells: Any) -> Floats:
     """A column of pyarrow as numbers; NaN where a cell is empty, flags as 0 and 1."""
-    import pyarrow as pa
-
     kind = cells.type
     if is_text(cells):
         raise _no_number_in(name, cells)
@@ -316,8 +304,6 @@ def times(name: str, cells: Any) -> tuple[NDArray[Any], bool]:
 
     Whole numbers are counts; dates, times, ISO texts of them and other numbers are times.
     """
-    import pyarrow as pa
-
     require_filled(name, cells)
     if is_text(cells):
         cells = _instants(name, cells)
@@ -336,8 +322,6 @@ def times(name: str, cells: Any) -> tuple[NDArray[Any], bool]:
 
 def _instants(name: str, cells: Any) -> Any:
     """Texts as instants, with or without a time zone."""
-    import pyarrow as pa
-
     texts = cells.cast(pa.string())
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         try:
@@ -388,8 +372,6 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
     An empty cell has code -1. Names are in `natural` order, where `bed2` comes before `bed10`, or
     in that of the alphabet. Returns the arrays of codes, one after the other, and a tuple of names.
     """
-    import pyarrow as pa
-
     encoded = []
     for cells in columns:
         if not pa.types.is_dictionary(cells.type):
@@ -471,21 +453,15 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
     otherwise as numbers if all are. With `gaps` an empty cell is missing, and so is an NA that is
     not quoted.
     """
-    import pyarrow as pa
-
     is_path = isinstance(source, str | PathLike)
     suffix = Path(source).suffix.lower() if is_path else ".csv"
     if suffix == ".parquet":
-        import pyarrow.parquet as pq
-
         schema = pq.read_schema(source)
         kept = [name for name in schema.names if name in texts] if gaps else None
         labels = [n for n in kept or () if pa.types.is_string(schema.field(n).type)]
         return pq.read_table(source, columns=kept, read_dictionary=labels)
     if suffix != ".csv":
         raise ValueError(f"{source}: a table is read from .csv or .parquet, not from {suffix!r}")
-    from pyarrow import csv
-
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()),
         null_values=None if gaps else [""],
@@ -521,8 +497,6 @@ def _written(column: Any, labels: bool) -> Any:
 
     1.0 and 1e+05 are integers too. Words for true and false are 1 and 0 unless they are labels.
     """
-    import pyarrow as pa
-
     try:
         numbers = column.cast(pa.float64())
     except pa.ArrowInvalid:

@@ -24,14 +24,13 @@ from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import frames
-from latentmdp.logs.base import MissingCells
+from latentmdp.logs.base import END, MissingCells
 from latentmdp.logs.covariates import Covariates
 
 if TYPE_CHECKING:
     from latentmdp.logs.trajectories import Trajectories
 
 __all__ = [
-    "END",
     "OPTIONAL",
     "WORDS",
     "Levels",
@@ -52,9 +51,6 @@ MANY_VALUES = 20
 LEVELS = 10
 """Levels that "auto" makes: enough to keep apart what differs, few enough that each (s, a) has data
 for every level."""
-
-END = "(end)"
-"""Name of the state to which a step leads that ended its episode for good without a next state."""
 
 
 class Levels(NamedTuple):

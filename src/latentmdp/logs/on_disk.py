@@ -28,9 +28,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from latentmdp._util.arrays import Flags, Floats, Integers, same_content
 from latentmdp._util.progress import progress_bar
@@ -40,10 +42,9 @@ from latentmdp.engines.base import Engine, as_engine
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.logs import base, frames
 from latentmdp.logs.arrow_table import KEY, options_of, to_arrow
-from latentmdp.logs.base import Logs, MissingCells, Summary, batch_edges, spread
+from latentmdp.logs.base import END, Logs, MissingCells, Summary, batch_edges, spread
 from latentmdp.logs.covariates import Covariates
 from latentmdp.logs.long_table import (
-    END,
     OPTIONAL,
     WORDS,
     TableOptions,
@@ -51,9 +52,6 @@ from latentmdp.logs.long_table import (
     reward_values_of_counts,
 )
 from latentmdp.logs.trajectories import Trajectories
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["LogFiles", "open_logs", "write_shard", "written"]
 
@@ -140,8 +138,6 @@ class _Reader:
 
     def rows(self, span: RowRange, names: Iterable[str]) -> Iterator[pa.Table]:
         """Some columns of the rows of a file, at most `_PIECE_ROWS` at a time."""
-        import pyarrow as pa
-
         file = _opened(span)
         groups = range(file.metadata.num_row_groups)
         edges = np.cumsum([0, *(file.metadata.row_group(k).num_rows for k in groups)])
@@ -164,8 +160,6 @@ def _stamp(path: str) -> tuple[int, int]:
 
 def _opened(span: RowRange) -> Any:
     """A file, if it is still what it was; texts are read as dictionaries."""
-    import pyarrow.parquet as pq
-
     try:
         now = _stamp(span.path)
     except FileNotFoundError:
@@ -488,9 +482,6 @@ class _Header(NamedTuple):
 
 
 def _header(path: str) -> _Header:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     stamp = _stamp(path)
     try:
         file = pq.ParquetFile(path)
@@ -582,8 +573,6 @@ class _Scan(NamedTuple):
 
 def _scanned(span: RowRange, reader: _Reader) -> _Scan:
     """Look through the columns of a file, a piece after the other."""
-    import pyarrow as pa
-
     columns, options = reader.columns, reader.options
     labels: dict[str, set[str]] = {word: set() for word in _text_columns(span, columns)}
     counted = options.reward_values is None and options.informative_rewards
@@ -616,8 +605,6 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
 
 def _text_columns(span: RowRange, columns: Mapping[str, str]) -> list[str]:
     """The words whose columns hold names of states or actions, or levels of categories."""
-    import pyarrow.parquet as pq
-
     schema = pq.read_schema(span.path)
     kinds = ("state", "action", "next_state", "covariate")
     words = [word for word in columns if word.split(" ")[0] in kinds]
@@ -626,8 +613,6 @@ def _text_columns(span: RowRange, columns: Mapping[str, str]) -> list[str]:
 
 def _plain(cells: pa.Array) -> pa.Array:
     """Numbers or names of episodes in one type, whatever a file has them in."""
-    import pyarrow as pa
-
     if frames.is_text(cells):
         return cells.cast(pa.large_string())
     return cells.cast(pa.int64()) if pa.types.is_integer(cells.type) else cells
@@ -701,8 +686,6 @@ def _units_of(scans: list[_Scan], anew: bool) -> list[tuple[RowRange, ...]]:
 
 def _require_once(parts: list[tuple[str, pa.Array]]) -> None:
     """Refuse an episode that begins twice in some files."""
-    import pyarrow as pa
-
     if len({episodes.type for _, episodes in parts}) > 1:
         raise TrajectoryError("some files call their episodes by numbers and some by names")
     encoded = pa.chunked_array([episodes for _, episodes in parts]).combine_chunks()

@@ -49,7 +49,6 @@ from latentmdp.logs.base import (
     sizes_of,
 )
 from latentmdp.logs.covariates import Covariates
-from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table, table_of
 
 __all__ = ["Episode", "History", "Steps", "Trajectories", "cell_widths", "require_trajectories"]
 
@@ -399,6 +398,8 @@ class Trajectories(Logs, Fielded):
         TrajectoryError
             Naming the column and the row, counted from 0.
         """
+        from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table
+
         named = (episode, t, state, action, reward, next_state, context, count, propensity)
         names = _column_names(dict(zip(WORDS, (*named, terminated), strict=True)), columns)
         if isinstance(covariates, str):
@@ -423,6 +424,8 @@ class Trajectories(Logs, Fielded):
         States, actions and episodes are called by name where they have names. Lost steps between
         two segments are one row without an action. What is missing is NaN, or None among names.
         """
+        from latentmdp.logs.long_table import table_of
+
         return table_of(self)
 
     @property
