@@ -21,11 +21,11 @@ _CALLS = {
     "LUCRL": "lm.LUCRL().run(model, 5, rng=0)",
 }
 _KERNELS = {
-    "learn": ("mixture", "kernels"),
-    "solve": ("mixture", "kernels"),
-    "initialize": ("mixture", "kernels"),
-    "HSVI": ("alpha", "alpha_backup"),
-    "LUCRL": ("lucrl", "play_lucrl"),
+    "learn": ("_kernels.mixture", "kernels"),
+    "solve": ("_kernels.mixture", "kernels"),
+    "initialize": ("_kernels.mixture", "kernels"),
+    "HSVI": ("_kernels.alpha", "alpha_backup"),
+    "LUCRL": ("online.kernels_lucrl", "play_lucrl"),
 }
 
 
@@ -58,7 +58,7 @@ def _measured(entry):
     from importlib import import_module
 
     module, name = _KERNELS[entry]
-    kernels = import_module(f"latentmdp._kernels.{module}")
+    kernels = import_module(f"latentmdp.{module}")
     plain = getattr(kernels, name)
 
     def factory(*arguments):

@@ -18,4 +18,4 @@ def test_a_scheduler_that_does_not_answer_is_an_error(command, model, tmp_path, 
 
 def test_logs_are_not_evaluated_on_a_cluster(model, tmp_path):
     found = run("evaluate", model, "--logs", tmp_path, "--cluster", "tcp://127.0.0.1:9", code=2)
-    assert "--cluster plays episodes" in found.output
+    assert "--cluster and --device play episodes" in found.output

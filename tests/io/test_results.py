@@ -286,7 +286,7 @@ BAD_ARRAYS = [
     ("exploration", "policy.graph.observation_offsets", np.array([1]), "observation_offsets"),
     ("exploration", "policy.graph.start_nodes", np.array([0, 0]), "start_probabilities|distinct"),
     ("run", "count_transitions", np.ones((2, 3, 2, 4)), "count_transitions must have shape"),
-    ("run", "count_rewards", np.ones((2, 3, 2)), "count_rewards must have shape"),
+    ("run", "count_payment_counts", np.ones((2, 1)), "count_payment_counts must have shape"),
     ("run", "contexts", np.full(40, -2), "contexts must lie from -1"),
     ("run", "beliefs", np.ones(3), "beliefs must have shape"),
     ("run", "curve_errors", np.ones(1), "curve_errors must have shape"),

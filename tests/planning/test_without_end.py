@@ -97,7 +97,7 @@ def test_the_policy_attains_its_lower_bound(kind: str) -> None:
 def test_few_plans_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endless, "_MOST_PLANS", 150)
     model = without_end(1, 0.95, contexts=4, actions=3)
-    plan = lm.HSVI(gap=1e-4, time_limit=2.0).plan(model)
+    plan = lm.HSVI(gap=1e-4, time_limit=6.0).plan(model)
     low, high = long_horizon(model)
     assert plan.policy.actions.size <= 150
     assert plan.lower <= high + 1e-9

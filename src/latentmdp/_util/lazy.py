@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["lazy_names"]
@@ -25,9 +26,9 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     names = sorted(public)
 
     def get(name: str) -> Any:
-        if name not in homes:
+        if name not in homes and (name.startswith("_") or not find_spec(f"{package}.{name}")):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(homes[name])
+        home = import_module(homes.setdefault(name, f"{package}.{name}"))
         is_module = homes[name] == f"{package}.{name}"  # a name may be a module of the package
         value = home if is_module else getattr(home, name)
         setattr(module, name, value)

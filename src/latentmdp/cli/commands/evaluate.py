@@ -43,9 +43,9 @@ def command(
 
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
     """
-    engine = options.engine_of(cluster, device)
-    if engine is not None and logs is not None:
+    if logs is not None and (cluster, device) != (None, "cpu"):
         raise typer.BadParameter("--cluster and --device play episodes, and --logs needs none")
+    engine = options.engine_of(cluster, device)
     world = options.load_model(model)
     data = None if logs is None else options.LogSource(logs).read()[0]
     with warnings.catch_warnings(), screen.progress(f"evaluating {policy}"):
