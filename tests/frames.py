@@ -24,7 +24,7 @@ _KERNELS = {
     "learn": ("_kernels.mixture", "kernels"),
     "solve": ("_kernels.mixture", "kernels"),
     "initialize": ("_kernels.mixture", "kernels"),
-    "HSVI": ("_kernels.alpha", "alpha_backup"),
+    "HSVI": ("planning.point_based.kernels.alpha", "alpha_backup"),
     "LUCRL": ("online.kernels_lucrl", "play_lucrl"),
 }
 

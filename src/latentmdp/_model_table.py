@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Integers, first_index
-from latentmdp._util.memory import require_memory
+from latentmdp._util import ROW_TOLERANCE, Flags, Floats, Integers, first_index, require_memory
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
 
 __all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]

@@ -20,17 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp._util.storage import rows_on_disk
-from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.threads import Threads
+from latentmdp._util import Floats, arrays, rows_on_disk
+from latentmdp.engines import Engine, Threads, as_engine
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.model import LatentMDP, require_model
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.belief import Filter
+    from latentmdp._kernels import Filter
 
 __all__ = ["ContextFilter", "check_smoothing", "filter_tables", "posterior"]
 
@@ -76,7 +73,7 @@ def posterior(
     DeviceError
         There is no GPU, or something is missing in the logs that it is to filter.
     """
-    from latentmdp._kernels.belief import posteriors
+    from latentmdp._kernels import posteriors
 
     require_model(model)
     require_logs("logs", logs)
@@ -132,7 +129,7 @@ class ContextFilter:
 
     def start(self, state: int) -> Floats:
         """The belief at a first state; the prior at one that is impossible."""
-        from latentmdp._kernels.belief import reset_belief
+        from latentmdp._kernels import reset_belief
 
         belief = np.empty((3, self.table.prior.size))
         reset_belief(belief, self.table.prior, self.table.initial, state)
@@ -140,7 +137,7 @@ class ContextFilter:
 
     def observe(self, belief: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
         """The belief after a step; as it was where the step is impossible in every context."""
-        from latentmdp._kernels.belief import observe_step
+        from latentmdp._kernels import observe_step
 
         after = belief.copy()
         observe_step(after, self.table, s, a, next_state, z)
@@ -149,7 +146,7 @@ class ContextFilter:
 
 def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
     """What the filter's kernels read: the likelihoods of the model's outcomes, and its starts."""
-    from latentmdp._kernels.belief import Filter
+    from latentmdp._kernels import Filter
 
     check_smoothing(model, smoothing)
     table, likelihood = model.outcomes, model.outcomes.probs

@@ -10,13 +10,20 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers, normalised
-from latentmdp._util.fields import float_field, integer_field
-from latentmdp._util.random import RNGLike
-from latentmdp._util.results import Result, Worded, labelled
-from latentmdp._util.storage import rows_on_disk
+from latentmdp._util import (
+    Floats,
+    Integers,
+    Result,
+    RNGLike,
+    Worded,
+    float_field,
+    integer_field,
+    labelled,
+    normalised,
+    rows_on_disk,
+)
 from latentmdp.belief import posterior
-from latentmdp.engines.base import Engine, as_engine
+from latentmdp.engines import Engine, as_engine
 from latentmdp.logs import Batch, Logs, Trajectories, WeightModel, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
 

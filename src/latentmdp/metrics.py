@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.special import stdtrit
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats, arrays
 from latentmdp.model import LatentMDP
 
 __all__ = [

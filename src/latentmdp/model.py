@@ -32,10 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
-from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Flags, Floats
-from latentmdp._util.duration import Duration
-from latentmdp._util.fields import Fielded
+from latentmdp._util import Duration, Fielded, Flags, Floats, arrays, validation
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
     Outcomes,
@@ -544,7 +541,7 @@ class LatentMDP(Fielded):
 
     @cached_property
     def _dense_form(self) -> tuple[Floats, Floats]:
-        from latentmdp._kernels.bellman import dense_rewards, dense_transitions
+        from latentmdp._kernels import dense_rewards, dense_transitions
 
         return dense_transitions(self.transitions), dense_rewards(self.planning_rewards())
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import (
+from latentmdp._util import (
     ROW_TOLERANCE,
     Flags,
     Floats,
@@ -31,8 +31,8 @@ from latentmdp._util.arrays import (
     frozen,
     normalised,
     read_only,
+    require_memory,
 )
-from latentmdp._util.memory import require_memory
 
 __all__ = [
     "Outcomes",

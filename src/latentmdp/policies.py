@@ -21,20 +21,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays, names
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp._util.duration import Duration
-from latentmdp._util.fields import Fielded
-from latentmdp._util.random import RNGLike, drawn
-from latentmdp._util.words import plural
+from latentmdp._util import (
+    Duration,
+    Fielded,
+    Flags,
+    Floats,
+    Indices,
+    Integers,
+    RNGLike,
+    arrays,
+    drawn,
+    names,
+    plural,
+)
 from latentmdp.belief import ContextFilter, check_smoothing, filter_tables
 from latentmdp.logs import History, WeightModel
 from latentmdp.model import LatentMDP, require_model
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.belief import Filter
-    from latentmdp._kernels.graphs import Links
-    from latentmdp._kernels.rollout import Acting
+    from latentmdp._kernels import Acting, Filter, Links
     from latentmdp.sessions import BatchSession, Session
 
 __all__ = [
@@ -255,7 +260,7 @@ class MarkovPolicy(Fielded, Policy):
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        from latentmdp._kernels.rollout import Acting
+        from latentmdp._kernels import Acting
 
         if self.actions is None:
             return _stochastic_acting(self.action_probabilities(world))
@@ -385,7 +390,7 @@ class AlphaVectorPolicy(Fielded, Policy):
     @cached_property
     def vectors(self) -> Floats:
         """The alpha vectors, shape (n, M)."""
-        from latentmdp._kernels.bellman import interleave
+        from latentmdp._kernels import interleave
 
         shape = (self.n_layers, self.model.n_states, self.model.n_actions, self.model.n_contexts)
         values = np.empty(shape)
@@ -444,7 +449,7 @@ class AlphaVectorPolicy(Fielded, Policy):
 
         The first of equally good ones; a terminal state and the time after the last have none.
         """
-        from latentmdp._kernels.rollout import best_vector
+        from latentmdp._kernels import best_vector
 
         if t >= self.n_layers > 1:
             return -1
@@ -458,7 +463,7 @@ class AlphaVectorPolicy(Fielded, Policy):
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
-        from latentmdp._kernels.rollout import Acting
+        from latentmdp._kernels import Acting
 
         _require_fit(self.n_layers, self.model.n_states, world)
         for name in ("n_actions", "n_rewards"):
@@ -529,7 +534,7 @@ class PolicyGraph(Fielded, Policy):
         first: ArrayLike,
         stays: ArrayLike | None = None,
     ) -> None:
-        from latentmdp._kernels.graphs import wrong_link
+        from latentmdp._kernels import wrong_link
 
         arrays.require_instance("nodes", nodes, AlphaVectorPolicy)
         self.nodes, self.model = nodes, nodes.model
@@ -601,7 +606,7 @@ class PolicyGraph(Fielded, Policy):
 
     def links(self) -> Links:
         """What follows the nodes, as kernels read it."""
-        from latentmdp._kernels.graphs import Links
+        from latentmdp._kernels import Links
 
         stays = np.zeros(self.n_nodes, np.bool_) if self.stays is None else self.stays
         return Links(*map(arrays.read_only, (self.node_starts, self.followers, stays)))
@@ -611,7 +616,7 @@ class PolicyGraph(Fielded, Policy):
 
         -1 where the episode is over.
         """
-        from latentmdp._kernels.rollout import next_node
+        from latentmdp._kernels import next_node
 
         group = int(np.searchsorted(self.nodes.offsets, node, side="right")) - 1
         layer, s = divmod(group, self.model.n_states)
@@ -643,7 +648,7 @@ class PolicyGraph(Fielded, Policy):
 
     @cached_property
     def _reached(self) -> Flags:
-        from latentmdp._kernels.graphs import reach
+        from latentmdp._kernels import reach
 
         reached = np.zeros(self.n_nodes, np.bool_)
         reached[self.first[self.first >= 0]] = True
@@ -786,7 +791,7 @@ class PolicyInterpreter(Interpreter):
 
     def start(self, state: int, episode: int = 0) -> Memory:
         """See `Interpreter.start`."""
-        from latentmdp._kernels.rollout import first_node
+        from latentmdp._kernels import first_node
 
         _, memory = self.starts(state)[0]
         if not self.acting.follows:
@@ -796,7 +801,7 @@ class PolicyInterpreter(Interpreter):
 
     def vector(self, t: int, state: int, memory: Memory) -> int:
         """The alpha vector in force, by its number; -1 where there is none."""
-        from latentmdp._kernels.rollout import followed
+        from latentmdp._kernels import followed
 
         return int(followed(self.acting, t, state, memory.belief, memory.node))
 
@@ -808,15 +813,14 @@ class PolicyInterpreter(Interpreter):
 
     def draw(self, t: int, state: int, memory: Memory, uniform: float) -> int:
         """See `Interpreter.draw`."""
-        from latentmdp._kernels.rollout import choose
+        from latentmdp._kernels import choose
 
         now = (t, state, memory.belief, memory.node, uniform)
         return int(choose(self.acting, *now))
 
     def observe(self, memory: Memory, s: int, a: int, next_state: int, z: int) -> Memory:
         """See `Interpreter.observe`."""
-        from latentmdp._kernels.belief import find_outcome
-        from latentmdp._kernels.rollout import next_node
+        from latentmdp._kernels import find_outcome, next_node
 
         belief, node, t = memory.belief, memory.node, memory.t + 1
         if self.acting.filters:
@@ -872,8 +876,7 @@ def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
 
 def _stochastic_acting(probabilities: Floats) -> Acting:
     """A table pi_t(a | s), shape (H or 1, S, A)."""
-    from latentmdp._kernels.alias import alias_tables
-    from latentmdp._kernels.rollout import Acting
+    from latentmdp._kernels import Acting, alias_tables
 
     threshold, alias = alias_tables(probabilities)
     return Acting(

@@ -31,10 +31,18 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays, names
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp._util.random import RNGLike, drawn, philox_key
-from latentmdp._util.registration import saver
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Indices,
+    Integers,
+    RNGLike,
+    arrays,
+    drawn,
+    names,
+    philox_key,
+    saver,
+)
 from latentmdp.errors import LatentMDPError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP
@@ -139,7 +147,7 @@ class BatchSession:
         were not the ones `act` gave. Rewards may be left out where the model has one value only; a
         reward that is missing is NaN.
         """
-        from latentmdp._kernels.rollout import observe_first, observe_next
+        from latentmdp._kernels import observe_first, observe_next
 
         running = self._running()
         seen = self._checked("states", states, running)
@@ -176,7 +184,7 @@ class BatchSession:
 
     def act_indices(self) -> Indices:
         """The action for every individual by its index, whether it has a name or not."""
-        from latentmdp._kernels.rollout import decide
+        from latentmdp._kernels import decide
 
         if self._states is None:
             raise SessionError("observe() the first states before acting")
@@ -214,7 +222,7 @@ class BatchSession:
 
     def _decide(self, actions: Indices, running: Flags) -> None:
         """Ask a callable for every individual; a stochastic one draws from its own stream."""
-        from latentmdp._kernels.rollout import decision_uniform
+        from latentmdp._kernels import decision_uniform
 
         assert callable(self.policy)
         assert self._states is not None

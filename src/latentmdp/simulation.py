@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.memory import require_memory
-from latentmdp._util.random import RNGLike, philox_key
-from latentmdp._util.storage import require_writable
-from latentmdp.engines.base import Engine, as_engine
-from latentmdp.engines.threads import Threads, blocks
+from latentmdp._util import (
+    Floats,
+    Integers,
+    RNGLike,
+    arrays,
+    philox_key,
+    require_memory,
+    require_writable,
+)
+from latentmdp.engines import Engine, Threads, as_engine, blocks
 from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
@@ -28,7 +31,7 @@ from latentmdp.policies import HistoryPolicy, Policy, Sized, interpreter
 from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.rollout import Acting, Chances, ContextRuns, Earning
+    from latentmdp._kernels import Acting, Chances, ContextRuns, Earning
 
 __all__ = ["BlockSums", "PolicyAgent", "block_sums", "gathered", "play", "simulate"]
 
@@ -201,7 +204,7 @@ def block_sums(
     Hidden rewards count. Episodes are those of `simulate`, number 0 on, their contexts given: first
     all of context 0, then those of context 1, and so on. Nothing else of them is kept.
     """
-    from latentmdp._kernels.rollout import SUMMED, ContextRuns
+    from latentmdp._kernels import SUMMED, ContextRuns
 
     runs = ContextRuns.of(counts)
     total, steps = int(runs.blocks[-1]), SUMMED * Space.of(model).longest_episode
@@ -234,7 +237,7 @@ def _sums_of(
     engine: Threads,
 ) -> Floats:
     """The sums (n, 2) of some blocks, as a piece of work."""
-    from latentmdp._kernels.rollout import SUMMED, sum_returns
+    from latentmdp._kernels import SUMMED, sum_returns
 
     world, (begin, end) = ModelWorld(model), span
     space, sums = world.space, np.empty((end - begin, 2))
@@ -259,7 +262,7 @@ def _stepped_sums(
     sums: Floats,
 ) -> None:
     """`sum_returns` for a function of the history, step by step."""
-    from latentmdp._kernels.rollout import SUMMED, block_of, sum_block
+    from latentmdp._kernels import SUMMED, block_of, sum_block
 
     model, horizon = world.model, world.space.longest_episode
     for block in range(start, stop):
@@ -284,7 +287,7 @@ def _rolled_out(
     first_episode: int,
     engine: Threads,
 ) -> Trajectories:
-    from latentmdp._kernels.rollout import rollout
+    from latentmdp._kernels import play_episodes
 
     H, ragged = space.longest_episode, bool(world.space.terminal.any())
     require_memory(
@@ -298,7 +301,7 @@ def _rolled_out(
         logs = [np.empty((stop - start, width), np.int32) for width in (H + 1, H, H)]
         where = (np.uint64(key), first_episode + start, H, -1)
         noted = (contexts[start:stop], lengths[start:stop], *logs, earning, np.empty(0))
-        engine.run(rollout, stop - start, size, *tables, *where, *noted)
+        engine.run(play_episodes, stop - start, size, *tables, *where, *noted)
         if ragged:
             last = lengths[start:stop, None]
             ends = (last + 1, last, last)
@@ -321,7 +324,7 @@ def _rolled_out(
 
 def _earning(model: LatentMDP) -> Earning:
     """What an episode of a model earns, as kernels read it."""
-    from latentmdp._kernels.rollout import Earning
+    from latentmdp._kernels import Earning
 
     M, S, A, _ = model.dimensions
     first = np.zeros(M) if model.initial_bonus is None else model.initial_bonus
@@ -345,7 +348,7 @@ def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
     The likelihoods are the filter's own where both have the same outcomes, and copied otherwise.
     Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
     """
-    from latentmdp._kernels.rollout import align_likelihoods
+    from latentmdp._kernels import align_likelihoods
 
     own = acting.filter
     if not acting.filters:
@@ -394,12 +397,12 @@ class PolicyAgent:
 
     def belief(self) -> Floats:
         """The belief of the policy's filter, (M,)."""
-        from latentmdp._kernels.belief import AWAKE
+        from latentmdp._kernels import AWAKE
 
         belief: Floats = self._memory.belief[AWAKE].copy()
         return belief
 
     def _uniform(self, t: int) -> float:
-        from latentmdp._kernels.philox import uniform_pair
+        from latentmdp._kernels import uniform_pair
 
         return float(uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))[0])

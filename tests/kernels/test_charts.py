@@ -5,10 +5,10 @@ import pytest
 from models import random_model
 
 from latentmdp import testing
-from latentmdp._kernels import charts as kernels
-from latentmdp._kernels.faces import split_values
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.charts import RULERS, allotted, chart_cost, chart_grid
+from latentmdp.planning.point_based.kernels import charts as kernels
+from latentmdp.planning.point_based.kernels.faces import split_values
 
 MIXED = [(2, 0, 1), (4, 2, 3), (1, 1, 1), (3, 0, 1)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from models import random_model
 
-from latentmdp._kernels.endless import invert, visit
+from latentmdp.planning.point_based.kernels.endless import invert, visit
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -7,9 +7,9 @@ import pytest
 from models import random_model
 
 from latentmdp import testing
-from latentmdp._kernels import faces as kernels
 from latentmdp.planning import q_values
 from latentmdp.planning.point_based.faces import endless_faces, small_faces, straight_faces
+from latentmdp.planning.point_based.kernels import faces as kernels
 
 
 @pytest.mark.parametrize("M", [2, 3, 4, 7])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latentmdp._kernels import plans as kernels
+from latentmdp.planning.point_based.kernels import plans as kernels
 
 
 @pytest.mark.parametrize("M", [1, 2, 3, 5, 7, 12])

@@ -6,7 +6,7 @@ from models import random_alpha_policy, random_model
 
 import latentmdp as lm
 from latentmdp import simulation, testing
-from latentmdp._kernels.rollout import rollout
+from latentmdp._kernels.rollout import play_episodes
 from latentmdp._util.random import philox_key
 from latentmdp.planning import TooManyHistoriesError
 from latentmdp.policies import History
@@ -69,7 +69,7 @@ def test_monte_carlo_is_mean_and_spread_of_single_returns(name: str) -> None:
         noted = [np.empty(n, np.int32), np.empty(n, np.int64)]
         logs, returns = [np.empty((0, 0), np.int32)] * 3, np.empty(n)
         where = (key, before, model.horizon, m, *noted, *logs, simulation._earning(model), returns)
-        rollout(0, n, *tables, *where)
+        play_episodes(0, n, *tables, *where)
         assert value.by_context[m] == pytest.approx(returns.mean(), rel=1e-14)
         assert value.stderr_by_context[m] == pytest.approx(
             returns.std(ddof=1) / np.sqrt(n), rel=1e-13

@@ -1,9 +1,80 @@
-"""Every compiled loop of the library, and nothing else: arrays in, arrays out, no validation.
+"""Compiled loops that several rooms share, listed for them: arrays in, arrays out, no validation.
 
 Conventions: `P` is the packed joint table P_m(s', z | s, a) of shape (S, A, S, Z, M), contiguous
 along the contexts; kernels release the GIL and never launch threads of their own.
 """
 
-from latentmdp._util.clock import compile_announcement
+from typing import TYPE_CHECKING
+
+from latentmdp._util import compile_announcement
+
+if TYPE_CHECKING:
+    from latentmdp._kernels import bellman, tables
+    from latentmdp._kernels.alias import alias_draw, alias_tables, draw_entry, ragged_alias_tables
+    from latentmdp._kernels.belief import (
+        AWAKE,
+        Filter,
+        cell,
+        find_outcome,
+        observe_step,
+        posteriors,
+        reset_belief,
+        update_belief,
+        write_belief,
+    )
+    from latentmdp._kernels.bellman import (
+        GROUP,
+        Successors,
+        dense_rewards,
+        dense_transitions,
+        expect_moments,
+        follow,
+        informed_value,
+        interleave,
+        maxima,
+        padded_states,
+        policy_values,
+    )
+    from latentmdp._kernels.episodes import group_identical, transpose
+    from latentmdp._kernels.graphs import Links, mark_codes, name_codes, reach, wrong_link
+    from latentmdp._kernels.mixture import (
+        interleave_lanes,
+        kernels,
+        list_occurrences,
+        weigh_episode,
+    )
+    from latentmdp._kernels.philox import uniform_pair
+    from latentmdp._kernels.rollout import (
+        NOT_LISTED,
+        SUMMED,
+        WORLD_STREAM,
+        Acting,
+        Chances,
+        ContextRuns,
+        Earning,
+        add_scaled,
+        align_likelihoods,
+        begin_episode,
+        best_vector,
+        block_of,
+        choose,
+        decide,
+        decision_uniform,
+        draw_uniforms,
+        first_node,
+        followed,
+        next_node,
+        observe_first,
+        observe_next,
+        play_episodes,
+        sum_block,
+        sum_returns,
+        world_step,
+    )
+    from latentmdp._kernels.rows import product
+else:
+    from latentmdp._util import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
 
 compile_announcement()

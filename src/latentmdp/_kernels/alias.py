@@ -12,9 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.rows import product
-from latentmdp._util.arrays import read_only
-
-__all__ = ["alias_draw", "alias_tables", "draw_entry", "ragged_alias_tables"]
+from latentmdp._util import read_only
 
 
 @njit(cache=True, nogil=True, inline="always")

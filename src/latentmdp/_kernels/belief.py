@@ -19,21 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels.rows import product
-from latentmdp._util.arrays import read_only
-
-__all__ = [
-    "AWAKE",
-    "Filter",
-    "cell",
-    "find_outcome",
-    "observe_seen",
-    "observe_step",
-    "posteriors",
-    "reset_belief",
-    "set_prior",
-    "update_belief",
-    "write_belief",
-]
+from latentmdp._util import read_only
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
 

@@ -25,24 +25,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = [
-    "GROUP",
-    "Successors",
-    "dense_rewards",
-    "dense_transitions",
-    "dense_values",
-    "expect",
-    "expect_moments",
-    "follow",
-    "greedy_rows",
-    "informed_value",
-    "interleave",
-    "maxima",
-    "outcome_values",
-    "padded_states",
-    "policy_values",
-]
-
 GROUP = 8  # next states summed at once, and the doubles of the widest vectors there are
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 from numba import njit
 
-__all__ = ["group_identical", "transpose"]
-
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 

@@ -11,8 +11,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["Links", "mark_codes", "name_codes", "reach", "wrong_link"]
-
 
 class Links(NamedTuple):
     """The links of n nodes as kernels read them."""

@@ -16,8 +16,6 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-__all__ = ["interleave", "kernels", "list_occurrences", "weigh_episode"]
-
 _TINY = 1e-150
 _STRIDE = 16
 
@@ -193,7 +191,7 @@ def kernels(width):
 
 
 @njit(cache=True, nogil=True)
-def interleave(cells, offsets, order, base, lanes, out):
+def interleave_lanes(cells, offsets, order, base, lanes, out):
     """Copy the cells of episodes order[0], order[1], ... so that `lanes` of them lie side by side.
 
     Step t of the p-th goes to base[p // lanes] + t lanes + p % lanes.

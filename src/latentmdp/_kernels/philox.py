@@ -8,8 +8,6 @@ shards of a batch equal the whole. One block gives two doubles in [0, 1) with 53
 import numpy as np
 from numba import njit
 
-__all__ = ["philox4x32", "uniform_pair"]
-
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
 _W0 = np.uint64(0x9E3779B9)

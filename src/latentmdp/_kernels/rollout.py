@@ -2,7 +2,7 @@
 
 What a policy does next is decided here and nowhere else. Its memory is a belief and a node: the
 vector of a policy graph that is in force. `followed` says which vector that is for any policy, and
-`next_node` which one comes next. A policy plays whole episodes (`rollout`), or decides for
+`next_node` which one comes next. A policy plays whole episodes (`play_episodes`), or decides for
 individuals, each with a memory of its own (`observe_first`, `decide`, `observe_next`).
 
 A rollout plays `_LANES` episodes side by side, step by step and phase by phase: each is a long
@@ -29,36 +29,7 @@ from latentmdp._kernels.belief import (
 )
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import product
-from latentmdp._util.arrays import read_only
-
-__all__ = [
-    "NOT_LISTED",
-    "SUMMED",
-    "WORLD_STREAM",
-    "Acting",
-    "Chances",
-    "ContextRuns",
-    "Earning",
-    "add_scaled",
-    "align_likelihoods",
-    "begin_episode",
-    "best_vector",
-    "block_of",
-    "choose",
-    "decide",
-    "decision_uniform",
-    "draw_outcome",
-    "draw_uniforms",
-    "first_node",
-    "followed",
-    "next_node",
-    "observe_first",
-    "observe_next",
-    "rollout",
-    "sum_block",
-    "sum_returns",
-    "world_step",
-]
+from latentmdp._util import read_only
 
 _BUFFER = 64
 _LANES = 16
@@ -243,7 +214,7 @@ def align_likelihoods(likelihood, places):
 
 
 @njit(cache=True, nogil=True)
-def rollout(
+def play_episodes(
     start,
     stop,
     chances,
@@ -434,13 +405,13 @@ def sum_returns(
     """Fill sums[b] (2,) with what `sum_block` makes of the returns of the blocks start..stop-1.
 
     The episodes and their contexts are those of `runs`, with numbers from first_episode on; the
-    rest is as for `rollout`.
+    rest is as for `play_episodes`.
     """
     contexts, lengths = np.empty(SUMMED, np.int32), np.empty(SUMMED, np.int64)
     nothing, returns = np.empty((0, 0), np.int32), np.empty(SUMMED)
     for block in range(start, stop):
         m, first, n = block_of(runs, block)
-        rollout(
+        play_episodes(
             0, n, chances, acting, likelihood, places, key, first_episode + first, horizon, m,
             contexts, lengths, nothing, nothing, nothing, earning, returns,
         )  # fmt: skip

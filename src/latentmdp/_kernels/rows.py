@@ -6,8 +6,6 @@ product that it leaves alone.
 
 from numba.extending import overload
 
-__all__ = ["product"]
-
 
 def product(one: float, other: float) -> float:
     """The product of two doubles, rounded by itself on every machine.

@@ -2,8 +2,6 @@
 
 from numba import njit
 
-__all__ = ["count_outcomes", "fill_outcomes", "leaders", "merge"]
-
 
 @njit(cache=True, nogil=True)
 def count_outcomes(start, stop, transitions, rewards, counts):

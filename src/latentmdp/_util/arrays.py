@@ -6,27 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "ROW_TOLERANCE",
-    "Arrays",
-    "Flags",
-    "Floats",
-    "Indices",
-    "Integers",
-    "as_floats",
-    "as_integers",
-    "distributions",
-    "first_index",
-    "frozen",
-    "normalised",
-    "positive_integer",
-    "read_only",
-    "require_instance",
-    "same_content",
-    "store",
-    "to_array",
-]
-
 ROW_TOLERANCE = 1e-9
 """How far a row of probabilities may be from summing to one before it is refused."""
 

@@ -19,8 +19,6 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.storage import PathLike
 from latentmdp.errors import LatentMDPError
 
-__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint", "whole", "write_checkpoint"]
-
 _SCHEMA = 1
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from numba.core import event
 
-__all__ = ["compile_announcement", "compile_seconds"]
-
 
 class _CompileClock(event.Listener):
     """Seconds that numba has spent compiling, or loading compiled code, in this process."""

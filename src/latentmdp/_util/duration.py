@@ -13,8 +13,6 @@ import numpy as np
 from latentmdp._util.words import plural
 from latentmdp.errors import ModelError
 
-__all__ = ["Duration"]
-
 
 @dataclass(frozen=True)
 class Duration:

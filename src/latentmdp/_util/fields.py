@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats, Integers, as_floats, frozen, same_content
 from latentmdp._util.storage import digest_of
 
-__all__ = ["Fielded", "float_field", "integer_field"]
-
 
 class Fielded:
     """Base of classes whose objects are equal where their types and all their fields are."""

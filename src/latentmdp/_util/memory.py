@@ -5,8 +5,6 @@ from pathlib import Path
 
 from latentmdp.errors import TooLargeError
 
-__all__ = ["ALWAYS_FITS", "few_entries", "free_memory", "memory_text", "require_memory"]
-
 _FEW = 1 << 17
 """Entries of an array over all (s, a, s') of one context, 1 MB, that a learner reads as fast as a
 table of those that occur: they stay in the cache of a core."""

@@ -13,17 +13,6 @@ from latentmdp._util import arrays
 from latentmdp._util.arrays import Indices
 from latentmdp._util.words import listed
 
-__all__ = [
-    "called",
-    "forbidden",
-    "label",
-    "labels",
-    "listing",
-    "names_of",
-    "to_index",
-    "to_indices",
-]
-
 Names = Sequence[str] | None
 
 

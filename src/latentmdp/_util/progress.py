@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-__all__ = ["Move", "progress_bar"]
-
 
 class Move(Protocol):
     """Moves a bar on, and may say what is done next."""

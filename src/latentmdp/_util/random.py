@@ -4,8 +4,6 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats
 
-__all__ = ["RNGLike", "as_generator", "drawn", "given_seed", "philox_key"]
-
 RNGLike = int | np.random.Generator | np.random.SeedSequence | None
 
 

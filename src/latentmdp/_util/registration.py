@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["register_environment", "register_saver", "saver"]
-
 _SAVERS: list[Callable[[Any, Any], None]] = []
 
 

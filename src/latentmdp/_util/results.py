@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, cast
 
 from latentmdp._util.arrays import same_content
 
-__all__ = ["Result", "Worded", "cell", "in_words", "labelled", "plain"]
-
 _LEFT = ' style="text-align: left"'
 
 

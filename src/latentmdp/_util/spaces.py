@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FiniteSpace"]
-
 LARGEST = 2**31 - 1
 """Logs keep states and actions as 32-bit integers."""
 

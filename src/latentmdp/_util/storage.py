@@ -42,32 +42,6 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError, LatentMDPError
 
-__all__ = [
-    "ALWAYS",
-    "FORMAT",
-    "MAX_TEXT",
-    "LockedError",
-    "PathLike",
-    "as_flag",
-    "as_integer",
-    "as_number",
-    "as_seconds",
-    "as_text",
-    "atomic_write",
-    "check_memory",
-    "check_text",
-    "digest_of",
-    "file_header",
-    "file_size",
-    "one_writer",
-    "parse",
-    "read_archive",
-    "require_writable",
-    "rows_on_disk",
-    "write_archive",
-    "write_table",
-]
-
 PathLike = str | os.PathLike[str]
 
 FORMAT = "latentmdp"

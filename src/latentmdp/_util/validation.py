@@ -9,22 +9,6 @@ from numpy.typing import ArrayLike
 from latentmdp._util import arrays
 from latentmdp._util.arrays import Flags, Floats
 
-__all__ = [
-    "allowed",
-    "bonus",
-    "discount",
-    "horizon",
-    "initial",
-    "names",
-    "require_choice",
-    "reward_edges",
-    "reward_values",
-    "rewards",
-    "shaped",
-    "transitions",
-    "weights",
-]
-
 _AXES = ("context", "state", "action")
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["listed", "markdown_table", "or_dash", "plural"]
-
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """The number with its noun: "1 context", "2 contexts"; `nouns` where an s is not enough."""

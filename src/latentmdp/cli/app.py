@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["COMMANDS", "app"]
-
 _NAMES = (
     *("demo", "make", "list", "info", "diagnose", "simulate", "fit", "plan"),
     *("compare", "learn", "lucrl", "compare-learners", "solve", "evaluate", "explain"),

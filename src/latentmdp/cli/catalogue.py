@@ -13,8 +13,6 @@ import typer
 
 import latentmdp as lm
 
-__all__ = ["KINDS", "PLANNERS", "find_policy", "planner", "takes"]
-
 PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qmdp": ("QMDP", {}),
     "pbvi": ("PBVI", {}),

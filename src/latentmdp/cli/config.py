@@ -17,8 +17,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Config", "handed_on"]
-
 _EXTRA = "latentmdp.extra"
 _WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
 

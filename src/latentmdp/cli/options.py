@@ -395,7 +395,7 @@ def mean_return(logs: Logs) -> float:
 def check_target(path: Path | None, owner: type | None = None) -> None:
     """Refuse a path where nothing, or no object of this type, can be saved: before long work."""
     if path is not None:
-        from latentmdp._util.storage import require_writable
+        from latentmdp._util import require_writable
 
         if owner is not None:
             lm.io.check_target(owner, path)
@@ -412,8 +412,8 @@ def check_plot(path: Path | None) -> None:
 def draw_bounds(histories: Mapping[str, Any], path: Path | None) -> None:
     """Draw the bounds of plans against time where the user asked for it, if anywhere."""
     if path is not None:
-        from latentmdp.experiments.findings import write_figure
-        from latentmdp.report.plans import bounds_figure
+        from latentmdp.experiments import write_figure
+        from latentmdp.report import bounds_figure
 
         write_figure(bounds_figure(histories), path)
 

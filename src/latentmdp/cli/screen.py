@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, runtime_checkable
 
 import typer
 
-from latentmdp._util.progress import Move, progress_bar
+from latentmdp._util import Move, progress_bar
 from latentmdp.errors import LatentMDPError
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-__all__ = ["Screen", "session"]
 
 
 @runtime_checkable
@@ -50,7 +48,7 @@ class Screen:
         What the user has `given`, and what tables show, goes to machines only. Warnings stand below
         the table, each on a line of its own.
         """
-        from latentmdp._util.results import labelled, plain
+        from latentmdp._util import labelled, plain
 
         facts = dict(found.facts() if isinstance(found, HasFacts) else found or {})
         if self.as_json:
@@ -126,7 +124,7 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            from latentmdp._util.results import cell
+            from latentmdp._util import cell
 
             cells = [list(map(cell, row)) for row in rows]
             framed = len(header) <= 6  # with more, lines between columns leave no room
@@ -162,7 +160,7 @@ class Screen:
     @contextmanager
     def compilation_told(self) -> Iterator[None]:
         """Let the library say when it compiles, unless this screen is silent."""
-        from latentmdp._util.clock import compile_announcement
+        from latentmdp._util import compile_announcement
 
         announcement = compile_announcement()
         before, announcement.silent = announcement.silent, not self.talks

@@ -31,15 +31,6 @@ from latentmdp.deterministic.search import (
 from latentmdp.model import LatentMDP
 from latentmdp.worlds import Transition, World, play_episode
 
-__all__ = [
-    "ClassWeights",
-    "Explorer",
-    "SurpriseError",
-    "require_deterministic",
-    "warn_of_light_classes",
-    "weigh_classes",
-]
-
 MAIN_SHARE = 0.45
 """Share of the failure probability to see all outcomes, and again to find all probabilities."""
 

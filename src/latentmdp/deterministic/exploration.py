@@ -38,8 +38,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util import RNGLike, arrays, philox_key
 from latentmdp.deterministic.algorithm5 import (
     Explorer,
     SurpriseError,
@@ -51,8 +50,6 @@ from latentmdp.deterministic.graph import Graph, GraphPolicy, plan_graph
 from latentmdp.deterministic.search import ExplorationError
 from latentmdp.model import LatentMDP
 from latentmdp.worlds import ModelWorld, World, adapt, as_world
-
-__all__ = ["Exploration", "episode_bound", "explore"]
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,6 @@ from typing import Any
 
 from latentmdp.errors import LatentMDPError
 
-__all__ = [
-    "FAR",
-    "ClassSizes",
-    "ContradictionError",
-    "ExplorationError",
-    "Outcome",
-    "Search",
-    "SearchNode",
-]
-
 Outcome = tuple[int, int]
 
 FAR = 10**9

@@ -1,20 +1,17 @@
 """Where work runs: threads of this process, a Dask cluster, or a GPU; no result depends on it."""
 
-from latentmdp.engines.base import Engine, as_engine, total, tree_sum
-from latentmdp.engines.cuda import Cuda
-from latentmdp.engines.dask import Dask
-from latentmdp.engines.threads import Threads, blocks, one_thread, run_blocks, thread_count
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Cuda",
-    "Dask",
-    "Engine",
-    "Threads",
-    "as_engine",
-    "blocks",
-    "one_thread",
-    "run_blocks",
-    "thread_count",
-    "total",
-    "tree_sum",
-]
+if TYPE_CHECKING:
+    from latentmdp.engines.base import Engine
+    from latentmdp.engines.cuda import Cuda
+    from latentmdp.engines.dask import Dask
+    from latentmdp.engines.threads import Threads
+
+if TYPE_CHECKING:  # for other parts of the library
+    from latentmdp.engines.base import as_engine, total, tree_sum, tree_total
+    from latentmdp.engines.threads import blocks, one_thread, run_blocks, thread_count
+else:
+    from latentmdp._util import lazy_names
+
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

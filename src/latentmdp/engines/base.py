@@ -18,10 +18,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
-from latentmdp._util.validation import require_choice
-
-__all__ = ["Engine", "Parts", "as_engine", "total", "tree_sum", "tree_total"]
+from latentmdp._util import Floats, require_choice
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -20,8 +20,6 @@ from latentmdp._version import __version__
 from latentmdp.engines.threads import Threads, one_thread
 from latentmdp.errors import EngineError
 
-__all__ = ["Dask"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

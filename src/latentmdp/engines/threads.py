@@ -17,8 +17,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Threads", "blocks", "one_thread", "run_blocks", "thread_count"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

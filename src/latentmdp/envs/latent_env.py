@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from latentmdp._util import names
 from latentmdp.model import LatentMDP
 
-__all__ = ["LatentMDPEnv"]
-
 
 class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
     """Play a latent MDP step by step.

@@ -8,10 +8,7 @@ from typing import Any
 import gymnasium
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays, validation
-from latentmdp._util.spaces import FiniteSpace
-
-__all__ = ["MixtureEnv"]
+from latentmdp._util import FiniteSpace, arrays, validation
 
 
 class MixtureEnv(gymnasium.Env[Any, Any]):

@@ -18,8 +18,6 @@ from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries
 from latentmdp.worlds import ending_states, table_entries, table_of, table_rewards
 
-__all__ = ["tabular_model"]
-
 
 def tabular_model(
     envs: Sequence[Any],

@@ -38,10 +38,8 @@ from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp.engines.base import Engine, as_engine
+from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
+from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
 from latentmdp.estimation.held_out import Folds, HeldOut, distance, sharing_hypotheses
@@ -63,17 +61,6 @@ from latentmdp.estimation.termination import final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.logs import Covariates, Encoder, Logs, WeightModel
 from latentmdp.model import LatentMDP, RewardModel
-
-__all__ = [
-    "EM",
-    "Ascent",
-    "FitProblem",
-    "climb",
-    "decided_em",
-    "problem_of",
-    "starting_points",
-    "starts_by_split",
-]
 
 Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
 

@@ -41,9 +41,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Indices, Integers, normalised
-from latentmdp.engines.base import Engine, total, tree_sum
-from latentmdp.engines.threads import Threads
+from latentmdp._util import Floats, Indices, Integers, normalised
+from latentmdp.engines import Engine, Threads, total, tree_sum
 from latentmdp.errors import DeviceError, TrajectoryError
 from latentmdp.logs import (
     Batch,
@@ -55,8 +54,6 @@ from latentmdp.logs import (
     sizes_of,
     spread,
 )
-
-__all__ = ["CellParts", "Chunk", "Episodes", "ExpectedCounts", "Group", "checked_logs"]
 
 _DIRECT_KEYS = 1 << 23
 """Up to this largest number, distinct integers are found by marking a table of as many entries
@@ -486,7 +483,7 @@ class Episodes:
         DeviceError
             They do not fit there.
         """
-        from latentmdp._kernels.mixture import kernels
+        from latentmdp._kernels import kernels
 
         version = engine.version_of(kernels)
         if version is None:
@@ -570,7 +567,7 @@ def _chunk_counts(chunk: Chunk, P: Floats, W: Floats, size: int) -> _Sums:
 
 def _block_counts(job: _Job, P: Floats, W: Floats) -> _Sums:
     """The sums over some episodes of a group, by the compiled loops."""
-    from latentmdp._kernels.mixture import kernels
+    from latentmdp._kernels import kernels
 
     group, (start, stop) = job
     episodes, prefixes = kernels(P.shape[1])

@@ -26,22 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters, Part, PseudoCounts
-
-__all__ = [
-    "CLEAR_ERRORS",
-    "NOISE",
-    "Candidate",
-    "Climb",
-    "Decision",
-    "Folds",
-    "Gain",
-    "HeldOut",
-    "distance",
-    "sharing_hypotheses",
-]
 
 Climb = Callable[[MixtureLikelihood, Parameters], Parameters]
 """EM to the end from a point, with a tolerance and a cap of the caller's."""

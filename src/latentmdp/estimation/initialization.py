@@ -17,10 +17,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from latentmdp._util import arrays
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.validation import require_choice
-from latentmdp.engines.base import Engine, as_engine
+from latentmdp._util import RNGLike, arrays, as_generator, require_choice
+from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.em import EM, decided_em
 from latentmdp.estimation.episodes import checked_logs
@@ -35,8 +33,6 @@ from latentmdp.estimation.termination import final_states, restricted
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs, require_trajectories
 from latentmdp.model import RewardModel
-
-__all__ = ["TerminalEM", "initialize"]
 
 
 def initialize(

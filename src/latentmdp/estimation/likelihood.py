@@ -39,28 +39,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from latentmdp._util.arrays import Floats, Integers, normalised
-from latentmdp._util.memory import few_entries
-from latentmdp.engines.base import Engine
+from latentmdp._util import Floats, Integers, few_entries, normalised
+from latentmdp.engines import Engine
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.logs import Logs, WeightModel, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.outcomes import Outcomes, product
-
-__all__ = [
-    "MixtureLikelihood",
-    "Parameters",
-    "Part",
-    "PseudoCounts",
-    "Rows",
-    "Structure",
-    "behaviour_from_parameters",
-    "model_from_parameters",
-    "parameters_from_model",
-    "reward_values_of",
-    "rows_in_logs",
-    "weight_model_from_parameters",
-]
 
 Parameters = tuple[Floats, ...]
 """One (entries, M) table for each block of rows, then nu (S, M), and w (M,) or, where individuals

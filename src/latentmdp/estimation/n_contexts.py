@@ -24,11 +24,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.words import plural
-from latentmdp.engines.base import Engine, as_engine
+from latentmdp._util import Floats, RNGLike, arrays, as_generator, plural
+from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation.em import (
     EM,
     Ascent,
@@ -54,16 +51,6 @@ from latentmdp.estimation.reward_model import choose_reward_model, require_rewar
 from latentmdp.fit import ContextSelection, FitWarning
 from latentmdp.logs import Logs
 from latentmdp.model import RewardModel
-
-__all__ = [
-    "FEW_CONTEXTS",
-    "MAX_CONTEXTS",
-    "ChosenContexts",
-    "ContextSearch",
-    "choose_contexts",
-    "may_show_contexts",
-    "search_contexts",
-]
 
 MAX_CONTEXTS = 10
 """The largest number tried by default. The search ends by itself after two numbers that gain

@@ -16,15 +16,12 @@ from typing import Literal
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.validation import require_choice
-from latentmdp.engines.base import Engine
+from latentmdp._util import Floats, Integers, require_choice
+from latentmdp.engines import Engine
 from latentmdp.estimation.em import EM
 from latentmdp.fit import without_fit_warnings
 from latentmdp.logs import Logs, listed_logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
-
-__all__ = ["choose_reward_model", "preferred_reward_model", "require_reward_model"]
 
 
 def require_reward_model(given: str) -> None:

@@ -16,11 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latentmdp._util.arrays import Flags, Integers
+from latentmdp._util import Flags, Integers
 from latentmdp.logs import Logs, Trajectories, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
-
-__all__ = ["cut_short", "final_states", "only_tried", "restricted", "tried_pairs"]
 
 
 def tried_pairs(logs: Logs) -> Flags:

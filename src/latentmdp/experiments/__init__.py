@@ -7,7 +7,10 @@ if TYPE_CHECKING:
     from latentmdp.experiments.findings import Claim, Findings
     from latentmdp.experiments.results import Experiment, read_experiment
     from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
+
+if TYPE_CHECKING:  # for other parts of the library
+    from latentmdp.experiments.findings import Panel, draw_panel, write_figure
 else:
-    from latentmdp._util.lazy import lazy_names
+    from latentmdp._util import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

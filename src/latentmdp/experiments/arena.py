@@ -28,19 +28,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import philox_key
-from latentmdp._util.storage import atomic_write, require_writable
-from latentmdp._util.words import markdown_table, or_dash
-from latentmdp.engines.base import Engine
+from latentmdp._util import (
+    Floats,
+    atomic_write,
+    markdown_table,
+    or_dash,
+    philox_key,
+    require_writable,
+)
+from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
 from latentmdp.experiments.findings import COLOURS, write_figure
 from latentmdp.experiments.results import Columns, read_result
 from latentmdp.experiments.runner import Setting, run_sweep
 from latentmdp.metrics import last_tenth
-from latentmdp.online import LUCRL, QLearning, learn
-from latentmdp.online.baselines import thompson_sampling
+from latentmdp.online import LUCRL, QLearning, learn, thompson_sampling
 from latentmdp.planning import HSVI, QMDP, evaluate
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
@@ -48,17 +51,6 @@ from latentmdp.worlds import ModelWorld, World
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = [
-    "LEARNERS",
-    "TASKS",
-    "Arena",
-    "Cell",
-    "Entry",
-    "Standard",
-    "compare_learners",
-    "picture",
-]
 
 STANDARD = "standard"
 """The cell of a task that holds what scores are measured against."""

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.envs import MixtureEnv, tabular_model
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries
 from latentmdp.worlds import World, adapt, as_world
-
-__all__ = ["TASKS", "Task", "blackjack_model", "icu_sepsis_model"]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,6 @@ from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import LUCRL
 
-__all__ = ["ARMS", "analyse", "sweep", "work"]
-
 ARMS = {
     "revealed": "contexts revealed",
     "good": "inferred, good start",

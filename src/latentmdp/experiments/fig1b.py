@@ -25,8 +25,6 @@ from latentmdp.experiments.runner import Setting, over_separation, seeds_of
 from latentmdp.instances import make
 from latentmdp.online import LUCRL
 
-__all__ = ["analyse", "sweep", "work"]
-
 PAPER = {
     **{"delta": (0.2, 0.4, 0.8), "horizon": (15, 30, 60)},
     **{"contexts": 7, "states": 15, "actions": 3, "episodes": 30_000, "reference": 100_000},

@@ -27,10 +27,7 @@ from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
-from latentmdp.spectral import PSR, SpectralPSR, recover
-from latentmdp.spectral.recovery import count_model
-
-__all__ = ["METHODS", "Point", "analyse", "summarise", "sweep", "work"]
+from latentmdp.spectral import PSR, SpectralPSR, count_model, recover
 
 PAPER = {
     **{"delta": (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0), "horizon": (20, 40, 80)},

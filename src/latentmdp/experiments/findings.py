@@ -11,26 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util.storage import atomic_write
-from latentmdp._util.validation import require_choice
-from latentmdp._util.words import plural
+from latentmdp._util import atomic_write, plural, require_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "COLOURS",
-    "SMALL",
-    "Claim",
-    "Findings",
-    "Line",
-    "Panel",
-    "draw_panel",
-    "figure_of",
-    "sizes_of",
-    "write_figure",
-]
 
 SMALL = " A small version of the experiment: its claims are not the paper's."
 """The end of a description where only the quick version was run."""

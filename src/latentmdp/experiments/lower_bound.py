@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util import Flags, Floats, Integers
 from latentmdp.deterministic import explore
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel
 from latentmdp.experiments.lucrl_runs import unrelated_model
@@ -34,19 +34,6 @@ from latentmdp.model import LatentMDP
 from latentmdp.online import LUCRL
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
-
-__all__ = [
-    "ARMS",
-    "Exponent",
-    "Runs",
-    "analyse",
-    "first_success",
-    "fit",
-    "medians",
-    "sequences",
-    "sweep",
-    "work",
-]
 
 ARMS = {"exploration": "Algorithm 5", "blind": "blind search", "lucrl": "L-UCRL, random start"}
 SIZES = (

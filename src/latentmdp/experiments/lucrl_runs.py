@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util import Floats, Integers, RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel
 from latentmdp.experiments.results import Columns
 from latentmdp.logs import Trajectories
@@ -24,16 +23,6 @@ from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
 from latentmdp.planning import QMDP, evaluate
-
-__all__ = [
-    "Curves",
-    "curve_panels",
-    "curves_of_run",
-    "final",
-    "group_curves",
-    "labelled_samples",
-    "unrelated_model",
-]
 
 
 def labelled_samples(model: LatentMDP, per_row: int, rng: RNGLike) -> Trajectories:

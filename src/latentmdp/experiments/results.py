@@ -26,24 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from latentmdp._util import storage
-from latentmdp._util.storage import FORMAT
+from latentmdp._util import FORMAT, storage
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Findings, Panel
-from latentmdp.io.parquet import check_table
-
-__all__ = [
-    "MANIFEST",
-    "Columns",
-    "Experiment",
-    "FinishedRun",
-    "SettingResult",
-    "read_experiment",
-    "read_result",
-    "write_experiment",
-    "write_result",
-]
+from latentmdp.io import check_table
 
 KEY = b"latentmdp"
 MANIFEST = "manifest.json"

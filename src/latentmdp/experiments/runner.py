@@ -28,11 +28,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentmdp._util.progress import progress_bar
-from latentmdp._util.storage import atomic_write, one_writer, require_writable
-from latentmdp._util.words import plural
-from latentmdp.engines.base import Engine
-from latentmdp.engines.threads import thread_count
+from latentmdp._util import atomic_write, one_writer, plural, progress_bar, require_writable
+from latentmdp.engines import Engine, thread_count
 from latentmdp.experiments.findings import Claim, Findings, figure_of, write_figure
 from latentmdp.experiments.results import (
     MANIFEST,
@@ -43,17 +40,6 @@ from latentmdp.experiments.results import (
     write_experiment,
     write_result,
 )
-
-__all__ = [
-    "Design",
-    "Outputs",
-    "Setting",
-    "designs",
-    "over_separation",
-    "reproduce",
-    "run_sweep",
-    "seeds_of",
-]
 
 Work = Callable[["Setting"], Columns]
 

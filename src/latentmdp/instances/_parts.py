@@ -4,12 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp._util.memory import require_memory
-from latentmdp._util.validation import require_choice
-
-__all__ = ["number", "require_dense", "sizes", "sparse_means"]
+from latentmdp._util import Floats, arrays, require_choice, require_memory
 
 
 def sizes(**named: int) -> tuple[int, ...]:

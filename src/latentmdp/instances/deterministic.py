@@ -11,8 +11,6 @@ from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
-__all__ = ["deterministic"]
-
 
 @register("deterministic")
 def deterministic(

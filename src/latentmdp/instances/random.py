@@ -14,8 +14,6 @@ from latentmdp.instances._parts import number, require_dense, sizes, sparse_mean
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
-__all__ = ["random"]
-
 
 @register("random")
 def random(

@@ -17,10 +17,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util import RNGLike, as_generator
 from latentmdp.model import LatentMDP
-
-__all__ = ["Instance", "get_instance", "list_instances", "make", "register"]
 
 Builder = TypeVar("Builder", bound=Callable[..., LatentMDP])
 

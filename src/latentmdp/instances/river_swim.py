@@ -13,12 +13,10 @@ is thrown back again and again, and resting at the left bank is the best station
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
-
-__all__ = ["river_swim"]
 
 REST, INNER, OUTER = range(3)
 HURT, NOTHING, PAID = range(3)

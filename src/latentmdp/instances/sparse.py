@@ -10,14 +10,11 @@ pays a Bernoulli reward, the same pairs in all contexts with means of their own.
 
 import numpy as np
 
-from latentmdp._util.arrays import Integers
-from latentmdp._util.memory import require_memory
+from latentmdp._util import Integers, require_memory
 from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries, with_rewards
-
-__all__ = ["sparse"]
 
 
 @register("sparse")

@@ -17,8 +17,6 @@ import numpy as np
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
-__all__ = ["treatment"]
-
 # The probability of a good quarter at each stage, and what is left of it under each action.
 STAGES = {"remission": 0.95, "mild": 0.85, "moderate": 0.60, "severe": 0.25, "lost": 0.0}
 ACTIONS = {"watch": 1.0, "standard drug": 0.93, "intensive therapy": 0.75}

@@ -15,8 +15,6 @@ import numpy as np
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
-__all__ = ["visitor"]
-
 STATES = ("landing", "category", "product", "cart", "bought", "left")
 ACTIONS = ("plain", "recommend", "reviews", "discount")
 

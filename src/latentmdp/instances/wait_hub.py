@@ -16,8 +16,6 @@ from latentmdp.instances._parts import number
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
 
-__all__ = ["wait_hub"]
-
 STATES = ("hub", "told east", "told west", "road 1", "road 2", "road 3", "mine", "desert")
 ACTIONS = ("ask", "wait", "take east", "take west")
 HUB, TOLD, _, ROAD, _, _, MINE, DESERT = range(len(STATES))

@@ -36,8 +36,6 @@ from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
 
-__all__ = ["model_of", "model_or_logs", "read", "write"]
-
 DISCOUNT = 0.95
 """Of a table that comes without a horizon and a discount."""
 

@@ -8,14 +8,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from latentmdp._util.storage import PathLike, atomic_write, require_writable
+from latentmdp._util import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError
 from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
-
-__all__ = ["check_target", "export", "load", "load_as", "save"]
 
 T = TypeVar("T")
 

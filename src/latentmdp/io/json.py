@@ -24,8 +24,6 @@ from latentmdp._util import storage
 from latentmdp.errors import FormatError
 from latentmdp.io import kinds
 
-__all__ = ["from_text", "read", "to_text", "write"]
-
 
 def write(stream: BinaryIO, obj: Any) -> None:
     """Write an object of any kind that has no parts."""

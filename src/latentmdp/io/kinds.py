@@ -35,10 +35,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import storage
-from latentmdp._util.arrays import Arrays
-from latentmdp._util.storage import FORMAT
-from latentmdp._util.validation import require_choice
+from latentmdp._util import FORMAT, Arrays, require_choice, storage
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit
@@ -54,22 +51,6 @@ from latentmdp.policies import (
     UniformPolicy,
 )
 from latentmdp.sessions import SavedSession
-
-__all__ = [
-    "Document",
-    "Kind",
-    "by_name",
-    "by_type",
-    "check_header",
-    "decode",
-    "document_of",
-    "encode",
-    "header_of",
-    "is_array",
-    "is_policy",
-    "register",
-    "signed_header",
-]
 
 FieldType = str | tuple[str, ...]
 """What a field must be: one of the words in `_CHECKS`, or the kinds that an object may have. A

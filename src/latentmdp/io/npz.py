@@ -10,8 +10,6 @@ from typing import Any, BinaryIO
 from latentmdp._util import storage
 from latentmdp.io import kinds
 
-__all__ = ["read", "write"]
-
 
 def write(stream: BinaryIO, obj: Any) -> None:
     """Write an object of any kind."""

@@ -39,13 +39,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from latentmdp._util import storage
-from latentmdp._util.arrays import Arrays
+from latentmdp._util import Arrays, storage
 from latentmdp.errors import FormatError
 from latentmdp.io import csv_table, kinds
 from latentmdp.logs import KEY, Trajectories, logs_of_arrow, to_arrow
-
-__all__ = ["check_table", "read", "write"]
 
 MAX_COLUMNS = 10_000
 BYTES_PER_VALUE = 8

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io import static_pomdp
 from latentmdp.io.solver_files import Comments, number, read_file, solver_form, write_model
@@ -35,8 +35,6 @@ from latentmdp.io.static_pomdp import (
     as_number,
 )
 from latentmdp.model import LatentMDP
-
-__all__ = ["read", "write"]
 
 _COMMENTS = Comments(opening=b"# ")
 

@@ -23,8 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import storage
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util import Floats, Integers, storage
 from latentmdp.errors import FormatError
 from latentmdp.io import static_pomdp
 from latentmdp.io.solver_files import (
@@ -45,9 +44,6 @@ from latentmdp.io.static_pomdp import (
     as_number,
 )
 from latentmdp.model import LatentMDP
-
-__all__ = ["read", "write"]
-
 
 _COMMENTS = Comments(
     opening=b"<!-- ", closing=b" -->", preamble=b'<?xml version="1.0" encoding="ISO-8859-1"?>\n'

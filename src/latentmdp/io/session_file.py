@@ -18,8 +18,6 @@ from latentmdp.io import kinds
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
 
-__all__ = ["put_aside", "remember_file", "resumed"]
-
 
 def remember_file(obj: Any, path: Path) -> None:
     """Let a policy or a model know the file it is in, and what that file looks like now."""

@@ -30,16 +30,12 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import storage
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util import Floats, Integers, storage
 from latentmdp.errors import FormatError
 from latentmdp.io import json
 from latentmdp.io.static_pomdp import Problem, latent_mdp
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
-
-__all__ = ["Comments", "SolverForm", "number", "read_file", "solver_form", "write_model"]
-
 
 _TEXT = "latentmdp carries its model in the next {} lines; sha256 {}"
 _MARK = re.compile(_TEXT.format(r"(\d{1,9})", "([0-9a-f]{64})").encode())

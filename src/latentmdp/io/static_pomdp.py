@@ -25,26 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Flags, Floats, Integers, first_index
+from latentmdp._util import Flags, Floats, Integers, first_index
 from latentmdp.errors import FormatError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries, row_sums
-
-__all__ = [
-    "MAX_EVENTS",
-    "TOLERANCE",
-    "Declared",
-    "Events",
-    "Problem",
-    "as_chances",
-    "as_number",
-    "distinct_names",
-    "find_contexts",
-    "join",
-    "latent_mdp",
-    "reachable",
-    "take",
-]
 
 MAX_EVENTS = 5_000_000
 """What can happen in a file's problem, at most: (x, a, x', o) with a probability above zero."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from latentmdp.logs.trajectories import Episode, History, Steps, Trajectories
 
 if TYPE_CHECKING:
+    from latentmdp.logs import frames
     from latentmdp.logs.arrow_table import KEY, logs_of_arrow, to_arrow
     from latentmdp.logs.base import (
         BATCH_STEPS,
@@ -39,6 +40,6 @@ if TYPE_CHECKING:
     from latentmdp.logs.on_disk import write_shard, written
     from latentmdp.logs.trajectories import require_trajectories
 else:
-    from latentmdp._util.lazy import lazy_names
+    from latentmdp._util import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

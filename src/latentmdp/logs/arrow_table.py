@@ -15,13 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from latentmdp._util.storage import file_header
+from latentmdp._util import file_header
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.logs.base import MissingCells
 from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table
 from latentmdp.logs.trajectories import Trajectories
-
-__all__ = ["KEY", "logs_of_arrow", "options_of", "to_arrow"]
 
 KEY = b"latentmdp"
 """Where the metadata of a table hold the header."""

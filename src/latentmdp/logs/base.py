@@ -16,33 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp._util.words import plural
+from latentmdp._util import Flags, Floats, Integers, plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.covariates import Covariates
 
 if TYPE_CHECKING:  # a model reads its own table with this room's help
     from latentmdp.logs.trajectories import Trajectories
     from latentmdp.model import LatentMDP
-
-__all__ = [
-    "BATCH_STEPS",
-    "END",
-    "HELD_STEPS",
-    "NO_END",
-    "Batch",
-    "Endings",
-    "Logs",
-    "MissingCells",
-    "MissingKinds",
-    "Sizes",
-    "Summary",
-    "batch_edges",
-    "listed_logs",
-    "require_logs",
-    "sizes_of",
-    "spread",
-]
 
 BATCH_STEPS = 1 << 21
 """Steps of a batch, about: some 150 MB while it is read, and enough work that handing it to another

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util import Floats, Integers
 from latentmdp.logs.base import Logs, Sizes, listed_logs, sizes_of
 from latentmdp.logs.trajectories import Trajectories, cell_widths
-
-__all__ = ["cell_counts", "first_state_counts", "occurring_cells"]
 
 CellsOf = Callable[[Trajectories], tuple[NDArray[Any], Integers]]
 """What is counted in a batch: cells, -1 for one that is not counted, and the episode of each."""

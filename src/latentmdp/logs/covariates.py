@@ -19,12 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.fields import Fielded
-from latentmdp._util.words import listed
-
-__all__ = ["Covariates", "Encoder", "WeightModel"]
+from latentmdp._util import Fielded, Floats, Integers, arrays, listed
 
 Levels = tuple[tuple[str, ...] | None, ...]
 

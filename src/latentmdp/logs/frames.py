@@ -23,27 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import compute, csv
 
-from latentmdp._util.arrays import Floats, Integers
-
-__all__ = [
-    "ColumnTypeError",
-    "Values",
-    "arrow",
-    "cell",
-    "coded",
-    "column_names",
-    "columns_of",
-    "floats",
-    "is_empty",
-    "is_text",
-    "named_columns",
-    "natural_key",
-    "numbered",
-    "require_filled",
-    "times",
-    "values_or_labels",
-    "whole",
-]
+from latentmdp._util import Floats, Integers
 
 MAX_COLUMNS = 10_000
 """Columns of a file; one with more is no table of what is read here."""

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import validation
-from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp._util.words import listed
+from latentmdp._util import Flags, Floats, Integers, listed, validation
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import frames
 from latentmdp.logs.base import END, MissingCells
@@ -29,17 +27,6 @@ from latentmdp.logs.covariates import Covariates
 
 if TYPE_CHECKING:
     from latentmdp.logs.trajectories import Trajectories
-
-__all__ = [
-    "OPTIONAL",
-    "WORDS",
-    "Levels",
-    "TableOptions",
-    "fields_of_table",
-    "reward_levels_of",
-    "reward_values_of_counts",
-    "table_of",
-]
 
 OPTIONAL = ("next_state", "context", "count", "propensity", "terminated")
 WORDS = ("episode", "t", "state", "action", "reward", *OPTIONAL)

@@ -34,11 +34,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentmdp._util.arrays import Flags, Floats, Integers, same_content
-from latentmdp._util.progress import progress_bar
-from latentmdp._util.storage import atomic_write, write_table
-from latentmdp._util.words import plural
-from latentmdp.engines.base import Engine, as_engine
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Integers,
+    atomic_write,
+    plural,
+    progress_bar,
+    same_content,
+    write_table,
+)
+from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.logs import base, frames
 from latentmdp.logs.arrow_table import KEY, options_of, to_arrow
@@ -52,8 +58,6 @@ from latentmdp.logs.long_table import (
     reward_values_of_counts,
 )
 from latentmdp.logs.trajectories import Trajectories
-
-__all__ = ["LogFiles", "open_logs", "write_shard", "written"]
 
 _PIECE_ROWS = 1 << 18
 """Rows that are read at a time, and about as many become episodes together, which takes some 60 MB;

@@ -31,10 +31,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp._util.fields import Fielded
-from latentmdp._util.words import plural
+from latentmdp._util import Fielded, Flags, Floats, Indices, Integers, arrays, plural, validation
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.base import (
     NO_END,
@@ -49,8 +46,6 @@ from latentmdp.logs.base import (
     sizes_of,
 )
 from latentmdp.logs.covariates import Covariates
-
-__all__ = ["Episode", "History", "Steps", "Trajectories", "cell_widths", "require_trajectories"]
 
 
 class Episode(NamedTuple):
@@ -730,7 +725,7 @@ class Trajectories(Logs, Fielded):
 
     def deduplicate_with_inverse(self) -> tuple[Trajectories, NDArray[np.int64]]:
         """`deduplicate`, and for each episode here the index of its merged episode."""
-        from latentmdp._kernels.episodes import group_identical
+        from latentmdp._kernels import group_identical
 
         labels = self._kinds_of_episodes()
         first, inverse = group_identical(

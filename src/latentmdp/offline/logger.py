@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers, normalised
-from latentmdp._util.validation import shaped
+from latentmdp._util import Floats, Integers, arrays, normalised, shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Trajectories
@@ -23,16 +21,6 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning import acting_smoothing
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.sessions import BatchSession
-
-__all__ = [
-    "PSEUDO_COUNTS",
-    "AnyPolicy",
-    "Logger",
-    "beliefs_of",
-    "followed",
-    "logger_of",
-    "more_than_the_state",
-]
 
 AnyPolicy = Policy | HistoryPolicy
 

@@ -47,12 +47,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Flags, Floats, Integers, normalised
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.results import Result, Worded
-from latentmdp._util.validation import require_choice
-from latentmdp._util.words import plural
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Integers,
+    Result,
+    RNGLike,
+    Worded,
+    arrays,
+    as_generator,
+    normalised,
+    plural,
+    require_choice,
+)
 from latentmdp.estimation import EM, cut_short, final_states
 from latentmdp.fit import logged_behaviour, without_fit_warnings
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
@@ -71,15 +78,6 @@ from latentmdp.planning import action_table, backward_q
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
 from latentmdp.worlds import Space
-
-__all__ = [
-    "Interval",
-    "LoggedEstimate",
-    "OffPolicyValue",
-    "OffPolicyWarning",
-    "logged_estimate",
-    "off_policy_value",
-]
 
 Method = Literal["doubly-robust", "per-decision", "importance"]
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from latentmdp._util.arrays import Flags, Floats, normalised
-from latentmdp.engines.base import Engine, as_engine
+from latentmdp._util import Flags, Floats, normalised
+from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.logs import Trajectories
@@ -29,9 +29,6 @@ from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
-
-__all__ = ["EPISODES", "bootstrap_differences", "corrected", "value_in"]
-
 
 EPISODES = 20_000
 """Simulated to value a policy in a model: the standard error is 1/141 of the standard deviation of

@@ -22,15 +22,22 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Flags, Floats
-from latentmdp._util.fields import float_field
-from latentmdp._util.random import RNGLike, as_generator, given_seed, philox_key
-from latentmdp._util.results import Result, Worded
-from latentmdp._util.validation import require_choice
-from latentmdp._util.words import plural
-from latentmdp.engines.base import Engine
-from latentmdp.engines.threads import blocks
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Result,
+    RNGLike,
+    Worded,
+    arrays,
+    as_generator,
+    float_field,
+    given_seed,
+    philox_key,
+    plural,
+    require_choice,
+    validation,
+)
+from latentmdp.engines import Engine, blocks
 from latentmdp.estimation import (
     MAX_CONTEXTS,
     final_states,
@@ -51,11 +58,7 @@ from latentmdp.offline.warnings import fit_warnings, hardly_seen, logs_warnings,
 from latentmdp.planning import Plan, Planner, planner_for
 from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
-from latentmdp.theory.diagnosis import Diagnosis, diagnose
-from latentmdp.theory.occupancy import occupancy
-
-__all__ = ["SolveSettings", "SolveWarning", "Solved", "solve"]
-
+from latentmdp.theory import Diagnosis, diagnose, occupancy
 
 _STEPS_AT_ONCE = 1 << 22
 """Simulated steps held in memory at a time, some 40 bytes each."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentmdp._util.arrays import Flags
+from latentmdp._util import Flags
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs, Trajectories, cell_counts
 from latentmdp.offline.off_policy import LoggedEstimate
-
-__all__ = ["fit_warnings", "hardly_seen", "logs_warnings", "value_warnings"]
-
 
 _FEW_VISITS = 5.0
 """Expected visits below which an estimated row is mostly noise and pseudo-counts; the same rule of

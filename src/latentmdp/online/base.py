@@ -26,12 +26,21 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from latentmdp import metrics
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Arrays, Floats, Integers
-from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
-from latentmdp._util.progress import progress_bar
-from latentmdp._util.random import RNGLike, given_seed, philox_key
-from latentmdp._util.storage import one_writer, require_writable
+from latentmdp._util import (
+    Arrays,
+    Floats,
+    Integers,
+    RNGLike,
+    arrays,
+    given_seed,
+    one_writer,
+    philox_key,
+    progress_bar,
+    read_checkpoint,
+    require_writable,
+    whole,
+    write_checkpoint,
+)
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import EmpiricalModel
@@ -42,16 +51,6 @@ from latentmdp.worlds import Space, Transition, World, as_world
 
 if TYPE_CHECKING:
     from latentmdp.online.kernels_lucrl import Played
-
-__all__ = [
-    "CountingLearning",
-    "EstimateAgent",
-    "Learner",
-    "Learning",
-    "milestones",
-    "next_chunk",
-    "played_logs",
-]
 
 Batch = TypeVar("Batch")
 """What `play` hands to `absorb`: an episode, or several."""
@@ -362,7 +361,7 @@ class EstimateAgent(PolicyAgent):
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
-        from latentmdp._kernels.belief import reset_belief
+        from latentmdp._kernels import reset_belief
 
         super().begin(episode, state)
         estimate = self._empirical.estimate
@@ -384,7 +383,7 @@ class EstimateAgent(PolicyAgent):
 
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
-        from latentmdp._kernels.belief import AWAKE
+        from latentmdp._kernels import AWAKE
 
         return self._inferred[AWAKE].copy()
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
-from latentmdp._util.fields import Fielded
+from latentmdp._util import Fielded, Floats
 from latentmdp.belief import ContextFilter, filter_tables
 from latentmdp.fit import Fit
 from latentmdp.logs import History, Trajectories
@@ -28,22 +27,10 @@ from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.run import Run
-from latentmdp.planning import QMDP, Memoryless, acting_smoothing, evaluate
-from latentmdp.planning.qmdp import best_actions, q_values
+from latentmdp.planning import QMDP, Memoryless, acting_smoothing, best_actions, evaluate, q_values
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.worlds import World
-
-__all__ = [
-    "FixedPolicy",
-    "ThompsonPolicy",
-    "best_memoryless",
-    "context_blind",
-    "em_without_optimism",
-    "qmdp_on_truth",
-    "thompson_sampling",
-    "uniform",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,8 +64,6 @@ import numpy as np
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
-__all__ = ["Bonus", "VarianceBonus", "VarianceWidths", "Widths"]
-
 DEFAULT_SCALE = 3e-6
 
 

@@ -30,41 +30,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from latentmdp._kernels.alias import draw_entry
-from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief
-from latentmdp._kernels.bellman import GROUP, expect_moments, maxima
-from latentmdp._kernels.rollout import begin_episode, draw_uniforms
-
-__all__ = [
-    "AS_PRINTED",
-    "BONUS",
-    "BY_VARIANCE",
-    "DOUBLING",
-    "EARNED",
-    "HIDDEN_REWARDS",
-    "KNOWN",
-    "LEARNED",
-    "REWARD",
-    "SQUARES",
-    "SUMS",
-    "SUPPORT",
-    "TERMS",
-    "UNIFORM",
-    "VISITS",
-    "Estimate",
-    "OptimisticValues",
-    "Played",
-    "absorb_episode",
-    "add_cells",
-    "discounted_return",
-    "distances",
-    "greedy_action",
-    "largest_bonus",
-    "observe",
-    "play_lucrl",
-    "refresh",
-    "replan",
-]
+from latentmdp._kernels import (
+    AWAKE,
+    GROUP,
+    begin_episode,
+    draw_entry,
+    draw_uniforms,
+    expect_moments,
+    maxima,
+    reset_belief,
+    update_belief,
+)
 
 UNIFORM, KNOWN, LEARNED = range(3)
 """How a belief starts: uniform, the first state ignored [kwon2021, Alg. 3]; from known or from

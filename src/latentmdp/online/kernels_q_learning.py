@@ -6,10 +6,7 @@ Values and visits have shape (M, S, A), one table for each context that is told.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alias import draw_entry
-from latentmdp._kernels.rollout import begin_episode, draw_uniforms
-
-__all__ = ["play_q_learning", "q_action", "q_sweep"]
+from latentmdp._kernels import begin_episode, draw_entry, draw_uniforms
 
 
 @njit(cache=True, nogil=True)

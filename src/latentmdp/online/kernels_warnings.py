@@ -5,9 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.belief import AWAKE, find_outcome, reset_belief, update_belief
-
-__all__ = ["moving_evidence"]
+from latentmdp._kernels import AWAKE, find_outcome, reset_belief, update_belief
 
 
 @njit(cache=True, nogil=True)

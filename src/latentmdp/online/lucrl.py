@@ -46,10 +46,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays, validation
-from latentmdp._util.arrays import Arrays, Floats, Indices
-from latentmdp._util.validation import require_choice
-from latentmdp.engines.threads import thread_count
+from latentmdp._util import Arrays, Floats, Indices, arrays, require_choice, validation
+from latentmdp.engines import thread_count
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP, RewardModel
@@ -72,8 +70,6 @@ from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
 from latentmdp.worlds import ModelWorld, Space, Transition, World, as_world, play_episode
-
-__all__ = ["LUCRL", "play_rounds", "revealed_context"]
 
 CONTEXTS = ("revealed", "inferred")
 
@@ -370,7 +366,7 @@ class _GreedyAgent:
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
-        from latentmdp._kernels.belief import reset_belief
+        from latentmdp._kernels import reset_belief
 
         estimate = self._empirical.estimate
         reset_belief(self._belief, estimate.prior, estimate.initial, state)
@@ -392,7 +388,7 @@ class _GreedyAgent:
 
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
-        from latentmdp._kernels.belief import AWAKE
+        from latentmdp._kernels import AWAKE
 
         return self._belief[AWAKE].copy()
 

@@ -15,18 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp._util.progress import progress_bar
-from latentmdp._util.results import Result
-from latentmdp._util.words import plural
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp._util import Floats, Result, arrays, plural, progress_bar
+from latentmdp.engines import blocks, run_blocks
 from latentmdp.metrics import last_tenth
 from latentmdp.online.empirical_model import Counts
 from latentmdp.online.run import Run
 from latentmdp.worlds import Space
-
-__all__ = ["ManyRuns", "played_runs"]
 
 
 @dataclass(frozen=True, eq=False)

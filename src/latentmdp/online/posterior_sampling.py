@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP
@@ -27,8 +27,6 @@ from latentmdp.online.run import Run
 from latentmdp.outcomes import Outcomes, outcomes_from_entries
 from latentmdp.planning import QMDP, Planner
 from latentmdp.worlds import Space, World, play_episode
-
-__all__ = ["PosteriorSampling", "drawn_fit"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Arrays
-from latentmdp._util.random import philox_key
+from latentmdp._util import Arrays, arrays, philox_key
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.model import RewardModel
@@ -31,8 +29,6 @@ from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.spectral import SpectralPSR, recover
 from latentmdp.worlds import World
-
-__all__ = ["PSRStart"]
 
 _WINDOW = 3
 """Steps of a short episode: a history, an observation and a test of one step each."""

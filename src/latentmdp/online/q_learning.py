@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Arrays, Floats
+from latentmdp._util import Arrays, Floats
 from latentmdp.logs import Trajectories
 from latentmdp.online.base import CountingLearning, Learner, played_logs
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
@@ -32,8 +32,6 @@ from latentmdp.planning import acting_smoothing
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy
 from latentmdp.simulation import gathered
 from latentmdp.worlds import ModelWorld, Transition, World, play_episode
-
-__all__ = ["QLearning"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +188,7 @@ class _QAgent:
 
     def act(self, t: int) -> int:
         """A best action, or any."""
-        from latentmdp._kernels.philox import uniform_pair
+        from latentmdp._kernels import uniform_pair
         from latentmdp.online.kernels_q_learning import q_action
 
         run = self.learning

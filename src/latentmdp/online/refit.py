@@ -55,18 +55,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Arrays
-from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util import Arrays, RNGLike, arrays, philox_key
 from latentmdp.estimation import (
     EM,
+    FEW_CONTEXTS,
     MAX_CONTEXTS,
+    ContextSearch,
     may_show_contexts,
     preferred_reward_model,
     require_reward_model,
     restricted,
 )
-from latentmdp.estimation.n_contexts import FEW_CONTEXTS, ContextSearch
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.logs import Trajectories, cell_counts
 from latentmdp.metrics import mean_return
@@ -91,8 +90,6 @@ from latentmdp.planning import (
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.simulation import gathered, play
 from latentmdp.worlds import World
-
-__all__ = ["Refit", "learn"]
 
 _FEWEST = 10
 """Episodes of a phase, and of a trial, at least: a fit costs more than they do."""

@@ -10,11 +10,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from latentmdp import metrics
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp._util.fields import float_field, integer_field
-from latentmdp._util.results import Result, Worded
-from latentmdp._util.words import plural
+from latentmdp._util import (
+    Floats,
+    Indices,
+    Integers,
+    Result,
+    Worded,
+    arrays,
+    float_field,
+    integer_field,
+    plural,
+)
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
@@ -24,8 +30,6 @@ from latentmdp.planning import Plan
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy
 from latentmdp.theory import Diagnosis, diagnose, regret_bound
 from latentmdp.worlds import Space
-
-__all__ = ["RECORDS", "Curve", "Phase", "Regret", "Run", "phase_rows", "phases_of"]
 
 RECORDS = ("returns", "beliefs", "contexts")
 """Fields of a run with one entry per episode."""

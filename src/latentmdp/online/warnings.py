@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.belief import filter_tables
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Plan, acting_smoothing
-
-__all__ = ["LearnWarning", "contradicted", "learn_warnings", "moving_context", "told_apart"]
 
 
 class LearnWarning(UserWarning):

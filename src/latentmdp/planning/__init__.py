@@ -26,7 +26,19 @@ if TYPE_CHECKING:
         acting_smoothing,
         planner_for,
     )
+    from latentmdp.planning.chains import solve_dense
+    from latentmdp.planning.evaluation import HistoryTree
+    from latentmdp.planning.explanation import (
+        ActionRule,
+        TurningPoint,
+        action_rule,
+        belief_at,
+        checked_time,
+        switches,
+        towards,
+    )
+    from latentmdp.planning.qmdp import best_actions, policy_values
 else:
-    from latentmdp._util.lazy import lazy_names
+    from latentmdp._util import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -20,8 +20,6 @@ from latentmdp.planning.pbvi import PBVI
 from latentmdp.planning.qmdp import QMDP
 from latentmdp.policies import AlphaVectorPolicy
 
-__all__ = ["ActingPlanner", "CertifiedPlanner", "acting_smoothing", "planner_for"]
-
 
 def acting_smoothing(n_states: int, n_rewards: int) -> float:
     """Alpha of the filter that acts by a fitted model, min(1e-3, 0.1 / (S Z)).

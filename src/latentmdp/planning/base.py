@@ -8,13 +8,10 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from latentmdp._util.fields import float_field
-from latentmdp._util.results import Result, Worded
+from latentmdp._util import Result, Worded, float_field
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy
-
-__all__ = ["CrossedBoundsError", "Plan", "Planner", "enclosing"]
 
 ROUNDING = 1e-9
 """Bounds may cross by this share of the largest value that enters them and still count as equal:

@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels.bellman import Successors
-from latentmdp._util.arrays import Floats, Indices, Integers
-
-__all__ = ["policy_chain", "solve_chains", "solve_dense"]
+from latentmdp._kernels import Successors
+from latentmdp._util import Floats, Indices, Integers
 
 
 def solve_chains(

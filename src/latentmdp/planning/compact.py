@@ -34,8 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util import Floats, Integers, arrays
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import Plan
@@ -44,8 +43,6 @@ from latentmdp.planning.point_based.expansion import belief_keys
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.simulation import simulate
 from latentmdp.worlds import Space
-
-__all__ = ["compacted"]
 
 _STEPS, _FEWEST_EPISODES, _MOST_EPISODES = 50_000, 50, 1_000
 """Steps that are simulated to see which beliefs a policy meets, and limits on its episodes: they
@@ -297,7 +294,7 @@ class _Choice:
         offsets: Integers, after: tuple[Floats, Integers], t: int,
     ) -> Integers:  # fmt: skip
         """What each node goes on with, counted from the first node of the next layer."""
-        from latentmdp._kernels.compact import link_points
+        from latentmdp.planning.point_based.kernels.compact import link_points
 
         model = self.model
         counts = np.diff(model.outcomes.starts)
@@ -333,7 +330,7 @@ class _Choice:
         self, points: _Points, later: Floats, offsets: Integers
     ) -> tuple[Floats, Integers]:
         """The best plan at each point and its action."""
-        from latentmdp._kernels.compact import back_up_points
+        from latentmdp.planning.point_based.kernels.compact import back_up_points
 
         model, n = self.model, len(points.masses)
         plans, labels = np.zeros((n, model.n_contexts)), np.zeros(n, np.int64)
@@ -345,7 +342,7 @@ class _Choice:
 
     def _proved(self, policy: AlphaVectorPolicy, followed: int) -> float:
         """What acting by the best vector earns at least: followed from the start, then promised."""
-        from latentmdp._kernels.compact import best_plans_at
+        from latentmdp.planning.point_based.kernels.compact import best_plans_at
 
         model, table = self.model, self.model.outcomes
         states, masses = self.starts, self.joint
@@ -377,7 +374,7 @@ class _Choice:
 
     def _arrivals(self, graph: PolicyGraph) -> Floats:
         """u_i(m) of every node, (n, M)."""
-        from latentmdp._kernels.compact import arrive
+        from latentmdp.planning.point_based.kernels.compact import arrive
 
         model, nodes = self.model, graph.nodes
         n, S = nodes.actions.size, model.n_states
@@ -498,7 +495,7 @@ def _choose(
     points: _Points, plans: Floats, taken: Integers, most: int
 ) -> tuple[Integers, Integers]:
     """Up to `most` plans of each state, the first `taken` and those that add most; offsets."""
-    from latentmdp._kernels.compact import choose_plans
+    from latentmdp.planning.point_based.kernels.compact import choose_plans
 
     chosen, sizes = [], []
     room = np.empty(most, np.int64)

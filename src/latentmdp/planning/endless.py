@@ -18,18 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import bellman
-from latentmdp._kernels.bellman import Successors
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._kernels import Successors, bellman
+from latentmdp._util import Floats, Integers
 from latentmdp.planning.chains import policy_chain
-
-__all__ = [
-    "TOLERANCE",
-    "best_from_above",
-    "greedy_rows",
-    "policies_from_below",
-    "solve_policies",
-]
 
 TOLERANCE = 1e-10
 """How far a bound may be from the value, relative to the largest value, unless rounding forbids."""

@@ -23,11 +23,8 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels import bellman
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.random import RNGLike, philox_key
-from latentmdp._util.results import Result, Worded
-from latentmdp.engines.base import Engine, as_engine, tree_total
+from latentmdp._util import Floats, Integers, Result, RNGLike, Worded, arrays, philox_key
+from latentmdp.engines import Engine, as_engine, tree_total
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.chains import solve_chains
@@ -36,16 +33,6 @@ from latentmdp.planning.qmdp import planning_rows
 from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, action_table, interpreter
 from latentmdp.simulation import block_sums
 from latentmdp.worlds import Space
-
-__all__ = [
-    "HistoryTree",
-    "TooManyHistoriesError",
-    "Value",
-    "action_table",
-    "backward_q",
-    "evaluate",
-    "markov_values",
-]
 
 _METHODS = ("auto", "exact", "monte-carlo")
 

@@ -22,16 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util import Flags, Floats, Indices, Integers, arrays
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.base import Plan
 from latentmdp.planning.qmdp import least_values
 from latentmdp.policies import AlphaVectorPolicy
-
-__all__ = ["Exact", "TooManyBeliefsError", "belief_count"]
 
 _DIGITS = 12
 """Coarse enough for rounding along different orders of the same observations to merge."""

@@ -39,10 +39,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays, names
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.results import Result
-from latentmdp._util.words import listed, plural
+from latentmdp._util import Floats, Integers, Result, arrays, listed, names, plural
 from latentmdp.belief import ContextFilter
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.evaluation import markov_values
@@ -55,22 +52,6 @@ from latentmdp.policies import (
     PolicyGraph,
     action_table,
 )
-
-__all__ = [
-    "ActionRule",
-    "Choice",
-    "Explanation",
-    "MixtureExplanation",
-    "Prospect",
-    "TurningPoint",
-    "Wish",
-    "action_rule",
-    "belief_at",
-    "checked_time",
-    "explain",
-    "switches",
-    "towards",
-]
 
 _FEW = 5
 """Prospects that a text tells of; the data have all of them."""

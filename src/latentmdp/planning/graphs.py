@@ -15,22 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.graphs import Links
+    from latentmdp._kernels import Links
     from latentmdp.outcomes import RunInBlocks
-
-__all__ = [
-    "ContextBounds",
-    "evaluated_graph",
-    "graph_bounds",
-    "node_bounds",
-    "settle",
-    "start_values",
-]
 
 _SETTLED = 1e-12
 """Iteration ends when the bounds are this close, relative to the largest value."""
@@ -62,7 +53,7 @@ def node_bounds(
     guess: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
-    from latentmdp._kernels.endless import evaluate_plans
+    from latentmdp.planning.point_based.kernels.endless import evaluate_plans
 
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
@@ -135,8 +126,8 @@ def settle(
     run
         Does the work of all items, by default all at once.
     """
-    from latentmdp._kernels.endless import SUMMED, compare_changes, extrapolate
     from latentmdp.outcomes import at_once
+    from latentmdp.planning.point_based.kernels.endless import SUMMED, compare_changes, extrapolate
 
     run = run or at_once
     M, parts = values.shape[1], -(-n // SUMMED)
@@ -192,7 +183,7 @@ def evaluated_graph(
     guess: Floats | None = None,
 ) -> PolicyGraph:
     """The graph with these links, its nodes' vectors the values (from below) in every context."""
-    from latentmdp._kernels.graphs import Links
+    from latentmdp._kernels import Links
 
     rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
     rows = rows * model.n_actions + actions

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp.engines.threads import thread_count
+from latentmdp._util import Floats, Integers
+from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import POLICY_SHARE, LimitReached, PlanningClock, check_limit
@@ -34,8 +34,6 @@ from latentmdp.planning.limits import POLICY_SHARE, LimitReached, PlanningClock,
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
     from latentmdp.planning.point_based.standing import Ruler, Shares
-
-__all__ = ["HSVI", "HeuristicSearch", "NothingLeft"]
 
 # What the search trades. The values are the best or within 12% of the best of those tried on the
 # instances of benchmarks/planning_gap.py with 3 and 5 contexts; none is critical there: changed by

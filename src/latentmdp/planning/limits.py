@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from latentmdp._util.clock import compile_seconds
-
-__all__ = ["MIB", "POLICY_SHARE", "LimitReached", "PlanningClock", "check_limit"]
+from latentmdp._util import compile_seconds
 
 MIB = float(1 << 20)
 

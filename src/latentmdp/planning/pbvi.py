@@ -20,17 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp.engines.threads import thread_count
+from latentmdp._util import Floats, Integers, arrays
+from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, POLICY_SHARE, PlanningClock, check_limit
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
-
-__all__ = ["PBVI", "simplex_grid"]
 
 _FIRST_ROUND = 25
 """Points of the first round; later rounds double, so that all before cost as much as the last."""

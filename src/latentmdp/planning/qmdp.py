@@ -24,29 +24,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import bellman
-from latentmdp._kernels.bellman import Successors
-from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
-from latentmdp.engines.threads import run_blocks, thread_count
+from latentmdp._kernels import Successors, bellman
+from latentmdp._util import (
+    ALWAYS_FITS,
+    Floats,
+    Indices,
+    Integers,
+    free_memory,
+    memory_text,
+    require_memory,
+)
+from latentmdp.engines import run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
 from latentmdp.planning.limits import LimitReached
 from latentmdp.policies import AlphaVectorPolicy
-
-__all__ = [
-    "QMDP",
-    "PlanningRows",
-    "best_actions",
-    "best_of",
-    "best_values",
-    "context_values",
-    "least_values",
-    "planning_rows",
-    "policy_values",
-    "q_values",
-]
 
 Check = Callable[[], None]
 

@@ -36,11 +36,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.results import Worded
-from latentmdp._util.validation import require_choice
-from latentmdp.engines.threads import thread_count
+from latentmdp._util import Floats, Integers, Worded, arrays, require_choice
+from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_values
@@ -48,8 +45,6 @@ from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
 from latentmdp.planning.qmdp import context_values
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
-
-__all__ = ["Robust", "RobustPlan"]
 
 OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
 

@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     from latentmdp.report.explorer import write_explorer
     from latentmdp.report.plans import plot_bounds
     from latentmdp.report.report import write_report
+
+if TYPE_CHECKING:  # for other parts of the library
+    from latentmdp.report.contexts import assignment, largest_differences
+    from latentmdp.report.demo import (
+        INSTANCES,
+        QUICK,
+        Demonstration,
+        demonstrate,
+        values_table,
+        write_demo,
+    )
+    from latentmdp.report.plans import PlannerResult, bounds_figure, try_planner
 else:
-    from latentmdp._util.lazy import lazy_names
+    from latentmdp._util import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

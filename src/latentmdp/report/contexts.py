@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from latentmdp._util import names
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.results import Result, Worded
+from latentmdp._util import Floats, Integers, Result, Worded, names
 from latentmdp.belief import posterior
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs
@@ -37,18 +35,6 @@ from latentmdp.simulation import simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = [
-    "Assignment",
-    "Difference",
-    "assignment",
-    "belief_pictures",
-    "difference_maps",
-    "difference_picture",
-    "growth",
-    "growth_figure",
-    "largest_differences",
-]
 
 
 class Difference(NamedTuple):

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from numpy.typing import ArrayLike
 
-from latentmdp._util.storage import require_writable
-from latentmdp._util.words import listed, plural
+from latentmdp._util import listed, plural, require_writable
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Robust
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
@@ -21,8 +20,6 @@ from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.explanations import policy_map
 from latentmdp.report.page import Section, Table, write_page
 from latentmdp.report.plans import risk_table
-
-__all__ = ["write_decision_page"]
 
 
 def write_decision_page(

@@ -18,12 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import names
-from latentmdp._util.arrays import Floats
-from latentmdp._util.storage import atomic_write, require_writable
-from latentmdp._util.words import markdown_table, plural
+from latentmdp._util import Floats, atomic_write, markdown_table, names, plural, require_writable
 from latentmdp.model import LatentMDP
-from latentmdp.planning.explanation import (
+from latentmdp.planning import (
     ActionRule,
     TurningPoint,
     action_rule,
@@ -34,8 +31,6 @@ from latentmdp.planning.explanation import (
 )
 from latentmdp.policies import Policy
 from latentmdp.report.page import Table
-
-__all__ = ["DecisionTable", "Rule", "decision_table", "page_table"]
 
 
 @dataclass(frozen=True, eq=False)

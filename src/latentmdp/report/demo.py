@@ -16,9 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from latentmdp._util.arrays import Floats
-from latentmdp._util.results import Worded, in_words
-from latentmdp._util.words import plural
+from latentmdp._util import Floats, Worded, in_words, plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.online import Run, learn
@@ -39,16 +37,6 @@ from latentmdp.report.plans import bounds_picture, certificate
 from latentmdp.report.records import Record, curves_section, runs_section, settings_tables
 from latentmdp.report.report import assumption_table
 from latentmdp.theory import separation
-
-__all__ = [
-    "INSTANCES",
-    "QUICK",
-    "Demonstration",
-    "Sizes",
-    "demonstrate",
-    "values_table",
-    "write_demo",
-]
 
 
 @dataclass(frozen=True)

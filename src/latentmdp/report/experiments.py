@@ -8,10 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from latentmdp._util.results import in_words
-from latentmdp._util.words import plural
-from latentmdp.experiments.findings import Panel, draw_panel
-from latentmdp.experiments.results import Experiment
+from latentmdp._util import in_words, plural
+from latentmdp.experiments import Experiment, Panel, draw_panel
 from latentmdp.report.page import (
     COLOURS,
     INK,
@@ -23,8 +21,6 @@ from latentmdp.report.page import (
     facts_table,
     legend,
 )
-
-__all__ = ["experiment_section", "experiment_settings", "panel_figure", "timing_table"]
 
 
 def experiment_section(name: str, experiment: Experiment) -> Section:

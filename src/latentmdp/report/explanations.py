@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util import names
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp.experiments.findings import write_figure
+from latentmdp._util import Floats, Integers, names
+from latentmdp.experiments import write_figure
 from latentmdp.model import LatentMDP
-from latentmdp.planning.explanation import (
+from latentmdp.planning import (
     Explanation,
     MixtureExplanation,
     action_rule,
@@ -41,18 +40,6 @@ from latentmdp.report.page import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "FollowedGraph",
-    "action_regions",
-    "explanation_figure",
-    "graph_figure",
-    "graph_picture",
-    "plot_explanation",
-    "plot_policy_graph",
-    "policy_graph",
-    "policy_map",
-]
 
 _TINT = 0.45
 """Opacity of the colour of an action: texts and marks on it stay readable in light and dark."""

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp._util import atomic_write, require_writable
 from latentmdp._version import __version__
 from latentmdp.belief import filter_tables
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.qmdp import policy_values
+from latentmdp.planning import policy_values
 from latentmdp.policies import (
     AlphaVectorPolicy,
     MarkovPolicy,
@@ -33,8 +33,6 @@ from latentmdp.policies import (
     Policy,
     PolicyGraph,
 )
-
-__all__ = ["write_explorer"]
 
 
 def write_explorer(

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util import names
-from latentmdp._util.results import cell, labelled
-from latentmdp._util.storage import atomic_write
+from latentmdp._util import atomic_write, cell, labelled, names
 from latentmdp._version import __version__
 from latentmdp.model import LatentMDP
 
@@ -27,27 +25,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "COLOURS",
-    "CORNERS",
-    "DARK",
-    "INK",
-    "LIGHT",
-    "MUTED",
-    "Picture",
-    "Section",
-    "Table",
-    "canvas",
-    "context_labels",
-    "facts_table",
-    "inline_svg",
-    "legend",
-    "render",
-    "standalone_svg",
-    "triangle",
-    "write_page",
-]
 
 INK, MUTED = "#1b1f24", "#87909a"
 COLOURS = ("#0072b2", "#c25e00", "#00855f", "#a33d87", "#8a6d00", "#3b52c4", "#b3243b")

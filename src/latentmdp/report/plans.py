@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util import names
-from latentmdp._util.random import RNGLike
-from latentmdp._util.results import Worded
+from latentmdp._util import RNGLike, Worded, names
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
@@ -28,18 +26,6 @@ from latentmdp.report.page import COLOURS, Picture, Table, canvas, legend
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "PlannerResult",
-    "bounds_figure",
-    "bounds_picture",
-    "certificate",
-    "certify",
-    "compact_table",
-    "plot_bounds",
-    "risk_table",
-    "try_planner",
-]
 
 History = Sequence[tuple[float, float, float]]
 """(seconds, lower, upper) along the work of a planner."""
@@ -274,7 +260,7 @@ def plot_bounds(plan: Plan, path: str | os.PathLike[str]) -> None:
     ValueError
         If the plan has no history of bounds.
     """
-    from latentmdp.experiments.findings import write_figure
+    from latentmdp.experiments import write_figure
 
     if not plan.history:
         raise ValueError("plan.history is empty: this planner keeps no record of bounds")

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latentmdp import io
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.words import listed
+from latentmdp._util import Floats, Integers, listed
 from latentmdp.errors import FormatError
-from latentmdp.experiments.results import Experiment, read_experiment
+from latentmdp.experiments import Experiment, read_experiment
 from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
@@ -39,17 +38,6 @@ from latentmdp.report.page import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "Record",
-    "curves_section",
-    "filled",
-    "group_records",
-    "read",
-    "runs_section",
-    "settings_tables",
-    "trailing",
-]
 
 _NOT_SHARED = ("seed", "key", "world")
 """Settings in which the runs of one group may differ."""

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from latentmdp._util.storage import require_writable
-from latentmdp._util.words import listed, plural
-from latentmdp.experiments.results import Experiment
+from latentmdp._util import listed, plural, require_writable
+from latentmdp.experiments import Experiment
 from latentmdp.io import load_as
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
@@ -39,8 +38,6 @@ from latentmdp.report.records import (
 )
 from latentmdp.report.solved import solved_section
 from latentmdp.theory import diagnose
-
-__all__ = ["assumption_table", "model_section", "write_report"]
 
 
 def write_report(

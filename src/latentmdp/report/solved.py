@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from latentmdp._util.words import plural
+from latentmdp._util import plural
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import evaluate
@@ -19,8 +19,6 @@ from latentmdp.report.page import (
     facts_table,
     legend,
 )
-
-__all__ = ["solved_section"]
 
 
 def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) -> Section:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from latentmdp.spectral.recovery import recover
     from latentmdp.spectral.selection import Selection, select
     from latentmdp.spectral.spectral_psr import SpectralPSR
+
+if TYPE_CHECKING:  # for other parts of the library
+    from latentmdp.spectral.recovery import count_model
 else:
-    from latentmdp._util.lazy import lazy_names
+    from latentmdp._util import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

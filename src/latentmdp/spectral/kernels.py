@@ -12,16 +12,7 @@ numbering of `belief.cell`. A `gate` of 0 stands for the bare formulas: no safeg
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.belief import cell
-
-__all__ = [
-    "count_summaries",
-    "count_windows",
-    "filter_states",
-    "number_steps",
-    "number_windows",
-    "sequence_value",
-]
+from latentmdp._kernels import cell
 
 
 @njit(cache=True, nogil=True)

@@ -36,9 +36,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp._util.validation import require_choice
+from latentmdp._util import Floats, Indices, Integers, arrays, require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_horizon
@@ -49,18 +47,6 @@ from latentmdp.spectral.kernels import (
     number_steps,
     number_windows,
 )
-
-__all__ = [
-    "Moments",
-    "PopulationMoments",
-    "SamplingPolicy",
-    "count_moments",
-    "policy_table",
-    "population_moments",
-    "summary_moments",
-    "weigh_steps",
-    "window_lengths",
-]
 
 SamplingPolicy = UniformPolicy | MarkovPolicy | None
 

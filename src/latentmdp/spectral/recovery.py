@@ -28,10 +28,17 @@ import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
 from scipy.optimize import linear_sum_assignment
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers, normalised
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.validation import require_choice
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Indices,
+    Integers,
+    RNGLike,
+    arrays,
+    as_generator,
+    normalised,
+    require_choice,
+)
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.logs import (
@@ -43,16 +50,6 @@ from latentmdp.logs import (
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR
-
-__all__ = [
-    "count_links",
-    "count_model",
-    "link_by_tree",
-    "overall_agreement",
-    "recover",
-    "require_consistent",
-    "synchronise",
-]
 
 _CELL = ("state", "action", "next_state", "reward")
 

@@ -18,12 +18,8 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.sparse.linalg import svds
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.results import Result
+from latentmdp._util import Floats, Integers, Result, arrays
 from latentmdp.spectral.moments import Moments, PopulationMoments
-
-__all__ = ["Selection", "inverse_roots", "leading_triplets", "row_sums", "select"]
 
 
 @dataclass(frozen=True, eq=False)

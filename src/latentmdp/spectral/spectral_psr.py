@@ -16,9 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import diags_array
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.validation import require_choice
+from latentmdp._util import Floats, Integers, arrays, require_choice
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.moments import (
@@ -34,8 +32,6 @@ from latentmdp.spectral.moments import (
 from latentmdp.spectral.noise import evident_rank
 from latentmdp.spectral.psr import PSR
 from latentmdp.spectral.selection import Selection, inverse_roots, leading_triplets, row_sums
-
-__all__ = ["SpectralPSR"]
 
 AnyMoments = Moments | PopulationMoments
 

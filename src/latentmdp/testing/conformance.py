@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.errors import LatentMDPError
 from latentmdp.instances import Instance, get_instance, make
 from latentmdp.io import load, save
@@ -33,8 +33,6 @@ from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.testing.models import random_model, small_models
 from latentmdp.testing.oracles import count_histories, optimal_value, policy_value
-
-__all__ = ["ConformanceError", "check_instance", "check_learner", "check_planner"]
 
 PLAN_FIELDS = ("policy", "lower", "upper", "converged", "n_iter", "seconds", "history", "guarantee")
 FIT_FIELDS = ("model", "responsibilities", "log_likelihood", "converged")

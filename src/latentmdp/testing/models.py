@@ -4,11 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util import Floats, RNGLike, as_generator
 from latentmdp.model import LatentMDP, RewardModel
-
-__all__ = ["endless_models", "random_model", "small_models"]
 
 
 def random_model(

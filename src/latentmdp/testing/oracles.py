@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.errors import ImpossibleObservationError, ModelError, TooLargeError
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import (
@@ -36,17 +36,6 @@ from latentmdp.policies import (
     PolicyGraph,
     UniformPolicy,
 )
-
-__all__ = [
-    "action_probabilities",
-    "count_histories",
-    "optimal_memoryless_value",
-    "optimal_value",
-    "policy_value",
-    "posterior",
-    "robust_value",
-    "trajectory_probability",
-]
 
 AnyPolicy = Policy | Callable[..., Any]
 

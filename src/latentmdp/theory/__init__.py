@@ -54,7 +54,10 @@ if TYPE_CHECKING:
         psr_episodes_for_clustering,
         separation_horizon,
     )
+
+if TYPE_CHECKING:  # for other parts of the library
+    from latentmdp.theory.visitation import occupancy
 else:
-    from latentmdp._util.lazy import lazy_names
+    from latentmdp._util import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -22,13 +22,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util import Flags, Floats, Integers
 from latentmdp.model import LatentMDP, require_horizon
-from latentmdp.planning.chains import solve_dense
+from latentmdp.planning import solve_dense
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory.occupancy import occupancy
-
-__all__ = ["connectivity", "diameter", "hitting_times", "reach_probs", "reachability"]
+from latentmdp.theory.visitation import occupancy
 
 
 def reach_probs(model: LatentMDP, policy: Policy | HistoryPolicy | None = None) -> Floats:

@@ -28,11 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats, arrays
 from latentmdp.model import LatentMDP
-
-__all__ = ["ConfidenceConstants", "confidence_constants", "confidence_set_contains", "regret_bound"]
 
 
 @dataclass(frozen=True)

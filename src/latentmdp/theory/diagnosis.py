@@ -15,9 +15,7 @@ from typing import TypedDict, Unpack, overload
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Flags, Floats
-from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util import Flags, Floats, RNGLike, arrays, as_generator
 from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
@@ -34,12 +32,9 @@ from latentmdp.theory.divergence import (
     well_separated,
 )
 from latentmdp.theory.log_diagnosis import LogDiagnosis, Row, Verdicts, diagnose_logs
-from latentmdp.theory.occupancy import MAX_ENTRIES, table_entries
 from latentmdp.theory.rank import AnyPolicy, end_state_probs, joint_sigma, sigma_h, sigma_tau
 from latentmdp.theory.sample_size import Requirement
-
-__all__ = ["Diagnosis", "diagnose"]
-
+from latentmdp.theory.visitation import MAX_ENTRIES, table_entries
 
 ROUNDING = 1e-12
 """Singular values and distances up to this are taken for zero."""

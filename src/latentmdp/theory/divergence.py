@@ -24,30 +24,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.random import RNGLike, philox_key
-from latentmdp._util.results import Result
+from latentmdp._util import Floats, Integers, Result, RNGLike, arrays, philox_key
 from latentmdp.belief import posterior
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy, action_table
 from latentmdp.simulation import simulate
-from latentmdp.theory.occupancy import occupancy
-
-__all__ = [
-    "Closest",
-    "Revelation",
-    "WellSeparated",
-    "closest_contexts",
-    "divergences",
-    "kl_rate",
-    "log_probability_norm",
-    "revelation",
-    "separation",
-    "well_separated",
-]
+from latentmdp.theory.visitation import occupancy
 
 
 class Closest(NamedTuple):

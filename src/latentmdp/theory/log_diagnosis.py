@@ -26,14 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util.arrays import Floats, Integers
-from latentmdp._util.random import RNGLike, as_generator
-from latentmdp._util.results import Result
+from latentmdp._util import Floats, Integers, Result, RNGLike, as_generator
 from latentmdp.logs import Logs, Trajectories, cell_counts, sizes_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
-
-__all__ = ["LogDiagnosis", "Row", "Verdicts", "diagnose_logs"]
 
 Row = tuple[str, str, str]
 """What was measured, its number, and what follows from it."""

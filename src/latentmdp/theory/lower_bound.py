@@ -23,12 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.random import RNGLike
+from latentmdp._util import RNGLike, arrays
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
-
-__all__ = ["LowerBoundCheck", "check_lower_bound", "required_episodes"]
 
 Law = tuple[tuple[Any, Fraction], ...]
 

@@ -23,22 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats, arrays
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.theory.occupancy import MAX_ENTRIES, histories, table_entries
-
-__all__ = [
-    "AnyPolicy",
-    "end_state_probs",
-    "history_matrices",
-    "joint_sigma",
-    "prediction_matrices",
-    "prediction_separation",
-    "sigma_h",
-    "sigma_tau",
-]
+from latentmdp.theory.visitation import MAX_ENTRIES, histories, table_entries
 
 AnyPolicy = Policy | HistoryPolicy
 

@@ -19,28 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentmdp._util import arrays
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util import Floats, RNGLike, arrays, as_generator
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.theory.rank import AnyPolicy, history_matrices, prediction_matrices
-
-__all__ = [
-    "Requirement",
-    "clustering_episodes",
-    "inference_horizon",
-    "initial_counts",
-    "initialization_error",
-    "largest_smoothing",
-    "needed_clustering_episodes",
-    "needed_psr_episodes",
-    "prediction_accuracy",
-    "psr_episodes",
-    "psr_episodes_for_clustering",
-    "separation_horizon",
-]
 
 
 def largest_smoothing(delta: float, n_states: int, *, constant: float = 200.0) -> float:

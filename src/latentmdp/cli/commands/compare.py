@@ -9,9 +9,7 @@ from latentmdp.cli.catalogue import PLANNERS, planner, takes
 from latentmdp.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from latentmdp.report.plans import PlannerResult
-
-__all__ = ["command"]
+    from latentmdp.report import PlannerResult
 
 
 @options.command()
@@ -34,7 +32,7 @@ def command(
 
     Example: `latentmdp compare m.npz --time-limit 10`
     """
-    from latentmdp.report.plans import try_planner
+    from latentmdp.report import try_planner
 
     options.check_plot(plot)
     planners = {}

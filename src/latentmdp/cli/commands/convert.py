@@ -9,8 +9,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command()
 def command(

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latentmdp._util.words import plural
+from latentmdp._util import plural
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from latentmdp.report.demo import Demonstration
-
-__all__ = ["command"]
+    from latentmdp.report import Demonstration
 
 
 @options.command()
@@ -30,7 +28,7 @@ def command(
 
     Example: `latentmdp demo --out out`
     """
-    from latentmdp.report.demo import INSTANCES, QUICK, demonstrate, values_table, write_demo
+    from latentmdp.report import INSTANCES, QUICK, demonstrate, values_table, write_demo
 
     out.mkdir(parents=True, exist_ok=True)
     page = out / "demo.html"

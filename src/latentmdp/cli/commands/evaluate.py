@@ -11,8 +11,6 @@ from latentmdp.cli import options
 from latentmdp.cli.catalogue import find_policy
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command()
 def command(

@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
-from latentmdp._util.words import plural
+from latentmdp._util import plural
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
-
-__all__ = ["command"]
 
 
 @options.command(config=True)
@@ -37,7 +35,7 @@ def command(
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
     """
-    from latentmdp.report.contexts import assignment, largest_differences
+    from latentmdp.report import assignment, largest_differences
 
     options.check_target(out, lm.LatentMDP)
     arguments = structure.arguments() | {"max_contexts": max_contexts}

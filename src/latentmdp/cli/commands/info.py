@@ -8,8 +8,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command()
 def command(screen: Screen, source: options.AnyFile) -> None:
@@ -34,7 +32,7 @@ def command(screen: Screen, source: options.AnyFile) -> None:
 
 
 def _model_facts(model: lm.LatentMDP) -> dict[str, Any]:
-    from latentmdp._util.results import Worded
+    from latentmdp._util import Worded
 
     M, S, A, Z = model.dimensions
     facts: dict[str, Any] = {
@@ -82,7 +80,7 @@ def _log_facts(logs: lm.Trajectories) -> dict[str, Any]:
 
 def _range(numbers: Any) -> Any:
     """The least and the greatest number."""
-    from latentmdp._util.results import Worded
+    from latentmdp._util import Worded
 
     ends = [numbers.min().item(), numbers.max().item()]
     return Worded(ends, "{:.4g} to {:.4g}".format(*ends))

@@ -8,8 +8,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command(config=True)
 def command(

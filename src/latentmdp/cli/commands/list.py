@@ -10,8 +10,6 @@ from latentmdp.cli import options
 from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command()
 def command(

@@ -9,8 +9,6 @@ import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command(config=True)
 def command(
@@ -44,7 +42,7 @@ def command(
 
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
     """
-    from latentmdp._util.validation import require_choice
+    from latentmdp._util import require_choice
 
     require_choice("--labels", labels, ("revealed", "inferred"))
     options.check_target(out, lm.Run)

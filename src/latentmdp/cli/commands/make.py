@@ -10,8 +10,6 @@ from latentmdp.cli import options
 from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 def _names(incomplete: str) -> list[str]:
     return options.completed(*(entry.name for entry in lm.instances.list_instances()))(incomplete)

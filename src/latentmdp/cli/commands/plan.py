@@ -11,8 +11,6 @@ from latentmdp.cli.catalogue import planner, takes
 from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
-__all__ = ["command"]
-
 
 @options.command(config=True)
 def command(

@@ -6,11 +6,9 @@ from typing import Annotated
 import typer
 
 import latentmdp as lm
-from latentmdp._util.words import plural
+from latentmdp._util import plural
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
-
-__all__ = ["command"]
 
 
 @options.command(config=True)

@@ -15,8 +15,6 @@ from latentmdp.engines.cuda.device import gpu
 from latentmdp.engines.threads import Threads
 from latentmdp.errors import DeviceError
 
-__all__ = ["Cuda"]
-
 R = TypeVar("R")
 
 
@@ -53,14 +51,14 @@ class Cuda(Threads):
 
     def version_of(self, work: Callable[..., Any]) -> Callable[..., Any] | None:
         """What a GPU runs instead of a loop of the CPU; None if there is nothing."""
-        from latentmdp._kernels import belief, mixture, rollout
+        from latentmdp._kernels import kernels, play_episodes, posteriors, sum_returns
         from latentmdp.engines.cuda import episodes, passes
 
         versions: dict[Any, Callable[..., Any]] = {
-            rollout.rollout: episodes.rollout,
-            rollout.sum_returns: episodes.sum_returns,
-            belief.posteriors: episodes.posteriors,
-            mixture.kernels: passes.EpisodePass,
+            play_episodes: episodes.play_episodes,
+            sum_returns: episodes.sum_returns,
+            posteriors: episodes.posteriors,
+            kernels: passes.EpisodePass,
         }
         return versions.get(work)
 

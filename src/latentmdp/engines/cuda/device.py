@@ -16,8 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from latentmdp.errors import DeviceError
 
-__all__ = ["Gpu", "gpu", "limited_jit"]
-
 T = TypeVar("T")
 
 

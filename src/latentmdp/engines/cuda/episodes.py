@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util import Flags, Floats, Indices, Integers
 from latentmdp.engines.cuda.device import gpu
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
 
 if TYPE_CHECKING:
-    from latentmdp._kernels.belief import Filter
-    from latentmdp._kernels.rollout import Acting, Chances, ContextRuns, Earning
+    from latentmdp._kernels import Acting, Chances, ContextRuns, Earning, Filter
     from latentmdp.engines.cuda.kernels_episodes import RolloutKind
-
-__all__ = ["posteriors", "rollout", "sum_returns"]
 
 _PIECE = 1 << 21
 """Episodes that a GPU plays or filters at a time: many times what it runs at once."""
 
 
-def rollout(
+def play_episodes(
     total: int,
     threads: int,
     chances: Chances,
@@ -42,7 +39,7 @@ def rollout(
     lengths: Integers,
     *logs: Any,
 ) -> list[None]:
-    """`rollout` of the CPU, for episodes whose contexts are drawn and which are all noted."""
+    """`play_episodes` of the CPU, for episodes whose contexts are drawn and which are all noted."""
     from latentmdp.engines.cuda.kernels_episodes import Noted, rollout_kernel
 
     device, kernel = gpu(), rollout_kernel(_kind(chances, acting, likelihood))
@@ -81,7 +78,7 @@ def sum_returns(
     sums: Floats,
 ) -> list[None]:
     """`sum_returns` of the CPU: the returns never leave the block of threads that earned them."""
-    from latentmdp._kernels.rollout import SUMMED
+    from latentmdp._kernels import SUMMED
     from latentmdp.engines.cuda.kernels_episodes import returns_kernel
 
     device = gpu()
@@ -139,7 +136,7 @@ def posteriors(
 
 
 def _kind(chances: Chances, acting: Acting, likelihood: Floats) -> RolloutKind:
-    from latentmdp._kernels.rollout import NOT_LISTED
+    from latentmdp._kernels import NOT_LISTED
     from latentmdp.engines.cuda.kernels_episodes import RolloutKind
 
     if acting.follows:
@@ -173,6 +170,6 @@ def _tables(chances: Chances, acting: Acting, likelihood: Floats) -> Any:
 
 def _transpose(log: NDArray[Any], target: Indices, threads: int) -> None:
     """target[i, t] = log[t, i], in blocks that stay in a core's cache."""
-    from latentmdp._kernels.episodes import transpose
+    from latentmdp._kernels import transpose
 
     run_blocks(transpose, blocks(len(target), 1 << 12), threads, None, log, target)

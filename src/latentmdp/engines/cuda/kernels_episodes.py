@@ -12,29 +12,24 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels.alias import alias_draw, draw_entry
-from latentmdp._kernels.belief import observe_step, reset_belief, update_belief, write_belief
-from latentmdp._kernels.philox import uniform_pair
-from latentmdp._kernels.rollout import (
+from latentmdp._kernels import (
     NOT_LISTED,
     SUMMED,
     WORLD_STREAM,
     add_scaled,
+    alias_draw,
     begin_episode,
     best_vector,
     block_of,
+    draw_entry,
+    observe_step,
+    product,
+    reset_belief,
+    uniform_pair,
+    update_belief,
+    write_belief,
 )
-from latentmdp._kernels.rows import product
 from latentmdp.engines.cuda.device import limited_jit
-
-__all__ = [
-    "Logged",
-    "Noted",
-    "RolloutKind",
-    "filter_kernel",
-    "returns_kernel",
-    "rollout_kernel",
-]
 
 
 class Noted(NamedTuple):

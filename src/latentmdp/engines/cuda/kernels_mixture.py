@@ -15,16 +15,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels.mixture import weigh_episode
-
-__all__ = [
-    "Listed",
-    "WeighedEpisodes",
-    "add_segments",
-    "gather_kernel",
-    "total_kernel",
-    "weigh_kernel",
-]
+from latentmdp._kernels import weigh_episode
 
 
 class WeighedEpisodes(NamedTuple):

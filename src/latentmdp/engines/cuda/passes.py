@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util import Floats, Indices, Integers
 from latentmdp.engines.cuda.device import gpu
 from latentmdp.engines.threads import blocks, run_blocks
-
-__all__ = ["EpisodePass"]
 
 _LANES = 32
 _CHUNK = 1 << 18
@@ -136,10 +134,10 @@ def _laid_out(
     logged: LoggedEpisodes, order: Integers, base: Integers, kind: np.dtype[Any]
 ) -> tuple[NDArray[Any], ...]:
     """Cells, base, lengths and first of `WeighedEpisodes`."""
-    from latentmdp._kernels.mixture import interleave
+    from latentmdp._kernels import interleave_lanes
 
     cells = np.zeros(max(int(base[-1]), 1), kind)
-    interleave(logged.cells, logged.offsets, order, base[:-1], _LANES, cells)
+    interleave_lanes(logged.cells, logged.offsets, order, base[:-1], _LANES, cells)
     return cells, base[:-1], np.diff(logged.offsets)[order].astype(np.int32), logged.first[order]
 
 
@@ -150,7 +148,7 @@ def _lists(
 
     Cells come first, then beginnings. The lists run chunk by chunk over the episodes.
     """
-    from latentmdp._kernels.mixture import list_occurrences
+    from latentmdp._kernels import list_occurrences
 
     chunks, n = blocks(order.size, _CHUNK), n_cells + n_beginnings
     steps = np.concatenate([[0], np.cumsum(np.diff(logged.offsets)[order] + 1)])

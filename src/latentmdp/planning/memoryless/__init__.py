@@ -12,15 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
-from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util import Floats, RNGLike, as_generator
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import PlanningClock, check_limit
 from latentmdp.planning.qmdp import best_of, least_values, q_values
 from latentmdp.policies import MarkovPolicy
-
-__all__ = ["Memoryless"]
 
 _METHODS = ("branch-and-bound", "cadp")
 

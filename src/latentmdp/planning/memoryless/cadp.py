@@ -28,19 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import bellman
-from latentmdp._kernels.bellman import Successors
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp._util.memory import require_memory
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp._kernels import Successors, bellman
+from latentmdp._util import Flags, Floats, Indices, Integers, require_memory
+from latentmdp.engines import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.chains import policy_chain
 from latentmdp.planning.endless import best_from_above
 from latentmdp.planning.memoryless import kernels
 from latentmdp.planning.qmdp import planning_rows, q_values
-
-__all__ = ["Incumbent", "MemorylessProblem", "coordinate_ascent", "improve", "weight_select_update"]
 
 Check = Callable[[], None]
 

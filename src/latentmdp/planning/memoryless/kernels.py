@@ -10,10 +10,8 @@ action 0 stands for the end: it earns nothing and leads nowhere. Values are back
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.bellman import follow, policy_values
-from latentmdp._kernels.loops import copy
-
-__all__ = ["policy_value", "relax", "sweep"]
+from latentmdp._kernels import follow, policy_values
+from latentmdp.planning.point_based.kernels.loops import copy
 
 
 @njit(cache=True, nogil=True)

@@ -14,9 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import alpha, sawtooth
-from latentmdp._kernels.faces import Faces, split_values
-from latentmdp._kernels.plans import (
+from latentmdp._util import Flags, Floats, Integers
+from latentmdp.engines import blocks, run_blocks
+from latentmdp.model import LatentMDP
+from latentmdp.planning.base import enclosing
+from latentmdp.planning.point_based.charts import charts
+from latentmdp.planning.point_based.faces import small_faces, straight_faces
+from latentmdp.planning.point_based.kernels import alpha, sawtooth
+from latentmdp.planning.point_based.kernels.faces import Faces, split_values
+from latentmdp.planning.point_based.kernels.plans import (
     StepBounds,
     best_plans,
     cut_states,
@@ -25,20 +31,11 @@ from latentmdp._kernels.plans import (
     put_plans,
     put_wanted,
 )
-from latentmdp._kernels.sawtooth import Found
-from latentmdp._kernels.standing import mark_standing
-from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp.engines.threads import blocks, run_blocks
-from latentmdp.model import LatentMDP
-from latentmdp.planning.base import enclosing
-from latentmdp.planning.point_based.charts import charts
-from latentmdp.planning.point_based.faces import small_faces, straight_faces
+from latentmdp.planning.point_based.kernels.sawtooth import Found
+from latentmdp.planning.point_based.kernels.standing import mark_standing
 from latentmdp.planning.point_based.standing import Ruler, Standing, standing_plans
 from latentmdp.planning.qmdp import best_actions, least_values, q_values
 from latentmdp.policies import AlphaVectorPolicy
-
-__all__ = ["BeliefPoints", "Bounds"]
-
 
 _BLOCK_NANOSECONDS, _MOST_IN_BLOCK = 2e6, 256
 """Work between two looks at the clock, and points in it at most: small enough to keep a limit

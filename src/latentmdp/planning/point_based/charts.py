@@ -1,4 +1,4 @@
-"""Both bounds at every time and state for three contexts, see `latentmdp._kernels.charts`.
+"""Both bounds at every time and state for three contexts, see `kernels.charts`.
 
 The plans of the grid are standing plans, its values take the place of the small faces.
 """
@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels.charts import back_up_charts
-from latentmdp._kernels.faces import Faces
-from latentmdp._kernels.standing import back_up_contexts
-from latentmdp._util.arrays import Floats, Indices, Integers
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp._util import Floats, Indices, Integers
+from latentmdp.engines import blocks, run_blocks
 from latentmdp.outcomes import Outcomes
+from latentmdp.planning.point_based.kernels.charts import back_up_charts
+from latentmdp.planning.point_based.kernels.faces import Faces
+from latentmdp.planning.point_based.kernels.standing import back_up_contexts
 from latentmdp.planning.point_based.standing import Ruler, Standing
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
-
-__all__ = ["RULERS", "allotted", "chart_cost", "chart_grid", "chart_seconds", "charts"]
 
 RULERS: tuple[Ruler, ...] = (
     (14, 8, 4),

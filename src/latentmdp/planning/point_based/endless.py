@@ -32,14 +32,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import alpha
-from latentmdp._kernels.endless import evaluate_plans, follow, gains_over_next, invert, visit
-from latentmdp._kernels.faces import split_values
-from latentmdp._kernels.graphs import Links
-from latentmdp._kernels.plans import best_plans
-from latentmdp._kernels.sawtooth import Found
-from latentmdp._util.arrays import Flags, Floats, Integers
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp._kernels import Links
+from latentmdp._util import Flags, Floats, Integers
+from latentmdp.engines import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import row_sums
 from latentmdp.planning.base import enclosing
@@ -47,11 +42,20 @@ from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.graphs import settle
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
 from latentmdp.planning.point_based.faces import endless_faces
+from latentmdp.planning.point_based.kernels import alpha
+from latentmdp.planning.point_based.kernels.endless import (
+    evaluate_plans,
+    follow,
+    gains_over_next,
+    invert,
+    visit,
+)
+from latentmdp.planning.point_based.kernels.faces import split_values
+from latentmdp.planning.point_based.kernels.plans import best_plans
+from latentmdp.planning.point_based.kernels.sawtooth import Found
 from latentmdp.planning.point_based.standing import NO_RULER, Standing
 from latentmdp.planning.qmdp import policy_values
 from latentmdp.policies import AlphaVectorPolicy
-
-__all__ = ["EndlessBounds", "PlanGraph", "bounds_of", "mark_reached"]
 
 _DEPTH_SHARE, _DEEPEST = 1e-3, 300
 """Walks go so deep that discount^depth is this small, as deeper beliefs hardly move the start, and

@@ -13,10 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util import Floats, Integers
 from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
-
-__all__ = ["belief_keys", "inclusion", "locate", "systematic", "walk"]
 
 _FAINTEST = 1e-12
 """Successors less likely than this are left to the bounds as they are: all of them together hold

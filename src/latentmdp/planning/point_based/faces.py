@@ -1,6 +1,6 @@
 """Values of the problems with two, three and four contexts, for every time step, on grids.
 
-The bounds they give at any belief, and their backups, are in `latentmdp._kernels.faces`.
+The bounds they give at any belief, and their backups, are in `kernels.faces`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from latentmdp._kernels.faces import (
+from latentmdp._util import Floats
+from latentmdp.engines import blocks, run_blocks
+from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
+from latentmdp.planning.point_based.kernels.faces import (
     Faces,
     backup_edges,
     backup_solids,
@@ -19,14 +23,8 @@ from latentmdp._kernels.faces import (
     fill_triangles,
     refine_solids,
 )
-from latentmdp._util.arrays import Floats
-from latentmdp.engines.threads import blocks, run_blocks
-from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes
 from latentmdp.planning.point_based.standing import NO_RULER
 from latentmdp.planning.qmdp import best_of
-
-__all__ = ["endless_faces", "small_faces", "straight_faces"]
 
 _EDGE_CELLS = (64, 32, 16, 8, 4)
 """Cells along an edge, the finest that the budget allows: twice as many cost twice the work and

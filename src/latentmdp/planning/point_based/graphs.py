@@ -13,17 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels.endless import follow
-from latentmdp._kernels.graphs import mark_codes, name_codes
-from latentmdp._kernels.plans import StepBounds, best_plans
-from latentmdp._kernels.standing import follow_standing
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp._kernels import mark_codes, name_codes
+from latentmdp._util import Flags, Floats, Indices, Integers
+from latentmdp.engines import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.point_based.bounds import Bounds
 from latentmdp.planning.point_based.endless import PlanGraph, mark_reached
-
-__all__ = ["Nodes", "first_beliefs", "nodes_of", "plans_at", "snapshot"]
+from latentmdp.planning.point_based.kernels.endless import follow
+from latentmdp.planning.point_based.kernels.plans import StepBounds, best_plans
+from latentmdp.planning.point_based.kernels.standing import follow_standing
 
 _NODES_AT_ONCE = 512
 """Nodes whose links one thread writes at a time."""

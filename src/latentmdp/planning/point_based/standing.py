@@ -1,4 +1,4 @@
-"""Standing plans at every time and state, see `latentmdp._kernels.standing`, and their beliefs."""
+"""Standing plans at every time and state, see `kernels.standing`, and their beliefs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels.standing import back_up_contexts, back_up_standing
-from latentmdp._util.arrays import Floats, Indices
-from latentmdp.engines.threads import blocks, run_blocks
+from latentmdp._util import Floats, Indices
+from latentmdp.engines import blocks, run_blocks
 from latentmdp.outcomes import Outcomes
+from latentmdp.planning.point_based.kernels.standing import back_up_contexts, back_up_standing
 
 if TYPE_CHECKING:
     from latentmdp.planning.point_based.bounds import Bounds
-
-__all__ = [
-    "LATTICES",
-    "NO_RULER",
-    "Ruler",
-    "Shares",
-    "Standing",
-    "lattice",
-    "standing_cost",
-    "standing_plans",
-]
 
 Shares = tuple[tuple[float, ...], ...]
 Ruler = tuple[int, int, int]

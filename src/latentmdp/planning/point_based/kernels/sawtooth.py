@@ -15,12 +15,10 @@ from typing import NamedTuple, Self
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import posterior_mass
-from latentmdp._kernels.faces import split_value
-from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.plans import scores_room, search
-
-__all__ = ["Found", "expand", "first_limits", "upper_backup"]
+from latentmdp.planning.point_based.kernels.alpha import posterior_mass
+from latentmdp.planning.point_based.kernels.faces import split_value
+from latentmdp.planning.point_based.kernels.loops import next_action
+from latentmdp.planning.point_based.kernels.plans import scores_room, search
 
 _SAME = 1.0 - 1e-9
 """A ratio k / sum(u) from which on a point is at the belief itself, up to rounding."""

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats
+from latentmdp._util import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, action_table
 
 if TYPE_CHECKING:
-    from latentmdp.planning.evaluation import HistoryTree
-
-__all__ = ["histories", "occupancy", "table_entries"]
+    from latentmdp.planning import HistoryTree
 
 MAX_ENTRIES = 50_000_000
 """Numbers in a table of tests or histories, 400 MB."""
@@ -98,7 +96,7 @@ def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, step
 
 def _tree(model: LatentMDP, policy: Policy | HistoryPolicy) -> "HistoryTree":
     # Planners take a while to import, and only policies with a memory need this.
-    from latentmdp.planning.evaluation import HistoryTree
+    from latentmdp.planning import HistoryTree
 
     advice = "only Markov policies can be followed that far"
     # 50,000 histories at a time take some seconds of Python a step.

@@ -16,9 +16,7 @@ tells where its plan is not needed.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.loops import next_action
-
-__all__ = ["back_up_charts", "best_corner", "chart_value", "corner_followed"]
+from latentmdp.planning.point_based.kernels.loops import next_action
 
 _MANTISSA, _ONE = 0xFFFFFFFFFFFFF, 0x3FF0000000000000
 """Of a float: the bits of its mantissa, and those of 1."""

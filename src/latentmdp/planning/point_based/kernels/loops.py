@@ -2,8 +2,6 @@
 
 from numba import njit
 
-__all__ = ["copy", "next_action", "sort_down"]
-
 
 @njit(cache=True, nogil=True)
 def copy(source, target):

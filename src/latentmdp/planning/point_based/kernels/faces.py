@@ -16,24 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.charts import chart_value
-from latentmdp._kernels.loops import sort_down
-
-__all__ = [
-    "Faces",
-    "backup_edges",
-    "backup_solids",
-    "backup_triangles",
-    "edge_rank",
-    "edge_value",
-    "fill_triangles",
-    "refine_solids",
-    "solid_value",
-    "split_value",
-    "split_values",
-    "triangle_rank",
-    "triangle_value",
-]
+from latentmdp.planning.point_based.kernels.charts import chart_value
+from latentmdp.planning.point_based.kernels.loops import sort_down
 
 _FAINTEST = 1e-300
 """Mass below this is left out: dividing by it might overflow, and it adds nothing."""
@@ -42,7 +26,7 @@ _FAINTEST = 1e-300
 class Faces(NamedTuple):
     """Bounds of one time step; what there is not has a grid of one point.
 
-    With three contexts there may be `charts` of the whole triangle instead, see `_kernels.charts`.
+    With three contexts there may be `charts` of the whole triangle instead, see `charts`.
     """
 
     vertices: np.ndarray  # (S, M)

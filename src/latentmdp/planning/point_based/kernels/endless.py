@@ -7,19 +7,8 @@ item it goes on with after each outcome of its action.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import condition
-from latentmdp._kernels.plans import scores_room, search
-
-__all__ = [
-    "SUMMED",
-    "compare_changes",
-    "evaluate_plans",
-    "extrapolate",
-    "follow",
-    "gains_over_next",
-    "invert",
-    "visit",
-]
+from latentmdp.planning.point_based.kernels.alpha import condition
+from latentmdp.planning.point_based.kernels.plans import scores_room, search
 
 SUMMED = 512
 """Items whose changes are summed at a time, so that sums do not depend on who does it."""

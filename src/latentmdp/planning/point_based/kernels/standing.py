@@ -12,12 +12,10 @@ comes in.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import condition
-from latentmdp._kernels.charts import corner_followed
-from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.plans import best_product
-
-__all__ = ["back_up_contexts", "back_up_standing", "follow_standing", "mark_standing"]
+from latentmdp.planning.point_based.kernels.alpha import condition
+from latentmdp.planning.point_based.kernels.charts import corner_followed
+from latentmdp.planning.point_based.kernels.loops import next_action
+from latentmdp.planning.point_based.kernels.plans import best_product
 
 
 @njit(cache=True, nogil=True)

@@ -13,23 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.charts import best_corner
-
-__all__ = [
-    "StepBounds",
-    "best_cells",
-    "best_plan",
-    "best_plans",
-    "best_product",
-    "cut_states",
-    "group_states",
-    "products",
-    "put_gainful_first",
-    "put_plans",
-    "put_wanted",
-    "scores_room",
-    "search",
-]
+from latentmdp.planning.point_based.kernels.charts import best_corner
 
 _FEW = 32
 """So many plans of a state are searched without cells: one cell costs as much as its leaders."""

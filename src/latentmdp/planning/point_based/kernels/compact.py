@@ -3,15 +3,7 @@
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.alpha import condition
-
-__all__ = [
-    "arrive",
-    "back_up_points",
-    "best_plans_at",
-    "choose_plans",
-    "link_points",
-]
+from latentmdp.planning.point_based.kernels.alpha import condition
 
 
 @njit(cache=True, nogil=True)

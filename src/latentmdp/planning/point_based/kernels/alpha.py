@@ -11,10 +11,8 @@ gives a lower bound.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels.loops import next_action
-from latentmdp._kernels.plans import scores_room, search
-
-__all__ = ["alpha_backup", "condition", "mark_followers", "posterior_mass"]
+from latentmdp.planning.point_based.kernels.loops import next_action
+from latentmdp.planning.point_based.kernels.plans import scores_room, search
 
 
 @njit(cache=True, nogil=True)
