@@ -1,5 +1,6 @@
 """Shared set-up: helper modules are importable from every test folder, hypothesis is repeatable."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ sys.path += [str(_HERE), *(str(folder) for folder in sorted(_HERE.iterdir()) if 
 # The first example of a test may compile a kernel, so examples have no deadline.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("ci")
+
+# Modules stay for the whole session: garbage is not looked for while they are imported.
+gc.disable()
 
 _FIRST, _FROM_HALF = ("kernels", "planning"), ("estimation", "online")
 
@@ -31,3 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rest = [item for group in groups.values() for item in group]
     before = max(0, len(items) // 2 - len(first))
     items[:] = [*first, *rest[:before], *learning, *rest[before:]]
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for as usual, but only among what the tests make."""
+    gc.freeze()
+    gc.enable()

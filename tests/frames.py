@@ -10,6 +10,7 @@ L-UCRL. Comprehensions are not counted: they are frames only in some versions of
 import inspect
 import subprocess
 import sys
+from importlib import import_module
 
 LIMITS = {"learn": 9, "solve": 7, "initialize": 7, "HSVI": 6, "LUCRL": 4}
 
@@ -29,61 +30,68 @@ _KERNELS = {
 }
 
 
-def frames_of(entry):
-    """Names of the frames from an entry to the first call of its kernel."""
-    run = [sys.executable, __file__, entry]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+def frames_of_entries():
+    """Names of the frames from each entry to the first call of its kernel, in a fresh process."""
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True)
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {entry: frames for entry, _, *frames in lines}
 
 
 class _Found(BaseException):
     """The frames that were asked for; nothing in the library catches it."""
 
 
-def _watched(function):
-    """`function`, whose first call below the entry raises the frames above it."""
+def _watched(function, kernel):
+    """`function`, whose first call below an entry with this kernel raises the frames above it."""
 
     def call(*arguments):
         frames = inspect.stack(0)[1:]
         names = [frame.function for frame in frames][::-1]
         if "_entry" in names:
-            names = names[names.index("_entry") + 1 :]
-            raise _Found([name for name in names if not name.startswith("<")])
+            below = names.index("_entry") + 1
+            if frames[-below].frame.f_locals["kernel"] == kernel:
+                raise _Found([name for name in names[below:] if not name.startswith("<")])
         return function(*arguments)
 
     return call
 
 
-def _measured(entry):
-    from importlib import import_module
-
-    module, name = _KERNELS[entry]
+def _watch(kernel):
+    """Replace a kernel in its module; nothing else has imported it yet."""
+    module, name = kernel
     kernels = import_module(f"latentmdp.{module}")
     plain = getattr(kernels, name)
 
     def factory(*arguments):
-        return tuple(_watched(kernel) for kernel in plain(*arguments))
+        return tuple(_watched(compiled, kernel) for compiled in plain(*arguments))
 
-    setattr(kernels, name, factory if name == "kernels" else _watched(plain))
+    setattr(kernels, name, factory if name == "kernels" else _watched(plain, kernel))
+
+
+def _entry(call, kernel, names):
+    exec(call, names)
+
+
+def _measured():
+    """(entry, its frames), for every entry."""
+    for kernel in sorted(set(_KERNELS.values())):
+        _watch(kernel)
     import latentmdp as lm
 
     model = lm.make("separated", contexts=2, states=3, horizon=6, delta=1.0, rng=0)
     logs = lm.simulate(model, lm.UniformPolicy(), 60, rng=0).without_contexts()
-
-    def _entry():
-        exec(_CALLS[entry], {"lm": lm, "model": model, "logs": logs})
-
-    try:
-        _entry()
-    except _Found as found:
-        return found.args[0]
-    raise AssertionError(f"{entry} never called its kernel")
+    for entry in sorted(LIMITS):
+        try:
+            _entry(_CALLS[entry], _KERNELS[entry], {"lm": lm, "model": model, "logs": logs})
+        except _Found as found:
+            yield entry, found.args[0]
+        else:
+            raise AssertionError(f"{entry} never called its kernel")
 
 
 if __name__ == "__main__":
     import warnings
 
     warnings.simplefilter("ignore")
-    for entry in sys.argv[1:] or sorted(LIMITS):
-        frames = _measured(entry) if sys.argv[1:] else frames_of(entry)
-        print(*([] if sys.argv[1:] else [f"{entry:12} {len(frames)}"]), *frames)
+    for entry, frames in _measured():
+        print(f"{entry:12} {len(frames)}", *frames)
