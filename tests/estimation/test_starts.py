@@ -100,5 +100,7 @@ def test_a_row_without_a_visit_in_the_training_episodes_counts_as_nothing() -> N
     episodes = Episodes([logs], use_rewards=True)
     for train, _ in episodes.folds(13, np.random.default_rng(0)):
         moments = PairMoments(train)
-        assert np.isfinite(moments.whitened).all()
+        unseen = np.bincount(moments.row, train.cell_counts())[moments.row] == 0.0
+        assert unseen.any() == (train.cell_counts() == 0.0).any()
+        assert (moments.whitened[unseen] == 0.0).all()
         assert np.isfinite(moments.factor(1)).all()
