@@ -61,9 +61,9 @@ def brute_force(model):
     return sum(best(0, s, tuple(contexts)) for s, contexts in starts.items())
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_optimal_on_a_hundred_random_instances(seed):
-    # failure probability 0.01 each: a miss or more in 100 has probability 0.63 for an algorithm
+@pytest.mark.parametrize("seed", range(40))
+def test_optimal_on_forty_random_instances(seed):
+    # failure probability 0.01 each: a miss or more in 40 has probability 0.33 for an algorithm
     # that just keeps it; the seeds are fixed, and the union bound is far from tight.
     model = random_instance(seed)
     found = explore(model, model.n_contexts, failure_probability=0.01, rng=seed)

@@ -53,7 +53,7 @@ def test_long_episodes_alone_will_do() -> None:
 
 
 def test_bad_arguments() -> None:
-    _, short, long = data()
+    short = long = lm.simulate(lm.make("separated", rng=0), lm.UniformPolicy(), 100, rng=0)
     with pytest.raises(ValueError, match="method"):
         lm.initialize(short, long, 3, method="magic")
     with pytest.raises(ValueError, match="n_contexts"):
@@ -67,7 +67,7 @@ def test_bad_arguments() -> None:
 
 def test_progress_goes_to_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
     _, short, long = data(delta=0.8)
-    lm.initialize(short, long, 3, progress=True, rng=0)
+    lm.initialize(short[:3000], long[:200], 3, progress=True, rng=0)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "rewards shared: own ones gain" in captured.err

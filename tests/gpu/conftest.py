@@ -4,6 +4,8 @@ The ordinary session has neither and skips them; `tests/engines/test_cuda.py` ru
 simulator, in a process of their own.
 """
 
+import sys
+
 import pytest
 
 from latentmdp.engines.cuda.device import gpu
@@ -12,7 +14,10 @@ from latentmdp.errors import DeviceError
 
 def pytest_collection_modifyitems(items):
     try:
-        gpu()
+        if gpu().simulated:
+            # Its threads run under one lock that the simulator, which waits for them by asking
+            # again and again, would hold for 5 ms each time.
+            sys.setswitchinterval(5e-6)
     except DeviceError as error:
         for item in items:
             if "tests/gpu" in item.path.as_posix():

@@ -154,20 +154,26 @@ def test_first_states_that_distinguish_come_back(tmp_path):
     assert lm.load(tmp_path / "e.npz").graph.nodes == found.graph.nodes
 
 
-def test_a_fresh_process_loads_it(result, tmp_path):
-    """Only `import latentmdp` comes before: the kind is found by its name in the file."""
-    path = tmp_path / "o.npz"
-    lm.save(result, path)
+def test_a_fresh_process_loads_everything(request, tmp_path):
+    """Only `import latentmdp` comes before each: the kind is found by its name in the file."""
+    results = [request.getfixturevalue(name) for name in EVERY]
+    paths = [tmp_path / f"{name}.npz" for name in EVERY]
+    for result, path in zip(results, paths):
+        lm.save(result, path)
     code = (
-        "import sys, latentmdp as lm\n"
-        "assert not any(m.startswith('latentmdp.offline') for m in sys.modules)\n"
-        "assert 'latentmdp.model' not in sys.modules\n"
-        "print(type(lm.load(sys.argv[1])).__name__)\n"
+        "import sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    for name in [m for m in sys.modules if m.startswith('latentmdp')]:\n"
+        "        del sys.modules[name]\n"
+        "    import latentmdp as lm\n"
+        "    assert not any(m.startswith('latentmdp.offline') for m in sys.modules)\n"
+        "    assert 'latentmdp.model' not in sys.modules\n"
+        "    print(type(lm.load(path)).__name__)\n"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True
     )
-    assert shown.stdout.strip() == type(result).__name__
+    assert shown.stdout.split() == [type(result).__name__ for result in results]
 
 
 def test_a_model_is_loaded_without_the_rest_of_the_library(world, tmp_path):

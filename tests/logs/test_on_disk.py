@@ -228,11 +228,11 @@ def test_simulated_shards_are_the_episodes_in_memory(tmp_path):
 @pytest.mark.parametrize("short", [True, False])
 def test_a_fit_from_disk_is_the_fit_in_memory_to_the_last_bit(tmp_path, given, short):
     model = random_model(2, contexts=2, states=4, actions=2, horizon=3 if short else 12)
-    memory = lm.simulate(model, lm.UniformPolicy(), 1200 if short else 300, rng=0)
+    memory = lm.simulate(model, lm.UniformPolicy(), 600 if short else 150, rng=0)
     found = lm.simulate(
         model, lm.UniformPolicy(), len(memory), rng=0, out=tmp_path, engine=lm.engines.Threads(2)
     )
-    em = lm.EM(2, restarts=2, max_iter=12, **given)
+    em = lm.EM(2, restarts=2, max_iter=6, **given)
     fits = [
         em.fit(memory, rng=0),
         em.fit(found, rng=0),

@@ -61,8 +61,9 @@ def test_the_expectation_is_that_of_the_larger_of_two_noisy_means() -> None:
     assert expected_optimism((0.5, 0.5))[0] == pytest.approx(sigma / math.sqrt(math.pi), rel=0.03)
 
 
-@pytest.mark.parametrize("odds", [(0.5, 0.5), (0.5, 0.6)])
-@pytest.mark.parametrize("lengths", ["equal", "cut short"])
+@pytest.mark.parametrize(
+    ("odds", "lengths"), [((0.5, 0.5), "equal"), ((0.5, 0.6), "cut short")], ids=["equal", "cut"]
+)
 def test_the_mean_difference_is_the_expected_optimism(
     odds: tuple[float, float], lengths: str
 ) -> None:

@@ -18,7 +18,7 @@ from latentmdp.online import base
 base.CHECKPOINT_SECONDS = 0.02
 model = lm.make("random", rng=0, contexts=3, states=5, actions=2, horizon=6)
 print("ready", flush=True)
-lm.save(lm.LUCRL().run(model, 200_000, rng=0, checkpoint=sys.argv[1]), sys.argv[2])
+lm.save(lm.LUCRL().run(model, 60_000, rng=0, checkpoint=sys.argv[1]), sys.argv[2])
 """
 
 
@@ -90,7 +90,7 @@ def test_seconds_add_up_over_resumptions(stopping, monkeypatch, tmp_path):
 
 def test_killed_three_times(tmp_path):
     paths = [str(tmp_path / name) for name in ("c.npz", "r.parquet", "c0.npz", "r0.parquet")]
-    for pause in (0.15, 0.05, 0.3):
+    for pause in (0.1, 0.05, 0.15):
         command = [sys.executable, "-c", CHILD, *paths[:2]]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             child.stdout.readline()

@@ -91,8 +91,8 @@ def test_the_policy_attains_its_bound_by_monte_carlo(seed: int) -> None:
 def test_the_policy_attains_its_bound_on_every_instance(name: str) -> None:
     # One false alarm in 30,000 for each instance, by the normal approximation.
     model = lm.make(name, rng=0)
-    plan = lm.HSVI(gap=0.02, time_limit=20.0).plan(model)
-    value = lm.evaluate(model, plan.policy, episodes=50_000, rng=0, method="monte-carlo")
+    plan = lm.HSVI(gap=0.05, time_limit=20.0).plan(model)
+    value = lm.evaluate(model, plan.policy, episodes=20_000, rng=0, method="monte-carlo")
     assert value.mean >= plan.lower - 4.0 * value.stderr
     assert value.mean <= plan.upper + 4.0 * value.stderr
 

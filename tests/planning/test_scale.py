@@ -80,14 +80,15 @@ def test_threads_and_form_do_not_change_a_bit(
         reward_values=table.reward_values,
         bonus=table.bonus,
     )
-    plans = [lm.HSVI(gap=0.01, time_limit=None, threads=n).plan(table) for n in (1, 2, 3)]
-    plans.append(lm.HSVI(gap=0.01, time_limit=None, threads=2).plan(dense))
-    for other in plans[1:3]:
-        assert (other.lower, other.upper) == (plans[0].lower, plans[0].upper)
-        np.testing.assert_array_equal(other.policy.vectors, plans[0].policy.vectors)
-        np.testing.assert_array_equal(other.policy.actions, plans[0].policy.actions)
-    assert plans[3].lower == pytest.approx(plans[0].lower, rel=0.01)
-    assert plans[3].upper == pytest.approx(plans[0].upper, rel=0.01)
+    alone, shared, other = (
+        lm.HSVI(gap=0.01, time_limit=None, threads=n).plan(model)
+        for n, model in ((1, table), (3, table), (2, dense))
+    )
+    assert (shared.lower, shared.upper) == (alone.lower, alone.upper)
+    np.testing.assert_array_equal(shared.policy.vectors, alone.policy.vectors)
+    np.testing.assert_array_equal(shared.policy.actions, alone.policy.actions)
+    assert other.lower == pytest.approx(alone.lower, rel=0.01)
+    assert other.upper == pytest.approx(alone.upper, rel=0.01)
     rounds = [lm.PBVI(beliefs=100, threads=n).plan(table) for n in (1, 3)]
     np.testing.assert_array_equal(rounds[0].policy.vectors, rounds[1].policy.vectors)
 

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from pages import write_small_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -15,6 +16,12 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+@pytest.fixture(scope="session")
+def small_report(tmp_path_factory):
+    """The folder of a small report."""
+    return write_small_report(tmp_path_factory.mktemp("report")).parent
 
 
 @pytest.fixture(scope="module")

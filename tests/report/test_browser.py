@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import write_small_report
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    return write_small_report(tmp_path_factory.mktemp("report")).as_uri()
+@pytest.fixture
+def address(small_report):
+    return (small_report / "report.html").as_uri()
 
 
 @pytest.fixture

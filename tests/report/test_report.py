@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from pages import small_world, write_small_report
+from pages import small_world
 
 import latentmdp as lm
 from latentmdp.errors import FormatError
@@ -181,12 +181,6 @@ def test_a_table_of_many_columns_is_stacked_on_a_phone():
     assert text.count('<table class="stack">') == 1
     assert text.index('aria-label="abcde"') < text.index('<table class="stack">')
     assert text.index('<table class="stack">') < text.index('aria-label="abc"')
-
-
-@pytest.fixture(scope="module")
-def small_report(tmp_path_factory):
-    """The folder of a small report."""
-    return write_small_report(tmp_path_factory.mktemp("report")).parent
 
 
 def test_the_page_is_self_contained_and_escaped(small_report):
