@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster test-gpu test-lowest lint bench arena experiments case-study docs pictures results package clean
+.PHONY: help demo test suite test-cluster test-gpu test-lowest lint bench arena experiments case-study docs pictures results package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -20,7 +20,11 @@ help:  ## this list
 demo: $(VENV)/.run  ## the whole story in a minute or two: act, learn, certify (page under out/)
 	$(BIN)/latentmdp demo --out out
 
-test: lint  ## lint, then the whole test suite
+# The type checker works while the tests are collected; whichever fails, this fails.
+test: $(VENV)/.dev  ## lint, and the whole test suite
+	@$(MAKE) --no-print-directory --jobs 2 lint suite
+
+suite: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-cluster: $(VENV)/.cluster  ## the tests of engines.Dask, on workers of this machine
@@ -89,9 +93,11 @@ $(VENV)/.run: $(BIN)/python $(PINS)
 	$(PIP) --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run
+# One call for all that the tests need, with what $(VENV)/.run installs.
+$(VENV)/.dev: $(BIN)/python $(PINS)
+	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation --editable '.[dev]'
-	@touch $@
+	@touch $(VENV)/.run $@
 
 build/lowest/.made: pyproject.toml tests/lowest_versions.py
 	rm -rf build/lowest
