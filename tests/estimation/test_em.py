@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -379,25 +378,3 @@ def test_extrapolations_that_lose_are_refused(climb) -> None:
     found = climb(1e-6, 200, lambda x, _: (TOP + 1e6,))
     assert all(b >= a for a, b in zip(found.history, found.history[1:]))
     assert np.abs(found.point[0] - TOP).max() < 3.0
-
-
-GRIDS = [p / "shared" / "data" / "grid8x8.npz" for p in Path(__file__).resolve().parents]
-GRID = next((f for f in GRIDS if f.exists()), None)
-
-
-@pytest.mark.skipif(GRID is None, reason="grid8x8.npz is not part of the project")
-@pytest.mark.parametrize(("horizon", "accuracy"), [(20, 0.93), (60, 0.96), (100, 0.97)])
-def test_the_grid_of_kausik(horizon: int, accuracy: float) -> None:
-    """64 states, 2 contexts, 1,000 trajectories, no rewards, no labels [kausik2023]."""
-    grid = np.load(str(GRID))
-    model = lm.LatentMDP(
-        grid["transitions"],
-        np.ones((2, 64, 4, 1)),
-        initial=grid["initial"],
-        horizon=horizon,
-        reward_values=[0.0],
-    )
-    policy = lm.MarkovPolicy(np.broadcast_to(grid["behaviour"], (horizon, 64, 4)))
-    logs = lm.simulate(model, policy, 1000, rng=horizon + 1)
-    fit = lm.EM(n_contexts=2).fit(logs.without_contexts(), rng=0)
-    assert lm.clustering_accuracy(logs.contexts, fit.labels) >= accuracy
