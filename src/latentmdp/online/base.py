@@ -242,6 +242,11 @@ class Learning(ABC, Generic[Batch]):
         self.done += len(batch)
         return now
 
+    def run_of(self, settings: dict[str, Any], **learned: Any) -> Run:
+        """The result of the run: its record, with what was learned."""
+        records = {name: getattr(self, name) for name in RECORDS}
+        return Run(**records, settings=settings, seconds=self.seconds(), **learned)
+
     def model_error(self, model: LatentMDP | None) -> float:
         """Of an estimate; NaN where the truth is unknown or has another number of contexts."""
         truth = self.world.model
@@ -320,25 +325,58 @@ class CountingLearning(Learning[Batch]):
         settings: dict[str, Any],
     ) -> Run:
         """The result of a run, with its policy and what that is worth in the learner's model."""
-        return Run(
-            returns=self.returns,
-            beliefs=self.beliefs,
-            contexts=self.contexts,
+        return self.run_of(
+            settings,
             error_curve=Curve(self._points, self._errors),
             model=self.empirical.model(),
             policy=policy,
-            settings=settings,
             counts=self.empirical.counts(),
             optimistic_value=float("nan") if optimistic_value is None else float(optimistic_value),
-            seconds=self.seconds(),
         )
 
 
 _VALUES = ("values", "spread", "changes", "stale", "due")
 
 
+class EstimateFilter:
+    """The learner's smoothed filter along an episode [kwon2021, Alg. 3].
+
+    Attributes
+    ----------
+    belief
+        (3, M), as kernels keep it; the same array in all episodes.
+    """
+
+    def __init__(self, empirical: EmpiricalModel) -> None:
+        self.empirical = empirical
+        self.belief = np.empty((3, empirical.space.n_contexts))
+        self._state = 0
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state."""
+        from latentmdp._kernels import reset_belief
+
+        estimate = self.empirical.estimate
+        reset_belief(self.belief, estimate.prior, estimate.initial, state)
+        self._state = state
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """See what followed."""
+        from latentmdp.online.kernels_lucrl import observe
+
+        n, z = transition.next_state, transition.reward
+        observe(self.empirical.estimate, self.belief, self._state, action, n, z)
+        self._state = n
+
+    def inferred(self) -> Floats:
+        """What the learner's filter believes, (M,)."""
+        from latentmdp._kernels import AWAKE
+
+        return self.belief[AWAKE].copy()
+
+
 class EstimateAgent(PolicyAgent):
-    """Follows a policy while the learner's smoothed filter watches [kwon2021, Alg. 3].
+    """Follows a policy while the learner's filter watches.
 
     Parameters
     ----------
@@ -355,37 +393,27 @@ class EstimateAgent(PolicyAgent):
         own_filter: bool = False,
     ) -> None:
         super().__init__(policy, world, key)
-        self._empirical = empirical
-        self._inferred = np.empty((3, empirical.space.n_contexts))
-        self._own_filter = own_filter
+        self._filter, self._own_filter = EstimateFilter(empirical), own_filter
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
-        from latentmdp._kernels import reset_belief
-
         super().begin(episode, state)
-        estimate = self._empirical.estimate
-        reset_belief(self._inferred, estimate.prior, estimate.initial, state)
+        self._filter.begin(episode, state)
 
     def act(self, t: int) -> int:
         """The policy's action, by its own belief or by the learner's."""
         if not self._own_filter and isinstance(self._memory, Memory):
-            self._memory = self._memory._replace(belief=self._inferred)
+            self._memory = self._memory._replace(belief=self._filter.belief)
         return super().act(t)
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        from latentmdp.online.kernels_lucrl import observe
-
-        n, z = transition.next_state, transition.reward
-        observe(self._empirical.estimate, self._inferred, self._state, action, n, z)
+        self._filter.observe(action, transition)
         super().observe(action, transition)
 
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
-        from latentmdp._kernels import AWAKE
-
-        return self._inferred[AWAKE].copy()
+        return self._filter.inferred()
 
 
 def _as_json(value: Any) -> Any:

@@ -41,12 +41,12 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Arrays, Floats, Indices, arrays, require_choice, validation
+from latentmdp._util import Arrays, Floats, arrays, require_choice, validation
 from latentmdp.engines import thread_count
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
@@ -54,22 +54,22 @@ from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import (
     CountingLearning,
     EstimateAgent,
+    EstimateFilter,
     Learner,
     Learning,
     played_logs,
 )
 from latentmdp.online.bonus import Bonus, VarianceBonus
-from latentmdp.online.empirical_model import (
-    Counts,
-    EmpiricalModel,
-    same_contexts,
-)
+from latentmdp.online.empirical_model import Counts, EmpiricalModel, same_contexts
 from latentmdp.online.many_runs import ManyRuns, played_runs
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
-from latentmdp.worlds import ModelWorld, Space, Transition, World, as_world, play_episode
+from latentmdp.worlds import ModelWorld, Space, World, as_world, play_episode
+
+if TYPE_CHECKING:
+    from latentmdp.online.kernels_lucrl import Played
 
 CONTEXTS = ("revealed", "inferred")
 
@@ -198,7 +198,10 @@ class LUCRL(Learner):
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""
-        empirical = self.empirical_model(world, episodes)
+        return self.learning(world, self.empirical_model(world, episodes), episodes, key)
+
+    def learning(self, world: World, empirical: EmpiricalModel, episodes: int, key: int) -> _LUCRL:
+        """A run that goes on from what `empirical` holds, and goes on counting there."""
         kind: type[_LUCRL] = _PlannerLUCRL
         if isinstance(self.planner, QMDP):
             kind = _CompiledLUCRL if isinstance(world, ModelWorld) else _QMDPLUCRL
@@ -214,16 +217,20 @@ class LUCRL(Learner):
                 "so they will stay alike; give start=",
                 stacklevel=4,
             )
-        known = None
+        return self.counting(space, counts, episodes)
+
+    def counting(self, space: Space, counts: Counts, episodes: int) -> EmpiricalModel:
+        """Some counts, with the bonus of K episodes, the filter and the weights of this learner."""
+        weights = None
         if self.weights is not None and not isinstance(self.weights, str):
-            known = validation.weights(self.weights, space.n_contexts)
+            weights = validation.weights(self.weights, space.n_contexts)
         return EmpiricalModel.begin(
             space,
             counts,
             None if self.bonus is None else self.bonus.widths(space, episodes),
             self._smoothing(space),
             self.growth(),
-            known,
+            weights,
             learn_weights=isinstance(self.weights, str) or self.contexts == "revealed",
         )
 
@@ -292,6 +299,17 @@ class _LUCRL(CountingLearning[Episode | None]):
             belief = inferred  # Algorithm 3
         self.count(batch, belief, inferred)
 
+    def played_rounds(self, episodes: int) -> Trajectories:
+        """So many episodes more of Algorithm 1, as they went."""
+        played: list[Episode] = []
+        for _ in range(episodes):
+            self.plan()
+            episode = self.play(1)
+            assert episode is not None
+            self.absorb(episode)
+            played.append(episode)
+        return gathered(played, self.world.space)
+
 
 class _PlannerLUCRL(_LUCRL):
     """With any planner, in the optimistic model as a `LatentMDP`."""
@@ -356,41 +374,14 @@ class _QMDPLUCRL(_LUCRL):
         return self.counted(*self.empirical.outcome(), settings)
 
 
-class _GreedyAgent:
+class _GreedyAgent(EstimateFilter):
     """Acts on the optimistic values by the learner's filter, as the compiled loop does."""
-
-    def __init__(self, empirical: EmpiricalModel) -> None:
-        self._empirical = empirical
-        self._belief = np.empty((3, empirical.space.n_contexts))
-        self._state = 0
-
-    def begin(self, episode: int, state: int) -> None:
-        """See the first state."""
-        from latentmdp._kernels import reset_belief
-
-        estimate = self._empirical.estimate
-        reset_belief(self._belief, estimate.prior, estimate.initial, state)
-        self._state = state
 
     def act(self, t: int) -> int:
         """The best action for the belief."""
         from latentmdp.online.kernels_lucrl import greedy_action
 
-        return int(greedy_action(self._empirical.optimistic.values, t, self._state, self._belief))
-
-    def observe(self, action: int, transition: Transition) -> None:
-        """See what followed."""
-        from latentmdp.online.kernels_lucrl import observe
-
-        n, z = transition.next_state, transition.reward
-        observe(self._empirical.estimate, self._belief, self._state, action, n, z)
-        self._state = n
-
-    def inferred(self) -> Floats:
-        """What the learner's filter believes, (M,)."""
-        from latentmdp._kernels import AWAKE
-
-        return self._belief[AWAKE].copy()
+        return int(greedy_action(self.empirical.optimistic.values, t, self._state, self.belief))
 
 
 class _CompiledLUCRL(_QMDPLUCRL):
@@ -403,86 +394,43 @@ class _CompiledLUCRL(_QMDPLUCRL):
 
     def play(self, most: int) -> None:
         """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
-        now = slice(self.done, self.done + most)
-        record = (self.returns[now], self.beliefs[now], self.contexts[now])
-        revealed = self.learner.contexts == "revealed"
-        _compiled_rounds(self.world, self.empirical, self.key, self.done, revealed, record)
-        self.done += most
+        from latentmdp.online.kernels_lucrl import Played
+
+        self._rounds(most, Played.of(0, 0))
         self.note_error()
 
     def absorb(self, batch: Episode | None) -> None:
         """The compiled loop has absorbed its episodes."""
 
+    def played_rounds(self, episodes: int) -> Trajectories:
+        """See `_LUCRL`."""
+        from latentmdp.online.kernels_lucrl import Played
 
-def play_rounds(
-    learner: LUCRL, world: World, empirical: EmpiricalModel, key: int, first: int, episodes: int
-) -> Trajectories:
-    """Episodes first, first + 1, ... of Algorithm 1, from what `empirical` holds: as they went.
+        first, space = self.done, self.world.space
+        played = Played.of(episodes, space.required_horizon())
+        self._rounds(episodes, played)
+        return played_logs(played, self.contexts[first : self.done], space)
 
-    The counts of `empirical` go on with them.
-    """
-    if isinstance(learner.planner, QMDP) and isinstance(world, ModelWorld):
-        return _recorded_rounds(learner, world, empirical, key, first, episodes)
-    kind = _QMDPLUCRL if isinstance(learner.planner, QMDP) else _PlannerLUCRL
-    learning = kind(learner, world, empirical, first + episodes, key)
-    learning.done = first
-    played: list[Episode] = []
-    while learning.done < learning.episodes:
-        learning.plan()
-        episode = learning.play(1)
-        learning.absorb(episode)
-        assert episode is not None
-        played.append(episode)
-    return gathered(played, world.space)
+    def _rounds(self, episodes: int, played: Played) -> None:
+        """So many episodes more; `played` has a row for each, or none where nobody wants them."""
+        from latentmdp.online.kernels_lucrl import Played, play_lucrl
 
-
-def _recorded_rounds(
-    learner: LUCRL,
-    world: ModelWorld,
-    empirical: EmpiricalModel,
-    key: int,
-    first: int,
-    episodes: int,
-) -> Trajectories:
-    from latentmdp.online.kernels_lucrl import Played
-
-    played = Played.of(episodes, world.space.required_horizon())
-    contexts = np.full(episodes, -1, np.int32)
-    record = (np.empty(episodes), np.empty(episodes), contexts)
-    revealed = learner.contexts == "revealed"
-    _compiled_rounds(world, empirical, key, first, revealed, record, played)
-    return played_logs(played, contexts, world.space)
-
-
-def _compiled_rounds(
-    world: ModelWorld,
-    empirical: EmpiricalModel,
-    key: int,
-    first: int,
-    revealed: bool,
-    record: tuple[Floats, Floats, Indices],
-    played: Any = None,
-) -> None:
-    """As many episodes of Algorithm 1 as the record has entries, in a compiled loop."""
-    from latentmdp.online.kernels_lucrl import Played, play_lucrl
-
-    episodes, done = len(record[0]), 0
-    nothing = Played.of(0, 0)
-    while done < episodes:
-        empirical.make_room()
-        returns, beliefs, contexts = (array[done:] for array in record)
-        done += play_lucrl(
-            world.chances,
-            np.uint64(key),
-            first + done,
-            revealed,
-            empirical.estimate,
-            empirical.optimistic,
-            returns,
-            beliefs,
-            contexts,
-            nothing if played is None else Played(*(array[done:] for array in played)),
-        )
+        first, stop = self.done, self.done + episodes
+        while self.done < stop:  # the loop comes back where a list of cells is full
+            self.empirical.make_room()
+            rest = slice(self.done, stop)
+            self.done += play_lucrl(
+                self.world.chances,
+                np.uint64(self.key),
+                self.done,
+                self.learner.contexts == "revealed",
+                self.empirical.estimate,
+                self.empirical.optimistic,
+                self.returns[rest],
+                self.beliefs[rest],
+                self.contexts[rest],
+                Played(*(array[self.done - first :] for array in played)),
+            )
 
 
 def revealed_context(context: int | None, n_contexts: int) -> Floats:

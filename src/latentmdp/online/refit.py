@@ -73,7 +73,7 @@ from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
-from latentmdp.online.lucrl import LUCRL, play_rounds
+from latentmdp.online.lucrl import LUCRL
 from latentmdp.online.posterior_sampling import PosteriorSampling, drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
@@ -354,29 +354,23 @@ class _Refitting(Learning[Trajectories]):
         self, structure: _ChosenStructure, fit: Fit, model: LatentMDP
     ) -> _OptimisticRound:
         """L-UCRL from the counts of a fit; `model` is the fitted one in the world's space."""
-        bonus = self.learner.bonus
         phase_learner = LUCRL(
             planner_for(model),
             contexts="inferred",
-            bonus=bonus,
+            bonus=self.learner.bonus,
+            smoothing=acting_smoothing(model.n_states, self.space.n_rewards),
             # A plan is due when a count has grown by a fifth: as good a curve as a plan for every
             # episode, at a fraction of the time.
             replan="lazy",
+            weights="learned",
             reward_model=model.reward_model,
         )
         space = replace(self.space, n_contexts=model.n_contexts)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         rows = visits + np.minimum(fit.pseudo_counts, visits.sum(axis=0))
         episodes = fit.responsibilities.sum(axis=0)
-        empirical = EmpiricalModel.begin(
-            space,
-            Counts.of_model(model, rows, episodes, space, model.reward_model),
-            None if bonus is None else bonus.widths(space, self.episodes),
-            acting_smoothing(space.n_states, space.n_rewards),
-            phase_learner.growth(),
-            None,
-            learn_weights=True,
-        )
+        counts = Counts.of_model(model, rows, episodes, space, model.reward_model)
+        empirical = phase_learner.counting(space, counts, self.episodes)
         return _OptimisticRound(structure, fit, phase_learner, empirical)
 
     def play(self, most: int) -> Trajectories:
@@ -397,9 +391,10 @@ class _Refitting(Learning[Trajectories]):
         assert isinstance(state, _OptimisticRound)
         random = int(length * _random_share(state.fit, self.done))
         acting = length - random
-        phase = play_rounds(
-            state.phase_learner, self.world, state.empirical, key, self.done, acting
-        )
+        stop, empirical = self.done + acting, state.empirical
+        rounds = state.phase_learner.learning(self.world, empirical, stop, key)
+        rounds.done = self.done
+        phase = rounds.played_rounds(acting)
         if not random:
             return phase
         rest = play(self.world, UniformPolicy(), random, key, self.done + acting)
@@ -510,21 +505,17 @@ class _Refitting(Learning[Trajectories]):
         messages = learn_warnings(plan, fit, visits, value, state.final_logs)
         for message in messages:
             warnings.warn(message, LearnWarning, stacklevel=4)
-        return Run(
-            returns=self.returns,
-            beliefs=self.beliefs,
-            contexts=self.contexts,
+        return self.run_of(
+            settings,
             error_curve=curve,
             model=self._sized(fit.model),
             policy=plan.policy,
-            settings=settings,
             plan=plan,
             fit=fit,
             phases=self.phases,
             logs=Trajectories.concat([self.logs, state.final_logs]),
             value=value,
             warnings=messages,
-            seconds=self.seconds(),
         )
 
 
