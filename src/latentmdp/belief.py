@@ -28,6 +28,7 @@ from latentmdp.model import LatentMDP, require_model
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Filter
+    from latentmdp.policies import Sized
 
 __all__ = ["ContextFilter", "check_smoothing", "filter_tables", "posterior"]
 
@@ -160,7 +161,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
     return Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
 
 
-def check_smoothing(model: LatentMDP, smoothing: float) -> None:
+def check_smoothing(model: Sized, smoothing: float) -> None:
     """Raise unless alpha lies in [0, 1 / (S Z)]."""
     largest = 1.0 / (model.n_states * model.n_rewards)
     if not 0.0 <= smoothing <= largest:

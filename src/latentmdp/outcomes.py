@@ -223,7 +223,7 @@ def outcomes_from_entries(
     )
 
 
-def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags | None) -> Outcomes:
+def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) -> Outcomes:
     """The table, without rewards, of sparse matrices T_m(s' | s, a) given as `[m][a]`, each (S, S).
 
     Rows that are not `allowed` (S, A) are left out; all others must be distributions.
@@ -250,9 +250,9 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags | N
             values = np.asarray(matrix.data, np.float64)
             states, successors = (np.asarray(index, np.int64) for index in matrix.coords)
             _check_entries(m, a, states, successors, values)
-            kept = np.ones(values.size, np.bool_) if allowed is None else allowed[states, a]
+            kept = allowed[states, a]
             sums: Floats = np.bincount(states[kept], values[kept], S).astype(np.float64)
-            _check_sums(m, a, sums, np.ones(S, np.bool_) if allowed is None else allowed[:, a])
+            _check_sums(m, a, sums, allowed[:, a])
             scale = np.where(np.abs(sums - 1.0) > 1e-15 * max(4, S), sums, 1.0)
             values = values[kept] / scale[states[kept]]
             rows = states[kept] * A + a

@@ -25,13 +25,14 @@ The file is small: it says where the episode is and names the file of the policy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import (
+    Fielded,
     Flags,
     Floats,
     Indices,
@@ -184,15 +185,16 @@ class BatchSession:
 
     def act_indices(self) -> Indices:
         """The action for every individual by its index, whether it has a name or not."""
-        from latentmdp._kernels import decide
+        from latentmdp._kernels import decide, decision_uniform
 
         if self._states is None:
             raise SessionError("observe() the first states before acting")
         self._require_time_left()
         if self._actions is None:
             actions, running = np.full(self.individuals, -1, np.int32), self._running()
-            if self._acting is None:
-                self._decide(actions, running)
+            if self._acting is None:  # a stochastic function draws from each one's own stream
+                for i in np.flatnonzero(running).tolist():
+                    actions[i] = drawn(self._ask(i), decision_uniform(self._key, i, self.t))
             else:
                 where = (self._acting, self.t, self._key, running)
                 decide(*where, self._beliefs, self._nodes, self._states, actions)
@@ -212,24 +214,19 @@ class BatchSession:
         if self._acting is not None and self._acting.stochastic:
             table = cast(Any, self.policy).action_probabilities(self.model)
             rows[running] = table[self.t if len(table) > 1 else 0, self._states[running]]
-        elif callable(self.policy):
+        elif self._acting is None:
             for i in np.flatnonzero(running).tolist():
-                allowed = self.model.allowed[self._states[i]]
-                rows[i] = self._histories[i].ask(self.policy, self.model.n_actions, allowed)
+                rows[i] = self._ask(i)
         else:
             rows[running, self.act_indices()[running]] = 1.0
         return rows
 
-    def _decide(self, actions: Indices, running: Flags) -> None:
-        """Ask a callable for every individual; a stochastic one draws from its own stream."""
-        from latentmdp._kernels import decision_uniform
-
+    def _ask(self, i: int) -> Floats:
+        """The probability of each action, from a function of the history of individual i."""
         assert callable(self.policy)
         assert self._states is not None
-        for i in np.flatnonzero(running).tolist():
-            allowed = self.model.allowed[self._states[i]]
-            chances = self._histories[i].ask(self.policy, self.model.n_actions, allowed)
-            actions[i] = drawn(chances, decision_uniform(self._key, i, self.t))
+        allowed = self.model.allowed[self._states[i]]
+        return self._histories[i].ask(self.policy, self.model.n_actions, allowed)
 
     def _require_time_left(self) -> None:
         if self._out_of_time():
@@ -246,13 +243,11 @@ class BatchSession:
             given = np.where(
                 running, given if given.dtype.kind in "iu" else given.astype(object), 0
             )
-        checked = names.to_indices(name, given, self._names(name), getattr(self.model, f"n_{name}"))
+        labels = self.model.state_names if name == "states" else self.model.action_names
+        checked = names.to_indices(name, given, labels, getattr(self.model, f"n_{name}"))
         if checked.size != self.individuals:
             raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")
         return checked
-
-    def _names(self, name: str) -> Any:
-        return self.model.state_names if name == "states" else self.model.action_names
 
     def _taken(self, actions: ArrayLike | None, running: Flags) -> Indices:
         """The actions taken before an observation, allowed where they were taken."""
@@ -305,8 +300,8 @@ def _shown(values: Floats) -> str:
     return "[" + ", ".join(map(str, few)) + "]"
 
 
-@dataclass(frozen=True)
-class SavedSession:
+@dataclass(frozen=True, eq=False)
+class SavedSession(Fielded):
     """Where a session is, and of which policy: what a file of a session holds.
 
     Attributes
@@ -339,15 +334,6 @@ class SavedSession:
     asleep: list[float] | None = None
     node: int | None = None
     history: dict[str, Any] | None = None
-
-    def to_fields(self) -> dict[str, Any]:
-        """The fields by name; None for one left out."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_fields(cls, found: dict[str, Any]) -> Self:
-        """The saved session with these fields."""
-        return cls(**found)
 
 
 class Session:

@@ -523,15 +523,7 @@ def from_callable(
         arrays.positive_integer(name, value)
         for name, value in (("n_states", n_states), ("n_actions", n_actions))
     )
-    space = Space(
-        1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts),
-        S,
-        A,
-        _values(reward_values),
-        arrays.positive_integer("horizon", horizon),
-        validation.discount(discount),
-        None if allowed is None else validation.allowed(allowed, S, A),
-    )
+    space = _checked_space(n_contexts, S, A, reward_values, horizon, discount, allowed)
     return CallableWorld(simulator, space, n_contexts is not None)
 
 
@@ -593,15 +585,8 @@ def adapt(
         adds_end = False
     elif flags is None and (told := _told_by_tables(env)) is not None:
         flags, adds_end = told
-    space = Space(
-        1 if M is None else arrays.positive_integer("n_contexts", M),
-        S,
-        A,
-        (0.0,) if values is None else _values(values),
-        arrays.positive_integer("horizon", H),
-        validation.discount(discount),
-        None if flags is None else validation.allowed(flags, S, A),
-    )
+    values = (0.0,) if values is None else values
+    space = _checked_space(M, S, A, values, H, discount, flags)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
         truth = None
     return GymnasiumWorld(env, space, truth, M is not None, open_rewards, adds_end)
@@ -618,11 +603,23 @@ def _time_limit(env: Any) -> int | None:
     return limit
 
 
-def _values(given: ArrayLike) -> tuple[float, ...]:
-    values = arrays.as_floats("reward_values", given).ravel().tolist()
+def _checked_space(
+    M: int | None,
+    S: int,
+    A: int,
+    reward_values: ArrayLike,
+    horizon: int,
+    discount: float,
+    allowed: ArrayLike | None,
+) -> Space:
+    """A space of arguments that are checked; one context where their number is not known."""
+    contexts = 1 if M is None else arrays.positive_integer("n_contexts", M)
+    values = arrays.as_floats("reward_values", reward_values).ravel().tolist()
     if not values:
         raise ValueError("reward_values must not be empty")
-    return tuple(values)
+    steps, factor = arrays.positive_integer("horizon", horizon), validation.discount(discount)
+    flags = None if allowed is None else validation.allowed(allowed, S, A)
+    return Space(contexts, S, A, tuple(values), steps, factor, flags)
 
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]

@@ -18,6 +18,18 @@ def require_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
 
 
+def require_inside(name: str, value: float) -> None:
+    """Raise unless a probability lies in (0, 1), the ends excluded."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must lie in (0, 1), got {value}")
+
+
+def require_non_negative(name: str, value: float) -> None:
+    """Raise unless a number is finite and at least 0."""
+    if not 0.0 <= value < np.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value}")
+
+
 def transitions(value: Any, allowed_actions: ArrayLike | None, allow_unvisited: bool) -> Floats:
     T = arrays.as_floats("transitions", value)
     if T.ndim != 4 or T.shape[1] != T.shape[3]:

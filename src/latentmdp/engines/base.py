@@ -11,6 +11,7 @@ any such length, and the sum is the same to the last bit.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 
 from latentmdp._util import Floats, require_choice
 
+F = TypeVar("F")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -92,6 +94,28 @@ def as_engine(
     if threads is not None and threads != getattr(engine, "threads", None):
         raise ValueError(f"threads={threads} and engine={engine!r} differ: give one of them")
     return engine
+
+
+def in_order(
+    futures: Iterable[F],
+    ahead: int,
+    result: Callable[[F], R],
+    cancel: Callable[[Iterable[F]], None],
+) -> Iterator[R]:
+    """The results of futures in their order; those that are not read in the end are cancelled.
+
+    Futures are begun as they are taken from the iterable: at most `ahead` before one is waited for.
+    """
+    waiting: deque[F] = deque()
+    try:
+        for future in futures:
+            waiting.append(future)
+            if len(waiting) >= ahead:
+                yield result(waiting.popleft())
+        while waiting:
+            yield result(waiting.popleft())
+    finally:
+        cancel(waiting)
 
 
 def tree_sum(parts: Iterable[Parts], run: int = 1) -> Parts:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from latentmdp._version import __version__
+from latentmdp.engines.base import in_order
 from latentmdp.engines.threads import Threads, one_thread
 from latentmdp.errors import EngineError
 
@@ -94,17 +94,9 @@ class Dask:
     def map(self, function: Callable[..., R], items: Iterable[T], *common: Any) -> Iterator[R]:
         """`function(item, *common)` of every item, in their order."""
         shared = self._shared(common)
+        futures = (self._submitted(function, item, shared) for item in items)
         ahead = 2 * _TASKS_PER_THREAD * self.threads
-        waiting: deque[Any] = deque()
-        try:
-            for item in items:
-                waiting.append(self._submitted(function, item, shared))
-                if len(waiting) >= ahead:
-                    yield self._result(waiting.popleft())
-            while waiting:
-                yield self._result(waiting.popleft())
-        finally:
-            self._cancel(list(waiting))
+        return in_order(futures, ahead, self._result, self._cancel)
 
     def finished(
         self, function: Callable[..., R], items: Iterable[T], *common: Any
@@ -119,7 +111,7 @@ class Dask:
             for future in as_completed(futures, loop=self.client.loop):
                 yield number[future.key], self._result(future)
         finally:
-            self._cancel([future for future in futures if not future.done()])
+            self._cancel(future for future in futures if not future.done())
 
     def _shared(self, common: tuple[Any, ...]) -> Any:
         """What all tasks take, as a task of its own: another worker can make it again."""
@@ -128,10 +120,10 @@ class Dask:
     def _submitted(self, function: Callable[..., Any], item: Any, shared: Any) -> Any:
         return self.client.submit(_run, __version__, function, item, shared, pure=False)
 
-    def _cancel(self, futures: list[Any]) -> None:
+    def _cancel(self, futures: Iterable[Any]) -> None:
         """Cancel tasks, if there still is a scheduler."""
         with suppress(OSError, TimeoutError):
-            self.client.cancel(futures)
+            self.client.cancel(list(futures))
 
     def _result(self, future: Any) -> Any:
         try:

@@ -9,13 +9,14 @@ should take a hundred times as long.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
+
+from latentmdp.engines.base import in_order
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -159,16 +160,8 @@ class Threads:
         if self.threads == 1:
             yield from (function(item, *common) for item in items)
             return
-        waiting: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                waiting.append(self.submit(function, item, *common))
-                if len(waiting) > 2 * self.threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            _settle(waiting)
+        futures = (self.submit(function, item, *common) for item in items)
+        yield from in_order(futures, 2 * self.threads + 1, Future.result, _settle)
 
     def finished(
         self, function: Callable[..., R], items: Iterable[T], *common: Any

@@ -59,6 +59,7 @@ from latentmdp._util import (
     normalised,
     plural,
     require_choice,
+    validation,
 )
 from latentmdp.estimation import EM, cut_short, final_states
 from latentmdp.fit import logged_behaviour, without_fit_warnings
@@ -227,8 +228,7 @@ def off_policy_value(
     """
     require_logs("logs", logs)
     require_choice("method", method, _METHODS)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+    validation.require_inside("confidence", confidence)
     if not isinstance(policy, Policy) and not callable(policy):
         raise TypeError(f"policy must be a Policy or a function, got {type(policy).__name__}")
     if logs.n_episodes < 2 or logs.n_steps == 0:
@@ -242,8 +242,8 @@ def off_policy_value(
     else:
         parts = _halves(logs, generator)
     world = parts[0].model
-    final = world.terminal | _padded(final_states(logs), world.n_states)
-    shape = _Shape(method, weighted, *_covered(logs, world, method))
+    final = world.terminal | np.pad(final_states(logs), (0, world.n_states - logs.n_states))
+    shape = _Shape.of(method, weighted, logs, world)
     source: str | None = None
     said: tuple[str, ...] = ()
     if behaviour is None and parts[0].batch.read().propensities is None:
@@ -314,15 +314,14 @@ def logged_estimate(
     require_horizon(model, "an estimate from logs")
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     logger = logger_of(logs, behaviour, model, model_given=True)
-    shape = _Shape("per-decision", True, *_covered(logs, model, "per-decision"))
+    shape = _Shape.of("per-decision", True, logs, model)
     group = _random_groups(logs, min(logs.n_episodes, 1_024), rng)
     sums = _Sums.of(logs, group, shape, policy, model, logger, final)
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective < _FEWEST_EFFECTIVE), True]))
     if steps == 0:
         return LoggedEstimate(float("nan"), float("inf"), 0, effective[:0])
-    found = sums.first(steps).estimate()
-    return LoggedEstimate(found.mean, found.stderr, steps, effective[:steps])
+    return LoggedEstimate(*sums.first(steps).estimate(), steps, effective[:steps])
 
 
 def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
@@ -344,17 +343,6 @@ def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
             fitted = EM(1).fit(held[other], rng=rng).model.replace(horizon=logs.longest)
         parts += [_Part(b, mine[b.start : b.stop], fitted) for b in held[mine].batches()]
     return parts
-
-
-def _padded(flags: Flags, size: int) -> Flags:
-    return np.concatenate([flags, np.zeros(size - flags.size, np.bool_)])
-
-
-def _covered(logs: Logs, world: LatentMDP, method: str) -> tuple[int, int]:
-    """T, the steps that logs are read for, and H, the steps that the model's values reach."""
-    longest = logs.longest
-    steps = world.duration.within(longest)
-    return steps, max(steps, Space.of(world).longest_episode)
 
 
 def _context_values(
@@ -403,10 +391,16 @@ class _Shape(NamedTuple):
     steps: int  # T, of the logs
     horizon: int  # H, of the model's values
 
+    @classmethod
+    def of(cls, method: str, weighted: bool, logs: Logs, world: LatentMDP) -> _Shape:
+        """As far as logs are read, and the values of the model of the world reach."""
+        steps = world.duration.within(logs.longest)
+        return cls(method, weighted, steps, max(steps, Space.of(world).longest_episode))
 
-class _Estimate(NamedTuple):
-    mean: float
-    stderr: float
+    @property
+    def valued_steps(self) -> int:
+        """The steps that an estimate speaks of: those of the logs, or of the model's values."""
+        return self.horizon if self.method == "doubly-robust" else self.steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,8 +455,8 @@ class _Sums:
 
     def __add__(self, other: _Sums) -> _Sums:
         """The sums over the episodes of both, which have the same number of groups."""
-        names = ("sizes", "amounts", "normalisers", "shares", "totals", "squares")
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
+        sums = {name: array + getattr(other, name) for name, array in vars(self).items()}
+        return replace(self, **{**sums, "shape": self.shape})
 
     def _quotients(
         self,
@@ -508,10 +502,10 @@ class _Sums:
         none = np.zeros_like(self.totals)
         return np.divide(self.totals**2, self.squares, out=none, where=self.squares > 0.0)
 
-    def estimate(self) -> _Estimate:
+    def estimate(self) -> tuple[float, float]:
         """The estimate and its standard error."""
         mean, stderr = self._estimates(np.ones((1, len(self.amounts))))
-        return _Estimate(float(mean[0]), float(stderr[0]))
+        return float(mean[0]), float(stderr[0])
 
     def interval(self, confidence: float, rng: np.random.Generator) -> tuple[float, float]:
         """The ends of the studentised bootstrap's interval."""
@@ -703,8 +697,7 @@ def _agreement_warnings(effective: Floats, steps: int, shape: _Shape) -> tuple[s
 
 def _possible(world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, float]:
     """The least and the most that an episode can earn."""
-    steps = shape.horizon if shape.method == "doubly-robust" else shape.steps
-    worth = float((world.discount ** np.arange(steps)).sum())
+    worth = float((world.discount ** np.arange(shape.valued_steps)).sum())
     least, most = float(world.reward_values.min()), float(world.reward_values.max())
     if final.any():
         least, most = min(least, 0.0), max(most, 0.0)
@@ -713,6 +706,5 @@ def _possible(world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, flo
 
 def _beyond(world: LatentMDP, shape: _Shape) -> float:
     """How much the steps that the estimate leaves out can be worth."""
-    steps = shape.horizon if shape.method == "doubly-robust" else shape.steps
     largest = float(np.abs(world.reward_values).max())
-    return world.duration.discounted_steps(steps) * largest
+    return world.duration.discounted_steps(shape.valued_steps) * largest

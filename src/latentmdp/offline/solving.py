@@ -17,7 +17,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self, TypedDict, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,10 +49,7 @@ from latentmdp.fit import Fit, FitWarning, logged_behaviour
 from latentmdp.logs import Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
-from latentmdp.offline.off_policy import (
-    LoggedEstimate,
-    logged_estimate,
-)
+from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
 from latentmdp.offline.warnings import fit_warnings, hardly_seen, logs_warnings, value_warnings
 from latentmdp.planning import Plan, Planner, planner_for
@@ -66,29 +63,6 @@ _STEPS_AT_ONCE = 1 << 22
 
 class SolveWarning(UserWarning):
     """The value of the policy is less certain than its interval says; the message says why."""
-
-
-class SolveSettings(TypedDict, total=False):
-    """What `solve` was asked, as plain values.
-
-    `episodes` is the number of logged episodes, `planner` its `repr`, `behaviour` "given" where it
-    was an array, and `seed` None if `rng` was a generator, or nothing; the others are as given.
-    """
-
-    episodes: int
-    n_contexts: int | Literal["auto"]
-    planner: str
-    behaviour: Literal["shared", "by-context", "auto", "given"]
-    shared_rewards: bool | Literal["auto"]
-    shared_transitions: bool | Literal["auto"]
-    shared_initial: bool | Literal["auto"]
-    covariates: bool | Literal["auto"]
-    started: bool
-    confidence: float
-    bootstrap: int
-    max_contexts: int
-    reward_model: Literal["state-action", "transition", "auto"]
-    seed: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +93,10 @@ class Solved(Result):
         What a user should know before relying on it.
     seconds
         Wall-clock time.
-    settings : SolveSettings
-        What `solve` was asked.
+    settings
+        What `solve` was asked, as plain values: its arguments, with `episodes` the number of logged
+        ones, `planner` its `repr`, `behaviour` "given" where it was an array, `started` whether
+        there was a `start`, and `seed` None if `rng` was a generator, or nothing.
     """
 
     policy: Policy
@@ -135,7 +111,7 @@ class Solved(Result):
     final_states: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
-    settings: SolveSettings = field(default_factory=SolveSettings)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -265,8 +241,7 @@ def solve(
         default. The result does not depend on it.
     """
     require_logs("logs", logs)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+    validation.require_inside("confidence", confidence)
     bootstrap = arrays.positive_integer("bootstrap", bootstrap)
     if bootstrap < 2:
         raise ValueError("bootstrap must be at least 2 to measure a spread")
@@ -353,7 +328,7 @@ def solve(
         final_states=tuple(np.flatnonzero(final).tolist()),
         warnings=found,
         seconds=time.perf_counter() - began,
-        settings=cast(SolveSettings, settings),
+        settings=settings,
     )
 
 

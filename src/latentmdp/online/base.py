@@ -43,7 +43,7 @@ from latentmdp._util import (
 )
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
-from latentmdp.online.empirical_model import EmpiricalModel
+from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
 from latentmdp.policies import HistoryPolicy, Memory, Policy, Sized
 from latentmdp.simulation import PolicyAgent
@@ -300,6 +300,12 @@ class CountingLearning(Learning[Batch]):
             if played.context < belief.size:
                 self.beliefs[k] = inferred[played.context]
         self.done = k + 1
+        self.note_error()
+
+    def count_all(self, batch: Trajectories) -> None:
+        """Add episodes to the counts of their contexts, where those are known."""
+        if batch.contexts is not None:
+            self.empirical.add_counts(Counts.start(batch, self.space, 0.0, "state-action"))
         self.note_error()
 
     def arrays(self) -> Arrays:

@@ -50,10 +50,7 @@ class FixedPolicy(Learner):
 
     def begin(self, world: World, episodes: int, key: int) -> CountingLearning[Trajectories]:
         """See `Learner`."""
-        counts = Counts.zero(world.space, "state-action")
-        empirical = EmpiricalModel.begin(
-            world.space, counts, None, 0.0, 0.0, None, learn_weights=True
-        )
+        empirical = EmpiricalModel.begin(world.space, Counts.zero(world.space))
         return _Following(self, world, empirical, episodes, key)
 
     def settings(self) -> dict[str, Any]:
@@ -78,10 +75,7 @@ class _Following(CountingLearning[Trajectories]):
     def absorb(self, batch: Trajectories) -> None:
         """Record them, and count them if their contexts are known."""
         self.record(batch)
-        if batch.contexts is not None:
-            seen = Counts.start(batch, self.space, 0.0, "state-action")
-            self.empirical.add_counts(seen)
-        self.note_error()
+        self.count_all(batch)
 
     def result(self, settings: dict[str, Any]) -> Run:
         return self.counted(self.learner.policy, self.learner.value, settings)

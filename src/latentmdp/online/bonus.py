@@ -57,36 +57,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from latentmdp._util import validation
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
 DEFAULT_SCALE = 3e-6
 
 
-class VarianceWidths(NamedTuple):
-    """Factors of sd(V) / sqrt(N) and extent / N, the same of rewards, and whether as printed."""
-
-    factors: tuple[float, float, float, float]
-    printed: bool
-
-
 @dataclass(frozen=True)
 class Widths:
-    """V, scale 5 (c_R + c_T), scale c_nu, the least an episode can earn, whether U_m adapts.
+    """V, the least an episode can earn, and what a bonus is made of.
 
-    `variance` are the numbers of a bonus by variance, in place of the second and the last.
+    That is scale c_nu for all of them; scale 5 (c_R + c_T), and whether U_m adapts; or, of a bonus
+    by variance, the factors of sd(V) / sqrt(N) and extent / N, the same of rewards, and whether
+    they are used as printed.
     """
 
-    reach: float
-    row: float
-    initial: float
-    lowest: float
-    adaptive: bool
-    variance: VarianceWidths | None = None
+    reach: float = 0.0
+    lowest: float = 0.0
+    initial: float = 0.0
+    row: float = 0.0
+    adaptive: bool = False
+    factors: tuple[float, float, float, float] | None = None
+    printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,12 +107,8 @@ class Bonus:
     adaptive: bool = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale >= 0.0):
-            raise ValueError(f"scale must be finite and not negative, got {self.scale}")
-        if not 0.0 < self.failure_probability < 1.0:
-            raise ValueError(
-                f"failure_probability must lie in (0, 1), got {self.failure_probability}"
-            )
+        validation.require_non_negative("scale", self.scale)
+        validation.require_inside("failure_probability", self.failure_probability)
 
     def widths(self, space: Space, episodes: int) -> Widths:
         """The numbers the learner uses for a run of K episodes in a space."""
@@ -128,13 +120,9 @@ class Bonus:
             space.n_rewards,
         )
         row = 5.0 * (c.reward + c.transition)
-        return Widths(
-            space.largest_return,
-            self.scale * row,
-            self.scale * c.initial,
-            space.discounted_steps * min(*space.reward_values, 0.0),
-            self.adaptive,
-        )
+        lowest = space.discounted_steps * min(*space.reward_values, 0.0)
+        scaled = (self.scale * c.initial, self.scale * row)
+        return Widths(space.largest_return, lowest, *scaled, self.adaptive)
 
 
 @dataclass(frozen=True)
@@ -156,13 +144,10 @@ class VarianceBonus:
     failure_probability: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("deviation", "remainder"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0.0):
-                raise ValueError(f"{name} must be finite and not negative, got {value}")
-        eta = self.failure_probability
-        if eta is not None and not 0.0 < eta < 1.0:
-            raise ValueError(f"failure_probability must lie in (0, 1), got {eta}")
+        validation.require_non_negative("deviation", self.deviation)
+        validation.require_non_negative("remainder", self.remainder)
+        if self.failure_probability is not None:
+            validation.require_inside("failure_probability", self.failure_probability)
 
     @classmethod
     def printed(cls, failure_probability: float = 0.05) -> VarianceBonus:
@@ -175,13 +160,11 @@ class VarianceBonus:
         extent = float(np.ptp(space.reward_array))
         c1, c2, eta = self.deviation, self.remainder, self.failure_probability
         if eta is None:
-            variance = VarianceWidths((c1, c2, c1, c2 * extent), False)
-            return Widths(reach, 0.0, 0.0, lowest, False, variance)
+            return Widths(reach, lowest, factors=(c1, c2, c1, c2 * extent))
         M, S, A, Z = space.dimensions
         H = space.required_horizon()
         iota = 2.0 * math.log(2.0 * M * S * A * H * episodes / eta)
         of_values = (c1 * math.sqrt(iota), c2 * S * iota * reach)
         of_rewards = (2.0 * math.sqrt(iota), 5.0 * iota * extent)
-        variance = VarianceWidths((*of_values, *of_rewards), True)
         first = confidence_constants(M, S, A, H, episodes, eta, Z).initial
-        return Widths(reach, 0.0, first, lowest, False, variance)
+        return Widths(reach, lowest, first, factors=(*of_values, *of_rewards), printed=True)

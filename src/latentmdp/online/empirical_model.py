@@ -257,7 +257,7 @@ class Counts(Result):
         return {"outcomes": table._replace(probs=table.probs * short[table.rows()])}
 
     @classmethod
-    def zero(cls, space: Space, reward_model: RewardModel) -> Counts:
+    def zero(cls, space: Space, reward_model: RewardModel = "state-action") -> Counts:
         """No visits at all."""
         M, S, _, _ = space.dimensions
         nothing = np.zeros(0, np.int64), np.zeros((0, M))
@@ -408,17 +408,17 @@ class EmpiricalModel:
         cls,
         space: Space,
         counts: Counts,
-        widths: Widths | None,
-        smoothing: float,
-        growth: float,
-        weights: Floats | None,
-        learn_weights: bool,
+        widths: Widths | None = None,
+        smoothing: float = 0.0,
+        growth: float = 0.0,
+        weights: Floats | None = None,
+        learn_weights: bool = True,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
         from latentmdp._kernels import GROUP, padded_states
         from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, UNIFORM, Estimate
 
-        widths = Widths(0.0, 0.0, 0.0, 0.0, False) if widths is None else widths
+        widths = widths or Widths()
         M, S, A, Z = space.dimensions
         H, W = space.required_horizon(), padded_states(S)
         by_next = Z if counts.reward_model == "transition" else 0
@@ -627,7 +627,7 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import largest_bonus
 
         self.replan()
-        if self.widths.variance is not None:
+        if self.widths.factors is not None:
             largest_bonus(self.estimate, self.optimistic)
 
     def replan(self) -> None:
@@ -680,18 +680,18 @@ def _optimistic_values(space: Space, widths: Widths, growth: float, W: int) -> O
     M, _, A, _ = space.dimensions
     H = space.required_horizon()
     allowed = space.allowed_actions()
-    kind, factors, caps = HIDDEN_REWARDS, (0.0, 0.0, 0.0, 0.0), np.full(H, 1e100)  # no cap
-    if widths.variance is not None:
-        factors, printed = widths.variance.factors, widths.variance.printed
-        kind = AS_PRINTED if printed else BY_VARIANCE
-        caps = np.full(H, widths.reach + widths.lowest) if printed else space.highest_returns
+    kind, caps = HIDDEN_REWARDS, np.full(H, 1e100)  # no cap
+    if widths.printed:
+        kind, caps = AS_PRINTED, np.full(H, widths.reach + widths.lowest)
+    elif widths.factors is not None:
+        kind, caps = BY_VARIANCE, space.highest_returns
     return OptimisticValues(
         kind=kind,
         reach=float(widths.reach),
         width=float(widths.row),
         lowest=float(widths.lowest),
         adaptive=widths.adaptive,
-        factors=factors,
+        factors=widths.factors or (0.0, 0.0, 0.0, 0.0),
         growth=float(growth),
         least_change=1e-6,  # far below what a belief says of an episode, far above its rounding
         discount=float(space.discount),

@@ -46,8 +46,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Arrays, Floats, arrays, require_choice, validation
-from latentmdp.engines import thread_count
+from latentmdp._util import Arrays, Floats, arrays, progress_bar, require_choice, validation
+from latentmdp.belief import check_smoothing
+from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP, RewardModel
@@ -61,7 +62,7 @@ from latentmdp.online.base import (
 )
 from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import Counts, EmpiricalModel, same_contexts
-from latentmdp.online.many_runs import ManyRuns, played_runs
+from latentmdp.online.many_runs import ManyRuns, window_means
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
@@ -70,8 +71,6 @@ from latentmdp.worlds import ModelWorld, Space, World, as_world, play_episode
 
 if TYPE_CHECKING:
     from latentmdp.online.kernels_lucrl import Played
-
-CONTEXTS = ("revealed", "inferred")
 
 LAZY = 1.2
 """Growth of a count that makes a plan due under "lazy": a fourteenth of the plans at (7,15,3,30),
@@ -130,10 +129,9 @@ class LUCRL(Learner):
     def __post_init__(self) -> None:
         if not isinstance(self.planner, Planner):
             raise TypeError(f"planner must have plan(model), got {type(self.planner).__name__}")
-        require_choice("contexts", self.contexts, CONTEXTS)
+        require_choice("contexts", self.contexts, ("revealed", "inferred"))
         require_choice("reward_model", self.reward_model, ("state-action", "transition"))
-        if not (np.isfinite(self.prior_count) and self.prior_count >= 0.0):
-            raise ValueError(f"prior_count must not be negative, got {self.prior_count}")
+        validation.require_non_negative("prior_count", self.prior_count)
         if isinstance(self.weights, str):
             require_choice("weights", self.weights, ("learned",))
         if self.bonus is not None and not isinstance(self.bonus, Bonus | VarianceBonus):
@@ -176,23 +174,29 @@ class LUCRL(Learner):
         window = arrays.positive_integer("window", window)
         if first_seed < 0:
             raise ValueError(f"first_seed must not be negative, got {first_seed}")
-        began, place = time.perf_counter(), as_world(world)
-        chosen = range(first_seed, first_seed + seeds)
-        place.space.required_horizon()
-        empirical = self.empirical_model(place, episodes)
-        workers = thread_count(threads) if isinstance(place, ModelWorld) else 1
-        returns, beliefs, counts = played_runs(
-            lambda seed: self.run(world, episodes, rng=seed), chosen, window, workers, progress
-        )
+        began, source = time.perf_counter(), as_world(world)
+        source.space.required_horizon()
+        empirical = self.empirical_model(source, episodes)
+        workers = thread_count(threads) if isinstance(source, ModelWorld) else 1
+        with progress_bar(progress, "runs", seeds) as advance:
+
+            def one_run(number: int, _: int) -> tuple[Any, ...]:
+                run = self.run(world, episodes, rng=first_seed + number)
+                advance(1)
+                means = (window_means(part, window) for part in (run.returns, run.beliefs))
+                return (*means, run.counts)
+
+            runs = run_blocks(one_run, blocks(seeds, 1), workers)
+        returns, beliefs, counts = zip(*runs)
         return ManyRuns(
-            returns,
-            beliefs,
+            np.stack(returns),
+            np.stack(beliefs),
             counts,
             space=empirical.space,
             episodes=episodes,
             window=window,
             first_seed=first_seed,
-            settings=self._record_settings(place, episodes),
+            settings=self._record_settings(source, episodes),
             seconds=time.perf_counter() - began,
         )
 
@@ -264,13 +268,9 @@ class LUCRL(Learner):
         return float(self.replan)
 
     def _smoothing(self, space: Space) -> float:
-        largest = 1.0 / (space.n_states * space.n_rewards)
         if self.smoothing is None:
-            return min(SMOOTHING, SMOOTHING_SHARE * largest)
-        if not 0.0 <= self.smoothing <= largest:
-            raise ValueError(
-                f"smoothing must lie in [0, 1/(S Z)] = [0, {largest:g}], got {self.smoothing}"
-            )
+            return min(SMOOTHING, SMOOTHING_SHARE * (1.0 / (space.n_states * space.n_rewards)))
+        check_smoothing(space, self.smoothing)
         return float(self.smoothing)
 
     def settings(self) -> dict[str, Any]:

@@ -9,17 +9,14 @@ counts. Whoever wants all of one run plays it again by its seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats, Result, arrays, plural, progress_bar
-from latentmdp.engines import blocks, run_blocks
+from latentmdp._util import Floats, Result, arrays, plural
 from latentmdp.metrics import last_tenth
 from latentmdp.online.empirical_model import Counts
-from latentmdp.online.run import Run
 from latentmdp.worlds import Space
 
 
@@ -101,21 +98,3 @@ def window_means(values: Floats, window: int) -> Floats:
 def _window_sizes(episodes: int, window: int) -> Floats:
     starts = np.arange(0, episodes, window)
     return np.minimum(window, episodes - starts).astype(np.float64)
-
-
-def played_runs(
-    play: Callable[[int], Run], seeds: range, window: int, threads: int, progress: bool
-) -> tuple[Floats, Floats, tuple[Counts, ...]]:
-    """Returns, beliefs and counts of the runs that `play` makes by their seeds."""
-    with progress_bar(progress, "runs", len(seeds)) as advance:
-
-        def work(start: int, stop: int) -> tuple[Floats, Floats, Counts]:
-            run = play(seeds[start])
-            advance(stop - start)
-            assert run.counts is not None
-            earned, believed = (window_means(v, window) for v in (run.returns, run.beliefs))
-            return earned, believed, run.counts
-
-        kept = run_blocks(work, blocks(len(seeds), 1), threads)
-    returns, beliefs, counts = zip(*kept)
-    return np.stack(returns), np.stack(beliefs), tuple(counts)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Arrays, Floats
+from latentmdp._util import Arrays, Floats, validation
 from latentmdp.logs import Trajectories
 from latentmdp.online.base import CountingLearning, Learner, played_logs
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
@@ -57,10 +57,7 @@ class QLearning(Learner):
     optimism: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.random_until) and self.random_until >= 0.0):
-            raise ValueError(
-                f"random_until must be finite and not negative, got {self.random_until}"
-            )
+        validation.require_non_negative("random_until", self.random_until)
         if not 0.5 < self.rate <= 1.0:
             raise ValueError(f"rate must lie in (1/2, 1], got {self.rate}")
         if not np.isfinite(self.optimism):
@@ -71,8 +68,7 @@ class QLearning(Learner):
         if self.informed and not world.knows_contexts:
             raise ValueError("n_contexts: the environment does not tell it, give n_contexts=")
         space = world.space if self.informed else replace(world.space, n_contexts=1)
-        counts = Counts.zero(space, "state-action")
-        empirical = EmpiricalModel.begin(space, counts, None, 0.0, 0.0, None, learn_weights=True)
+        empirical = EmpiricalModel.begin(space, Counts.zero(space))
         return _QLearning(self, world, empirical, episodes, key)
 
 
@@ -133,8 +129,7 @@ class _QLearning(CountingLearning[Trajectories]):
         self.record(batch)
         if not self.learner.informed:
             batch = batch.with_contexts(np.zeros(len(batch), np.int64))
-        self.empirical.add_counts(Counts.start(batch, self.space, 0.0, "state-action"))
-        self.note_error()
+        self.count_all(batch)
 
     def fixed_arrays(self) -> Arrays:
         """See `Learning`."""
