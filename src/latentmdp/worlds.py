@@ -43,7 +43,7 @@ from latentmdp._util import (
 )
 from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import row_sums
+from latentmdp.outcomes import Outcomes, row_sums
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Chances
@@ -207,13 +207,18 @@ class Space:
 
     def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
         """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""
-        own = {
-            "horizon": self.horizon,
-            "discount": self.discount,
-            "reward_values": self.reward_array,
-            "allowed": self.allowed,
-        }
-        return LatentMDP(transitions, rewards, **{**own, **others})
+        return LatentMDP(transitions, rewards, **{**self._arguments, **others})
+
+    def table_model(self, table: Outcomes, **others: Any) -> LatentMDP:
+        """The same from an outcome table; `others` as for `LatentMDP.from_outcomes`."""
+        arguments = {**self._arguments, "allowed": self.allowed_actions(), **others}
+        return LatentMDP.from_outcomes(*table, n_states=self.n_states, **arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """What a model of this space has in common with all others."""
+        names = ("horizon", "discount", "allowed")
+        return {"reward_values": self.reward_array, **{name: getattr(self, name) for name in names}}
 
     def require_fit(self, name: str, other: LatentMDP) -> None:
         """Raise unless a model has the same contexts, states, actions and rewards."""

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
+from latentmdp._util import arrays
 from latentmdp.engines.base import in_order
 
 T = TypeVar("T")
@@ -45,11 +46,7 @@ def thread_count(threads: int | None) -> int:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int):
-        raise TypeError(f"threads must be an integer or None, got {type(threads).__name__}")
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    return threads
+    return arrays.positive_integer("threads", threads)
 
 
 def blocks(total: int, size: int) -> list[tuple[int, int]]:

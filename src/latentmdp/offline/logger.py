@@ -50,11 +50,6 @@ class Logger(NamedTuple):
     source: str
     warnings: tuple[str, ...] = ()
 
-    @property
-    def by_context(self) -> bool:
-        """Whether there is a column for each context."""
-        return self.source == "by context"
-
 
 def logger_of(
     logs: Trajectories,

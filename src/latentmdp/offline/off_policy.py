@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,8 +81,6 @@ from latentmdp.simulation import simulate
 from latentmdp.worlds import Space
 
 Method = Literal["doubly-robust", "per-decision", "importance"]
-
-_METHODS = ("doubly-robust", "per-decision", "importance")
 
 _FEWEST_EFFECTIVE = 30.0
 """Effective episodes that a step needs: more would end the estimate earlier, fewer would leave a
@@ -227,7 +225,7 @@ def off_policy_value(
         Divide by the sum of the ratios in place of the number of episodes.
     """
     require_logs("logs", logs)
-    require_choice("method", method, _METHODS)
+    require_choice("method", method, get_args(Method))
     validation.require_inside("confidence", confidence)
     if not isinstance(policy, Policy) and not callable(policy):
         raise TypeError(f"policy must be a Policy or a function, got {type(policy).__name__}")
@@ -309,9 +307,13 @@ def logged_estimate(
     It covers the steps at which the effective number of episodes is large enough. The logs come
     from a behaviour (S, A), or (M, S, A) of a logger that knew the context; None takes the
     propensities of the logs. In states that are `final` (S,) nothing is chosen and nothing earned:
-    an episode that reached one keeps its weight. One that is cut short elsewhere loses it.
+    an episode that reached one keeps its weight. One that is cut short elsewhere loses it. Logs in
+    which anything but the last state of an episode is missing have no such estimate.
     """
     require_horizon(model, "an estimate from logs")
+    nothing = LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
+    if any(logs.lacks._replace(ends=False)):
+        return nothing
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     logger = logger_of(logs, behaviour, model, model_given=True)
     shape = _Shape.of("per-decision", True, logs, model)
@@ -320,7 +322,7 @@ def logged_estimate(
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective < _FEWEST_EFFECTIVE), True]))
     if steps == 0:
-        return LoggedEstimate(float("nan"), float("inf"), 0, effective[:0])
+        return nothing
     return LoggedEstimate(*sums.first(steps).estimate(), steps, effective[:steps])
 
 

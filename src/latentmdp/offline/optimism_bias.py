@@ -14,7 +14,7 @@ The optimism bias is the mean of d_b; their spread measures how uncertain the va
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import NamedTuple
+from itertools import cycle
 
 import numpy as np
 from scipy import stats
@@ -54,31 +54,23 @@ def bootstrap_differences(
     itself. Repetitions run in the `engine`, by default in threads.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    world = _Repeated(fit, planner, _LogSimulator(logs, fit, behaviour, final))
+    common = (fit, planner, _LogSimulator(logs, fit, behaviour, final))
     with without_fit_warnings():
-        return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), world)))
+        return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), *common)))
 
 
-class _Repeated(NamedTuple):
-    """What every repetition starts from."""
-
-    fit: Fit
-    planner: Planner
-    logger: _LogSimulator
-
-
-def _difference(seed: int, world: _Repeated) -> float:
+def _difference(seed: int, fit: Fit, planner: Planner, logger: _LogSimulator) -> float:
     """One d_b."""
-    fit, own = world.fit, np.random.default_rng(seed)
-    drawn = world.logger.simulate(own)
-    em = _like(fit, 2.0 ** own.choice([-1.0, 0.0, 1.0], size=3))  # a step of EM's grid
-    refitted = restricted(em.fit(drawn, start=fit, rng=own).model, fit.model.allowed)
+    rng = np.random.default_rng(seed)
+    logs = logger.simulate(rng)
+    em = _like(fit, 2.0 ** rng.choice([-1.0, 0.0, 1.0], size=3))  # a step of EM's grid
+    refitted = restricted(em.fit(logs, start=fit, rng=rng).model, fit.model.allowed)
     # Episodes that end by themselves may all be shorter than the longest logged one.
     refitted = refitted.replace(horizon=fit.model.horizon, discount=fit.model.discount)
     if fit.model.bonus is not None:  # amounts that are not part of simulated logs
         refitted = refitted.replace(bonus=fit.model.bonus)
-    planned = world.planner.plan(only_tried(refitted, drawn)).policy
-    return value_in(refitted, planned, own) - value_in(fit.model, planned, own)
+    policy = planner.plan(only_tried(refitted, logs)).policy
+    return value_in(refitted, policy, rng) - value_in(fit.model, policy, rng)
 
 
 def _like(fit: Fit, steps: Floats) -> EM:
@@ -128,8 +120,8 @@ class _LogSimulator:
         chance = rng.uniform(size=(number, 1)) * shares[:, -1:]
         labels = np.minimum((chance > shares).sum(axis=1), model.n_contexts - 1)
         parts = [
-            simulate(model.context(m), own, int(np.sum(labels == m)), rng, threads=1)
-            for m, own in zip(range(model.n_contexts), self._by_context())
+            simulate(model.context(m), policy, int(np.sum(labels == m)), rng, threads=1)
+            for m, policy in zip(range(model.n_contexts), cycle(self.policies))
         ]
         joined = Trajectories.concat([part.without_contexts() for part in parts])
         place = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
@@ -137,10 +129,6 @@ class _LogSimulator:
         if self.covariates is None:
             return drawn
         return Trajectories.from_fields({**drawn.to_fields(), "covariates": self.covariates})
-
-    def _by_context(self) -> list[MarkovPolicy]:
-        M = self.fit.model.n_contexts
-        return self.policies if len(self.policies) == M else self.policies * M
 
 
 def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:

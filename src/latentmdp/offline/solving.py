@@ -46,7 +46,7 @@ from latentmdp.estimation import (
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
-from latentmdp.logs import Logs, Trajectories, require_logs
+from latentmdp.logs import Logs, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate
@@ -291,10 +291,13 @@ def solve(
     differences = bootstrap_differences(
         some, fit, planner, known, final, bootstrap, generator, engine
     )
-    logged = _logged(some, plan.policy, fit, known, generator, final)
+    by = None if some.propensities is not None else known
+    logged = logged_estimate(some, plan.policy, fit.model, by, generator, final)
     first_steps = in_model.first_steps(logged.steps)
-    if fit.weight_model is not None and fit.model.n_contexts > 1:
-        plan = dataclasses.replace(plan, policy=_beginning_at(plan.policy, fit))
+    has_belief = getattr(plan.policy, "model", None) is not None
+    if fit.weight_model is not None and fit.model.n_contexts > 1 and has_belief:
+        policy = plan.policy.with_weight_model(fit.weight_model)
+        plan = dataclasses.replace(plan, policy=policy)
     found = (
         *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
@@ -330,28 +333,6 @@ def solve(
         seconds=time.perf_counter() - began,
         settings=settings,
     )
-
-
-def _beginning_at(policy: Policy, fit: Fit) -> Policy:
-    """The policy whose sessions begin with the weights of an individual, if it has a belief."""
-    if getattr(policy, "model", None) is None:
-        return policy
-    return policy.with_weight_model(fit.weight_model)
-
-
-def _logged(
-    logs: Trajectories,
-    policy: Policy,
-    fit: Fit,
-    behaviour: Floats,
-    rng: np.random.Generator,
-    final: Flags,
-) -> LoggedEstimate:
-    """Importance sampling of the first steps, by the logged propensities where there are any."""
-    if any(logs.lacks._replace(ends=False)):  # where a last step led does not matter
-        return LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
-    by = None if logs.propensities is not None else behaviour
-    return logged_estimate(logs, policy, fit.model, by, rng, final)
 
 
 class _ModelValue(NamedTuple):

@@ -213,7 +213,7 @@ class Learning(ABC, Generic[Batch]):
         return {"done": np.array(self.done), **records, **self.fixed_arrays()}
 
     def fixed_arrays(self) -> Arrays:
-        """Those of `arrays` whose shape never changes."""
+        """Those of `arrays` whose shape never changes: the very arrays that the run writes to."""
         return {}
 
     def restore(self, saved: Arrays) -> None:
@@ -224,6 +224,8 @@ class Learning(ABC, Generic[Batch]):
         self.done = k
         for name in RECORDS:
             getattr(self, name)[:k] = saved[name]
+        for name, array in self.fixed_arrays().items():
+            array[...] = saved[name]
 
     def resume(self, checkpoint: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         """Go on from a checkpoint, if there is one."""
@@ -313,15 +315,13 @@ class CountingLearning(Learning[Batch]):
         return {**super().arrays(), **self.empirical.arrays()}
 
     def fixed_arrays(self) -> Arrays:
-        """See `Learning`: the very arrays that the run goes on writing to."""
+        """See `Learning`."""
         optimistic = self.empirical.optimistic
         return {"errors": self._errors, **{name: getattr(optimistic, name) for name in _VALUES}}
 
     def restore(self, saved: Arrays) -> None:
         """See `Learning`."""
         super().restore(saved)
-        for name, array in CountingLearning.fixed_arrays(self).items():
-            array[...] = saved[name]
         self.empirical.restore(saved)
 
     def counted(
@@ -331,12 +331,13 @@ class CountingLearning(Learning[Batch]):
         settings: dict[str, Any],
     ) -> Run:
         """The result of a run, with its policy and what that is worth in the learner's model."""
+        counts = self.empirical.counts()
         return self.run_of(
             settings,
             error_curve=Curve(self._points, self._errors),
-            model=self.empirical.model(),
+            model=counts.model(self.space),
             policy=policy,
-            counts=self.empirical.counts(),
+            counts=counts,
             optimistic_value=float("nan") if optimistic_value is None else float(optimistic_value),
         )
 

@@ -226,7 +226,6 @@ class Counts(Result):
         if weights is None and self.episodes.sum() > 0.0:
             weights = self.episodes / self.episodes.sum()
         others: dict[str, Any] = {
-            "allowed": space.allowed_actions(),
             "initial": normalised(self.initial),
             "weights": weights,
             "allow_unvisited": True,
@@ -234,15 +233,7 @@ class Counts(Result):
         if keeps_arrays(space, self.reward_model):
             T, R = normalised(self.transitions), normalised(self.rewards)
             return space.model_of(T, R, **others)
-        return LatentMDP.from_outcomes(
-            *self.table(),
-            n_states=space.n_states,
-            horizon=space.horizon,
-            discount=space.discount,
-            reward_values=space.reward_array,
-            reward_model=self.reward_model,
-            **others,
-        )
+        return space.table_model(self.table(), reward_model=self.reward_model, **others)
 
     def optimistic_rows(self, as_arrays: bool) -> dict[str, Any]:
         """Phat of Algorithm 1, as fields of a model: a row sums to min(1, N_m(s, a))."""
@@ -560,10 +551,6 @@ class EmpiricalModel:
                 links=np.concatenate([e.links, np.zeros((added, 3), np.int64)]),
                 counts=np.concatenate([e.counts, np.zeros((M, added))], axis=1),
             )
-
-    def model(self, weights: Floats | None = None) -> LatentMDP:
-        """The empirical model."""
-        return self.counts().model(self.space, weights)
 
     def bonus(self) -> Floats:
         """The bonus of the last plan, shape (M, S, A)."""

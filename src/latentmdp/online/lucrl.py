@@ -131,7 +131,8 @@ class LUCRL(Learner):
             raise TypeError(f"planner must have plan(model), got {type(self.planner).__name__}")
         require_choice("contexts", self.contexts, ("revealed", "inferred"))
         require_choice("reward_model", self.reward_model, ("state-action", "transition"))
-        validation.require_non_negative("prior_count", self.prior_count)
+        if not 0.0 <= self.prior_count < np.inf:
+            raise ValueError(f"prior_count must not be negative, got {self.prior_count}")
         if isinstance(self.weights, str):
             require_choice("weights", self.weights, ("learned",))
         if self.bonus is not None and not isinstance(self.bonus, Bonus | VarianceBonus):

@@ -161,16 +161,9 @@ def _drawn_table(
     of_row = keys // (S * Z) * M + contexts
     shares = gammas / np.bincount(of_row, gammas, S * A * M)[of_row]
     row, rest = np.divmod(keys, S * Z)
-    return LatentMDP.from_outcomes(
-        *outcomes_from_entries(row, rest // Z, rest % Z, contexts, shares, (M, S, A, Z)),
-        n_states=S,
-        horizon=space.horizon,
-        discount=space.discount,
-        reward_values=space.reward_array,
-        initial=_dirichlet_rows(chance, first_counts + prior),
-        weights=weights,
-        allowed=space.allowed_actions(),
-    )
+    table = outcomes_from_entries(row, rest // Z, rest % Z, contexts, shares, (M, S, A, Z))
+    initial = _dirichlet_rows(chance, first_counts + prior)
+    return space.table_model(table, initial=initial, weights=weights)
 
 
 def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:

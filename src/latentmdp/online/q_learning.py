@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp._util import Arrays, Floats, validation
-from latentmdp.logs import Trajectories
+from latentmdp.logs import Episode, Trajectories
 from latentmdp.online.base import CountingLearning, Learner, played_logs
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import Run
@@ -99,7 +99,7 @@ class _QLearning(CountingLearning[Trajectories]):
         played = []
         for i in range(most):
             episode = play_episode(self.world, agent, self.key, self.done + i, horizon)
-            agent.learn()
+            agent.learn(episode)
             played.append(episode)
         return gathered(played, self.space)
 
@@ -135,11 +135,6 @@ class _QLearning(CountingLearning[Trajectories]):
         """See `Learning`."""
         return {**super().fixed_arrays(), "q_values": self.values, "q_visits": self.q_visits}
 
-    def restore(self, saved: Arrays) -> None:
-        """See `Learning`."""
-        super().restore(saved)
-        self.values[...], self.q_visits[...] = saved["q_values"], saved["q_visits"]
-
     def policy(self) -> Policy:
         """The greedy policy; told no context, it weighs the tables with its belief (Q-MDP)."""
         if not self.learner.informed:
@@ -162,13 +157,12 @@ class _QAgent:
 
     def __init__(self, learning: _QLearning) -> None:
         self.learning = learning
-        self._episode, self._m, self._ended = np.uint64(0), 0, False
-        self._states, self._actions, self._earned = list[int](), list[int](), list[float]()
+        self._episode, self._m, self._state = np.uint64(0), 0, 0
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state and, if it is told, the context."""
         learning = self.learning
-        self._episode, self._m = np.uint64(episode), 0
+        self._episode, self._m, self._state = np.uint64(episode), 0, state
         if learning.learner.informed:
             told = learning.world.context()
             if told is None or not 0 <= told < learning.space.n_contexts:
@@ -178,8 +172,6 @@ class _QAgent:
                     "reset must hold it, as that of MixtureEnv(..., tell_context=True) does"
                 )
             self._m = told
-        self._states, self._actions, self._earned = [state], [], []
-        self._ended = False
 
     def act(self, t: int) -> int:
         """A best action, or any."""
@@ -189,19 +181,14 @@ class _QAgent:
         run = self.learning
         block = (np.uint64(run.key), np.uint64(0), self._episode, np.uint64(t + 1))
         uniform, n0 = uniform_pair(*block)[0], float(run.learner.random_until)
-        s = self._states[-1]
-        return int(q_action(run.values, run.q_visits, run.allowed, self._m, s, n0, uniform))
+        tables = (run.values, run.q_visits, run.allowed)
+        return int(q_action(*tables, self._m, self._state, n0, uniform))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
-        if self._ended:
-            return  # a world may go on in its final state, where there is nothing to learn
-        self._ended = transition.terminated
-        self._actions.append(action)
-        self._earned.append(self.learning.space.reward_values[transition.reward])
-        self._states.append(transition.next_state)
+        self._state = transition.next_state
 
-    def learn(self) -> None:
+    def learn(self, played: Episode) -> None:
         """Sweep over the episode that is over."""
         from latentmdp.online.kernels_q_learning import q_sweep
 
@@ -211,11 +198,11 @@ class _QAgent:
             run.q_visits,
             run.allowed,
             self._m,
-            np.array(self._states, np.int32),
-            np.array(self._actions, np.int32),
-            np.array(self._earned, np.float64),
-            len(self._actions),
-            self._ended,
+            played.states,
+            played.actions,
+            run.space.reward_array[played.rewards],
+            played.actions.size,
+            bool(run.space.terminal[self._state]),
             float(run.learner.rate),
             run.q_discount,
         )
