@@ -127,6 +127,12 @@ class BatchSession:
         """Whether the episode of each individual has ended, (n,): by its state or by the clock."""
         return ~self._running() | self._out_of_time()
 
+    def _current(self) -> Indices:
+        """The state of every individual; raises before the first observation."""
+        if self._states is None:
+            raise SessionError("observe() the first states before acting")
+        return self._states
+
     def _running(self) -> Flags:
         """Who is not in a terminal state, (n,)."""
         if self._states is None:
@@ -187,8 +193,7 @@ class BatchSession:
         """The action for every individual by its index, whether it has a name or not."""
         from latentmdp._kernels import decide, decision_uniform
 
-        if self._states is None:
-            raise SessionError("observe() the first states before acting")
+        states = self._current()
         self._require_time_left()
         if self._actions is None:
             actions, running = np.full(self.individuals, -1, np.int32), self._running()
@@ -197,7 +202,7 @@ class BatchSession:
                     actions[i] = drawn(self._ask(i), decision_uniform(self._key, i, self.t))
             else:
                 where = (self._acting, self.t, self._key, running)
-                decide(*where, self._beliefs, self._nodes, self._states, actions)
+                decide(*where, self._beliefs, self._nodes, states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
 
@@ -206,14 +211,13 @@ class BatchSession:
 
         A policy with chance of its own that is no function of the history acts as it drew.
         """
-        if self._states is None:
-            raise SessionError("observe() the first states before acting")
+        states = self._current()
         running, rows = ~self.over, np.zeros((self.individuals, self.model.n_actions))
         if not running.any():
             return rows
         if self._acting is not None and self._acting.stochastic:
             table = cast(Any, self.policy).action_probabilities(self.model)
-            rows[running] = table[self.t if len(table) > 1 else 0, self._states[running]]
+            rows[running] = table[self.t if len(table) > 1 else 0, states[running]]
         elif self._acting is None:
             for i in np.flatnonzero(running).tolist():
                 rows[i] = self._ask(i)
@@ -224,16 +228,14 @@ class BatchSession:
     def _ask(self, i: int) -> Floats:
         """The probability of each action, from a function of the history of individual i."""
         assert callable(self.policy)
-        assert self._states is not None
-        allowed = self.model.allowed[self._states[i]]
+        allowed = self.model.allowed[self._current()[i]]
         return self._histories[i].ask(self.policy, self.model.n_actions, allowed)
 
     def _require_time_left(self) -> None:
         if self._out_of_time():
             raise SessionError(f"the episode is over: the horizon is {self.model.horizon} steps")
         if not self._running().any():
-            assert self._states is not None
-            where = names.called("state", int(self._states[0]), self.model.state_names)
+            where = names.called("state", int(self._current()[0]), self.model.state_names)
             raise SessionError(f"the episode is over: {where} is terminal")
 
     def _checked(self, name: str, values: ArrayLike, running: Flags) -> Indices:
@@ -251,17 +253,17 @@ class BatchSession:
 
     def _taken(self, actions: ArrayLike | None, running: Flags) -> Indices:
         """The actions taken before an observation, allowed where they were taken."""
-        assert self._states is not None
         if actions is None:
             if self._actions is None:
                 raise SessionError("act() before the next observation, or say which actions=")
             return self._actions
         taken = self._checked("actions", actions, running)
-        wrong = running & ~self.model.allowed[self._states, taken]
+        states = self._current()
+        wrong = running & ~self.model.allowed[states, taken]
         if wrong.any():
             i = int(np.argmax(wrong))
-            told = names.forbidden(int(self._states[i]), int(taken[i]), self.model)
-            raise ValueError(f"actions[{i}]: {told}")
+            reason = names.forbidden(int(states[i]), int(taken[i]), self.model)
+            raise ValueError(f"actions[{i}]: {reason}")
         return taken
 
     def _reward_indices(self, rewards: ArrayLike | None, running: Flags) -> Integers:
@@ -337,7 +339,15 @@ class SavedSession(Fielded):
 
 
 class Session:
-    """One individual; see `BatchSession` for many."""
+    """One individual; see `BatchSession` for many.
+
+    Attributes
+    ----------
+    policy
+        The policy that serves the individual.
+    model
+        The world's sizes, names, reward values, allowed actions and horizon.
+    """
 
     def __init__(
         self,
@@ -346,17 +356,8 @@ class Session:
         rng: RNGLike = None,
         covariates: Mapping[str, Any] | None = None,
     ) -> None:
+        self.policy, self.model = policy, model
         self._batch = BatchSession(policy, model, 1, rng, covariates)
-
-    @property
-    def policy(self) -> Policy | HistoryPolicy:
-        """The policy that serves the individual."""
-        return self._batch.policy
-
-    @property
-    def model(self) -> LatentMDP:
-        """The world's sizes, names, reward values, allowed actions and horizon."""
-        return self._batch.model
 
     @property
     def t(self) -> int:

@@ -524,11 +524,8 @@ def from_callable(
         Which actions a state has; all by default. A state that has none is terminal. If there is
         none, the world has one terminal state more than `n_states`, to which every end leads.
     """
-    S, A = (
-        arrays.positive_integer(name, value)
-        for name, value in (("n_states", n_states), ("n_actions", n_actions))
-    )
-    space = _checked_space(n_contexts, S, A, reward_values, horizon, discount, allowed)
+    sizes = (n_contexts, n_states, n_actions)
+    space = _checked_space(*sizes, reward_values, horizon, discount, allowed)
     return CallableWorld(simulator, space, n_contexts is not None)
 
 
@@ -609,22 +606,24 @@ def _time_limit(env: Any) -> int | None:
 
 
 def _checked_space(
-    M: int | None,
-    S: int,
-    A: int,
+    n_contexts: int | None,
+    n_states: int,
+    n_actions: int,
     reward_values: ArrayLike,
     horizon: int,
     discount: float,
     allowed: ArrayLike | None,
 ) -> Space:
     """A space of arguments that are checked; one context where their number is not known."""
-    contexts = 1 if M is None else arrays.positive_integer("n_contexts", M)
+    S = arrays.positive_integer("n_states", n_states)
+    A = arrays.positive_integer("n_actions", n_actions)
+    M = 1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
     values = arrays.as_floats("reward_values", reward_values).ravel().tolist()
     if not values:
         raise ValueError("reward_values must not be empty")
     steps, factor = arrays.positive_integer("horizon", horizon), validation.discount(discount)
     flags = None if allowed is None else validation.allowed(allowed, S, A)
-    return Space(contexts, S, A, tuple(values), steps, factor, flags)
+    return Space(M, S, A, tuple(values), steps, factor, flags)
 
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]

@@ -60,6 +60,9 @@ from latentmdp.theory import Diagnosis, diagnose, occupancy
 _STEPS_AT_ONCE = 1 << 22
 """Simulated steps held in memory at a time, some 40 bytes each."""
 
+_PLAIN = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
+"""Fields of a result that a file holds as they are."""
+
 
 class SolveWarning(UserWarning):
     """The value of the policy is less certain than its interval says; the message says why."""
@@ -120,23 +123,20 @@ class Solved(Result):
 
     def to_fields(self) -> dict[str, Any]:
         """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
-        names = ("plan", "fit", "optimism_bias", "model_first_steps", "unsupported", "seconds")
         return {
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in ("plan", "fit", *_PLAIN)},
             "value": list(self.value),
             "logged_mean": self.logged.mean,
             "logged_stderr": self.logged.stderr,
             "effective_size": self.logged.effective_size,
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
-            "settings": self.settings,
         }
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The outcome with these fields."""
         effective = float_field(fields, "effective_size", None)
-        names = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
         return cls(
             policy=fields["plan"].policy,
             plan=fields["plan"],
@@ -148,7 +148,7 @@ class Solved(Result):
             ),
             final_states=tuple(fields["final_states"]),
             warnings=tuple(fields["warnings"]),
-            **{name: fields[name] for name in names},
+            **{name: fields[name] for name in _PLAIN},
         )
 
     def __repr__(self) -> str:
