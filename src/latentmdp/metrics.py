@@ -99,11 +99,6 @@ class Interval(NamedTuple):
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-_ADDED = 2
-"""Made-up returns at each end of the range: with them a 95 % interval for a share holds its
-promise from a handful of episodes on [agresti1998]."""
-
-
 def mean_return(
     own: ArrayLike, every: ArrayLike | None = None, confidence: float = 0.95
 ) -> Interval | None:
@@ -124,7 +119,9 @@ def mean_return(
     if returns.size == 0:
         return None
     seen = np.append(returns, np.asarray([] if every is None else every, dtype=np.float64))
-    ends = np.repeat([seen.min(), seen.max()], _ADDED)
+    # With two at each end, a 95 % interval for a share holds its promise from a handful of
+    # episodes on.
+    ends = np.repeat([seen.min(), seen.max()], 2)
     added = np.concatenate([returns, ends])
     width = float(stdtrit(returns.size, 0.5 + confidence / 2.0) * added.std() / added.size**0.5)
     centre = float(added.mean())

@@ -146,7 +146,8 @@ class Outcomes(NamedTuple):
 
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
 
-        of_rows = (self.starts, self.next_state, self.probs, _SAME, leader)
+        # Shares of contexts that differ by no more than 1e-12 are the same up to rounding.
+        of_rows = (self.starts, self.next_state, self.probs, 1e-12, leader)
         (run or at_once)(tables.leaders, rows, *of_rows)
         first = leader == np.arange(self.size)
         if first.all():
@@ -161,10 +162,6 @@ class Outcomes(NamedTuple):
             merged,
         )
         return table.frozen(), place[leader]
-
-
-_SAME = 1e-12
-"""Shares of contexts that differ by no more are the same evidence, up to rounding."""
 
 
 RunInBlocks = Callable[..., None]

@@ -69,10 +69,6 @@ __all__ = [
 ]
 
 
-_WORTH_NOTHING = 1e-4
-"""Where discount^t falls below this, an episode without end is cut off."""
-
-
 @dataclass(frozen=True, eq=False)
 class Space:
     """What is told of a world before anybody acts.
@@ -203,7 +199,7 @@ class Space:
         Those are the first T with discount^T below 1e-4: what comes later is worth less than
         1e-4 of the largest return.
         """
-        return self.duration.cut_off(_WORTH_NOTHING)
+        return self.duration.cut_off(1e-4)
 
     def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
         """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""

@@ -24,19 +24,6 @@ from latentmdp.sessions import BatchSession
 
 AnyPolicy = Policy | HistoryPolicy
 
-PSEUDO_COUNTS = 1.0
-"""Logged actions that the pooled choice of actions is worth in a state, where pi_b is estimated. It
-keeps the ratios of rare states finite, and changes nothing where a state is seen often."""
-
-_SURPRISE = 6.0
-"""Standard deviations of Pearson's statistic: by chance alone more is rarer than one in 10^6."""
-
-_TOLD_APART = 0.9
-"""Mean posterior of the likeliest context from which on episodes count as sorted by context."""
-
-_NUMBERS_AT_ONCE = 1 << 22
-"""Numbers by episode, step, context and action that are held in memory at a time."""
-
 
 class Logger(NamedTuple):
     """How the logged actions were chosen.
@@ -113,7 +100,7 @@ def _shares(logs: Trajectories, model: LatentMDP, chances: Floats) -> Floats:
 
 def _not_told_apart(shares: Floats) -> tuple[str, ...]:
     certain = float(shares.max(axis=1).mean())
-    if certain >= _TOLD_APART:
+    if certain >= 0.9:  # episodes count as sorted by context
         return ()
     return (
         f"the logs hardly tell the contexts apart: the likeliest one has a posterior of "
@@ -143,7 +130,7 @@ def more_than_the_state(logs: Trajectories) -> tuple[str, ...]:
     choices = (by_state > 0.0).sum(axis=1) - 1
     freedom = float(choices[states].sum() - choices[np.unique(states)].sum())
     surprise = (statistic - freedom) / np.sqrt(2.0 * freedom) if freedom > 0.0 else 0.0
-    if surprise <= _SURPRISE:
+    if surprise <= 6.0:  # standard deviations: more is rarer by chance than one in 10^6
         return ()
     return (
         "the logged actions depend on more than the state, so that estimated probabilities "
@@ -174,7 +161,8 @@ def followed(
     for length, reached in np.unique(np.column_stack([lengths, seen]), axis=0).tolist():
         of_length = episodes[(lengths == length) & (seen == reached)]
         last = min(length, steps)
-        room = max(1, _NUMBERS_AT_ONCE // ((last + 1) * world.n_actions * world.n_contexts))
+        # Four million numbers by episode, step, context and action lie in memory at a time.
+        room = max(1, (1 << 22) // ((last + 1) * world.n_actions * world.n_contexts))
         for start in range(0, of_length.size, room):
             chosen = of_length[start : start + room]
             states, actions, earned = logs[chosen].as_arrays()

@@ -67,7 +67,6 @@ from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.logger import (
-    PSEUDO_COUNTS,
     AnyPolicy,
     Logger,
     beliefs_of,
@@ -245,7 +244,9 @@ def off_policy_value(
     source: str | None = None
     said: tuple[str, ...] = ()
     if behaviour is None and parts[0].batch.read().propensities is None:
-        behaviour, source = logged_behaviour(logs, PSEUDO_COUNTS), "estimated"
+        # The pooled choice of actions counts as one logged action in every state: that keeps the
+        # ratios of rare states finite, and changes nothing where a state is seen often.
+        behaviour, source = logged_behaviour(logs, 1.0), "estimated"
         said = more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
     values: Floats | None = None

@@ -18,16 +18,6 @@ _FEW_VISITS = 5.0
 """Expected visits below which an estimated row is mostly noise and pseudo-counts; the same rule of
 thumb as for a cell of a contingency table."""
 
-_LARGEST_SHARE = 0.05
-"""Of steps without data behind them: a higher share hides a policy that leaves the logs, a lower
-one warns about almost every policy."""
-
-_STDERRS = 4.0
-"""By which logs and model may differ; by chance alone more is rarer than once in 10,000."""
-
-_MANY_REWARDS = 20
-"""Different rewards that are never too many."""
-
 
 def hardly_seen(logs: Logs, fit: Fit, final: Flags) -> Flags:
     """Which (m, s, a) have fewer than 5 expected visits in the logs, shape (M, S, A).
@@ -55,14 +45,16 @@ def value_warnings(
 ) -> tuple[str, ...]:
     """Whether the policy leaves the data, or the logs contradict the model."""
     found = []
-    if unsupported > _LARGEST_SHARE:
+    # A higher limit hides a policy that leaves the logs, a lower one warns about almost every one.
+    if unsupported > 0.05:
         found.append(
             f"the policy leaves the data: {unsupported:.0%} of its steps are at a context, state "
             f"and action seen fewer than {_FEW_VISITS:g} times"
         )
     if logged.steps == 0:
         found.append("no logged episode agrees with the policy: nothing checks the fitted model")
-    elif abs(logged.mean - model_first_steps) > _STDERRS * logged.stderr:
+    # By chance alone they differ by more than four standard errors less than once in 10,000.
+    elif abs(logged.mean - model_first_steps) > 4.0 * logged.stderr:
         found.append(
             f"the logs and the model disagree on the first {logged.steps} steps: "
             f"{logged.mean:.4g} ± {logged.stderr:.2g} and {model_first_steps:.4g}"
@@ -88,7 +80,7 @@ def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
             f"{absent.size} of {logs.n_states} states never occur, the first is {absent[0]}: "
             "number states 0, 1, 2, ... without gaps"
         )
-    if logs.n_rewards > max(_MANY_REWARDS, logs.n_steps / _FEW_VISITS):
+    if logs.n_rewards > max(20, logs.n_steps / _FEW_VISITS):  # 20 are never too many
         found.append(
             f"{logs.n_rewards} different rewards in {logs.n_steps} steps: rewards must be few "
             "values, each seen often; round them, or sort them into classes"

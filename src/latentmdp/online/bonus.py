@@ -64,8 +64,6 @@ from latentmdp._util import validation
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
-DEFAULT_SCALE = 3e-6
-
 
 @dataclass(frozen=True)
 class Widths:
@@ -101,7 +99,7 @@ class Bonus:
         Whether the bonus is measured against the values found so far rather than V; see above.
     """
 
-    scale: float = DEFAULT_SCALE
+    scale: float = 3e-6
     failure_probability: float = 0.05
     constants: ConfidenceConstants | None = None
     adaptive: bool = True

@@ -72,14 +72,6 @@ from latentmdp.worlds import ModelWorld, Space, World, as_world, play_episode
 if TYPE_CHECKING:
     from latentmdp.online.kernels_lucrl import Played
 
-LAZY = 1.2
-"""Growth of a count that makes a plan due under "lazy": a fourteenth of the plans at (7,15,3,30),
-with the same learning curve."""
-
-SMOOTHING, SMOOTHING_SHARE = 0.01, 0.3
-"""The default alpha: enough to survive a wrong estimate, and a share of 1 / (S Z), near which
-nothing can be inferred."""
-
 
 @dataclass(frozen=True, eq=False)
 class LUCRL(Learner):
@@ -263,14 +255,17 @@ class LUCRL(Learner):
                 from latentmdp.online.kernels_lucrl import DOUBLING
 
                 return DOUBLING
-            return LAZY if self.replan == "lazy" else 0.0
+            # "lazy" takes a fourteenth of the plans at (7,15,3,30), with the same learning curve.
+            return 1.2 if self.replan == "lazy" else 0.0
         if not 1.0 < self.replan < np.inf:
             raise ValueError(f"replan must be a factor above 1, got {self.replan}")
         return float(self.replan)
 
     def _smoothing(self, space: Space) -> float:
         if self.smoothing is None:
-            return min(SMOOTHING, SMOOTHING_SHARE * (1.0 / (space.n_states * space.n_rewards)))
+            # Enough to survive a wrong estimate, and well below 1 / (S Z), near which nothing can
+            # be inferred.
+            return min(0.01, 0.3 * (1.0 / (space.n_states * space.n_rewards)))
         check_smoothing(space, self.smoothing)
         return float(self.smoothing)
 
