@@ -91,8 +91,8 @@ def posterior(
     begins = np.append(logs.beginnings(), len(logs))
     flat = (logs.states, logs.actions, logs.rewards, logs.offsets, begins)
     size = max(1, _BLOCK_STEPS * logs.n_individuals // max(1, logs.n_steps))
-    found = engine.run(posteriors, logs.n_individuals, size, table, *flat, along, missing, out)
-    for episode, step in found:
+    impossible = engine.run(posteriors, logs.n_individuals, size, table, *flat, along, missing, out)
+    for episode, step in impossible:
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
     return out
@@ -104,8 +104,8 @@ def _of_batch(
     try:
         return posterior(model, batch.read(), smoothing, along=along, engine=engine)
     except ImpossibleObservationError as error:
-        told = f"of the episodes from {batch.start} on, {error}"
-        raise ImpossibleObservationError(told) from None
+        message = f"of the episodes from {batch.start} on, {error}"
+        raise ImpossibleObservationError(message) from None
 
 
 class ContextFilter:

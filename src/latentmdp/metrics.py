@@ -49,15 +49,15 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
 def clustering_accuracy(contexts: ArrayLike, labels: ArrayLike) -> float:
     """Share of episodes whose label is right under the best matching of labels to contexts."""
     truth = arrays.as_integers("contexts", contexts, np.int64)
-    found = arrays.as_integers("labels", labels, np.int64)
-    if truth.shape != found.shape:
+    groups = arrays.as_integers("labels", labels, np.int64)
+    if truth.shape != groups.shape:
         raise ValueError(
-            f"contexts and labels must be equally long, got shapes {truth.shape} and {found.shape}"
+            f"contexts and labels must be equally long, got shapes {truth.shape} and {groups.shape}"
         )
     if truth.size == 0:
         raise ValueError("contexts and labels must not be empty")
-    table = np.zeros((int(truth.max()) + 1, int(found.max()) + 1))
-    np.add.at(table, (truth, found), 1.0)
+    table = np.zeros((int(truth.max()) + 1, int(groups.max()) + 1))
+    np.add.at(table, (truth, groups), 1.0)
     matched = table[linear_sum_assignment(table, maximize=True)].sum()
     return float(matched / truth.size)
 
@@ -118,10 +118,10 @@ def mean_return(
     returns = np.asarray(own, dtype=np.float64)
     if returns.size == 0:
         return None
-    seen = np.append(returns, np.asarray([] if every is None else every, dtype=np.float64))
+    observed = np.append(returns, np.asarray([] if every is None else every, dtype=np.float64))
     # With two at each end, a 95 % interval for a share holds its promise from a handful of
     # episodes on.
-    ends = np.repeat([seen.min(), seen.max()], 2)
+    ends = np.repeat([observed.min(), observed.max()], 2)
     added = np.concatenate([returns, ends])
     width = float(stdtrit(returns.size, 0.5 + confidence / 2.0) * added.std() / added.size**0.5)
     centre = float(added.mean())

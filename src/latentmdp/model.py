@@ -130,7 +130,7 @@ class LatentMDP(Fielded):
         allow_unvisited: bool = False,
     ) -> None:
         arguments = locals()
-        given = {name: arguments[name] for name in _OTHERS}
+        others = {name: arguments[name] for name in _OTHERS}
         try:
             values = validation.reward_values(reward_values)
             content: dict[str, Any]
@@ -149,7 +149,7 @@ class LatentMDP(Fielded):
                 R = validation.rewards(rewards, values, (M, S, A), optional, T)
                 content = {"transitions": T, "reward_probs": R, "_table_rewards": None}
             content |= {"reward_values": values, "allowed": possible}
-            content |= _common_fields(given, M, possible, values)
+            content |= _common_fields(others, M, possible, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
         arrays.store(self, content)
@@ -243,10 +243,10 @@ class LatentMDP(Fielded):
             if observed:
                 occur = steps.probs > 0.0
                 values, index = distinct_amounts(paid[occur])
-                place, contexts = np.nonzero(occur)
+                entry, contexts = np.nonzero(occur)
                 table = outcomes_from_entries(
-                    steps.rows()[place],
-                    steps.next_state[place].astype(np.int64),
+                    steps.rows()[entry],
+                    steps.next_state[entry].astype(np.int64),
                     index,
                     contexts,
                     steps.probs[occur],
@@ -255,8 +255,8 @@ class LatentMDP(Fielded):
             else:
                 mean = row_sums(steps, steps.probs * paid).reshape(S, A, M)
                 hidden = np.moveaxis(mean, -1, 0)
-                given = validation.bonus("bonus", bonus, (M, S, A))
-                bonus = hidden if given is None else hidden + given
+                extra = validation.bonus("bonus", bonus, (M, S, A))
+                bonus = hidden if extra is None else hidden + extra
                 table, values = steps, np.zeros(1)
             by_pair = np.ndim(amounts) < 4 and not are_matrices(amounts)
         except ValueError as error:
@@ -330,13 +330,13 @@ class LatentMDP(Fielded):
             if name in others:
                 raise TypeError(f"from_table takes no {name}: the table says it")
         try:
-            found = read_model_table(table, called, observed)
-            M, (S, A) = found.outcomes.probs.shape[1], found.allowed.shape
-            names = (found.context_names, found.state_names, found.action_names)
-            if found.unseen is not None:
-                given = validation.bonus("bonus", bonus, (M, S, A))
-                bonus = found.unseen if given is None else found.unseen + given
-            if not found.has_rewards and bonus is None:
+            parsed = read_model_table(table, called, observed)
+            M, (S, A) = parsed.outcomes.probs.shape[1], parsed.allowed.shape
+            names = (parsed.context_names, parsed.state_names, parsed.action_names)
+            if parsed.unseen is not None:
+                extra = validation.bonus("bonus", bonus, (M, S, A))
+                bonus = parsed.unseen if extra is None else parsed.unseen + extra
+            if not parsed.has_rewards and bonus is None:
                 warnings.warn("the table has no column 'reward': every reward is 0", stacklevel=2)
             first = by_name("initial", initial, names[1], S, "state")
             shares = by_name("weights", weights, names[0], M, "context")
@@ -344,8 +344,8 @@ class LatentMDP(Fielded):
             raise ModelError(str(error)) from None
         others |= {"horizon": horizon, "bonus": bonus, "initial": first, "weights": shares}
         others |= {"context_names": names[0], "state_names": names[1], "action_names": names[2]}
-        kind: RewardModel = "state-action" if found.by_pair else "transition"
-        return cls._of_table(found.outcomes, found.allowed, found.reward_values, kind, others)
+        kind: RewardModel = "state-action" if parsed.by_pair else "transition"
+        return cls._of_table(parsed.outcomes, parsed.allowed, parsed.reward_values, kind, others)
 
     def to_table(self) -> dict[str, Any]:
         """The long table that `from_table` reads, by column; labels are names where there are any.
@@ -353,22 +353,22 @@ class LatentMDP(Fielded):
         It holds the outcomes, not the horizon, the discount, the weights, first states or bonuses.
         """
         table, A = self.outcomes, self.n_actions
-        place, m = np.nonzero(table.probs > 0.0)
-        order = np.lexsort((place, m))
-        place, m = place[order], m[order]
-        s, a = np.divmod(table.rows()[place], A)
+        outcome, m = np.nonzero(table.probs > 0.0)
+        order = np.lexsort((outcome, m))
+        outcome, m = outcome[order], m[order]
+        s, a = np.divmod(table.rows()[outcome], A)
         labels = (
             ("context", m, self.context_names),
             ("state", s, self.state_names),
             ("action", a, self.action_names),
-            ("next_state", table.next_state[place].astype(np.int64), self.state_names),
+            ("next_state", table.next_state[outcome].astype(np.int64), self.state_names),
         )
         columns: dict[str, Any] = {
             word: index if names is None else np.array(names, object)[index]
             for word, index, names in labels
         }
-        columns["probability"] = table.probs[place, m]
-        columns["reward"] = self.reward_values[table.reward[place]]
+        columns["probability"] = table.probs[outcome, m]
+        columns["reward"] = self.reward_values[table.reward[outcome]]
         return columns
 
     @classmethod
@@ -615,9 +615,9 @@ class LatentMDP(Fielded):
         tables = [model.outcomes for model in (self, other)]
         numbers = [table.keys(S, Z) for table in tables]
         keys, rows = np.union1d(*numbers), []
-        for table, own in zip(tables, numbers):
+        for table, own_keys in zip(tables, numbers):
             probs = np.zeros((keys.size, table.probs.shape[1]))
-            probs[np.searchsorted(keys, own)] = table.probs
+            probs[np.searchsorted(keys, own_keys)] = table.probs
             rows.append(probs)
         mine, theirs = rows
         return np.stack([np.abs(column[:, None] - theirs).sum(axis=0) for column in mine.T])
@@ -780,28 +780,28 @@ _NEW_FIELDS = (
 
 
 def _common_fields(
-    given: Mapping[str, Any], M: int, allowed: Flags, values: Floats
+    arguments: Mapping[str, Any], M: int, allowed: Flags, values: Floats
 ) -> dict[str, Any]:
     """The fields named in `_OTHERS`, checked."""
     S, A = allowed.shape
-    unvisited = bool(given["allow_unvisited"])
-    discount = validation.discount(given["discount"])
-    bonus = validation.bonus("bonus", given["bonus"], (M, S, A))
+    unvisited = bool(arguments["allow_unvisited"])
+    discount = validation.discount(arguments["discount"])
+    bonus = validation.bonus("bonus", arguments["bonus"], (M, S, A))
     if bonus is not None:
         bonus[:, ~allowed] = 0.0
     return {
-        "initial": validation.initial(given["initial"], M, allowed, unvisited),
-        "weights": validation.weights(given["weights"], M),
-        "horizon": validation.horizon(given["horizon"], discount),
+        "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
+        "weights": validation.weights(arguments["weights"], M),
+        "horizon": validation.horizon(arguments["horizon"], discount),
         "discount": discount,
         "bonus": bonus,
-        "initial_bonus": validation.bonus("initial_bonus", given["initial_bonus"], (M,)),
-        "context_names": validation.names("context_names", given["context_names"], M),
-        "state_names": validation.names("state_names", given["state_names"], S),
-        "action_names": validation.names("action_names", given["action_names"], A),
+        "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),
+        "context_names": validation.names("context_names", arguments["context_names"], M),
+        "state_names": validation.names("state_names", arguments["state_names"], S),
+        "action_names": validation.names("action_names", arguments["action_names"], A),
         "reward_edges": None
-        if given["reward_edges"] is None
-        else validation.reward_edges(given["reward_edges"], values),
+        if arguments["reward_edges"] is None
+        else validation.reward_edges(arguments["reward_edges"], values),
         "allow_unvisited": unvisited,
     }
 
@@ -836,22 +836,22 @@ def _amounts_of(amounts: Any, steps: Outcomes, sizes: tuple[int, int, int]) -> F
                         f"amounts[{m}][{action}] must have shape {(S, S)}, got {matrix.shape}"
                     )
                 here = a == action
-                found = matrix.tocsr()[s[here], steps.next_state[here]]
-                paid[here, m] = np.asarray(found, np.float64).ravel()
+                entries = matrix.tocsr()[s[here], steps.next_state[here]]
+                paid[here, m] = np.asarray(entries, np.float64).ravel()
         if not np.isfinite(paid).all():
             raise ValueError("amounts must be finite")
         return paid
-    given = arrays.as_floats("amounts", amounts)
-    if given.shape == (S, A):
-        return np.repeat(given.reshape(-1)[rows][:, None], M, axis=1)
-    if given.shape == (M, S, A):
-        return np.ascontiguousarray(given.reshape(M, -1)[:, rows].T)
-    if given.shape == (M, S, A, S):
-        flat = given.reshape(M, -1)
+    dense = arrays.as_floats("amounts", amounts)
+    if dense.shape == (S, A):
+        return np.repeat(dense.reshape(-1)[rows][:, None], M, axis=1)
+    if dense.shape == (M, S, A):
+        return np.ascontiguousarray(dense.reshape(M, -1)[:, rows].T)
+    if dense.shape == (M, S, A, S):
+        flat = dense.reshape(M, -1)
         return np.ascontiguousarray(flat[:, rows * S + steps.next_state].T)
     raise ValueError(
         f"amounts must have shape {(S, A)}, {(M, S, A)} or {(M, S, A, S)} to fit transitions, "
-        f"got {given.shape}"
+        f"got {dense.shape}"
     )
 
 

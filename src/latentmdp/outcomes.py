@@ -75,10 +75,11 @@ class Outcomes(NamedTuple):
 
     def find(self, keys: Integers, n_states: int, n_rewards: int) -> Integers:
         """The outcomes with these numbers, as `keys` counts them; -1 where there is none."""
-        own = self.keys(n_states, n_rewards)
-        place = np.searchsorted(own, keys)
-        inside = np.minimum(place, own.size - 1)
-        return np.where(own[inside] == keys, inside, -1) if own.size else np.full(keys.shape, -1)
+        listed = self.keys(n_states, n_rewards)
+        if listed.size == 0:
+            return np.full(keys.shape, -1)
+        position = np.minimum(np.searchsorted(listed, keys), listed.size - 1)
+        return np.where(listed[position] == keys, position, -1)
 
     def where(self, entries: Flags) -> Outcomes:
         """The table of some of the outcomes: those with a flag among `entries` (n,)."""
@@ -102,24 +103,24 @@ class Outcomes(NamedTuple):
         first[1:] = (rows[1:] != rows[:-1]) | (self.next_state[1:] != self.next_state[:-1])
         if first.all():
             return self._replace(reward=np.zeros(self.size, np.int32))
-        kept = np.flatnonzero(first)
-        probs = np.add.reduceat(self.probs, kept, axis=0) if kept.size else self.probs
+        heads = np.flatnonzero(first)
+        probs = np.add.reduceat(self.probs, heads, axis=0) if heads.size else self.probs
         return Outcomes(
-            _starts(rows[kept], self.starts.size - 1),
-            self.next_state[kept],
-            np.zeros(kept.size, np.int32),
+            _starts(rows[heads], self.starts.size - 1),
+            self.next_state[heads],
+            np.zeros(heads.size, np.int32),
             probs,
         )
 
     def rewards(self) -> Outcomes:
         """The table without next states: one outcome for each reward, R_m(z | s, a)."""
         Z = int(self.reward.max(initial=0)) + 1
-        kept, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
-        sums = [np.bincount(member.ravel(), column, kept.size) for column in self.probs.T]
+        distinct, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
+        sums = [np.bincount(member.ravel(), column, distinct.size) for column in self.probs.T]
         return Outcomes(
-            _starts(kept // Z, self.starts.size - 1),
-            np.zeros(kept.size, np.int32),
-            (kept % Z).astype(np.int32),
+            _starts(distinct // Z, self.starts.size - 1),
+            np.zeros(distinct.size, np.int32),
+            (distinct % Z).astype(np.int32),
             np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
         )
 
@@ -152,16 +153,16 @@ class Outcomes(NamedTuple):
         first = leader == np.arange(self.size)
         if first.all():
             return self, leader
-        kept, place = np.flatnonzero(first), np.cumsum(first) - 1
-        merged = np.zeros((kept.size, self.probs.shape[1]))
-        tables.merge(self.probs, leader, place, merged)
+        leaders, position = np.flatnonzero(first), np.cumsum(first) - 1
+        merged = np.zeros((leaders.size, self.probs.shape[1]))
+        tables.merge(self.probs, leader, position, merged)
         table = Outcomes(
             np.concatenate([[0], np.cumsum(first)])[self.starts],
-            self.next_state[kept],
-            self.reward[kept],
+            self.next_state[leaders],
+            self.reward[leaders],
             merged,
         )
-        return table.frozen(), place[leader]
+        return table.frozen(), position[leader]
 
 
 RunInBlocks = Callable[..., None]
@@ -237,25 +238,25 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) ->
             raise ValueError(
                 f"transitions[{m}] has {len(by_action)} actions, transitions[0] has {A}"
             )
-        for a, given in enumerate(by_action):
-            is_sparse: bool = sp.issparse(given)
-            if not is_sparse or given.shape != (S, S):
-                what = f"shape {given.shape}" if is_sparse else type(given).__name__
+        for a, argument in enumerate(by_action):
+            is_sparse: bool = sp.issparse(argument)
+            if not is_sparse or argument.shape != (S, S):
+                what = f"shape {argument.shape}" if is_sparse else type(argument).__name__
                 raise ValueError(
                     f"transitions[{m}][{a}] must be a sparse matrix of shape {(S, S)}, got {what}"
                 )
-            matrix = sp.coo_array(given)
+            matrix = sp.coo_array(argument)
             matrix.sum_duplicates()
             values = np.asarray(matrix.data, np.float64)
             states, successors = (np.asarray(index, np.int64) for index in matrix.coords)
             _check_entries(m, a, states, successors, values)
-            kept = allowed[states, a]
-            sums: Floats = np.bincount(states[kept], values[kept], S).astype(np.float64)
+            possible = allowed[states, a]
+            sums: Floats = np.bincount(states[possible], values[possible], S).astype(np.float64)
             _check_sums(m, a, sums, allowed[:, a])
             scale = np.where(np.abs(sums - 1.0) > 1e-15 * max(4, S), sums, 1.0)
-            values = values[kept] / scale[states[kept]]
-            rows = states[kept] * A + a
-            entries.append((rows, successors[kept], np.full(values.size, m), values))
+            values = values[possible] / scale[states[possible]]
+            rows = states[possible] * A + a
+            entries.append((rows, successors[possible], np.full(values.size, m), values))
     rows, successors, contexts, values = (np.concatenate(part) for part in zip(*entries))
     zero = np.zeros(rows.size, np.int64)
     return outcomes_from_entries(rows, successors, zero, contexts, values, (M, S, A, 1))
@@ -271,8 +272,8 @@ def _check_entries(m: int, a: int, states: Integers, successors: Integers, value
         )
 
 
-def _check_sums(m: int, a: int, sums: Floats, wanted: Flags) -> None:
-    wrong = wanted & (np.abs(sums - 1.0) > ROW_TOLERANCE)
+def _check_sums(m: int, a: int, sums: Floats, allowed: Flags) -> None:
+    wrong = allowed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
     if wrong.any():
         s = int(np.argmax(wrong))
         raise ValueError(

@@ -152,21 +152,21 @@ class Policy:
     def with_weight_model(self, weight_model: WeightModel | None) -> Self:
         """The same policy, whose sessions may begin with the weights of an individual."""
         other = copy(self)
-        own = getattr(self, "model", None)
-        if weight_model is not None and own is None:
+        model = getattr(self, "model", None)
+        if weight_model is not None and model is None:
             raise ValueError(f"a {type(self).__name__} has no belief that weights could begin")
-        if weight_model is not None and own is not None:
-            _require_weights(weight_model, own)
+        if weight_model is not None and model is not None:
+            _require_weights(weight_model, model)
         for name in ("_file", "_digest"):  # it is another policy than the one in the file
             other.__dict__.pop(name, None)
         other.weight_model = weight_model
         return other
 
     def _world(self, model: LatentMDP | None) -> LatentMDP:
-        known = getattr(self, "model", None) if model is None else model
-        if known is None:
+        world = getattr(self, "model", None) if model is None else model
+        if world is None:
             raise ValueError(f"a session of a {type(self).__name__} needs model=")
-        return known
+        return world
 
 
 class UniformPolicy(Fielded, Policy):
@@ -243,8 +243,8 @@ class MarkovPolicy(Fielded, Policy):
         if table is None:
             assert self.actions is not None
             _require_actions(self.actions, world.n_actions)
-        elif (own := table.shape[-1]) != world.n_actions:
-            raise ValueError(f"the policy has {own} actions, the model {world.n_actions}")
+        elif (width := table.shape[-1]) != world.n_actions:
+            raise ValueError(f"the policy has {width} actions, the model {world.n_actions}")
         forbidden = _forbidden(world)
         if forbidden is None:
             return None
@@ -278,10 +278,10 @@ class MarkovPolicy(Fielded, Policy):
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The policy with these fields, validated."""
-        given = [table for table in fields.values() if table is not None]
-        if len(given) != 1:
+        tables = [table for table in fields.values() if table is not None]
+        if len(tables) != 1:
             raise ValueError("a Markov policy has either 'actions' or 'probabilities'")
-        return cls(given[0])
+        return cls(tables[0])
 
     def __repr__(self) -> str:
         kind = "stochastic" if self.actions is None else "deterministic"
@@ -432,8 +432,8 @@ class AlphaVectorPolicy(Fielded, Policy):
         if wrong.any():
             i = int(np.argmax(wrong))
             t = int(np.searchsorted(self.offsets, i, side="right") - 1) // S
-            told = names.forbidden(int(state[i]), int(self.actions[i]), world)
-            raise ValueError(f"actions[{i}], of time {t}: {told}")
+            reason = names.forbidden(int(state[i]), int(self.actions[i]), world)
+            raise ValueError(f"actions[{i}], of time {t}: {reason}")
 
     def value(self, t: int, state: int, belief: ArrayLike) -> float:
         """The largest product of a vector of (t, state) with the belief."""
@@ -549,25 +549,25 @@ class PolicyGraph(Fielded, Policy):
             counts[self.stays] = 0
         self.node_starts = arrays.frozen(np.concatenate([[0], np.cumsum(counts)]))
         if links.shape != (self.node_starts[-1],):
-            own = "" if self.stays is None else " that does not stay"
+            exception = "" if self.stays is None else " that does not stay"
             raise ValueError(
                 f"followers must have {self.node_starts[-1]} entries, one for each outcome of the "
-                f"action of each node{own}, got shape {links.shape}"
+                f"action of each node{exception}, got shape {links.shape}"
             )
         if links.dtype != np.int32:
             # What lies outside stays outside, whatever the width.
             links = np.clip(links.astype(np.int64), -2, n)
         self.followers = arrays.frozen(np.array(links, np.int32))
-        place, wanted = wrong_link(
+        index, group = wrong_link(
             table, self.model.terminal, rows, groups, nodes.n_layers, self._ends(), self.links()
         )
-        if place >= 0:
-            raise _wrong_link("followers", place, np.asarray(followers)[place], wanted)
+        if index >= 0:
+            raise _wrong_link("followers", index, np.asarray(followers)[index], group)
         start = np.where(self.model.terminal, -1, np.arange(S))
         if self.first.shape[-1:] != (S,):
             raise ValueError(f"first must have {S} entries, got shape {self.first.shape}")
-        for own in np.atleast_2d(self.first):
-            _require_links("first", own, start, groups)
+        for nodes_of_part in np.atleast_2d(self.first):
+            _require_links("first", nodes_of_part, start, groups)
 
     def _groups(self) -> Integers:
         """The group t S + s, or s, of each node."""
@@ -693,13 +693,13 @@ class MixturePolicy(PolicyGraph):
         stays: ArrayLike | None = None,
     ) -> None:
         super().__init__(nodes, followers, np.atleast_2d(np.asarray(first)), stays)
-        given = arrays.as_floats("weights", weights)
-        if given.shape != self.first.shape[:1]:
+        shares = arrays.as_floats("weights", weights)
+        if shares.shape != self.first.shape[:1]:
             raise ValueError(
                 f"weights must have {len(self.first)} entries, one for each row of first, got "
-                f"shape {given.shape}"
+                f"shape {shares.shape}"
             )
-        self.weights = arrays.frozen(arrays.distributions("weights", given[None], ("row",))[0])
+        self.weights = arrays.frozen(arrays.distributions("weights", shares[None], ("row",))[0])
 
     @property
     def parts(self) -> tuple[PolicyGraph, ...]:
@@ -720,19 +720,19 @@ def _links(name: str, values: ArrayLike) -> Integers:
     return array
 
 
-def _require_links(name: str, links: Integers, wanted: Integers, groups: Integers) -> None:
+def _require_links(name: str, links: Integers, expected: Integers, groups: Integers) -> None:
     """Raise unless every link is a node of the wanted group, or -1 where there is none."""
     inside = (links >= -1) & (links < groups.size)
-    found = np.where(links < 0, -1, groups[np.where(inside, links, 0)])
-    wrong = ~inside | (found != wanted)
+    linked = np.where(links < 0, -1, groups[np.where(inside, links, 0)])
+    wrong = ~inside | (linked != expected)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise _wrong_link(name, i, links[i], wanted[i])
+        raise _wrong_link(name, i, links[i], expected[i])
 
 
-def _wrong_link(name: str, place: int, link: int, wanted: int) -> ValueError:
-    told = "-1, the episode is over" if wanted < 0 else f"a node of group {wanted}"
-    return ValueError(f"{name}[{place}] is {link}: must be {told}")
+def _wrong_link(name: str, index: int, link: int, group: int) -> ValueError:
+    rule = "-1, the episode is over" if group < 0 else f"a node of group {group}"
+    return ValueError(f"{name}[{index}] is {link}: must be {rule}")
 
 
 class Memory(NamedTuple):

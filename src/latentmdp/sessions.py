@@ -157,37 +157,37 @@ class BatchSession:
         from latentmdp._kernels import observe_first, observe_next
 
         running = self._running()
-        seen = self._checked("states", states, running)
+        arrived = self._checked("states", states, running)
         if self._states is None:
             if rewards is not None:
                 raise SessionError("the first observation is a state alone: no reward came before")
             if self._acting is None:
-                self._histories = [History((s,), (), ()) for s in seen.tolist()]
+                self._histories = [History((s,), (), ()) for s in arrived.tolist()]
             else:
-                observe_first(self._acting, self._key, self._beliefs, self._nodes, seen)
+                observe_first(self._acting, self._key, self._beliefs, self._nodes, arrived)
         else:
             self._require_time_left()
-            taken = self._taken(actions, running)
+            previous = self._taken(actions, running)
             indices = self._reward_indices(rewards, running)
             if self._acting is None:
-                steps = zip(self._histories, seen.tolist(), taken.tolist(), indices.tolist())
+                steps = zip(self._histories, arrived.tolist(), previous.tolist(), indices.tolist())
                 self._histories = [history.then(a, n, z) for history, n, a, z in steps]
             else:
                 memory = (self.t + 1, self._beliefs, self._nodes)
-                step = (running, self._states, taken, seen, indices)
+                step = (running, self._states, previous, arrived, indices)
                 observe_next(self._acting, *memory, *step)
             self._actions = None
             self.t += 1
-            seen = np.where(running, seen, self._states)
-        self._states = seen
+            arrived = np.where(running, arrived, self._states)
+        self._states = arrived
 
     def act(self) -> NDArray[Any]:
         """The action for every individual in its current state: names if there are any.
 
         For an individual that is done it is -1, or None in place of a name.
         """
-        actions, known = self.act_indices(), self.model.action_names
-        return actions if known is None else np.array([*known, None], dtype=object)[actions]
+        actions, labels = self.act_indices(), self.model.action_names
+        return actions if labels is None else np.array([*labels, None], dtype=object)[actions]
 
     def act_indices(self) -> Indices:
         """The action for every individual by its index, whether it has a name or not."""
@@ -240,13 +240,13 @@ class BatchSession:
 
     def _checked(self, name: str, values: ArrayLike, running: Flags) -> Indices:
         """`states` or `actions`, one for every individual; of those that are done, anything."""
-        given = names.listing(name, values)
-        if given.shape == (self.individuals,) and not running.all():
-            given = np.where(
-                running, given if given.dtype.kind in "iu" else given.astype(object), 0
+        listing = names.listing(name, values)
+        if listing.shape == (self.individuals,) and not running.all():
+            listing = np.where(
+                running, listing if listing.dtype.kind in "iu" else listing.astype(object), 0
             )
         labels = self.model.state_names if name == "states" else self.model.action_names
-        checked = names.to_indices(name, given, labels, getattr(self.model, f"n_{name}"))
+        checked = names.to_indices(name, listing, labels, getattr(self.model, f"n_{name}"))
         if checked.size != self.individuals:
             raise ValueError(f"{name} must have {self.individuals} entries, got {checked.size}")
         return checked
@@ -257,14 +257,14 @@ class BatchSession:
             if self._actions is None:
                 raise SessionError("act() before the next observation, or say which actions=")
             return self._actions
-        taken = self._checked("actions", actions, running)
+        indices = self._checked("actions", actions, running)
         states = self._current()
-        wrong = running & ~self.model.allowed[states, taken]
+        wrong = running & ~self.model.allowed[states, indices]
         if wrong.any():
             i = int(np.argmax(wrong))
-            reason = names.forbidden(int(states[i]), int(taken[i]), self.model)
+            reason = names.forbidden(int(states[i]), int(indices[i]), self.model)
             raise ValueError(f"actions[{i}]: {reason}")
-        return taken
+        return indices
 
     def _reward_indices(self, rewards: ArrayLike | None, running: Flags) -> Integers:
         if rewards is None:
@@ -391,8 +391,8 @@ class Session:
 
     def act(self) -> Any:
         """The action to take now: its name if it has one, otherwise its index."""
-        index, known = self.act_index(), self._batch.model.action_names
-        return index if known is None else known[index]
+        index, labels = self.act_index(), self._batch.model.action_names
+        return index if labels is None else labels[index]
 
     def act_index(self) -> int:
         """The action to take now by its index, whether it has a name or not."""

@@ -156,12 +156,12 @@ class Space:
         terminal, an episode may end after one more step.
         """
         best, may_end = max(self.reward_values), bool(self.terminal.any())
-        found = np.empty(self.required_horizon())
+        returns = np.empty(self.required_horizon())
         later = 0.0
-        for t in range(found.size - 1, -1, -1):
+        for t in range(returns.size - 1, -1, -1):
             later = best + self.discount * (max(later, 0.0) if may_end else later)
-            found[t] = later
-        return found
+            returns[t] = later
+        return returns
 
     def required_horizon(self) -> int:
         """H; `ModelError` where episodes have no end, since learners count episodes."""
@@ -218,9 +218,9 @@ class Space:
 
     def require_fit(self, name: str, other: LatentMDP) -> None:
         """Raise unless a model has the same contexts, states, actions and rewards."""
-        given = Space.of(other)
+        space = Space.of(other)
         for field in ("n_contexts", "n_states", "n_actions", "n_rewards", "reward_values"):
-            mine, theirs = getattr(self, field), getattr(given, field)
+            mine, theirs = getattr(self, field), getattr(space, field)
             if mine != theirs:
                 raise ValueError(f"{name} has {field}={theirs}, the world {mine}")
 
@@ -294,8 +294,8 @@ class ModelWorld(World):
         from latentmdp._kernels import begin_episode
 
         self._key, self._episode, self._t = np.uint64(key), np.uint64(episode), 0
-        given = -1 if self.given_context is None else self.given_context
-        self._context, self._state = begin_episode(self.chances, self._key, self._episode, given)
+        context = -1 if self.given_context is None else self.given_context
+        self._context, self._state = begin_episode(self.chances, self._key, self._episode, context)
         return int(self._state)
 
     def step(self, action: int) -> Transition:
@@ -368,7 +368,7 @@ class _SteppedWorld(World):
         open_rewards: bool = False,
         adds_end: bool | None = None,
     ) -> None:
-        self._shown = space.n_states
+        self._n_observed = space.n_states
         self._end: int | None = None
         if not space.terminal.any() if adds_end is None else adds_end:
             self._end = space.n_states
@@ -378,8 +378,8 @@ class _SteppedWorld(World):
         self._index = {value: z for z, value in enumerate(space.reward_values)}
 
     def _checked(self, state: int) -> int:
-        if not 0 <= state < self._shown:
-            raise ValueError(f"the world gave state {state}: must lie in [0, {self._shown})")
+        if not 0 <= state < self._n_observed:
+            raise ValueError(f"the world gave state {state}: must lie in [0, {self._n_observed})")
         return state
 
     def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
@@ -581,8 +581,8 @@ def adapt(
     truth, adds_end = getattr(base, "model", None), None
     if isinstance(truth, LatentMDP):
         adds_end = False
-    elif flags is None and (told := _told_by_tables(env)) is not None:
-        flags, adds_end = told
+    elif flags is None and (declared := _told_by_tables(env)) is not None:
+        flags, adds_end = declared
     values = (0.0,) if values is None else values
     space = _checked_space(M, S, A, values, H, discount, flags)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
@@ -644,7 +644,7 @@ class TableEntries(NamedTuple):
 
 def table_entries(envs: Sequence[Any]) -> TableEntries:
     """What can happen in the tables of environments, in order."""
-    found = [
+    entries = [
         (m, s, a, n, float(reward), p, bool(terminated))
         for m, env in enumerate(envs)
         for s, actions in (table_of(env) or {}).items()
@@ -652,7 +652,7 @@ def table_entries(envs: Sequence[Any]) -> TableEntries:
         for p, n, reward, terminated in outcomes
         if p > 0.0
     ]
-    m, s, a, n, reward, p, terminated = (np.array(column) for column in zip(*found))
+    m, s, a, n, reward, p, terminated = (np.array(column) for column in zip(*entries))
     return TableEntries(m, s, a, n, reward, p, terminated)
 
 

@@ -129,10 +129,10 @@ def tree_sum(parts: Iterable[Parts], run: int = 1) -> Parts:
         waiting.append((size, part))
     if not waiting:
         raise ValueError("there is nothing to add")
-    _, found = waiting.pop()
+    _, total_parts = waiting.pop()
     while waiting:
-        found = _added(waiting.pop()[1], found)
-    return found
+        total_parts = _added(waiting.pop()[1], total_parts)
+    return total_parts
 
 
 def tree_total(values: Floats) -> float:

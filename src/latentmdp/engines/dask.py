@@ -155,9 +155,9 @@ def _connected(address: str, timeout: float) -> Any:
             "engines.Dask needs dask and distributed: pip install 'latentmdp[cluster]'"
         ) from None
     try:
-        protocol, place = parse_address(address)
+        protocol, location = parse_address(address)
         if protocol in ("tcp", "tls"):
-            parse_host_port(place)  # a client that cannot be made is not closed without noise
+            parse_host_port(location)  # a client that cannot be made is not closed without noise
         return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise EngineError(f"no Dask scheduler answers at {address}: {error}") from None

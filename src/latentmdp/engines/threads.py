@@ -80,12 +80,12 @@ def run_blocks(
     number = thread_count(threads)
     engine = _KEPT.setdefault(number, Threads(number))
     # One iterator for all threads: taking the next item of it is one step for the interpreter.
-    left, stopped = iter(pending), False
+    queue, stopped = iter(pending), False
 
     def share(check: Callable[[], None] | None) -> None:
         nonlocal stopped
         try:
-            for i, (start, stop) in left:
+            for i, (start, stop) in queue:
                 if stopped:
                     return
                 if check is not None:

@@ -55,16 +55,16 @@ def logger_of(
     if behaviour is None:
         assert logs.propensities is not None
         chances = np.asarray(logs.propensities, np.float64)[:, None]
-        found = Logger(chances, everyone, "propensities")
+        logger = Logger(chances, everyone, "propensities")
     elif isinstance(behaviour, Policy) or callable(behaviour):
-        found = Logger(_along(logs, behaviour, world)[:, None], everyone, "policy")
+        logger = Logger(_along(logs, behaviour, world)[:, None], everyone, "policy")
     else:
         table = arrays.to_array("behaviour", behaviour)
         M, S, A = world.n_contexts, world.n_states, world.n_actions
         if table.ndim != 3:
             rows = shaped("behaviour", table, (S, A))
             rows = arrays.distributions("behaviour", rows, ("state",))
-            found = Logger(rows[steps.state, steps.action][:, None], everyone, "given")
+            logger = Logger(rows[steps.state, steps.action][:, None], everyone, "given")
         elif not model_given:
             raise ValueError("behaviour by context needs model=, the model with those contexts")
         else:
@@ -72,8 +72,8 @@ def logger_of(
             rows = arrays.distributions("behaviour", rows, ("context", "state"))
             chances = rows[:, steps.state, steps.action].T
             shares = _shares(logs, world, chances)
-            found = Logger(chances, shares, "by context", _not_told_apart(shares))
-    impossible = ~(found.probabilities > 0.0).any(axis=1)
+            logger = Logger(chances, shares, "by context", _not_told_apart(shares))
+    impossible = ~(logger.probabilities > 0.0).any(axis=1)
     if impossible.any():
         k = int(np.argmax(impossible))
         episode = int(steps.episode[k])
@@ -83,7 +83,7 @@ def logger_of(
             f"{episode if numbers is None else numbers[episode]}, "
             f"step {k - int(logs.offsets[episode])}"
         )
-    return found
+    return logger
 
 
 def _shares(logs: Trajectories, model: LatentMDP, chances: Floats) -> Floats:
@@ -120,13 +120,13 @@ def more_than_the_state(logs: Trajectories) -> tuple[str, ...]:
     circumstance = (state.astype(np.int64) * (A * Z + 1) + before) * 2 + late
     kinds, row = np.unique(circumstance, return_inverse=True)
     weights = logs.multiplicities()[episode].astype(np.float64)
-    taken = np.bincount(row * A + action, weights, kinds.size * A).reshape(-1, A)
+    tallies = np.bincount(row * A + action, weights, kinds.size * A).reshape(-1, A)
     states = kinds // (2 * (A * Z + 1))
     by_state = np.zeros((logs.n_states, A))
-    np.add.at(by_state, states, taken)
-    expected = taken.sum(axis=1, keepdims=True) * normalised(by_state)[states]
+    np.add.at(by_state, states, tallies)
+    expected = tallies.sum(axis=1, keepdims=True) * normalised(by_state)[states]
     use = expected > 0.0
-    statistic = float(((taken - expected)[use] ** 2 / expected[use]).sum())
+    statistic = float(((tallies - expected)[use] ** 2 / expected[use]).sum())
     choices = (by_state > 0.0).sum(axis=1) - 1
     freedom = float(choices[states].sum() - choices[np.unique(states)].sum())
     surprise = (statistic - freedom) / np.sqrt(2.0 * freedom) if freedom > 0.0 else 0.0
@@ -157,32 +157,33 @@ def followed(
     or its last state is missing.
     """
     lengths = logs.lengths[episodes]
-    seen = lengths - (logs.last_states[episodes] < 0)  # states that are known after the first
-    for length, reached in np.unique(np.column_stack([lengths, seen]), axis=0).tolist():
-        of_length = episodes[(lengths == length) & (seen == reached)]
+    # States that are known after the first: a last one may be missing.
+    known_steps = lengths - (logs.last_states[episodes] < 0)
+    for length, reached in np.unique(np.column_stack([lengths, known_steps]), axis=0).tolist():
+        of_length = episodes[(lengths == length) & (known_steps == reached)]
         last = min(length, steps)
         # Four million numbers by episode, step, context and action lie in memory at a time.
         room = max(1, (1 << 22) // ((last + 1) * world.n_actions * world.n_contexts))
         for start in range(0, of_length.size, room):
-            chosen = of_length[start : start + room]
-            states, actions, earned = logs[chosen].as_arrays()
+            members = of_length[start : start + room]
+            states, actions, earned = logs[members].as_arrays()
             values = world.reward_values[earned]
-            session = BatchSession(policy, world, chosen.size, 0)
+            session = BatchSession(policy, world, members.size, 0)
             session.observe(states[:, 0])
-            chances = np.zeros((chosen.size, last + 1, world.n_actions))
+            chances = np.zeros((members.size, last + 1, world.n_actions))
             for t in range(min(last, reached) + 1):
                 chances[:, t] = session.action_probabilities()
                 if t < min(last, reached) and not session.over.all():
                     session.observe(states[:, t + 1], values[:, t], actions[:, t])
-            yield chosen, chances
+            yield members, chances
 
 
 def _along(logs: Trajectories, policy: AnyPolicy, world: LatentMDP) -> Floats:
     """pi(a_t | h_t) of every logged action, shape (n_steps,)."""
-    found = np.ones(logs.n_steps)
+    probabilities = np.ones(logs.n_steps)
     steps = world.duration.within(int(logs.lengths.max()))
-    for chosen, chances in followed(logs, policy, world, np.arange(len(logs)), steps):
+    for members, chances in followed(logs, policy, world, np.arange(len(logs)), steps):
         for t in range(chances.shape[1] - 1 if chances.shape[1] > 1 else 0):
-            place = logs.offsets[chosen] + t
-            found[place] = chances[np.arange(chosen.size), t, logs.actions[place]]
-    return found
+            step = logs.offsets[members] + t
+            probabilities[step] = chances[np.arange(members.size), t, logs.actions[step]]
+    return probabilities

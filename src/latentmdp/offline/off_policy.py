@@ -160,24 +160,24 @@ class OffPolicyValue(Result):
 
     def __repr__(self) -> str:
         least = self.effective_size.min(initial=self.episodes)
-        said = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
+        doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
         return (
             f"OffPolicyValue({Interval(self.mean, self.low, self.high)}, {self.method}, "
-            f"effective size {least:.0f} of {self.episodes}{said})"
+            f"effective size {least:.0f} of {self.episodes}{doubts})"
         )
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
         sizes, off = self.effective_size, self.truncation
         least = int(np.argmin(sizes)) if self.steps else 0
-        said = f"{sizes[least]:.3g} at step {least}, where it is smallest" if self.steps else ""
+        smallest = f"{sizes[least]:.3g} at step {least}, where it is smallest" if self.steps else ""
         value = Interval(self.mean, self.low, self.high)
         return {
             **super().facts(),
             "mean": Worded(self.mean, f"{value} per episode"),
             "low": Worded(self.low, ""),
             "high": Worded(self.high, ""),
-            "effective_size": Worded(sizes, said),
+            "effective_size": Worded(sizes, smallest),
             "behaviour": Worded(self.behaviour, f"probabilities of actions: {self.behaviour}"),
             "truncation": Worded(off, f"beyond the logs, at most {off:.2g}" if off else ""),
             "warnings": Worded.lines(self.warnings),
@@ -230,36 +230,36 @@ def off_policy_value(
         raise TypeError(f"policy must be a Policy or a function, got {type(policy).__name__}")
     if logs.n_episodes < 2 or logs.n_steps == 0:
         raise ValueError(f"an estimate needs two episodes with steps, got {logs!r}")
-    known = getattr(policy, "model", None) if model is None else model
+    assumed = getattr(policy, "model", None) if model is None else model
     generator, logs = as_generator(rng), logs.without_contexts()
-    if known is not None:
-        arrays.require_instance("model", known, LatentMDP)
-        logs.validate(known)
-        parts = [_Part(b, np.arange(b.start, b.stop), known) for b in logs.batches()]
+    if assumed is not None:
+        arrays.require_instance("model", assumed, LatentMDP)
+        logs.validate(assumed)
+        parts = [_Part(b, np.arange(b.start, b.stop), assumed) for b in logs.batches()]
     else:
         parts = _halves(logs, generator)
     world = parts[0].model
     final = world.terminal | np.pad(final_states(logs), (0, world.n_states - logs.n_states))
     shape = _Shape.of(method, weighted, logs, world)
     source: str | None = None
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     if behaviour is None and parts[0].batch.read().propensities is None:
         # The pooled choice of actions counts as one logged action in every state: that keeps the
         # ratios of rare states finite, and changes nothing where a state is seen often.
         behaviour, source = logged_behaviour(logs, 1.0), "estimated"
-        said = more_than_the_state(logs.batches()[0].read())
+        messages = more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
     values: Floats | None = None
-    for k, (batch, numbers, own) in enumerate(parts):
+    for k, (batch, numbers, own_model) in enumerate(parts):
         episodes = _with_known_ends(batch.read(), shape)
-        logger = logger_of(episodes, behaviour, own, known is not None, numbers)
+        logger = logger_of(episodes, behaviour, own_model, assumed is not None, numbers)
         group = _random_groups(episodes, min(logs.n_episodes, 1_024), generator)
-        if method == "doubly-robust" and (k == 0 or own is not world):
-            values = _context_values(own, policy, shape.horizon, generator)
-        more = _Sums.of(episodes, group, shape, policy, own, logger, final, values)
+        if method == "doubly-robust" and (k == 0 or own_model is not world):
+            values = _context_values(own_model, policy, shape.horizon, generator)
+        more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values)
         sums = more if sums is None else sums + more
     assert sums is not None
-    logger = logger._replace(source=source or logger.source, warnings=(*said, *logger.warnings))
+    logger = logger._replace(source=source or logger.source, warnings=(*messages, *logger.warnings))
     return _result(logs, world, sums, logger, final, confidence, generator)
 
 
@@ -441,20 +441,20 @@ class _Sums:
         counts = logs.multiplicities()
         sizes = group @ np.ones(len(logs))
         room = (np.zeros((G, K, J)), np.zeros((G, K, J)), np.zeros((G, K)))
-        found = cls(shape, sizes, *room, np.zeros(T), np.zeros(T))
-        for chosen, chances in followed(logs, policy, model, np.arange(len(logs)), T):
-            block = _Block.of(logs, chosen, chances, logger, final, T)
+        sums = cls(shape, sizes, *room, np.zeros(T), np.zeros(T))
+        for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
+            block = _Block.of(logs, members, chances, logger, final, T)
             rewards = model.reward_values[block.rewards]
-            amounts, normalisers = found._quotients(block, rewards, model, values, logs[chosen])
-            into, flat = group[:, chosen], (chosen.size, -1)
-            found.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
-            found.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
-            found.shares[:] += into @ block.shares
+            amounts, normalisers = sums._quotients(block, rewards, model, values, logs[members])
+            into, flat = group[:, members], (members.size, -1)
+            sums.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
+            sums.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
+            sums.shares[:] += into @ block.shares
             weights = (block.shares[:, :, None] * block.ratios).sum(axis=1)
-            weights = np.where(block.seen, weights, 0.0)
-            found.totals[:] += counts[chosen] @ weights
-            found.squares[:] += counts[chosen] @ weights**2
-        return found
+            weights = np.where(block.observed, weights, 0.0)
+            sums.totals[:] += counts[members] @ weights
+            sums.squares[:] += counts[members] @ weights**2
+        return sums
 
     def __add__(self, other: _Sums) -> _Sums:
         """The sums over the episodes of both, which have the same number of groups."""
@@ -472,11 +472,14 @@ class _Sums:
         """Amounts and normalisers of each episode in each context, (n, K, J)."""
         T, K = self.shape.steps, block.shares.shape[1]
         scale = model.discount ** np.arange(T)
-        seen, gains = block.seen[:, None, :], np.where(block.taken, rewards, 0.0)[:, None, :]
-        weights = block.shares[:, :, None] * np.where(seen, block.ratios, 0.0)
-        counted = np.broadcast_to(seen, weights.shape).astype(np.float64)
+        observed, gains = (
+            block.observed[:, None, :],
+            np.where(block.played, rewards, 0.0)[:, None, :],
+        )
+        weights = block.shares[:, :, None] * np.where(observed, block.ratios, 0.0)
+        counted = np.broadcast_to(observed, weights.shape).astype(np.float64)
         if self.shape.method == "importance":
-            whole = np.where(block.seen[:, -1], (gains[:, 0] * scale).sum(axis=1), 0.0)
+            whole = np.where(block.observed[:, -1], (gains[:, 0] * scale).sum(axis=1), 0.0)
             weights, counted = weights[:, :, -1:], counted[:, :, -1:]
             return weights * whole[:, None, None], weights if self.shape.weighted else counted
         if values is None:
@@ -515,8 +518,8 @@ class _Sums:
         G = len(self.amounts)
         mean, stderr = self.estimate()
         # of a thousand resamples the 2.5 % quantile is itself known to about 0.5 %
-        drawn = rng.multinomial(G, np.full(G, 1.0 / G), 1_000).astype(np.float64)
-        means, stderrs = self._estimates(drawn)
+        repeats = rng.multinomial(G, np.full(G, 1.0 / G), 1_000).astype(np.float64)
+        means, stderrs = self._estimates(repeats)
         use = stderrs > 1e-12 * max(abs(mean), stderr, 1e-300)
         if stderr == 0.0 or not use.any():
             return mean, mean
@@ -525,34 +528,34 @@ class _Sums:
         )
         return mean - float(places[1]) * stderr, mean - float(places[0]) * stderr
 
-    def _estimates(self, drawn: Floats) -> tuple[Floats, Floats]:
+    def _estimates(self, repeats: Floats) -> tuple[Floats, Floats]:
         """Estimates and standard errors where group g is drawn `drawn[b, g]` times, (B,) each."""
         G, K, J = self.amounts.shape
         amounts, normalisers = self.amounts.reshape(G, -1), self.normalisers.reshape(G, -1)
         sizes = self.sizes
-        total = drawn @ sizes
-        norm = drawn @ normalisers
+        total = repeats @ sizes
+        norm = repeats @ normalisers
         inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0.0)
-        means = (drawn @ amounts) * inverse  # (B, K J)
+        means = (repeats @ amounts) * inverse  # (B, K J)
         by_context = means.reshape(-1, K, J).sum(axis=2)
-        weights = np.ones((len(drawn), K))
+        weights = np.ones((len(repeats), K))
         if self.shape.weighted:
-            weights = (drawn @ self.shares) / total[:, None]
+            weights = (repeats @ self.shares) / total[:, None]
         estimates = (weights * by_context).sum(axis=1)
         slope = np.repeat(weights, J, axis=1) * inverse
         influence = slope @ amounts.T - (slope * means) @ normalisers.T  # (B, G)
         if self.shape.weighted and K > 1:
             tilt = by_context / total[:, None]
             influence += tilt @ self.shares.T - (tilt * weights).sum(axis=1)[:, None] * sizes
-        spread = (drawn * influence**2).sum(axis=1)
+        spread = (repeats * influence**2).sum(axis=1)
         return estimates, np.sqrt(spread * G / max(G - 1, 1))
 
 
 class _Block(NamedTuple):
     """Some episodes of one length, at the T steps of the estimate.
 
-    Ratios rho (n, K, T), whether a step is known of (n, T), whether it was taken (n, T): an episode
-    that has ended is known of and takes no more steps.
+    Ratios rho (n, K, T), whether a step is known of (n, T), whether it was played (n, T): an
+    episode that has ended is known of and plays no more steps.
     """
 
     states: Integers
@@ -561,23 +564,23 @@ class _Block(NamedTuple):
     chances: Floats  # (n, T + 1, A)
     shares: Floats  # (n, K)
     ratios: Floats
-    seen: Flags
-    taken: Flags
+    observed: Flags
+    played: Flags
 
     @classmethod
     def of(
         cls,
         logs: Trajectories,
-        chosen: Integers,
+        members: Integers,
         chances: Floats,
         logger: Logger,
         final: Flags,
         steps: int,
     ) -> _Block:
         """Line up episodes that all have the same length."""
-        n, last, K = chosen.size, chances.shape[1] - 1, logger.probabilities.shape[1]
-        states, actions, rewards = logs[chosen].as_arrays()
-        places = logs.offsets[chosen][:, None] + np.arange(last)
+        n, last, K = members.size, chances.shape[1] - 1, logger.probabilities.shape[1]
+        states, actions, rewards = logs[members].as_arrays()
+        places = logs.offsets[members][:, None] + np.arange(last)
         target = np.take_along_axis(chances[:, :-1], actions[:, :last, None], axis=2)[:, :, 0]
         base = logger.probabilities[places]  # (n, last, K)
         each = np.divide(
@@ -586,12 +589,12 @@ class _Block(NamedTuple):
         ratios = np.zeros((n, K, steps))
         ratios[:, :, :last] = np.cumprod(each, axis=2)
         ended = final[states[:, -1]] & (states[:, -1] >= 0)
-        ended &= logs.lengths[chosen[0]] == last
+        ended &= logs.lengths[members[0]] == last
         if last < steps:
             after = ratios[:, :, last - 1] if last else np.ones((n, K))
             ratios[ended, :, last:] = after[ended][:, :, None]
-        taken = np.broadcast_to(np.arange(steps) < last, (n, steps))
-        seen = taken | ended[:, None]
+        played = np.broadcast_to(np.arange(steps) < last, (n, steps))
+        observed = played | ended[:, None]
         pad = ((0, 0), (0, steps - last))
         still = np.where(
             ended[:, None, None] & (np.arange(last + 1) == last)[:, None], 0.0, chances
@@ -601,10 +604,10 @@ class _Block(NamedTuple):
             np.pad(actions[:, :last], pad),
             np.pad(rewards[:, :last], pad),
             np.pad(still, (*pad, (0, 0))),
-            logger.shares[chosen],
+            logger.shares[members],
             ratios,
-            seen,
-            taken,
+            observed,
+            played,
         )
 
 
@@ -612,7 +615,7 @@ def _expected(
     block: _Block, model: LatentMDP, values: Floats, logs: Trajectories, contexts: int
 ) -> tuple[Floats, Floats]:
     """Values q (n, K, T) of the actions taken and v (n, K, T + 1) of the states; zero once over."""
-    n, T = block.taken.shape
+    n, T = block.played.shape
     H, M = values.shape[:2]
     q, v = np.zeros((n, contexts, T)), np.zeros((n, contexts, T + 1))
     beliefs = None
@@ -628,8 +631,8 @@ def _expected(
         v[:, :, t] = np.einsum("na,nka->nk", block.chances[:, t], here)
         if t < T:
             action = block.actions[:, t]
-            taken = np.take_along_axis(here, action[:, None, None], axis=2)[:, :, 0]
-            q[:, :, t] = np.where(block.taken[:, t, None], taken, 0.0)
+            value = np.take_along_axis(here, action[:, None, None], axis=2)[:, :, 0]
+            q[:, :, t] = np.where(block.played[:, t, None], value, 0.0)
     return q, v
 
 
@@ -655,13 +658,13 @@ def _result(
     if steps == 0 or (whole and steps < shape.steps):
         low, high, stderr = least, most, float("inf")
         mean = mean if shape.method == "doubly-robust" else float("nan")
-    said = (*_agreement_warnings(effective, steps, shape), *logger.warnings)
+    messages = (*_agreement_warnings(effective, steps, shape), *logger.warnings)
     if truncation > max(stderr, 1e-3 * abs(mean)):
-        said += (
+        messages += (
             f"the logs end after {plural(shape.steps, 'step')}: what comes later may be worth up "
             f"to {truncation:.3g}",
         )
-    for message in said:
+    for message in messages:
         warnings.warn(message, OffPolicyWarning, stacklevel=3)
     return OffPolicyValue(
         mean=mean,
@@ -676,7 +679,7 @@ def _result(
         behaviour=logger.source,
         confidence=float(confidence),
         truncation=truncation,
-        warnings=said,
+        warnings=messages,
     )
 
 

@@ -75,8 +75,8 @@ def _difference(seed: int, fit: Fit, planner: Planner, logger: _LogSimulator) ->
 
 def _like(fit: Fit, steps: Floats) -> EM:
     """An EM with what a fit decided, its strengths multiplied by `steps` (3,)."""
-    given = fit.estimator
-    assert isinstance(given, EM)
+    estimator = fit.estimator
+    assert isinstance(estimator, EM)
     names = ("pseudo_counts", "reward_pseudo_counts", "behaviour_pseudo_counts")
     changed = {
         name: getattr(fit, name) * step
@@ -84,7 +84,7 @@ def _like(fit: Fit, steps: Floats) -> EM:
         if np.isfinite(getattr(fit, name))
     }
     # not that of `initialize`: in simulated logs, episodes end where the fitted model ends them
-    settings = {one.name: getattr(given, one.name) for one in fields(EM)}
+    settings = {one.name: getattr(estimator, one.name) for one in fields(EM)}
     return EM(**{**settings, **changed, "threads": 1})
 
 
@@ -103,7 +103,7 @@ class _LogSimulator:
         rows = behaviour if behaviour.ndim == 3 else behaviour[None]
         everything = np.ones(rows.shape[-1])
         rows = normalised(np.where(fit.model.allowed, rows, 0.0), everything)
-        self.policies = [MarkovPolicy(own) for own in rows]
+        self.policies = [MarkovPolicy(rows_of_context) for rows_of_context in rows]
         self.weights, self.covariates = fit.model.weights, None
         if fit.weight_model is not None and logs.covariates is not None:
             self.covariates = logs.covariates[np.repeat(logs.beginnings(), counts)]
@@ -114,8 +114,8 @@ class _LogSimulator:
         """As many individuals as the logs have, cut where those were."""
         model, number = self.fit.model, self.lengths.size
         if len(self.policies) == 1 and self.covariates is None:
-            drawn = simulate(model, self.policies[0], number, rng, threads=1).without_contexts()
-            return cut_short(drawn, self.lengths)
+            simulated = simulate(model, self.policies[0], number, rng, threads=1).without_contexts()
+            return cut_short(simulated, self.lengths)
         shares = np.cumsum(np.broadcast_to(self.weights, (number, model.n_contexts)), axis=1)
         chance = rng.uniform(size=(number, 1)) * shares[:, -1:]
         labels = np.minimum((chance > shares).sum(axis=1), model.n_contexts - 1)
@@ -124,11 +124,11 @@ class _LogSimulator:
             for m, policy in zip(range(model.n_contexts), cycle(self.policies))
         ]
         joined = Trajectories.concat([part.without_contexts() for part in parts])
-        place = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
-        drawn = cut_short(joined[place], self.lengths)
+        rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+        simulated = cut_short(joined[rank], self.lengths)
         if self.covariates is None:
-            return drawn
-        return Trajectories.from_fields({**drawn.to_fields(), "covariates": self.covariates})
+            return simulated
+        return Trajectories.from_fields({**simulated.to_fields(), "covariates": self.covariates})
 
 
 def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:

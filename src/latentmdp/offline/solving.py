@@ -152,9 +152,9 @@ class Solved(Result):
         )
 
     def __repr__(self) -> str:
-        said = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
+        doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
         contexts = plural(self.model.n_contexts, "context")
-        return f"Solved({contexts}, {self.value} per episode{said})"
+        return f"Solved({contexts}, {self.value} per episode{doubts})"
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
@@ -263,9 +263,11 @@ def solve(
     some = logs.held()
     if logs.fits_memory:
         logs = some
-    given = None if behaviour is None or isinstance(behaviour, str) else _checked(behaviour, logs)
-    asked = "auto" if behaviour is None else "shared" if given is not None else behaviour
-    require_choice("behaviour", asked, ("shared", "by-context", "auto"))
+    known_rows = None
+    if behaviour is not None and not isinstance(behaviour, str):
+        known_rows = _checked(behaviour, logs)
+    knowledge = "auto" if behaviour is None else "shared" if known_rows is not None else behaviour
+    require_choice("behaviour", knowledge, ("shared", "by-context", "auto"))
     final = final_states(logs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -273,7 +275,7 @@ def solve(
             None,
             logs,
             n_contexts,
-            behaviour=cast(Literal["shared", "by-context", "auto"], asked),
+            behaviour=cast(Literal["shared", "by-context", "auto"], knowledge),
             start=start.fit if isinstance(start, Solved) else start,
             rng=generator,
             progress=progress,
@@ -285,33 +287,33 @@ def solve(
         planner = planner_for(tried)
     plan = planner.plan(tried)
     in_model = _value_in_model(fit.model, plan.policy, hardly_seen(logs, fit, final), generator)
-    known = logged_behaviour(logs) if given is None else given
+    logger_rows = logged_behaviour(logs) if known_rows is None else known_rows
     if fit.behaviour_by_context is not None:
-        known = fit.behaviour_by_context
+        logger_rows = fit.behaviour_by_context
     differences = bootstrap_differences(
-        some, fit, planner, known, final, bootstrap, generator, engine
+        some, fit, planner, logger_rows, final, bootstrap, generator, engine
     )
-    by = None if some.propensities is not None else known
+    by = None if some.propensities is not None else logger_rows
     logged = logged_estimate(some, plan.policy, fit.model, by, generator, final)
     first_steps = in_model.first_steps(logged.steps)
     has_belief = getattr(plan.policy, "model", None) is not None
     if fit.weight_model is not None and fit.model.n_contexts > 1 and has_belief:
         policy = plan.policy.with_weight_model(fit.weight_model)
         plan = dataclasses.replace(plan, policy=policy)
-    found = (
+    messages = (
         *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
         *logs_warnings(some, final),
     )
     for other in (w for w in caught if w.category is not FitWarning):
         warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    for message in found:
+    for message in messages:
         warnings.warn(message, SolveWarning, stacklevel=2)
     settings = {
         "episodes": logs.n_episodes,
         "n_contexts": n_contexts,
         "planner": repr(planner),
-        "behaviour": asked if given is None else "given",
+        "behaviour": knowledge if known_rows is None else "given",
         **looked_for,
         "started": start is not None,
         "confidence": float(confidence),
@@ -329,7 +331,7 @@ def solve(
         model_first_steps=first_steps,
         unsupported=in_model.unsupported,
         final_states=tuple(np.flatnonzero(final).tolist()),
-        warnings=found,
+        warnings=messages,
         seconds=time.perf_counter() - began,
         settings=settings,
     )

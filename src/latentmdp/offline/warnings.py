@@ -31,58 +31,58 @@ def hardly_seen(logs: Logs, fit: Fit, final: Flags) -> Flags:
 
 def fit_warnings(fit: Fit, messages: list[str]) -> tuple[str, ...]:
     """The warnings of the fit itself, and what its contexts cannot tell a planner."""
-    found = list(dict.fromkeys(messages))
+    warnings = list(dict.fromkeys(messages))
     differ = set(fit.shared) ^ {"transitions", "rewards", "initial", "behaviour"}
     if fit.model.n_contexts > 1 and differ == {"behaviour"}:
-        found.append(
+        warnings.append(
             "the contexts differ only in what the logger did: in this world they are alike"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def value_warnings(
     logged: LoggedEstimate, model_first_steps: float, unsupported: float
 ) -> tuple[str, ...]:
     """Whether the policy leaves the data, or the logs contradict the model."""
-    found = []
+    warnings = []
     # A higher limit hides a policy that leaves the logs, a lower one warns about almost every one.
     if unsupported > 0.05:
-        found.append(
+        warnings.append(
             f"the policy leaves the data: {unsupported:.0%} of its steps are at a context, state "
             f"and action seen fewer than {_FEW_VISITS:g} times"
         )
     if logged.steps == 0:
-        found.append("no logged episode agrees with the policy: nothing checks the fitted model")
+        warnings.append("no logged episode agrees with the policy: nothing checks the fitted model")
     # By chance alone they differ by more than four standard errors less than once in 10,000.
     elif abs(logged.mean - model_first_steps) > 4.0 * logged.stderr:
-        found.append(
+        warnings.append(
             f"the logs and the model disagree on the first {logged.steps} steps: "
             f"{logged.mean:.4g} ± {logged.stderr:.2g} and {model_first_steps:.4g}"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
     """Whether the logs themselves may not be what they were taken for."""
-    found = []
+    warnings = []
     early = logs.last_states[logs.lengths < logs.lengths.max()]
     elsewhere = int((~final[early] | (early < 0)).sum())
     if final.any() and elsewhere:
         names = ", ".join(map(str, np.flatnonzero(final)))
-        found.append(
+        warnings.append(
             f"no action is logged in state {names}, where {early.size - elsewhere} of the "
             f"{early.size} short episodes end: taken as final, with nothing earned after; the "
             f"other {elsewhere} are taken as cut short"
         )
     absent = np.setdiff1d(np.arange(logs.n_states), logs.states)
     if absent.size:
-        found.append(
+        warnings.append(
             f"{absent.size} of {logs.n_states} states never occur, the first is {absent[0]}: "
             "number states 0, 1, 2, ... without gaps"
         )
     if logs.n_rewards > max(20, logs.n_steps / _FEW_VISITS):  # 20 are never too many
-        found.append(
+        warnings.append(
             f"{logs.n_rewards} different rewards in {logs.n_steps} steps: rewards must be few "
             "values, each seen often; round them, or sort them into classes"
         )
-    return tuple(found)
+    return tuple(warnings)

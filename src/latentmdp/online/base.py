@@ -120,12 +120,12 @@ class Learner(ABC):
             The checkpoint cannot be written; nothing has been played then.
         """
         episodes = arrays.positive_integer("episodes", episodes)
-        place, key = as_world(world), philox_key(rng)
-        place.space.required_horizon()
+        source, key = as_world(world), philox_key(rng)
+        source.space.required_horizon()
         if checkpoint is not None:
             require_writable(checkpoint)
-        learning = self.begin(place, episodes, key)
-        settings = self._record_settings(place, episodes, seed=given_seed(rng), key=key)
+        learning = self.begin(source, episodes, key)
+        settings = self._record_settings(source, episodes, seed=given_seed(rng), key=key)
         with one_writer(checkpoint), progress_bar(progress, total=episodes) as move:
             if checkpoint is not None:
                 learning.resume(checkpoint, settings)
@@ -143,7 +143,7 @@ class Learner(ABC):
                 if checkpoint is not None and (late or learning.done == episodes):
                     write_checkpoint(checkpoint, settings, learning.arrays(), learning.seconds())
                     saved = time.monotonic()
-            return _named(learning.result(settings), place)
+            return _named(learning.result(settings), source)
 
 
 class Learning(ABC, Generic[Batch]):
@@ -270,13 +270,13 @@ class CountingLearning(Learning[Batch]):
 
     def note_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
-        place = int(np.searchsorted(self._points, self.done))
+        milestone = int(np.searchsorted(self._points, self.done))
         truth = self.world.model
-        if self._points[place] != self.done or truth is None:
+        if self._points[milestone] != self.done or truth is None:
             return
         if truth.n_contexts == self.space.n_contexts:
             cost = self.empirical.distances(truth)
-            self._errors[place] = cost[linear_sum_assignment(cost)].sum()
+            self._errors[milestone] = cost[linear_sum_assignment(cost)].sum()
 
     def count(self, played: Episode, belief: Floats, inferred: Floats) -> None:
         """Add an episode to the counts of context m with weight belief[m], and to the record.
@@ -452,9 +452,9 @@ def played_logs(played: Played, contexts: NDArray[Any], space: Space) -> Traject
 
 def _named(run: Run, world: World) -> Run:
     """The run with the world's own names of states and actions in its model."""
-    told = {"state_names": world.state_names, "action_names": world.action_names}
-    told = {name: value for name, value in told.items() if value is not None}
-    return replace(run, model=run.model.replace(**told)) if told else run
+    names = {"state_names": world.state_names, "action_names": world.action_names}
+    names = {name: value for name, value in names.items() if value is not None}
+    return replace(run, model=run.model.replace(**names)) if names else run
 
 
 def next_chunk(chunk: int, played: int, seconds: float) -> int:

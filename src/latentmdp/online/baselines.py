@@ -123,7 +123,7 @@ class ThompsonPolicy:
         self._actions = best_actions(model, q_values(model))
         smoothing = acting_smoothing(model.n_states, model.n_rewards)
         self._filter = ContextFilter(filter_tables(model, smoothing))
-        self._seen, self._belief = History((), (), ()), np.empty((3, model.n_contexts))
+        self._history, self._belief = History((), (), ()), np.empty((3, model.n_contexts))
 
     def __call__(self, history: History) -> Floats:
         """The probability of each action after a history."""
@@ -136,14 +136,14 @@ class ThompsonPolicy:
 
     def _follow(self, history: History) -> None:
         """The belief after a history: one step more where it continues the last one."""
-        known = len(self._seen.actions)
-        begun = (history.states[: known + 1], history.actions[:known], history.rewards[:known])
-        if begun != self._seen:
-            known, self._belief = 0, self._filter.start(history.states[0])
-        for t in range(known, len(history.actions)):
+        steps = len(self._history.actions)
+        begun = (history.states[: steps + 1], history.actions[:steps], history.rewards[:steps])
+        if begun != self._history:
+            steps, self._belief = 0, self._filter.start(history.states[0])
+        for t in range(steps, len(history.actions)):
             step = (history.states[t], history.actions[t], history.states[t + 1])
             self._belief = self._filter.observe(self._belief, *step, history.rewards[t])
-        self._seen = history
+        self._history = history
 
     def __repr__(self) -> str:
         return f"ThompsonPolicy({self.model.fingerprint()[:12]})"

@@ -141,15 +141,15 @@ class Counts(Result):
 
     def fields(self, prefix: str = "") -> Arrays:
         """The arrays by name, which `prefix` goes before."""
-        found: Arrays = {f"{prefix}initial": self.initial}
+        arrays_by_name: Arrays = {f"{prefix}initial": self.initial}
         for name, table in zip(_TABLES, (self.moves, self.payments)):
-            found |= zip((f"{prefix}{name}_{column}" for column in _COLUMNS), table)
-        return found
+            arrays_by_name |= zip((f"{prefix}{name}_{column}" for column in _COLUMNS), table)
+        return arrays_by_name
 
     @classmethod
     def from_fields(
         cls,
-        found: Mapping[str, Any],
+        fields: Mapping[str, Any],
         prefix: str,
         dimensions: tuple[int, int, int, int],
         kind: RewardModel,
@@ -160,16 +160,16 @@ class Counts(Result):
         other, or the `dimensions` M, S, A and Z.
         """
         M, S, A, Z = dimensions
-        initial = float_field(found, f"{prefix}initial", M, S)
-        if f"{prefix}transitions" in found:
+        initial = float_field(fields, f"{prefix}initial", M, S)
+        if f"{prefix}transitions" in fields:
             by_pair = (S, Z) if kind == "transition" else (Z,)
-            transitions = float_field(found, f"{prefix}transitions", M, S, A, S)
-            rewards = float_field(found, f"{prefix}rewards", M, S, A, *by_pair)
+            transitions = float_field(fields, f"{prefix}transitions", M, S, A, S)
+            rewards = float_field(fields, f"{prefix}rewards", M, S, A, *by_pair)
             return cls.of_arrays(transitions, rewards, initial)
-        if f"{prefix}outcome_starts" in found:
-            joint = _table_field(found, f"{prefix}outcome_", dimensions)
+        if f"{prefix}outcome_starts" in fields:
+            joint = _table_field(fields, f"{prefix}outcome_", dimensions)
             return cls.of_table(joint, initial, Z, kind)
-        moves, payments = (_table_field(found, f"{prefix}{name}_", dimensions) for name in _TABLES)
+        moves, payments = (_table_field(fields, f"{prefix}{name}_", dimensions) for name in _TABLES)
         return cls(moves, payments, initial, Z, kind)
 
     @property
@@ -310,9 +310,9 @@ def _added(
     keys, counts = keys[counted][order], counts[counted][order]
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     sums = np.add.reduceat(counts, first, axis=0) if first.size else counts
-    row, place = np.divmod(keys[first], per_row)
+    row, column = np.divmod(keys[first], per_row)
     starts = np.searchsorted(row, np.arange(rows + 1)).astype(np.int64)
-    return starts, place.astype(np.int32), sums
+    return starts, column.astype(np.int32), sums
 
 
 def _shares(counts: Outcomes) -> Outcomes:
@@ -323,15 +323,15 @@ def _shares(counts: Outcomes) -> Outcomes:
 
 
 def _table_field(
-    found: Mapping[str, Any], prefix: str, dimensions: tuple[int, int, int, int]
+    fields: Mapping[str, Any], prefix: str, dimensions: tuple[int, int, int, int]
 ) -> Outcomes:
     """A table of counts from fields whose names begin with `prefix`; raises where it is none."""
     M, S, A, Z = dimensions
-    starts = integer_field(found, f"{prefix}starts", S * A + 1)
-    next_state = integer_field(found, f"{prefix}next_state", None, below=S)
+    starts = integer_field(fields, f"{prefix}starts", S * A + 1)
+    next_state = integer_field(fields, f"{prefix}next_state", None, below=S)
     n = next_state.size
-    reward = integer_field(found, f"{prefix}reward", n, below=Z)
-    counts = float_field(found, f"{prefix}counts", n, M)
+    reward = integer_field(fields, f"{prefix}reward", n, below=Z)
+    counts = float_field(fields, f"{prefix}counts", n, M)
     if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
         raise ValueError(f"{prefix}starts must rise from 0 to the number of outcomes, {n}")
     table = Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), counts)
@@ -599,10 +599,10 @@ class EmpiricalModel:
 
     def _optimistic_start(self, counts: Counts) -> tuple[Floats, Floats]:
         """nu-hat of Algorithm 1, (M, S), and R^hid_init, (M,)."""
-        seen = np.maximum(1.0, counts.episodes)
-        missing, radius = np.maximum(0.0, 1.0 - counts.episodes), self.widths.initial / seen
+        episodes = np.maximum(1.0, counts.episodes)
+        missing, radius = np.maximum(0.0, 1.0 - counts.episodes), self.widths.initial / episodes
         bonus = self.widths.reach * np.minimum(1.0, missing + np.sqrt(radius))
-        return counts.initial / seen[:, None], bonus
+        return counts.initial / episodes[:, None], bonus
 
     def raise_bonus(self) -> None:
         """Plan by Q-MDP if that is due, and set the bonus of that plan, the same at all times.

@@ -83,8 +83,8 @@ class _Sampling(CountingLearning[Episode]):
         counts, prior = self.empirical.counts(), self.learner.prior
         weights = self.empirical.weights()
         if not keeps_arrays(self.space, counts.reward_model):
-            seen = (counts.joint(), counts.initial)
-            return _drawn_table(self._chance, *seen, weights, self.space, prior)
+            tables = (counts.joint(), counts.initial)
+            return _drawn_table(self._chance, *tables, weights, self.space, prior)
         T, R, nu = (
             _dirichlet_rows(self._chance, rows + prior)
             for rows in (counts.transitions, counts.rewards, counts.initial)
@@ -149,15 +149,15 @@ def _drawn_table(
     M, S, A, Z = space.dimensions
     rows = np.flatnonzero(space.allowed_actions())
     fresh = rows[:, None] * (S * Z) + chance.integers(S * Z, size=(rows.size, M))
-    place, contexts = np.nonzero(counts.probs > 0.0)
-    keys = np.concatenate([counts.keys(S, Z)[place], fresh.ravel()])
+    outcome, contexts = np.nonzero(counts.probs > 0.0)
+    keys = np.concatenate([counts.keys(S, Z)[outcome], fresh.ravel()])
     contexts = np.concatenate([contexts, np.tile(np.arange(M), rows.size)])
     shapes = np.concatenate(
-        [counts.probs[place, contexts[: place.size]], np.full(fresh.size, prior)]
+        [counts.probs[outcome, contexts[: outcome.size]], np.full(fresh.size, prior)]
     )
-    kept = np.isin(keys // (S * Z), rows)
-    keys, contexts = keys[kept], contexts[kept]
-    gammas = np.maximum(chance.standard_gamma(shapes[kept]), 1e-300)
+    allowed = np.isin(keys // (S * Z), rows)
+    keys, contexts = keys[allowed], contexts[allowed]
+    gammas = np.maximum(chance.standard_gamma(shapes[allowed]), 1e-300)
     of_row = keys // (S * Z) * M + contexts
     shares = gammas / np.bincount(of_row, gammas, S * A * M)[of_row]
     row, rest = np.divmod(keys, S * Z)

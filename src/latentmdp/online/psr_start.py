@@ -155,8 +155,8 @@ class _FromPSR(Learning[Any]):
             start=self.fit,
             reward_model=self.learner.reward_model,
         )
-        left = self.episodes - self.explored
-        self._lucrl = lucrl.begin(self.world, left, philox_key(chance))
+        remaining = self.episodes - self.explored
+        self._lucrl = lucrl.begin(self.world, remaining, philox_key(chance))
         for name in RECORDS:  # L-UCRL writes to what the record has behind the exploration
             setattr(self._lucrl, name, getattr(self, name)[self.explored :])
 
@@ -199,6 +199,6 @@ class _FromPSR(Learning[Any]):
         errors = [unknown, unknown, self.model_error(self.fit.model), *curve.values.tolist()]
         stops = [0, self.sizes[0], self.explored, *curve.episodes.tolist()]
         for (first, stop), error in zip(pairwise(stops), errors):
-            known = (M, likelihood) if first >= self.explored else (0, unknown)
+            estimate = (M, likelihood) if first >= self.explored else (0, unknown)
             earned = float(self.returns[first:stop].mean())
-            yield Phase(first, stop - first, *known, error, earned)
+            yield Phase(first, stop - first, *estimate, error, earned)

@@ -164,14 +164,14 @@ class _QAgent:
         learning = self.learning
         self._episode, self._m, self._state = np.uint64(episode), 0, state
         if learning.learner.informed:
-            told = learning.world.context()
-            if told is None or not 0 <= told < learning.space.n_contexts:
+            context = learning.world.context()
+            if context is None or not 0 <= context < learning.space.n_contexts:
                 raise ValueError(
-                    f"informed=True: the world gave context {told} at the start of an episode, "
+                    f"informed=True: the world gave context {context} at the start of an episode, "
                     f"expected one in [0, {learning.space.n_contexts}); in an environment, info of "
                     "reset must hold it, as that of MixtureEnv(..., tell_context=True) does"
                 )
-            self._m = told
+            self._m = context
 
     def act(self, t: int) -> int:
         """A best action, or any."""

@@ -335,8 +335,8 @@ class _Refitting(Learning[Trajectories]):
         elif self.learner.sampling:
             # The last number keeps draws of models apart from those of the fits.
             rng = np.random.default_rng([self.key, len(self.phases), 1])
-            drawn = drawn_fit(rng, fit, self.logs, self.space, PosteriorSampling.prior)
-            policy = planner_for(model).plan(drawn).policy
+            sampled_model = drawn_fit(rng, fit, self.logs, self.space, PosteriorSampling.prior)
+            policy = planner_for(model).plan(sampled_model).policy
             self.state = _SampledRound(structure, fit, policy)
         else:
             self.state = self._optimistic_round(structure, fit, model)
@@ -499,8 +499,8 @@ class _Refitting(Learning[Trajectories]):
             np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
         )
         # Where no episode has paid yet, one reward is what an episode may have paid.
-        seen = np.append(self.returns, self.space.reward_array)
-        value = mean_return(self.returns[len(self.logs) :], seen)
+        payments = np.append(self.returns, self.space.reward_array)
+        value = mean_return(self.returns[len(self.logs) :], payments)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         messages = learn_warnings(plan, fit, visits, value, state.final_logs)
         for message in messages:
@@ -552,9 +552,9 @@ def _next_fit(
     if structure is not None and len(logs) < 2 * structure.episodes:
         _, M, reward_model, *strengths = structure
         return structure, _em_fit(learner, logs, M, reward_model, [model], rng, strengths)
-    asked = learner.reward_model
-    reward_model = "state-action" if asked == "auto" else asked
-    if asked == "auto" and model is not None:
+    requested = learner.reward_model
+    reward_model = "state-action" if requested == "auto" else requested
+    if requested == "auto" and model is not None:
         reward_model = model.reward_model
     # The search for the number of contexts begins below the last choice, because a few episodes
     # often fit best with too many contexts.
@@ -583,7 +583,7 @@ def _next_fit(
             capped = [min(now, 2 * before) for now, before in zip(strengths, structure[3:])]
             if capped != strengths:
                 fit = _em_fit(learner, logs, M, reward_model, [fit.model, None], rng, capped)
-        if again or asked != "auto":
+        if again or requested != "auto":
             break
         better = preferred_reward_model(logs, fit.responsibilities)
         if better == reward_model:

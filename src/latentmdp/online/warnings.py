@@ -89,10 +89,10 @@ def moving_context(model: LatentMDP, visits: Floats, logs: Trajectories) -> floa
     if model.n_contexts == 1 or logs.n_steps == 0:
         return None
     table = filter_tables(model, acting_smoothing(model.n_states, model.n_rewards))
-    known = visits.min(axis=0) >= 10.0
+    well_visited = visits.min(axis=0) >= 10.0
     flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
     still, *moving = (
-        moving_evidence(table, known, *flat, change, np.empty(len(logs)))
+        moving_evidence(table, well_visited, *flat, change, np.empty(len(logs)))
         for change in (0.0, 0.03, 0.1, 0.3)
     )
     best = None

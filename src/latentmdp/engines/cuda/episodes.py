@@ -34,7 +34,7 @@ def play_episodes(
     key: np.uint64,
     first_episode: int,
     horizon: int,
-    given: int,
+    context: int,
     contexts: Indices,
     lengths: Integers,
     *logs: Any,
@@ -120,11 +120,11 @@ def posteriors(
     longest = int(np.diff(offsets).max(initial=0)) + 1
     bytes_each = longest * (12.0 + 8.0 * M * along) + 8.0 * M + 12.0
     for start, stop in device.pieces(total, bytes_each, _PIECE):
-        own = offsets[start : stop + 1]
-        steps = slice(int(own[0]), int(own[-1]))
+        cuts = offsets[start : stop + 1]
+        steps = slice(int(cuts[0]), int(cuts[-1]))
         visited = slice(steps.start + start, steps.stop + stop)
         rows = visited if along else slice(start, stop)
-        flat = (states[visited], actions[steps], rewards[steps], own - own[0])
+        flat = (states[visited], actions[steps], rewards[steps], cuts - cuts[0])
         room = device.empty((rows.stop - rows.start, M), np.float64)
         logged = Logged(*device.put(flat), room, device.empty(stop - start, np.int32))
         device.launch(filter_kernel(M, along), stop - start, table, logged)
@@ -164,8 +164,8 @@ def _equal_steps(starts: Integers) -> int:
 
 def _tables(chances: Chances, acting: Acting, likelihood: Floats) -> Any:
     """What is read at every step, on the GPU; likelihoods by the outcomes of the world."""
-    own = acting.filter._replace(likelihood=likelihood)
-    return gpu().put((chances, acting._replace(filter=own)))
+    filter_of_world = acting.filter._replace(likelihood=likelihood)
+    return gpu().put((chances, acting._replace(filter=filter_of_world)))
 
 
 def _transpose(log: NDArray[Any], target: Indices, threads: int) -> None:

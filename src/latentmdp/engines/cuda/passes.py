@@ -107,8 +107,8 @@ class EpisodePass:
         device.launch_blocks(
             kernels.total_kernel(threads), parts, threads, (logs, totals), _TOTAL_PART
         )
-        found = device.fetch(out)
-        return found[:C], found[C:], float(np.sum(device.fetch(totals)))
+        counts_by_row = device.fetch(out)
+        return counts_by_row[:C], counts_by_row[C:], float(np.sum(device.fetch(totals)))
 
     def _room(self, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
         """Arrays that a pass writes to; taking memory for every pass would cost as much as it."""
