@@ -41,7 +41,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,9 +68,6 @@ from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.simulation import gathered
 from latentmdp.worlds import ModelWorld, Space, World, as_world, play_episode
-
-if TYPE_CHECKING:
-    from latentmdp.online.kernels_lucrl import Played
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,8 +404,8 @@ class _CompiledLUCRL(_QMDPLUCRL):
         self._rounds(episodes, played)
         return played_logs(played, self.contexts[first : self.done], space)
 
-    def _rounds(self, episodes: int, played: Played) -> None:
-        """So many episodes more; `played` has a row for each, or none where nobody wants them."""
+    def _rounds(self, episodes: int, played: Any) -> None:
+        """So many episodes more; `played` is a `Played` with a row for each, or with none."""
         from latentmdp.online.kernels_lucrl import Played, play_lucrl
 
         first, stop = self.done, self.done + episodes
