@@ -73,7 +73,13 @@ beliefs go to memory themselves."""
 
 @cache
 def _step(kind):
-    """One step of an episode: the action, and the outcome that follows; the belief is updated."""
+    """One step of an episode: the action, and the outcome that follows; the belief is updated.
+
+    The compiled step takes a state s of context m at time t and a belief (3, width), which it
+    changes in place. It returns the action and the number of the outcome in the world's table.
+    What `kind` says is known when it is compiled, so that no thread asks for it: groups and rows of
+    one length are found by a product instead of two reads.
+    """
     _, stochastic, filters, layered, partial, n_vectors, n_outcomes, _ = kind
 
     @cuda.jit(device=True)
@@ -103,7 +109,11 @@ def _step(kind):
 
 @cache
 def rollout_kernel(kind):
-    """The compiled rollout of one `RolloutKind`, a thread an episode."""
+    """The compiled rollout of one `RolloutKind`, a thread an episode.
+
+    Thread i plays episode first_episode + i and fills column i of `noted`, which must not alias the
+    tables; entries behind an episode's end stay as they were. Beliefs lie in a thread's registers.
+    """
     step, width, filters, ragged = _step(kind), kind.width, kind.filters, kind.ragged
 
     @limited_jit(_REGISTERS if filters else None)
@@ -130,7 +140,13 @@ def rollout_kernel(kind):
 
 @cache
 def returns_kernel(kind, threads):
-    """The compiled sums of returns, see `sum_returns`: a block of `threads` a block of episodes."""
+    """The compiled sums of returns, see `sum_returns`: a block of `threads` a block of episodes.
+
+    Block b fills row b of `sums` (blocks, 2). Returns of its `SUMMED` episodes lie in shared
+    memory, zero for those that the block lacks, and are added by halves: i and i + half for half =
+    SUMMED / 2, ..., 1. That is the order of the CPU, whatever the number of threads, so sums have
+    its bits. Every `syncthreads` lies between a write and another thread's read of the same entry.
+    """
     step, width, filters, ragged = _step(kind), kind.width, kind.filters, kind.ragged
     each = SUMMED // threads
 
@@ -138,10 +154,10 @@ def returns_kernel(kind, threads):
     def returns(first_block, chances, acting, key, first_episode, horizon, earning, runs, sums):
         room = cuda.shared.array(SUMMED, np.float64)
         belief = cuda.local.array((3, width), np.float64)
-        place, b = cuda.threadIdx.x, cuda.blockIdx.x
+        thread, b = cuda.threadIdx.x, cuda.blockIdx.x
         m, first, n = block_of(runs, first_block + b)
         A = chances.sizes[1]
-        for i in range(place, SUMMED, threads):
+        for i in range(thread, SUMMED, threads):
             room[i] = 0.0
             if i < n:
                 episode = np.uint64(first_episode + first + i)
@@ -160,13 +176,13 @@ def returns_kernel(kind, threads):
                     t += 1
                 room[i] = total
         # What a thread earned it reads again itself: the sum spoils the room.
-        own = cuda.local.array(each, np.float64)
+        returns_here = cuda.local.array(each, np.float64)
         for j in range(each):
-            own[j] = room[place + j * threads]
+            returns_here[j] = room[thread + j * threads]
         half = SUMMED // 2
         while half > 0:
             cuda.syncthreads()
-            for i in range(place, half, threads):
+            for i in range(thread, half, threads):
                 room[i] += room[i + half]
             half //= 2
         cuda.syncthreads()
@@ -174,16 +190,16 @@ def returns_kernel(kind, threads):
         mean = total / n
         cuda.syncthreads()
         for j in range(each):
-            i = place + j * threads
-            distance = own[j] - mean if i < n else 0.0
+            i = thread + j * threads
+            distance = returns_here[j] - mean if i < n else 0.0
             room[i] = product(distance, distance)
         half = SUMMED // 2
         while half > 0:
             cuda.syncthreads()
-            for i in range(place, half, threads):
+            for i in range(thread, half, threads):
                 room[i] += room[i + half]
             half //= 2
-        if place == 0:
+        if thread == 0:
             sums[b, 0], sums[b, 1] = total, room[0]
 
     return returns
@@ -191,7 +207,11 @@ def returns_kernel(kind, threads):
 
 @cache
 def filter_kernel(width, along):
-    """The compiled filter with beliefs over `width` contexts."""
+    """The compiled filter with beliefs over `width` contexts, a thread an episode.
+
+    Fills logged.out, (N, width), or with `along` one row for every state, and logged.step (N,).
+    Rows from an impossible step on stay as they were. `out` must not alias the episodes.
+    """
 
     @cuda.jit
     def follow(table, logged):

@@ -46,7 +46,12 @@ class Listed(NamedTuple):
 
 @cache
 def weigh_kernel(width, lanes):
-    """The compiled shares of episodes in `width` contexts."""
+    """The compiled shares of episodes in `width` contexts, a thread an episode.
+
+    Thread p fills shares[p] (width,) and logs[p]. `lanes` neighbours lie interleaved, so that the
+    threads of a warp read neighbouring cells at every step. An episode that did not come (count 0)
+    has shares and a log of zero; one that no context explains has a log of minus infinity.
+    """
 
     @cuda.jit
     def weigh(weighed):
@@ -79,40 +84,49 @@ def weigh_kernel(width, lanes):
 
 @cache
 def gather_kernel(width, streams):
-    """The compiled sums of shares over segments, by blocks of width times streams threads."""
+    """The compiled sums of shares over segments, by blocks of width times streams threads.
+
+    Block b fills sums[b] (width,) of segment b. Stream i adds the entries i, i + streams, ... of
+    the list in their order; then the streams are added by halves, i and i + half, the last of an
+    odd number waiting for the next round. The order is fixed by the list and by `streams`.
+    """
     threads = width * streams
 
     @cuda.jit
     def gather(listed):
         room = cuda.shared.array(threads, np.float64)
-        place = cuda.threadIdx.x
-        segment, stream, m = cuda.blockIdx.x, place // width, place % width
+        thread = cuda.threadIdx.x
+        segment, stream, m = cuda.blockIdx.x, thread // width, thread % width
         total = 0.0
         begin, end = listed.begins[segment], listed.begins[segment + 1]
         for k in range(begin + stream, end, streams):
             total += listed.shares[listed.places[k], m]
-        room[place] = total
-        left = streams
-        while left > 1:
+        room[thread] = total
+        active = streams
+        while active > 1:
             cuda.syncthreads()
-            half = (left + 1) // 2
-            if stream < left - half:
-                room[place] += room[place + half * width]
-            left = half
+            half = (active + 1) // 2
+            if stream < active - half:
+                room[thread] += room[thread + half * width]
+            active = half
         if stream == 0:
-            listed.sums[segment, m] = room[place]
+            listed.sums[segment, m] = room[thread]
 
     return gather
 
 
 @cuda.jit
 def add_segments(listed):
-    """Add the sums over the segments of each cell, in their order."""
+    """Add the sums over the segments of each cell, in their order.
+
+    A thread an entry of listed.out (cells, width); the segments of cell x are
+    order[ends[x]] .. order[ends[x + 1] - 1].
+    """
     width = listed.out.shape[1]
-    place = cuda.grid(1)
-    if place >= listed.out.shape[0] * width:
+    entry = cuda.grid(1)
+    if entry >= listed.out.shape[0] * width:
         return
-    x, m = place // width, place % width
+    x, m = entry // width, entry % width
     total = 0.0
     for k in range(listed.ends[x], listed.ends[x + 1]):
         total += listed.sums[listed.order[k], m]
@@ -121,26 +135,30 @@ def add_segments(listed):
 
 @cache
 def total_kernel(threads):
-    """The compiled sums over parts of an array, a block of threads each."""
+    """The compiled sums over parts of an array, a block of threads each.
+
+    Block b fills sums[b] with the sum of values[b size] .. values[(b + 1) size - 1]: thread i adds
+    every `threads`-th entry from i on, then threads are added by halves, as in `gather_kernel`.
+    """
 
     @cuda.jit
     def add(pair, size):
         values, sums = pair[0], pair[1]
         room = cuda.shared.array(threads, np.float64)
-        place = cuda.threadIdx.x
+        thread = cuda.threadIdx.x
         begin = cuda.blockIdx.x * size
         total = 0.0
-        for k in range(begin + place, min(begin + size, values.shape[0]), threads):
+        for k in range(begin + thread, min(begin + size, values.shape[0]), threads):
             total += values[k]
-        room[place] = total
-        left = threads
-        while left > 1:
+        room[thread] = total
+        active = threads
+        while active > 1:
             cuda.syncthreads()
-            half = (left + 1) // 2
-            if place < left - half:
-                room[place] += room[place + half]
-            left = half
-        if place == 0:
+            half = (active + 1) // 2
+            if thread < active - half:
+                room[thread] += room[thread + half]
+            active = half
+        if thread == 0:
             sums[cuda.blockIdx.x] = room[0]
 
     return add
