@@ -1,4 +1,4 @@
-"""The loops of L-UCRL: counting, the filter of the estimate, optimistic planning, acting.
+"""The compiled loops of L-UCRL: counting, the filter of the estimate, optimistic planning, acting.
 
 A pair (s, a) is column a W + s, where W is S padded as the dense Bellman backup has it; n = A W.
 
@@ -21,6 +21,10 @@ have changes by next to nothing: it is planned once its changes amount to `least
 
 Arrays are few, and loops get arrays rather than tuples of them: numba copies a tuple that it passes
 on, and counts a reference, which takes as long as a step of a loop, for each array in it.
+
+Unless a docstring says otherwise, arrays of one call do not alias, and sums over contexts, states
+and steps are added in rising order. Padding (states S .. W - 1) has no counts: its values are
+finite and are multiplied by zero, so that loops need not leave it out.
 """
 
 import math
@@ -145,7 +149,10 @@ class Played(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def find_cell(dense, n, heads, links, column, key):
-    """The cell of (column, key), -1 if there is none; n is the number of columns."""
+    """The cell of (column, key), -1 if there is none; n is the number of columns.
+
+    heads (n,) and links (cells, 3) are read only where cells are listed.
+    """
     if dense:
         return key * n + column
     k = heads[column]
@@ -156,7 +163,11 @@ def find_cell(dense, n, heads, links, column, key):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _join_cell(heads, links, counts, used, column, key):
-    """The listed cell of (column, key), a new one at the end of its column if there was none."""
+    """The listed cell of (column, key), a new one at the end of its column if there was none.
+
+    heads (n,), links (cells, 3), counts (M, cells) and used (1,) are changed in place; there must
+    be room. The counts of a new cell are set to zero.
+    """
     last, k = -1, heads[column]
     while k >= 0 and links[k, 1] != key:
         last, k = k, links[k, 2]
@@ -176,7 +187,10 @@ def _join_cell(heads, links, counts, used, column, key):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_cells(estimate, columns, keys, counts):
-    """Add counts (m, M) to those of the cells (columns, keys), which there must be room for."""
+    """Add counts (k, M) to those of the cells (columns, keys), which there must be room for.
+
+    columns and keys are (k,). They are added in their order; `counts` must not be the estimate's.
+    """
     heads, links, own, used = estimate.heads, estimate.links, estimate.counts, estimate.used
     for i in range(columns.shape[0]):
         k = keys[i] * estimate.seen.shape[0] + columns[i]
@@ -188,7 +202,10 @@ def add_cells(estimate, columns, keys, counts):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def refresh(estimate, optimistic):
-    """Derive everything from the sums of all columns."""
+    """Derive everything from the sums of all columns.
+
+    Writes the derived terms of `columns`, `met`, `initial` and `prior`, and reads no cell.
+    """
     met, pairs, terminal = optimistic.met, optimistic.pairs, optimistic.terminal
     for m in range(met.shape[0]):
         for s in range(met.shape[1]):
@@ -201,7 +218,11 @@ def refresh(estimate, optimistic):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _refresh_columns(columns, met, factors, kind, chosen, count, m):
-    """Derive the terms of the first `count` of the chosen columns from their sums."""
+    """Derive the terms of the first `count` of the chosen columns from their sums.
+
+    columns (M, TERMS, n) and met (M, W) are changed for context m. Each column is a function of its
+    own sums, so that the order does not matter, and some of them can be brought up to date alone.
+    """
     deviation, remainder, reward_deviation, reward_remainder = factors
     width = met.shape[1]
     for i in range(count):
@@ -229,7 +250,8 @@ def _refresh_columns(columns, met, factors, kind, chosen, count, m):
 def _refresh_start(start, counts, initial, prior, m):
     """w-hat and nu-hat with one pseudo-count each, so that no context is ruled out unseen.
 
-    w-hat is not normalised: a belief that starts from it is.
+    w-hat is not normalised: a belief that starts from it is. counts and initial are (S, M), prior
+    (M,); column m of `initial` and entry m of `prior` are written.
     """
     if start == UNIFORM:
         return
@@ -248,7 +270,9 @@ def _refresh_start(start, counts, initial, prior, m):
 def _locate(dense, by_next, width, heads, links, counts, used, steps, places, seen, visited):
     """Note the cells of an episode's steps, where new ones join, and the columns it visited.
 
-    `steps` are states, actions, rewards and their number. Returns how many columns there are.
+    `steps` are states, actions, rewards and their number. Returns how many columns there are. Fills
+    places (2, H) up to the length and visited (H,) up to that number, in the order of first visits;
+    `seen` (n,) is all False before and after, so nobody has to clear n flags for an episode.
     """
     states, actions, rewards, length = steps
     n, distinct = seen.shape[0], 0
@@ -270,7 +294,11 @@ def _locate(dense, by_next, width, heads, links, counts, used, steps, places, se
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _count(counts, columns, places, values, width, m, weight, steps):
-    """Add an episode to the counts of one context; False if all was below their rounding."""
+    """Add an episode to the counts of one context; False if all was below their rounding.
+
+    counts (M, cells) and the sums of columns (M, TERMS, n) grow step by step, in the order of the
+    episode: a cell that occurs twice is added to twice. places (2, H) are those of `_locate`.
+    """
     states, actions, rewards, length = steps
     changed = False
     for t in range(length):
@@ -287,7 +315,11 @@ def _count(counts, columns, places, values, width, m, weight, steps):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _is_due(columns, growth, visited, distinct, m):
-    """Whether one of the columns just visited has grown so much that a plan is due."""
+    """Whether one of the columns just visited has grown so much that a plan is due.
+
+    visited (H,) are the columns of the episode, `distinct` how many they are. Under `DOUBLING` the
+    next power of two above the visits of the last plan is read from their exponent.
+    """
     due = growth == 0.0
     for i in range(0 if due else distinct):
         before, now = columns[m, PLANNED, visited[i]], columns[m, VISITS, visited[i]]
@@ -301,7 +333,11 @@ def _is_due(columns, growth, visited, distinct, m):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def absorb_episode(estimate, optimistic, belief, states, actions, rewards, length):
-    """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16]."""
+    """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16].
+
+    belief (M,), states (H + 1,), actions and rewards (H,) of which `length` steps count. Everything
+    that depends on the counts is up to date afterwards, except the plan, which may be due.
+    """
     counts, columns, places = estimate.counts, estimate.columns, estimate.places
     visited, met, factors = estimate.visited, optimistic.met, optimistic.factors
     first, initial, prior = estimate.initial_counts, estimate.initial, estimate.prior
@@ -334,7 +370,8 @@ def _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, out):
     k and j are the cells of its transition and its reward, -1 where no context has counts of them;
     `joint` says that the reward's alone counts both. Where a context has less than one visit of the
     column, what its row lacks is filled by that of all contexts together: a row that nobody has
-    seen in a context speaks neither for nor against it.
+    seen in a context speaks neither for nor against it. counts (M, cells), columns (M, TERMS, n),
+    out (1, M), which must not be one of them.
     """
     M, known = out.shape[1], j >= 0 and (joint or k >= 0)
     lacking, common = False, 0.0
@@ -360,7 +397,11 @@ def _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def observe(estimate, belief, s, a, n, z):
-    """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3]."""
+    """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3].
+
+    belief (3, M) is changed in place, and so is the estimate's scratch `likelihood`: two threads
+    must not observe with one estimate.
+    """
     S, A, Z = estimate.sizes
     dense, by_next, heads, links = (
         estimate.dense, estimate.by_next, estimate.heads, estimate.links
@@ -381,7 +422,8 @@ def distances(estimate, starts, next_state, reward, probs, out):
     """Fill out (M', M) with sum_{s,a} ||P_k - Phat_m||_1; P is an outcome table.
 
     |P - Phat| is summed as Phat where P is 0, so that only the outcomes of P are looked up: a row
-    adds its mass, 1 if it was visited, and |P - Phat| - Phat of each outcome.
+    adds its mass, 1 if it was visited, and |P - Phat| - Phat of each outcome. They are added row by
+    row and outcome by outcome, so a distance of zero may come out as a rounding error below zero.
     """
     A, dense, by_next = estimate.sizes[1], estimate.dense, estimate.by_next
     heads, links, counts, columns = (
@@ -418,7 +460,11 @@ def distances(estimate, starts, next_state, reward, probs, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _counted_moves(dense, links, counts, used, width, m):
-    """Column, s' and count of the listed transitions that context m has; none if dense."""
+    """Column, s' and count of the listed transitions that context m has; none if dense.
+
+    Fresh arrays (2, k) and (k,), in the order of the list: a plan reads them H times, and a list of
+    all contexts would be mostly zeros of this one.
+    """
     size = 0 if dense else used[0]
     moves, weights, length = np.empty((2, size), np.int64), np.empty(size), 0
     for k in range(size):
@@ -432,7 +478,10 @@ def _counted_moves(dense, links, counts, used, width, m):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _listed_moments(moves, weights, value, out):
-    """`expect_moments` of one context, from listed transitions; value is (W,)."""
+    """`expect_moments` of one context, from listed transitions; value is (W,), out (2, n).
+
+    Sums of a column are added in the order of the list, by fused multiplication and addition.
+    """
     for c in range(out.shape[1]):
         out[0, c], out[1, c] = 0.0, 0.0
     for k in range(weights.shape[0]):
@@ -449,6 +498,10 @@ def _plan_context(
 
     Means and variances are of V less that of the first state: near the values, it keeps variances
     from being differences of large numbers. Any other number would do.
+
+    values (M, H, A, W) of context m are written, all else is read; later, shifted (W,) and sums
+    (2, n) are scratch. `by_group` is `shifted` seen as (W / GROUP, GROUP), the layout in which the
+    dense sums read it. A cap of step t limits the values of step t.
     """
     M, H, A, W = values.shape
     n, added = A * W, kind != AS_PRINTED
@@ -480,7 +533,9 @@ def _raise_values(sums, columns, m, added, origin, span, cap, out, t):
     """Set out[m, t] to optimistic values, see `OptimisticValues`.
 
     `sums` (2, n) are of counts times V - origin and its square; `added` says whether the two parts
-    of the bonus are added or the larger one counts.
+    of the bonus are added or the larger one counts. columns (M, TERMS, n), out (M, H, n). There is
+    no branch in the loop, only choices between two numbers, so that it runs on vectors: an action
+    that is not allowed has an inverse of 0 and with it a limit of 0.
     """
     for c in range(sums.shape[1]):
         mean = sums[0, c] * columns[m, SCALE, c]
@@ -497,7 +552,11 @@ def _raise_values(sums, columns, m, added, origin, span, cap, out, t):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _add_hidden_rewards(columns, pairs, reach, spread, width, m):
-    """Hidden rewards of one context [kwon2021, Prop. 3.2]."""
+    """Hidden rewards of one context [kwon2021, Prop. 3.2], and the mean reward with them.
+
+    Terms of the columns `pairs` (k,) are written; the others, of actions that are not allowed, keep
+    what they were given at the start.
+    """
     for i in range(pairs.shape[0]):
         c = pairs[i]
         visits = columns[m, VISITS, c]
@@ -508,7 +567,11 @@ def _add_hidden_rewards(columns, pairs, reach, spread, width, m):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _largest_value(columns, pairs, values, highest, m):
-    """The largest first-step value of a state that context m has been seen in, 0 to `highest`."""
+    """The largest first-step value of a state that context m has been seen in, 0 to `highest`.
+
+    `highest` where it has been seen in none. columns (M, TERMS, n), pairs (k,) and values
+    (M, H, A, W) are read.
+    """
     A, W = values.shape[2:]
     largest, known = 0.0, False
     for i in range(pairs.shape[0]):
@@ -521,7 +584,11 @@ def _largest_value(columns, pairs, values, highest, m):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def replan(estimate, optimistic):
-    """Q-values of the contexts whose counts changed, once a plan is due."""
+    """Q-values of the contexts whose counts changed, once a plan is due.
+
+    Contexts are planned one by one and read nothing of each other. Afterwards no plan is due, or
+    always one where growth is 0.
+    """
     due, stale, changes = optimistic.due, optimistic.stale, optimistic.changes
     dense, links, counts, groups = (
         estimate.dense, estimate.links, estimate.counts, estimate.groups
@@ -550,7 +617,8 @@ def replan(estimate, optimistic):
 def largest_bonus(estimate, optimistic):
     """Set `BONUS` to the most, over all t, by which the last plan's values exceed expected ones.
 
-    With it in every step, a plan in the empirical model is no less optimistic than this one.
+    With it in every step, a plan in the empirical model is no less optimistic than this one. Writes
+    `BONUS` of the columns of allowed actions; expected values are added as in `_plan_context`.
     """
     dense, links, counts, groups = (
         estimate.dense, estimate.links, estimate.counts, estimate.groups
@@ -585,7 +653,10 @@ def largest_bonus(estimate, optimistic):
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def greedy_action(values, t, s, belief):
-    """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones."""
+    """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones.
+
+    values (M, H, A, W), belief (3, M); products are added in the order of the contexts.
+    """
     best, winner = -np.inf, 0
     for a in range(values.shape[2]):
         value = 0.0
@@ -604,7 +675,9 @@ def _act(
 ):  # fmt: skip
     """Play one episode from states[0] by the optimistic values and the filter; its length.
 
-    First the fields of `Chances`, then those of `Estimate` and of `OptimisticValues`.
+    First the fields of `Chances`, then those of `Estimate` and of `OptimisticValues`; uniforms (H,)
+    are the chance of the world. belief (3, M) is that at states[0] before and the last one after;
+    states (H + 1,), actions and rewards (H,) are filled up to the length.
     """
     S, A, Z = sizes
     floor, slope, joint = smoothing, 1.0 - smoothing * S * Z, by_next > 0
@@ -633,7 +706,8 @@ def play_lucrl(
 
     They are fewer where a list of cells has no room for another episode. Fills the returns, the
     final belief in the true context and the true contexts, and, unless `played` has no rows, what
-    was played.
+    was played. The estimate and the optimistic values go on in place, so that a call for 2 k
+    episodes gives the bits of two calls for k.
     """
     M, H = optimistic.values.shape[:2]
     belief, weight = np.empty((3, M)), np.zeros(M)
@@ -679,7 +753,7 @@ def play_lucrl(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _record(played, i, states, actions, rewards, length):
-    """Write an episode to row i of what was played."""
+    """Write an episode to row i of what was played; what is behind its end stays as it was."""
     played.lengths[i], played.states[i, length] = length, states[length]
     for t in range(length):
         played.states[i, t], played.actions[i, t] = states[t], actions[t]
@@ -688,7 +762,7 @@ def _record(played, i, states, actions, rewards, length):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def discounted_return(rewards, length, reward_values, discount):
-    """Sum of discount^t r_t over the first `length` rewards, given as indices."""
+    """Sum of discount^t r_t over the first `length` rewards, given as indices, first step first."""
     total, scale = 0.0, 1.0
     for t in range(length):
         total += scale * reward_values[rewards[t]]

@@ -13,7 +13,9 @@ from latentmdp._kernels import begin_episode, draw_entry, draw_uniforms
 def q_action(values, visits, allowed, m, s, explore, uniform):
     """Any allowed action with probability explore / (explore + N_m(s)), else a best one.
 
-    Equally good actions are equally likely. One uniform number decides all of it.
+    Equally good actions are equally likely. One uniform number decides all of it: whether the
+    choice is random, and, stretched to [0, 1) again, which action it is. values and visits
+    (M, S, A) and allowed (S, A) are read.
     """
     A = values.shape[2]
     best, ties, n, seen = -np.inf, 0, 0, 0.0
@@ -45,6 +47,9 @@ def q_sweep(values, visits, allowed, m, states, actions, earned, length, ended, 
     """Move Q(s, a) towards r + discount max Q(s', .) with step N(s, a)^-rate, last step first.
 
     The value of a state without any allowed action is 0, as that of the last one if it `ended`.
+    values and visits (M, S, A) are changed in place for context m; states (length + 1,) or longer,
+    actions and earned (length,) or longer. Going backwards, a step already reads what the step
+    after it has learned.
     """
     for t in range(length - 1, -1, -1):
         s, a, n = states[t], actions[t], states[t + 1]
@@ -77,7 +82,8 @@ def play_q_learning(
 
     `settings` are explore, rate and discount; values and visits (M, S, A) are updated after each
     episode, with M = 1 unless the learner is `informed` of the context. Fills `played`, a `Played`
-    with room for N episodes of H steps.
+    with room for N episodes of H steps. Of the two uniform numbers of a step, the first chooses the
+    action and the second the outcome, as in `simulate`.
     """
     explore, rate, discount = settings
     states, actions, rewards = played.states, played.actions, played.rewards

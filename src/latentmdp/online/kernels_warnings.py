@@ -14,7 +14,9 @@ def moving_evidence(table, known, states, actions, rewards, offsets, change, out
 
     The context is drawn anew from the prior with a chance of `change` after every step, so the
     belief becomes (1 - change) b + change w. Steps at an (s, a) that is not `known` (S, A) tell
-    nothing. `table` is a smoothed `Filter`; likelihoods are summed in the order of the contexts.
+    nothing. `table` is a smoothed `Filter`; likelihoods are summed in the order of the contexts,
+    their logarithms in the order of the steps. Episodes are as `Trajectories` holds them: episode i
+    has the states from offsets[i] + i on, one more than its steps. `out` is returned.
     """
     prior, sizes = table.prior, table.sizes
     starts, next_state, reward = table.starts, table.next_state, table.reward
