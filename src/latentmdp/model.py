@@ -535,9 +535,12 @@ class LatentMDP(Fielded):
     def _packed(self) -> Floats:
         return arrays.frozen(dense_joint(self.outcomes, self.dimensions))
 
-    @cached_property
     def dense_form(self) -> tuple[Floats, Floats]:
         """Transitions and planning rewards as the dense Bellman backup reads them."""
+        return self._dense_form
+
+    @cached_property
+    def _dense_form(self) -> tuple[Floats, Floats]:
         from latentmdp._kernels import dense_rewards, dense_transitions
 
         return dense_transitions(self.transitions), dense_rewards(self.planning_rewards())

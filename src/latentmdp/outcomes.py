@@ -130,19 +130,17 @@ class Outcomes(NamedTuple):
             frozen(np.asarray(array))
         return self
 
-    def informative(self) -> Outcomes:
+    def informative(self, run: RunInBlocks | None = None) -> Outcomes:
         """The table with outcomes merged that lead to the same state and the same belief.
 
         Rewards that say nothing about the context are such outcomes: their probabilities are
         proportional to each other. A planner needs to tell only these tables' outcomes apart.
-        """
-        return self.merged()[0]
-
-    def merged(self, run: RunInBlocks | None = None) -> tuple[Outcomes, Integers]:
-        """The `informative` table, and where in it each outcome of this one is found, (n,).
-
         `run` is as for `outcomes_from_arrays`.
         """
+        return self.merged(run)[0]
+
+    def merged(self, run: RunInBlocks | None = None) -> tuple[Outcomes, Integers]:
+        """The `informative` table, and where in it each outcome of this one is found, (n,)."""
         from latentmdp._kernels import tables
 
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1

@@ -192,14 +192,7 @@ class LUCRL(Learner):
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""
-        return self.learning(world, self.empirical_model(world, episodes), episodes, key)
-
-    def learning(self, world: World, empirical: EmpiricalModel, episodes: int, key: int) -> _LUCRL:
-        """A run that goes on from what `empirical` holds, and goes on counting there."""
-        kind: type[_LUCRL] = _PlannerLUCRL
-        if isinstance(self.planner, QMDP):
-            kind = _CompiledLUCRL if isinstance(world, ModelWorld) else _QMDPLUCRL
-        return kind(self, world, empirical, episodes, key)
+        return going_on(self, world, self.empirical_model(world, episodes), episodes, key)
 
     def empirical_model(self, world: World, episodes: int) -> EmpiricalModel:
         """What is known before the first episode."""
@@ -270,6 +263,16 @@ class LUCRL(Learner):
         """See `Learner`."""
         start, bonus = _digest(self.start), repr(self.bonus)
         return {**super().settings(), "start": start, "bonus": bonus}
+
+
+def going_on(
+    learner: LUCRL, world: World, empirical: EmpiricalModel, episodes: int, key: int
+) -> _LUCRL:
+    """A run that goes on from what `empirical` holds, and goes on counting there."""
+    kind: type[_LUCRL] = _PlannerLUCRL
+    if isinstance(learner.planner, QMDP):
+        kind = _CompiledLUCRL if isinstance(world, ModelWorld) else _QMDPLUCRL
+    return kind(learner, world, empirical, episodes, key)
 
 
 class _LUCRL(CountingLearning[Episode | None]):

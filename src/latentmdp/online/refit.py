@@ -73,7 +73,7 @@ from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
-from latentmdp.online.lucrl import LUCRL
+from latentmdp.online.lucrl import LUCRL, going_on
 from latentmdp.online.posterior_sampling import PosteriorSampling, drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
@@ -392,7 +392,7 @@ class _Refitting(Learning[Trajectories]):
         random = int(length * _random_share(state.fit, self.done))
         acting = length - random
         stop, empirical = self.done + acting, state.empirical
-        rounds = state.phase_learner.learning(self.world, empirical, stop, key)
+        rounds = going_on(state.phase_learner, self.world, empirical, stop, key)
         rounds.done = self.done
         phase = rounds.played_rounds(acting)
         if not random:

@@ -268,7 +268,7 @@ def _is_dense(model: LatentMDP) -> bool:
 
 def _dense_values(model: LatentMDP, check: Check | None = None, costs: bool = False) -> Floats:
     """Q-values (M, H, A, W), see `latentmdp._kernels.bellman`; of costs if asked."""
-    transitions, rewards = model.dense_form
+    transitions, rewards = model.dense_form()
     M, S, A, _ = model.dimensions
     _require_room(model, S * A, "the Q-values")
     earned = -rewards if costs else rewards
