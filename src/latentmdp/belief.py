@@ -155,6 +155,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
     if smoothing > 0.0:
         n_observations = model.n_states * model.n_rewards
         likelihood = smoothing + (1.0 - smoothing * n_observations) * likelihood
+        # A first state that no context can have says nothing: as likely in all of them.
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
     sizes = (model.n_states, model.n_actions, model.n_rewards)
     shared = (table.starts, table.next_state, table.reward, likelihood, model.weights, initial)

@@ -433,6 +433,7 @@ class GymnasiumWorld(_SteppedWorld):
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
+        # 31 bits: some environments hold a seed in a signed integer of 32.
         seed = int(np.random.SeedSequence((key, episode)).generate_state(1)[0]) >> 1
         observation, info = self.env.reset(seed=seed)
         self._context = info.get("context")

@@ -520,6 +520,7 @@ class _Sums:
         # of a thousand resamples the 2.5 % quantile is itself known to about 0.5 %
         repeats = rng.multinomial(G, np.full(G, 1.0 / G), 1_000).astype(np.float64)
         means, stderrs = self._estimates(repeats)
+        # A resample of groups that are all alike has no standard error but rounding.
         use = stderrs > 1e-12 * max(abs(mean), stderr, 1e-300)
         if stderr == 0.0 or not use.any():
             return mean, mean

@@ -124,6 +124,8 @@ class _LogSimulator:
             for m, policy in zip(range(model.n_contexts), cycle(self.policies))
         ]
         joined = Trajectories.concat([part.without_contexts() for part in parts])
+        # The argsort of an argsort is the inverse permutation: each individual's episode among
+        # those that are joined context by context.
         rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
         simulated = cut_short(joined[rank], self.lengths)
         if self.covariates is None:

@@ -406,6 +406,7 @@ class EstimateAgent(PolicyAgent):
     def act(self, t: int) -> int:
         """The policy's action, by its own belief or by the learner's."""
         if not self._own_filter and isinstance(self._memory, Memory):
+            # The filter's own array, not a copy: the policy reads it before the next step.
             self._memory = self._memory._replace(belief=self._filter.belief)
         return super().act(t)
 

@@ -427,6 +427,7 @@ class EmpiricalModel:
             heads=np.full(A * W, -1),
             links=np.zeros((0, 3), np.int64),
             counts=cell_counts,
+            # The same memory, as the dense backup reads it: what is counted needs no copy.
             groups=cell_counts.reshape(M, -1, GROUP, A * W),
             used=np.array([cells]),
             initial_counts=np.zeros((S, M)),
@@ -508,6 +509,7 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import add_cells
 
         e = self.estimate
+        # In place: `groups` and whoever holds the estimate see the same arrays.
         e.heads[...], e.counts[...] = -1, 0.0
         e.used[0] = e.counts.shape[1] if e.dense else 0
         self._make_room(len(keys))
@@ -545,6 +547,7 @@ class EmpiricalModel:
         """Have room for so many more cells; a list of them grows by doubling."""
         e = self.estimate
         needed, (M, capacity) = int(e.used[0]) + more, e.counts.shape
+        # Only lists grow: dense counts have every cell, and `groups` shares their memory.
         if not e.dense and needed > capacity:
             added = max(2 * capacity, needed) - capacity
             self.estimate = e._replace(

@@ -157,6 +157,7 @@ def _drawn_table(
     )
     allowed = np.isin(keys // (S * Z), rows)
     keys, contexts = keys[allowed], contexts[allowed]
+    # A gamma of a small shape may underflow to zero; a row of zeros would have no shares.
     gammas = np.maximum(chance.standard_gamma(shapes[allowed]), 1e-300)
     of_row = keys // (S * Z) * M + contexts
     shares = gammas / np.bincount(of_row, gammas, S * A * M)[of_row]
@@ -167,6 +168,6 @@ def _drawn_table(
 
 
 def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:
-    """One draw from the Dirichlet distribution of every last-axis row."""
+    """One draw from the Dirichlet distribution of every last-axis row: gammas over their sum."""
     gammas = np.maximum(chance.standard_gamma(parameters), 1e-300)
     return gammas / gammas.sum(axis=-1, keepdims=True)
