@@ -181,7 +181,7 @@ class Threads:
         return self._pool.submit(function, *arguments)
 
 
-# Starting a thread takes as long as a small block: those of an engine are kept from call to call.
+# Kept from call to call, so that a loop of many calls starts its threads once.
 _KEPT: dict[int, Threads] = {}
 """The engine whose threads run blocks, by their number."""
 

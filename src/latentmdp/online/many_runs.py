@@ -87,14 +87,13 @@ class ManyRuns(Result):
 
 def window_means(values: Floats, window: int) -> Floats:
     """Means of every `window` entries of a row in their order, the last of what is left."""
-    starts = np.arange(0, values.shape[-1], window)
-    sums = np.zeros((*values.shape[:-1], starts.size))
+    sizes = _window_sizes(values.shape[-1], window)
+    sums = np.zeros((*values.shape[:-1], sizes.size))
     for j in range(min(window, values.shape[-1])):
         part = values[..., j::window]
         sums[..., : part.shape[-1]] += part
-    return sums / _window_sizes(values.shape[-1], window)
+    return sums / sizes
 
 
 def _window_sizes(episodes: int, window: int) -> Floats:
-    starts = np.arange(0, episodes, window)
-    return np.minimum(window, episodes - starts).astype(np.float64)
+    return np.minimum(window, episodes - np.arange(0.0, episodes, window))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import Flags, Floats, Indices, Integers
 from latentmdp.engines.cuda.device import gpu
@@ -40,6 +39,7 @@ def play_episodes(
     *logs: Any,
 ) -> list[None]:
     """`play_episodes` of the CPU, for episodes whose contexts are drawn and which are all noted."""
+    from latentmdp._kernels import transpose
     from latentmdp.engines.cuda.kernels_episodes import Noted, rollout_kernel
 
     device, kernel = gpu(), rollout_kernel(_kind(chances, acting, likelihood))
@@ -59,7 +59,9 @@ def play_episodes(
         contexts[start:stop] = device.fetch(noted.contexts)
         lengths[start:stop] = device.fetch(noted.lengths)
         for log, target in zip(noted[2:], logs):
-            _transpose(device.fetch(log), target[start:stop], threads)
+            # target[i, t] = log[t, i], in blocks that stay in a core's cache
+            both = (device.fetch(log), target[start:stop])
+            run_blocks(transpose, blocks(n, 1 << 12), threads, None, *both)
     return []
 
 
@@ -166,10 +168,3 @@ def _tables(chances: Chances, acting: Acting, likelihood: Floats) -> Any:
     """What is read at every step, on the GPU; likelihoods by the outcomes of the world."""
     filter_of_world = acting.filter._replace(likelihood=likelihood)
     return gpu().put((chances, acting._replace(filter=filter_of_world)))
-
-
-def _transpose(log: NDArray[Any], target: Indices, threads: int) -> None:
-    """target[i, t] = log[t, i], in blocks that stay in a core's cache."""
-    from latentmdp._kernels import transpose
-
-    run_blocks(transpose, blocks(len(target), 1 << 12), threads, None, log, target)

@@ -56,7 +56,8 @@ class EpisodePass:
         n_cells, n_beginnings, n_contexts = sizes
         cells, offsets, first = zip(*groups)
         lengths = np.concatenate([np.diff(part) for part in offsets])
-        order, longest = _side_by_side(lengths)
+        order = np.argsort(-lengths, kind="stable")  # longest first
+        longest = lengths[order[::_LANES]]  # of each `_LANES` episodes side by side
         base = np.concatenate([[0], np.cumsum(_LANES * longest)])
         kind = np.dtype(np.uint16 if n_cells < 1 << 16 else np.int32)
         # Of an episode: shares and log; length and first; how often it came, in all logs and in
@@ -122,12 +123,6 @@ class EpisodePass:
         if key not in self._counts:
             self._counts[key] = (counts, self._gpu.put(np.concatenate(counts)[self._order]))
         return self._counts[key][1]
-
-
-def _side_by_side(lengths: Integers) -> tuple[Integers, Integers]:
-    """The order of episodes, longest first, and the longest of each `_LANES` of them."""
-    order = np.argsort(-lengths, kind="stable")
-    return order, lengths[order[::_LANES]]
 
 
 def _laid_out(
