@@ -15,7 +15,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -123,10 +123,7 @@ class Explorer:
             raise ExplorationError(
                 f"there are more first states than n_contexts={self.M}, so contexts do not decide "
                 'them: random_start=True or "by-context" allows that',
-                frozenset(),
-                None,
-                None,
-                self.starts,
+                outcomes=self.starts,
             )
         search = self.search
         alone = len(self.starts) == 1
@@ -150,18 +147,14 @@ class Explorer:
             self.episodes += 1
             play_episode(self.world, walk, self.key, self.episodes - 1, self.horizon)
             for n, a, outcome in walk.steps:
-                fresh = outcome not in search.nodes[n].seen[a]
+                fresh = outcome not in search.nodes[n].outcomes[a]
                 if not search.record(n, a, outcome) or fresh:
                     raise SurpriseError
             if not walk.steps:
                 return  # every first state is final: there is nothing to predict
 
-    def play(self, episodes: int = 1) -> None:
-        """Play episodes by the search's plan and record what they show."""
-        for _ in range(episodes):
-            self._play_one()
-
-    def _play_one(self) -> None:
+    def play(self) -> None:
+        """Play an episode by the search's plan and record what it shows."""
         walk, search = _Walk(self), self.search
         self.episodes += 1
         play_episode(self.world, walk, self.key, self.episodes - 1, self.horizon)
@@ -170,9 +163,9 @@ class Explorer:
         for n, a, outcome in walk.steps:
             if not search.record(n, a, outcome):
                 raise SurpriseError
-        known = len(search.nodes)
+        n_nodes = len(search.nodes)
         search.settle([*(n for n, _ in walk.plan), *(n for n, _, _ in walk.steps)])
-        if search.undecided is not None and len(search.nodes) > known:
+        if search.undecided is not None and len(search.nodes) > n_nodes:
             raise SurpriseError  # a new outcome after all seemed explored
         for c in {search.nodes[n].c for n, _ in walk.plan}:
             # A class of weight w is missed 40 / w times with probability e^-40.
@@ -182,9 +175,6 @@ class Explorer:
                     "episodes: the environment is not deterministic given its context, or a "
                     f"context is rarer than {self.weight:.3g}",
                     search.sets[c],
-                    None,
-                    None,
-                    {},
                 )
 
     def graph(self, masses: Sequence[float]) -> Graph:
@@ -193,10 +183,10 @@ class Explorer:
         edges: list[Edge] = []
         for n, node in enumerate(search.nodes):
             for a, children in enumerate(node.children):
-                seen, visits = node.seen[a], sum(node.seen[a].values())
+                counts, visits = node.outcomes[a], sum(node.outcomes[a].values())
                 total = sum(masses[search.nodes[child].c] for child in children.values())
                 for outcome, child in children.items():
-                    share = seen[outcome] / visits
+                    share = counts[outcome] / visits
                     spread = math.sqrt(share * (1.0 - share) / visits)
                     p = masses[search.nodes[child].c] / total
                     edges.append(Edge(n, a, child, *outcome, p, share, spread, visits))
@@ -228,7 +218,7 @@ class _Walk:
         self.steps: list[tuple[int, int, Outcome]] = []
         self.classes: set[int] = set()
         self._once: dict[tuple[int, int], Outcome] = {}
-        self._node, self._left = 0, False
+        self._node, self._is_lost = 0, False
 
     def begin(self, episode: int, state: int) -> None:
         """Fix what the episode does in every branch."""
@@ -243,10 +233,10 @@ class _Walk:
 
     def act(self, t: int) -> int | None:
         """The plan's action; None once nothing more is to be learned."""
-        if self._left:
+        if self._is_lost:
             return None
-        place = (self._node, t)
-        return self.plan[place] if place in self.plan else self.search.choose(*place)
+        branch = (self._node, t)
+        return self.plan[branch] if branch in self.plan else self.search.choose(*branch)
 
     def observe(self, action: int, transition: Transition) -> None:
         """Follow the graph, as far as it is known."""
@@ -257,13 +247,11 @@ class _Walk:
             raise ExplorationError(
                 "the environment is not deterministic: within one episode the same action in "
                 "the same state had two outcomes",
-                search.sets[node.c],
-                node.state,
-                action,
+                *(search.sets[node.c], node.state, action),
                 {self._once[node.state, action]: 1, outcome: 1},
             )
         if outcome not in node.children[action]:
-            self._left = True
+            self._is_lost = True
             return
         self.explorer.predicted += 1
         self._node = node.children[action][outcome]
@@ -294,27 +282,20 @@ class _RandomWalk(_Walk):
     def act(self, t: int) -> int | None:
         """Any action that was explored; None at the end."""
         children = self.search.nodes[self._node].children
-        known = [a for a, behind in enumerate(children) if behind]
-        if self._left or not known:
+        explored = [a for a, behind in enumerate(children) if behind]
+        if self._is_lost or not explored:
             return None
-        return known[self._chance.integers(len(known))]
+        return explored[self._chance.integers(len(explored))]
 
 
-class ClassWeights(NamedTuple):
-    """The probability of each class, by number, and whether they are exact."""
-
-    masses: list[float]
-    exact: bool
-
-
-def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> ClassWeights:
-    """Play on until every class is weighed."""
+def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> tuple[list[float], bool]:
+    """Play on until every class is weighed: their probabilities, and whether these are exact."""
     search = explorer.search
     if uniform:
         bounds = copy.deepcopy(search.sizes)
         try:
             _identify(explorer)
-            return ClassWeights([k / explorer.M for k in search.sizes.low], exact=True)
+            return [k / explorer.M for k in search.sizes.low], True
         except ContradictionError:
             warnings.warn(
                 "the observed frequencies are not those of equally likely contexts: probabilities "
@@ -323,8 +304,7 @@ def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> ClassWe
             )
             search.sizes = bounds
     _measure(explorer, accuracy)
-    pairs = zip(search.hits, search.tried)
-    return ClassWeights([hits / max(1, tried) for hits, tried in pairs], exact=False)
+    return [hits / max(1, tried) for hits, tried in zip(search.hits, search.tried)], False
 
 
 def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
@@ -337,9 +317,9 @@ def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
     for c in classes:
         hits, tried = search.hits[c], search.tried[c]
         if tried and binom.cdf(hits, tried, min_weight) < explorer.failure / len(classes):
-            given = ", ".join(sorted(map(str, search.sets[c])))
+            condition = ", ".join(sorted(map(str, search.sets[c])))
             warnings.warn(
-                f"min_weight={min_weight:g} is contradicted: what shows {{{given}}} has a "
+                f"min_weight={min_weight:g} is contradicted: what shows {{{condition}}} has a "
                 f"frequency of {hits / tried:.3g} in {tried} episodes. Outcomes as rare as that "
                 "may have been missed; give a smaller min_weight",
                 stacklevel=3,
@@ -357,18 +337,17 @@ def require_deterministic(model: LatentMDP) -> None:
     row = int(np.searchsorted(table.starts, k, side="right")) - 1
     s, a = divmod(row, model.n_actions)
     here = range(table.starts[row], table.starts[row + 1])
-    shares = {i: float(table.probs[i, m]) for i in here if table.probs[i, m] > 0.0}
-    text = ", ".join(
-        f"({table.next_state[i]}, {table.reward[i]}) with probability {p:.3g}"
-        for i, p in shares.items()
-    )
+    shares = {
+        (int(table.next_state[i]), int(table.reward[i])): float(table.probs[i, m])
+        for i in here
+        if table.probs[i, m] > 0.0
+    }
+    listed = ", ".join(f"{outcome} with probability {p:.3g}" for outcome, p in shares.items())
     raise ExplorationError(
         f"the model is not deterministic: in context {m}, state {s}, action {a} has outcomes "
-        f"{text}",
-        frozenset(),
-        s,
-        a,
-        {(int(table.next_state[i]), int(table.reward[i])): 1 for i in shares},
+        f"{listed}",
+        *(frozenset(), s, a),
+        dict.fromkeys(shares, 1),
     )
 
 
@@ -390,7 +369,7 @@ def _identify(explorer: Explorer) -> None:
         search.weigh(undecided)
         if not undecided:
             break
-        explorer.play(16)  # episodes between two looks at what is undecided
+        _play_some(explorer)
     _compare(explorer)
 
 
@@ -409,29 +388,29 @@ def _compare(explorer: Explorer) -> None:
 
 def _likeliest_size(explorer: Explorer, c: int) -> int | None:
     """The size that beats the others clearly; None if there is none yet."""
+    from scipy.special import xlog1py, xlogy  # x log(y), and 0 where x is 0
+
     search, M = explorer.search, explorer.M
     hits, misses = search.hits[c], search.tried[c] - search.hits[c]
     sizes = range(search.sizes.low[c], search.sizes.high[c] + 1)
-    scores = sorted((_log_likelihood(hits, misses, k / M), k) for k in sizes)
+    scores = sorted((xlogy(hits, k / M) + xlog1py(misses, -k / M), k) for k in sizes)
     needed = math.log(M * BASEL * (c + 1) ** 2 / (MAIN_SHARE * explorer.failure))
     return scores[-1][1] if scores[-1][0] - scores[-2][0] >= needed else None
-
-
-def _log_likelihood(hits: int, misses: int, p: float) -> float:
-    if p == 1.0:
-        return 0.0 if misses == 0 else -math.inf
-    return hits * math.log(p) + misses * math.log1p(-p)
 
 
 def _measure(explorer: Explorer, accuracy: float) -> None:
     """Play until every class has been tried often enough for its frequency."""
     search, needed = explorer.search, math.ceil(0.25 / accuracy**2)
-    while True:
-        scarce = {c for c in _classes(explorer) if search.tried[c] < needed}
+    while scarce := {c for c in _classes(explorer) if search.tried[c] < needed}:
         search.weigh(scarce)
-        if not scarce:
-            return
-        explorer.play(16)  # episodes between two looks at what is undecided
+        _play_some(explorer)
+    search.weigh(set())
+
+
+def _play_some(explorer: Explorer) -> None:
+    """Play the 16 episodes between two looks at what is undecided."""
+    for _ in range(16):
+        explorer.play()
 
 
 def _classes(explorer: Explorer) -> list[int]:

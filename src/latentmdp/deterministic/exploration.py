@@ -13,7 +13,7 @@ the failure probability, which sums to it whatever the number of actions turns o
 (C, s, a) is explored once and not at every time again, and what an episode does after it has left
 the way to its target serves the node it has come to; both keep the guarantee (see `search`).
 
-Probabilities are found by `explorer.weigh_classes`: exactly if weights are uniform, so that the
+Probabilities come from `algorithm5.weigh_classes`: exactly if weights are uniform, so that the
 policy is optimal with the asked probability, and as frequencies if only `min_weight` is known.
 
 Starts. In a deterministic LMDP the context decides the first state, which is then a distinguishing
@@ -173,11 +173,11 @@ def explore(
         raise ValueError(f"max_noise must lie in (0, 1], got {max_noise}")
     # An environment need not name its rewards beforehand.
     ready = isinstance(world, World | LatentMDP) or not hasattr(world, "reset")
-    place = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)
-    H = horizon or place.space.duration.required("explore")
+    adapted = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)
+    H = horizon or adapted.space.duration.required("explore")
     weight = 1.0 / M if min_weight is None else min_weight
-    explorer = Explorer(place, H, philox_key(rng), M, weight, failure_probability, repeats)
-    model = place.model if isinstance(place, ModelWorld) else None
+    explorer = Explorer(adapted, H, philox_key(rng), M, weight, failure_probability, repeats)
+    model = adapted.model if isinstance(adapted, ModelWorld) else None
     if model is not None:
         require_deterministic(model)
         random_start = _start_of(model, random_start)
@@ -188,7 +188,7 @@ def explore(
             explorer.find_starts()
             explorer.find_outcomes()
             uniform = min_weight is None and not explorer.evident_start
-            weights = weigh_classes(explorer, uniform, accuracy)
+            masses, exact = weigh_classes(explorer, uniform, accuracy)
             if model is None:
                 explorer.confirm(max_noise)
             break
@@ -202,22 +202,22 @@ def explore(
     if min_weight is not None:
         warn_of_light_classes(explorer, min_weight)
     ruled_out = 0.0 if model is not None else max_noise
-    return _result(explorer, weights.exact, explorer.graph(weights.masses), ruled_out)
+    return _result(explorer, exact, explorer.graph(masses), ruled_out)
 
 
 def _start_of(
-    model: LatentMDP, told: bool | Literal["by-context"] | None
+    model: LatentMDP, declared: bool | Literal["by-context"] | None
 ) -> bool | Literal["by-context"]:
     """How the first state of a model comes about; raises where the user says otherwise."""
     random = bool(((model.initial > 0.0).sum(axis=1) > 1).any())
     by_context = random and not np.allclose(model.initial, model.initial[0], atol=1e-12)
-    if told is True and by_context:
+    if declared is True and by_context:
         raise ValueError(
             "random_start=True says that the first state does not depend on the context, but the "
             'model\'s initial distributions differ: use random_start="by-context" or None'
         )
-    if told is not None:
-        return told
+    if declared is not None:
+        return declared
     return "by-context" if by_context else random
 
 

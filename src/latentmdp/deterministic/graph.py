@@ -88,15 +88,15 @@ class Graph(Fielded):
 
     def to_fields(self) -> dict[str, Any]:
         """Nodes and edges as arrays; what is known of a node is a row of `observations` each."""
-        known = [sorted(map(_as_row, node.observations)) for node in self.nodes]
+        observed = [sorted(map(_as_row, node.observations)) for node in self.nodes]
         edges = list(zip(*self.edges)) or [()] * len(Edge._fields)
         return {
             "node_states": np.array([node.state for node in self.nodes], np.int64),
             "node_levels": np.array([node.level for node in self.nodes], np.int64),
-            "observations": np.array([row for rows in known for row in rows], np.int64).reshape(
+            "observations": np.array([row for rows in observed for row in rows], np.int64).reshape(
                 -1, 4
             ),
-            "observation_offsets": np.array([0, *accumulate(map(len, known))], np.int64),
+            "observation_offsets": np.array([0, *accumulate(map(len, observed))], np.int64),
             "edges": np.array(edges[:5], np.int64).T,
             "edge_shares": np.array(edges[5:8], np.float64).T,
             "edge_visits": np.array(edges[8], np.int64),
@@ -132,11 +132,11 @@ class Graph(Fielded):
         chances = float_field(fields, "start_probabilities", first.size)
         if np.unique(first).size < first.size:
             raise ValueError("start_nodes must be distinct")
-        known = [rows[a:b].tolist() for a, b in pairwise(offsets)]
+        observed = [rows[a:b].tolist() for a, b in pairwise(offsets)]
         return cls(
             nodes=tuple(
-                Node(frozenset(map(_as_observation, seen)), s, level)
-                for seen, s, level in zip(known, states.tolist(), levels.tolist())
+                Node(frozenset(map(_as_observation, row)), s, level)
+                for row, s, level in zip(observed, states.tolist(), levels.tolist())
             ),
             edges=tuple(
                 Edge._make((*end, *share, n))

@@ -47,19 +47,19 @@ class ExplorationError(LatentMDPError):
     def __init__(
         self,
         reason: str,
-        observations: frozenset[Any],
-        state: int | None,
-        action: int | None,
-        outcomes: dict[Any, int],
+        observations: frozenset[Any] = frozenset(),
+        state: int | None = None,
+        action: int | None = None,
+        outcomes: dict[Any, int] | None = None,
     ) -> None:
         self.observations, self.state, self.action = observations, state, action
-        self.outcomes = dict(outcomes)
-        seen = ", ".join(f"{outcome} x{count}" for outcome, count in self.outcomes.items())
-        given = ", ".join(sorted(map(str, observations)))
-        place = f"state {state}, action {action}, given C = {{{given}}}"
+        self.outcomes = dict(outcomes or {})
+        counts = ", ".join(f"{outcome} x{count}" for outcome, count in self.outcomes.items())
+        condition = ", ".join(sorted(map(str, observations)))
+        where = f"state {state}, action {action}, given C = {{{condition}}}"
         if state is None:
-            place = "the start of the episode"
-        super().__init__(f"{reason} (at {place}: outcomes {seen or 'none'})")
+            where = "the start of the episode"
+        super().__init__(f"{reason} (at {where}: outcomes {counts or 'none'})")
 
 
 class ContradictionError(Exception):
@@ -153,7 +153,7 @@ class SearchNode:
         self.c, self.state, self.level = c, state, level
         self.tries = [0] * n_actions
         self.needed: list[int | None] = [None] * n_actions
-        self.seen: list[dict[Outcome, int]] = [{} for _ in range(n_actions)]
+        self.outcomes: list[dict[Outcome, int]] = [{} for _ in range(n_actions)]
         self.children: list[dict[Outcome, int]] = [{} for _ in range(n_actions)]
         self.parents: set[int] = set()
         self.distance = FAR
@@ -232,9 +232,9 @@ class Search:
         """Begin with the outcomes known from before a restart."""
         node = self.nodes[n]
         for a in range(self.n_actions):
-            known = self.facts.get((self.sets[node.c], node.state, a), ())
-            node.seen[a] = dict.fromkeys(sorted(known), 0)
-            if len(node.seen[a]) > 1:
+            recorded = self.facts.get((self.sets[node.c], node.state, a), ())
+            node.outcomes[a] = dict.fromkeys(sorted(recorded), 0)
+            if len(node.outcomes[a]) > 1:
                 self._split(node, a)
         self.settle([n])
 
@@ -257,8 +257,8 @@ class Search:
         A single outcome leaves C as it is, several extend it. So one outcome is settled only when
         no other is to be expected.
         """
-        outcomes = len(node.seen[a])
-        return outcomes > 1 or (outcomes == 1 and (self.alone(node) or self._tried_enough(node, a)))
+        number = len(node.outcomes[a])
+        return number > 1 or (number == 1 and (self.alone(node) or self._tried_enough(node, a)))
 
     def alone(self, node: SearchNode) -> bool:
         """Whether a single context is left."""
@@ -266,10 +266,10 @@ class Search:
 
     def finished(self, node: SearchNode, a: int) -> bool:
         """Whether an action needs no more tries."""
-        visits = sum(node.seen[a].values())
+        visits = sum(node.outcomes[a].values())
         if visits == 0:
             return False
-        if len(node.seen[a]) >= self.sizes.high[node.c] and visits >= self.visits:
+        if len(node.outcomes[a]) >= self.sizes.high[node.c] and visits >= self.visits:
             return True
         return not self.alone(node) and self._tried_enough(node, a)
 
@@ -280,17 +280,17 @@ class Search:
     def record(self, n: int, a: int, outcome: Outcome) -> bool:
         """Count an outcome. False if it unsettles what was taken for settled."""
         node = self.nodes[n]
-        fresh = outcome not in node.seen[a]
-        settled_alone = fresh and len(node.seen[a]) == 1 and bool(node.children[a])
-        node.seen[a][outcome] = node.seen[a].get(outcome, 0) + 1
+        fresh = outcome not in node.outcomes[a]
+        settled_alone = fresh and len(node.outcomes[a]) == 1 and bool(node.children[a])
+        node.outcomes[a][outcome] = node.outcomes[a].get(outcome, 0) + 1
         self.facts.setdefault((self.sets[node.c], node.state, a), set()).add(outcome)
-        if len(node.seen[a]) > 1 and fresh:
+        if len(node.outcomes[a]) > 1 and fresh:
             self._split(node, a)
         return not settled_alone
 
     def _split(self, node: SearchNode, a: int) -> None:
-        base, seen = self.sets[node.c], sorted(node.seen[a])
-        parts = [self.number(base | {(node.state, a, *outcome)}) for outcome in seen]
+        base, outcomes = self.sets[node.c], sorted(node.outcomes[a])
+        parts = [self.number(base | {(node.state, a, *outcome)}) for outcome in outcomes]
         try:
             self.sizes.split(node.c, (node.state, a), parts)
         except ContradictionError:
@@ -299,10 +299,7 @@ class Search:
                 f"what was observed needs more than {M} deterministic contexts: either there are "
                 f"more than n_contexts={M}, or the environment is not deterministic given its "
                 "context",
-                base,
-                node.state,
-                a,
-                node.seen[a],
+                *(base, node.state, a, node.outcomes[a]),
             ) from None
 
     def settle(self, affected: list[int]) -> None:
@@ -321,12 +318,12 @@ class Search:
 
     def _expand(self, n: int, a: int) -> None:
         node = self.nodes[n]
-        if len(node.children[a]) == len(node.seen[a]) or not self.expanded(node, a):
+        if len(node.children[a]) == len(node.outcomes[a]) or not self.expanded(node, a):
             return
         base = self.sets[node.c]
-        for outcome in node.seen[a]:
+        for outcome in node.outcomes[a]:
             if outcome not in node.children[a]:
-                more = {(node.state, a, *outcome)} if len(node.seen[a]) > 1 else set()
+                more = {(node.state, a, *outcome)} if len(node.outcomes[a]) > 1 else set()
                 child = self.node(base | more, outcome[0], node.level + 1)
                 node.children[a][outcome] = child
                 self.nodes[child].parents.add(n)
@@ -340,17 +337,17 @@ class Search:
         actions = range(self.n_actions) if self.allowed is None else self.allowed[node.state]
         return [a for a in actions if not self.finished(node, a)]
 
-    def _wanted(self, node: SearchNode) -> bool:
+    def _is_target(self, node: SearchNode) -> bool:
         if self.undecided is not None:
             return node.c in self.undecided
         return bool(self.unfinished(node))
 
     def _relax(self, waiting: list[int]) -> None:
-        """Restore distance = steps to the nearest wanted node, beginning with these nodes."""
+        """Restore distance = steps to the nearest target, beginning with these nodes."""
         while waiting:
             n = waiting.pop()
             node = self.nodes[n]
-            distance = 0 if self._wanted(node) else 1 + self._nearest(node)[0]
+            distance = 0 if self._is_target(node) else 1 + self._nearest(node)[0]
             distance = distance if distance <= self.horizon else FAR
             if distance != node.distance:
                 node.distance = distance
@@ -377,9 +374,11 @@ class Search:
         if self.undecided is None:
             open_actions = self.unfinished(node)
             if open_actions:
-                return min(open_actions, key=lambda a: (node.tries[a], sum(node.seen[a].values())))
+                return min(
+                    open_actions, key=lambda a: (node.tries[a], sum(node.outcomes[a].values()))
+                )
         distance, action = self._nearest(node)
-        last = self.horizon - (self.undecided is None)  # a wanted node must still be acted in
+        last = self.horizon - (self.undecided is None)  # a target must still be acted in
         return action if t + 1 + distance <= last else None
 
     def plan(self, roots: list[int]) -> dict[tuple[int, int], int | None]:
