@@ -10,9 +10,9 @@ from scipy.stats import chi2
 import latentmdp as lm
 from latentmdp import testing, theory
 from latentmdp._util.random import philox_key
+from latentmdp.spectral import log_likelihoods
 from latentmdp.testing import action_probabilities, posterior
 from latentmdp.theory.divergence import (
-    _log_likelihoods,
     closest_contexts,
     divergences,
     kl_rate,
@@ -227,7 +227,7 @@ def test_likelihoods_of_ragged_logs_are_those_of_their_episodes(seed):
     model = testing.random_model(seed, **KIND, horizon=5, as_table=True)
     logs = lm.simulate(model, lm.UniformPolicy(), 50, rng=seed)
     assert np.unique(logs.lengths).size > 1
-    found = np.exp(_log_likelihoods(model, logs))
+    found = np.exp(log_likelihoods(model, logs))
     for scores, (states, actions, rewards, _) in zip(found, logs):
         for m, p in enumerate(scores):
             alone = model.replace(weights=np.eye(3)[m])

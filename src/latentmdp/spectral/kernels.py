@@ -16,10 +16,10 @@ from latentmdp._kernels import cell
 
 
 @njit(cache=True, nogil=True)
-def number_steps(states, actions, rewards, offsets, counts, inverse, sizes, steps, weights, taken):
+def number_steps(states, actions, rewards, offsets, counts, inverse, sizes, steps, weights, visits):
     """Fill `steps` and `weights`, from inverse probabilities 1 / pi_t(a | s), (layers, S, A).
 
-    Adds to `taken`, of the same shape, how often each action was taken.
+    Adds to `visits`, of the same shape, how often each action was taken.
     """
     S, _, Z = sizes
     last = inverse.shape[0] - 1
@@ -29,7 +29,7 @@ def number_steps(states, actions, rewards, offsets, counts, inverse, sizes, step
             s, a = states[k + i], actions[k]
             steps[k] = (np.int64(a) * Z + rewards[k]) * S + states[k + i + 1]
             weights[k] = inverse[layer, s, a]
-            taken[layer, s, a] += counts[i]
+            visits[layer, s, a] += counts[i]
 
 
 @njit(cache=True, nogil=True)
@@ -59,19 +59,28 @@ def _n_offsets(length, lengths, first_only):
 
 @njit(cache=True, nogil=True)
 def count_windows(
-    states, offsets, counts, steps, weights, base, lengths, first_only, histories, joint, through
-):
-    """Add the windows to dense tables: (H,), (H, T) and (H base, T); with p = 0, H is S."""
+    states, offsets, counts, steps, weights, base, lengths, first_only, summaries,
+    histories, joint, through,
+):  # fmt: skip
+    """Add the windows to dense tables: (H,), (H, T) and (H base, T); with p = 0, H is S.
+
+    With p = 0 the history may be the whole past, summarised by k numbers: `summaries` (number of
+    states, k) has a row for every state of every episode, number j at state s takes the place of a
+    history and is numbered j S + s, and H is k S. Otherwise it is a single one (1, 1), which counts
+    every window once. Sums run over episodes, then times, then j; the tables must not overlap.
+    """
     p, q = lengths
+    stride, last = histories.shape[0] // summaries.shape[1], summaries.shape[0] - 1
     for i in range(offsets.shape[0] - 1):
-        count = counts[i]
         for t in range(_n_offsets(offsets[i + 1] - offsets[i], lengths, first_only)):
             k = offsets[i] + t
-            h, _ = _continued(np.int64(states[k + i]), steps, weights, k, p, base)
+            first, _ = _continued(np.int64(states[k + i]), steps, weights, k, p, base)
             near, near_weight, far, far_weight = _tests(steps, weights, k + p, q, base)
-            histories[h] += count
-            joint[h, near] += count * near_weight
-            through[h * base + steps[k + p], far] += count * far_weight
+            for j in range(summaries.shape[1]):
+                h, value = first + j * stride, counts[i] * summaries[min(k + i, last), j]
+                histories[h] += value
+                joint[h, near] += value * near_weight
+                through[h * base + steps[k + p], far] += value * far_weight
 
 
 @njit(cache=True, nogil=True)
@@ -97,28 +106,6 @@ def number_windows(
             values[row, 2] = counts[i] * far_weight
             row += 1
     return row
-
-
-@njit(cache=True, nogil=True)
-def count_summaries(
-    states, offsets, counts, steps, weights, sizes, q, summaries, histories, joint, through
-):
-    """Add windows whose history is the whole past, summarised by k numbers, to dense tables.
-
-    `summaries` (number of states, k) has a row for every state of every episode; number i at state
-    s takes the place of a history and is numbered i S + s. Returns how many windows there are.
-    """
-    S, base, total = sizes[0], sizes[0] * sizes[1] * sizes[2], 0
-    for i in range(offsets.shape[0] - 1):
-        for k in range(offsets[i], offsets[i + 1] - q):
-            near, near_weight, far, far_weight = _tests(steps, weights, k, q, base)
-            total += counts[i]
-            for j in range(summaries.shape[1]):
-                h, value = j * S + states[k + i], counts[i] * summaries[k + i, j]
-                histories[h] += value
-                joint[h, near] += value * near_weight
-                through[h * base + steps[k], far] += value * far_weight
-    return total
 
 
 @njit(cache=True, nogil=True)

@@ -41,12 +41,7 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import MarkovPolicy, UniformPolicy
-from latentmdp.spectral.kernels import (
-    count_summaries,
-    count_windows,
-    number_steps,
-    number_windows,
-)
+from latentmdp.spectral.kernels import count_windows, number_steps, number_windows
 
 SamplingPolicy = UniformPolicy | MarkovPolicy | None
 
@@ -201,11 +196,11 @@ def summary_moments(
     sizes = sizes_of(logs)
     _check_lengths(logs, test_length + 1)
     weighed = weigh_steps(logs, policy)
-    base = _base(sizes)
-    rows, columns = summaries.shape[1] * sizes[0], base**test_length
-    tables = np.zeros(rows), np.zeros((rows, columns)), np.zeros((rows * base, columns))
-    n_windows = count_summaries(*weighed, sizes, test_length, summaries, *tables)
-    return _with_starts(logs, weighed, (0, test_length), tables, int(n_windows))
+    base, lengths = _base(sizes), (0, test_length)
+    shape = summaries.shape[1] * sizes[0] * base, base**test_length
+    tables = _count_dense(weighed, base, shape, lengths, False, summaries)
+    n_windows = weighed.counts @ np.maximum(logs.lengths - test_length, 0)
+    return _with_starts(logs, weighed, lengths, tables, int(n_windows))
 
 
 def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
@@ -269,10 +264,12 @@ def _count_dense(
     shape: tuple[int, int],
     lengths: tuple[int, int],
     first_only: bool,
+    summaries: Floats | None = None,
 ) -> tuple[Floats, Table, Table]:
     rows, columns = shape
+    summaries = np.ones((1, 1)) if summaries is None else summaries
     tables = np.zeros(rows // base), np.zeros((rows // base, columns)), np.zeros(shape)
-    count_windows(*weighed, base, lengths, first_only, *tables)
+    count_windows(*weighed, base, lengths, first_only, summaries, *tables)
     return tables
 
 
@@ -333,31 +330,31 @@ def weigh_steps(logs: Trajectories, policy: SamplingPolicy) -> Weighed:
     sizes = sizes_of(logs)
     table = policy_table(policy, sizes[0], sizes[1], int(logs.lengths.max(initial=1)))
     steps, weights = np.empty(logs.n_steps, np.int64), np.empty(logs.n_steps)
-    taken, counts = np.zeros(table.shape), logs.multiplicities()
+    visits, counts = np.zeros(table.shape), logs.multiplicities()
     columns = (logs.states, logs.actions, logs.rewards, logs.offsets, counts)
-    number_steps(*columns, 1.0 / table, sizes, steps, weights, taken)
-    _require_likely(taken, table)
+    number_steps(*columns, 1.0 / table, sizes, steps, weights, visits)
+    _require_likely(visits, table)
     return Weighed(logs.states, logs.offsets, counts, steps, weights)
 
 
-def _require_likely(taken: Floats, table: Floats) -> None:
+def _require_likely(visits: Floats, table: Floats) -> None:
     """Refuse logs without an action the policy would have taken; warn of other differences."""
-    visits = taken.sum(axis=2, keepdims=True)
-    expected, spread = ((visits * part).sum(axis=0) for part in (table, table * (1.0 - table)))
-    taken = taken.sum(axis=0)
-    missing = (taken == 0.0) & (expected > 30.0)  # by chance: e^-30
+    totals = visits.sum(axis=2, keepdims=True)
+    expected, spread = ((totals * part).sum(axis=0) for part in (table, table * (1.0 - table)))
+    visits = visits.sum(axis=0)
+    missing = (visits == 0.0) & (expected > 30.0)  # by chance: e^-30
     if missing.any():
         s, a = arrays.first_index(missing)
         raise TrajectoryError(
             f"the logs never take action {a} in state {s}, where the sampling policy would have "
             f"taken it about {expected[s, a]:.0f} times: pass the policy that drew the actions"
         )
-    surprise = np.abs(taken - expected) / np.sqrt(spread + 1.0)
+    surprise = np.abs(visits - expected) / np.sqrt(spread + 1.0)
     if (surprise > 7.0).any():  # standard errors: by chance 1e-12 a cell
         s, a = arrays.first_index(surprise == surprise.max())
         warnings.warn(
             f"the logs do not look like the sampling policy's: action {a} in state {s} was taken "
-            f"{taken[s, a]:.0f} times, expected {expected[s, a]:.0f} "
+            f"{visits[s, a]:.0f} times, expected {expected[s, a]:.0f} "
             f"({surprise[s, a]:.0f} standard errors); the moments are biased unless `policy` is "
             "what drew the actions",
             stacklevel=5,

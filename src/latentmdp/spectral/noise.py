@@ -41,8 +41,10 @@ def evident_rank(counts: Any, most: int, rng: np.random.Generator) -> Evidence:
     while rank < min(most, values.size):
         part = (left[:, :rank] * values[:rank]) @ right[:rank]
         law = np.maximum(rows[:, None] * part * columns, 0.0)
-        drawn = rng.multinomial(table.sum(axis=0), normalised(law.T, rows**2), (draws, len(law.T)))
-        noise = np.linalg.svd(_balanced(drawn.swapaxes(1, 2)), compute_uv=False)[:, rank]
+        samples = rng.multinomial(
+            table.sum(axis=0), normalised(law.T, rows**2), (draws, len(law.T))
+        )
+        noise = np.linalg.svd(_balanced(samples.swapaxes(1, 2)), compute_uv=False)[:, rank]
         level = float(noise.mean() + 5.0 * noise.std(ddof=1))
         if not values[rank] > level + 1e-9:  # rounding
             break
@@ -61,23 +63,23 @@ def _balanced(tables: Any) -> Floats:
 def _merged(counts: Any, side: int) -> Floats:
     """The table with rare rows and columns put together, at most `side` of each."""
     for _ in range(2):
-        places = _places(np.asarray(counts.sum(axis=1)).ravel(), side)
-        everyone = np.arange(places.size)
-        shape = (int(places.max(initial=0)) + 1, places.size)
-        onto = csr_array((np.ones(places.size), (places, everyone)), shape)
+        groups = _groups(np.asarray(counts.sum(axis=1)).ravel(), side)
+        everyone = np.arange(groups.size)
+        shape = (int(groups.max(initial=0)) + 1, groups.size)
+        onto = csr_array((np.ones(groups.size), (groups, everyone)), shape)
         counts = (onto @ counts).T
     return np.asarray(counts.toarray() if hasattr(counts, "toarray") else counts, np.float64)
 
 
-def _places(totals: Floats, side: int) -> Integers:
-    """Where each row goes: the most frequent to places of their own, the others to the last one.
+def _groups(totals: Floats, side: int) -> Integers:
+    """The group of each row: the most frequent are alone, the others share the last one.
 
-    Each place has sqrt(n) draws of all n, if there are two such places.
+    Each group has sqrt(n) draws of all n, if there are two such groups.
     """
     order, least = np.argsort(-totals, kind="stable"), np.sqrt(totals.sum())
-    own = min(int((totals >= least).sum()), side - 1)
-    if totals[order[own:]].sum() < least:  # too few are left over for a place of their own
-        own = max(own - 1, 0)
-    places = np.empty(totals.size, np.int64)
-    places[order] = np.minimum(np.arange(totals.size), own)
-    return places
+    alone = min(int((totals >= least).sum()), side - 1)
+    if totals[order[alone:]].sum() < least:  # too few are left over for a group
+        alone = max(alone - 1, 0)
+    groups = np.empty(totals.size, np.int64)
+    groups[order] = np.minimum(np.arange(totals.size), alone)
+    return groups

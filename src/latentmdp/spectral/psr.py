@@ -127,12 +127,12 @@ class PSR(Fielded):
             evidence = f"sigma_{k + 1} is zero up to rounding in every state"
         if self.sufficient:
             return f"Rank {k} stands out of the noise: {evidence}."
-        seen = np.where(self.visited, self.visible_contexts, k)
+        visible = np.where(self.visited, self.visible_contexts, k)
         if ratios[s] >= TRUSTED_RATIO:
-            s = int(np.argmin(seen))
+            s = int(np.argmin(visible))
             evidence = (
-                f"no more than {seen[s]} of its directions can be told from sampling noise in "
-                f"state {s}, and fewer than {k} in {int((seen < k).sum())} of {number} states"
+                f"no more than {visible[s]} of its directions can be told from sampling noise in "
+                f"state {s}, and fewer than {k} in {int((visible < k).sum())} of {number} states"
             )
         return f"Do not trust rank {k}: {evidence}; {lacking} or a smaller rank would help."
 
@@ -233,9 +233,9 @@ class PSR(Fielded):
     def _normal_starts(self) -> Floats:
         """b_{1,s} normalised; the average state where no episode began."""
         totals = np.einsum("sk,sk->s", self.normalisers, self.starts)
-        known = (totals if self.safeguards else np.abs(totals)) > _TINY
-        scaled = self.starts / np.where(known, totals, 1.0)[:, None]
-        return np.where(known[:, None], scaled, self.homes)
+        is_defined = (totals if self.safeguards else np.abs(totals)) > _TINY
+        scaled = self.starts / np.where(is_defined, totals, 1.0)[:, None]
+        return np.where(is_defined[:, None], scaled, self.homes)
 
     @cached_property
     def _tables(self) -> tuple[Floats, ...]:

@@ -50,6 +50,7 @@ from latentmdp.logs import (
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR
+from latentmdp.spectral.selection import inverse_roots
 
 _CELL = ("state", "action", "next_state", "reward")
 
@@ -258,19 +259,19 @@ def _last_predictions(psr: PSR, logs: Trajectories, psr_states: Floats, M: int) 
     """
     everyone = np.arange(len(logs))
     occurs = np.bincount(logs.states, minlength=psr.sizes[0])
-    wanted = np.minimum(10 * M, occurs)
+    needed = np.minimum(10 * M, occurs)
     depth, deepest = 8, int(logs.lengths.max()) // 2
     while True:
         points = _predictions_at(psr, logs, psr_states, everyone, range(depth))
-        found = np.bincount(points.states, minlength=psr.sizes[0])
-        if (found >= wanted).all() or depth > deepest:
+        available = np.bincount(points.states, minlength=psr.sizes[0])
+        if (available >= needed).all() or depth > deepest:
             break
         depth *= 2
-    usable = (found >= M) & psr.visited
+    usable = (available >= M) & psr.visited
     short = f"has fewer than {M} predictions in the second half of episodes"
     _warn_of(~usable, f"{short} and is left out of the clustering")
-    kept = usable[points.states]
-    return _Predictions(points.episodes[kept], points.states[kept], points.values[kept])
+    is_usable = usable[points.states]
+    return _Predictions(*(part[is_usable] for part in points))
 
 
 def _find_centres(
@@ -380,8 +381,8 @@ def count_model(
     S = psr.sizes[0]
     rows = cell_counts(logs, _CELL, psr.sizes, shares)
     if prior is not None:
-        kept = np.broadcast_to(present, (S,))
-        rows += strength * prior.observation_probs() * kept[:, None, None, None]
+        counted = np.broadcast_to(present, (S,))
+        rows += strength * prior.observation_probs() * counted[:, None, None, None]
     empty = ~(rows.sum(axis=(3, 4)) > 0.0)
     rows[empty] = np.broadcast_to(psr.pooled, rows.shape)[empty]
     return _model(psr, logs, rows, shares)
@@ -408,18 +409,29 @@ def _responsibilities(
 ) -> tuple[Floats, Floats]:
     """p(m | episode), shape (N, M), and log p(episode || its actions), shape (N,).
 
-    With `mixed`, that share of the average over contexts takes the place of as much of each.
+    `mixed` is that of `log_likelihoods`.
     """
-    sizes = (model.n_states, model.n_actions, model.n_rewards)
-    cells, episodes = logs.cells(_CELL, sizes), logs.steps().episode
-    steps = _log(model.packed().reshape(-1, model.n_contexts), mixed)
-    joint = _log(model.initial.T, mixed)[logs.first_states] + _log(model.weights)
-    for m in range(model.n_contexts):
-        joint[:, m] += np.bincount(episodes, steps[cells, m], minlength=len(logs))
+    joint = log_likelihoods(model, logs, mixed) + _log(model.weights)
     largest = joint.max(axis=1, keepdims=True)
     weights = np.exp(joint - largest)
     totals = weights.sum(axis=1, keepdims=True)
     return weights / totals, (largest + np.log(totals))[:, 0]
+
+
+def log_likelihoods(model: LatentMDP, logs: Trajectories, mixed: float = 0.0) -> Floats:
+    """Logarithm of P_m(s_1, r_1, s_2, ...) without the policy's part, shape (N, M).
+
+    With `mixed`, that share of the average over contexts takes the place of as much of each. What
+    is impossible counts as the smallest normal number, 1e-308, so that all logarithms are finite.
+    """
+    M, S, A, Z = model.dimensions
+    outcomes = model.outcomes.find(logs.cells(_CELL, (S, A, Z)), S, Z)
+    # Outcome -1, which the table does not list, is the last row: impossible in every context.
+    steps = _log(np.concatenate([model.outcomes.probs, np.zeros((1, M))]), mixed)
+    scores, episodes = _log(model.initial.T, mixed)[logs.first_states], logs.steps().episode
+    for m in range(M):
+        scores[:, m] += np.bincount(episodes, steps[outcomes, m], minlength=len(logs))
+    return scores
 
 
 def _log(table: Floats, mixed: float = 0.0) -> Floats:
@@ -461,9 +473,9 @@ def count_links(
 ) -> Floats:
     """Links between the labels of the same episode at different states, shape (S, M, S, M)."""
     order, row = np.unique(episodes, return_inverse=True)
-    seen = np.zeros((order.size, n_states * n_contexts))
-    np.add.at(seen, (row, states * n_contexts + labels), 1.0)
-    links = (seen.T @ seen).reshape(n_states, n_contexts, n_states, n_contexts)
+    visits = np.zeros((order.size, n_states * n_contexts))
+    np.add.at(visits, (row, states * n_contexts + labels), 1.0)
+    links = (visits.T @ visits).reshape(n_states, n_contexts, n_states, n_contexts)
     same = np.arange(n_states)
     links[same, :, same, :] = 0.0
     return links
@@ -504,8 +516,7 @@ def synchronise(links: Floats, present: Flags) -> Integers:
     """
     S, M = links.shape[:2]
     matrix = links.reshape(S * M, S * M)
-    degree = np.sqrt(matrix.sum(axis=1))
-    scale = np.where(degree > 0.0, 1.0 / np.where(degree > 0.0, degree, 1.0), 0.0)
+    scale = inverse_roots(matrix.sum(axis=1))
     _, vectors = np.linalg.eigh(scale[:, None] * matrix * scale)
     blocks = vectors[:, -M:].reshape(S, M, M)
     root = int(np.argmax(np.where(present, links.sum(axis=(1, 2, 3)), -1.0)))

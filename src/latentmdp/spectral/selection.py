@@ -97,11 +97,11 @@ def leading_triplets(matrix: Any, k: int) -> tuple[Floats, Floats, Floats]:
     """At least k + 1 singular triplets (all of them where the matrix is small), falling."""
     # The time of a full decomposition grows with the cube of the side: here, several seconds.
     if isinstance(matrix, np.ndarray) or min(matrix.shape) <= 2000:
-        found: Any = np.linalg.svd(_dense(matrix), full_matrices=False)
-        return found
-    found = svds(matrix, k=k + 1, rng=0)
-    order = np.argsort(-found[1])
-    return found[0][:, order], found[1][order], found[2][order]
+        full: Any = np.linalg.svd(_dense(matrix), full_matrices=False)
+        return full
+    left, values, right = svds(matrix, k=k + 1, rng=0)
+    order = np.argsort(-values)
+    return left[:, order], values[order], right[order]
 
 
 def _dense(matrix: Any) -> Any:

@@ -236,8 +236,8 @@ def _operators(moments: AnyMoments, bases: list[Basis]) -> Floats:
     operators = np.empty((S, A, Z, S, k, k))
     for s in range(S):
         for step in range(A * Z * S):
-            seen = moments.through_probs(s, step) @ bases[s].histories
-            operators[s].reshape(-1, k, k)[step] = bases[step % S].tests.T @ seen
+            through = moments.through_probs(s, step) @ bases[s].histories
+            operators[s].reshape(-1, k, k)[step] = bases[step % S].tests.T @ through
     return np.ascontiguousarray(operators.swapaxes(2, 3))
 
 

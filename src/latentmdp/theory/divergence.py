@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike
 
 from latentmdp._util import Floats, Integers, Result, RNGLike, arrays, philox_key
 from latentmdp.belief import posterior
-from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy, action_table
@@ -175,6 +174,8 @@ def well_separated(
     episodes
         In total, shared equally by the contexts.
     """
+    from latentmdp.spectral import log_likelihoods  # imports slowly, and only this needs it
+
     require_horizon(model, "Condition 3")
     M = model.n_contexts
     per_context = max(2, arrays.positive_integer("episodes", episodes) // M)
@@ -186,7 +187,7 @@ def well_separated(
         for first in range(0, per_context, block):
             count = min(block, per_context - first)
             logs = simulate(alone, policy or UniformPolicy(), count, seeds[m], first_episode=first)
-            scores = _log_likelihoods(model, logs)
+            scores = log_likelihoods(model, logs)
             exceed[m] += (scores - scores[:, [m]] > np.log(threshold)).sum(axis=0)
     np.fill_diagonal(exceed, 0.0)
     share = exceed / per_context
@@ -196,19 +197,6 @@ def well_separated(
     below = True if (high[pairs] < limit).all() else None
     holds = False if (low[pairs] > limit).any() else below
     return WellSeparated(share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds)
-
-
-def _log_likelihoods(model: LatentMDP, logs: Trajectories) -> Floats:
-    """Logarithm of P_m(s_1, r_1, s_2, ...) without the policy's part, shape (N, M)."""
-    _, S, A, Z = model.dimensions
-    steps = logs.steps()
-    rows = steps.state.astype(np.int64) * A + steps.action
-    outcomes = model.outcomes.find((rows * S + steps.next_state) * Z + steps.reward, S, Z)
-    with np.errstate(divide="ignore"):
-        table, initial = np.log(model.outcomes.probs), np.log(model.initial)
-    scores: Floats = np.ascontiguousarray(initial[:, logs.first_states].T)
-    np.add.at(scores, steps.episode, table[outcomes])  # what was simulated is in the table
-    return scores
 
 
 def _binomial_limits(count: Floats, trials: int) -> tuple[Floats, Floats]:
