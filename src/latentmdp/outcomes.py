@@ -32,6 +32,7 @@ from latentmdp._util import (
     normalised,
     read_only,
     require_memory,
+    segments,
 )
 
 __all__ = [
@@ -293,15 +294,10 @@ def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:
 def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
     """A table without rewards times one without next states: R_m(z | s, a) of every row."""
     of_successor = successors.rows()
-    counts = np.diff(rewards.starts)[of_successor]
-    source = np.repeat(np.arange(successors.size), counts)
-    ends = np.cumsum(counts)
-    within = np.arange(source.size) - np.repeat(ends - counts, counts)
-    rows = of_successor[source]
-    reward = rewards.starts[rows] + within
+    source, reward = segments(rewards.starts, of_successor)
     return _possible(
         Outcomes(
-            _starts(rows, successors.starts.size - 1),
+            _starts(of_successor[source], successors.starts.size - 1),
             successors.next_state[source],
             rewards.reward[reward],
             successors.probs[source] * rewards.probs[reward],

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         positive_integer,
         read_only,
         same_content,
+        segments,
     )
     from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, whole, write_checkpoint
     from latentmdp._util.clock import compile_announcement, compile_seconds

@@ -38,6 +38,17 @@ def normalised(rows: Floats, fallback: Floats | None = None) -> Floats:
     return shares if fallback is None else np.where(filled, shares, fallback / fallback.sum())
 
 
+def segments(offsets: Integers, rows: Integers) -> tuple[Integers, Integers]:
+    """The entries offsets[r] .. offsets[r + 1] - 1 of each of the rows r, one row after another.
+
+    The position in `rows` that each entry belongs to, and the entry itself.
+    """
+    counts = np.diff(offsets)[rows]
+    first = np.cumsum(counts) - counts
+    position = np.repeat(np.arange(rows.size), counts)
+    return position, np.arange(position.size) + (offsets[rows] - first)[position]
+
+
 def to_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array; refuse ragged lists by name."""
     try:

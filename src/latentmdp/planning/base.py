@@ -36,6 +36,13 @@ def enclosing(lower: float, upper: float, size: float) -> float:
     return max(lower, upper)
 
 
+def relative(difference: float, value: float) -> float:
+    """The share of |value| that a difference of bounds is; 0 where they have met or crossed."""
+    if difference <= 0.0:
+        return 0.0
+    return difference / abs(value) if value != 0.0 else math.inf
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
     """A policy and what is known of its quality.
@@ -78,10 +85,7 @@ class Plan(Result):
         """(upper - lower) / |lower|, the relative gap; None without both bounds."""
         if self.lower is None or self.upper is None:
             return None
-        difference = self.upper - self.lower
-        if difference <= 0.0:
-            return 0.0
-        return difference / abs(self.lower) if self.lower != 0.0 else math.inf
+        return relative(self.upper - self.lower, self.lower)
 
     def compact(
         self, vectors: int | None = None, loss: float | None = None, graph: bool = False

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels import Successors
-from latentmdp._util import Floats, Indices, Integers
+from latentmdp._util import Floats, Indices, Integers, segments
 
 
 def solve_chains(
@@ -81,29 +81,29 @@ def _solve_sparse(
         (linalg.bicgstab, {"maxiter": 400}),
         (linalg.gmres, {"restart": 50, "maxiter": 8}),
     ]
-    found = start.copy()
+    solution = start.copy()
     for m in range(M):
         moves = sparse.csr_array((discount * probs[:, m], next_state, offsets), shape=(S, S))
         moves = moves.T.tocsr() if transposed else moves
         system: Any = sparse.eye_array(S, format="csr") - moves
-        wanted, answer = right[:, m], start[:, m]
-        size = float(np.abs(wanted).max(initial=0.0))
+        b, answer = right[:, m], start[:, m]
+        size = float(np.abs(b).max(initial=0.0))
         enough = size * max(1e-12, 1e-15 / (1.0 - discount))
         for _ in range(20):  # from a residual in one state only a Krylov method would break down
-            answer = wanted + moves @ answer
-        off = float(np.abs(wanted - system @ answer).max(initial=0.0))
+            answer = b + moves @ answer
+        off = float(np.abs(b - system @ answer).max(initial=0.0))
         for method, options in methods:
             if off <= 10.0 * enough:
                 break
-            closer, _ = method(system, wanted, x0=answer, rtol=0.0, atol=enough, **options)
-            now = float(np.abs(wanted - system @ closer).max(initial=0.0))
+            closer, _ = method(system, b, x0=answer, rtol=0.0, atol=enough, **options)
+            now = float(np.abs(b - system @ closer).max(initial=0.0))
             if now < off:
                 answer, off = closer, now
         # The factors may be full: 200 MB for 5,000 states.
         if off > 10.0 * enough and S <= 5_000:
-            answer = linalg.spsolve(system.tocsc(), wanted)
-        found[:, m] = answer
-    return found
+            answer = linalg.spsolve(system.tocsc(), b)
+        solution[:, m] = answer
+    return solution
 
 
 def policy_chain(
@@ -115,10 +115,9 @@ def policy_chain(
     `rows` (S,) are rows of `steps`, -1 in terminal states; `right` and `guess` are (S, k) for the k
     contexts given, all by default.
     """
-    chosen = np.maximum(rows, 0)
-    counts = np.where(rows < 0, 0, steps.starts[chosen + 1] - steps.starts[chosen])
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.repeat(steps.starts[chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
+    starts = np.append(steps.starts, steps.starts[-1])  # row -1, the last, has no entries
+    offsets = np.concatenate([[0], np.cumsum(np.diff(starts)[rows])])
+    _, entries = segments(starts, rows)
     columns = np.arange(right.shape[1]) if contexts is None else contexts
     probs, next_state = steps.probs[entries][:, columns], steps.next_state[entries]
     return solve_chains(offsets, next_state, probs, right, discount, transposed, guess)

@@ -76,9 +76,9 @@ class Value(Result):
         spread = ["" if self.exact else f" ± {error:.2g}" for error in each]
         names = contexts or [f"context {m}" for m in range(each.size)]
         lines = [f"{c}: {v:.6g}{e}" for c, v, e in zip(names, self.by_context, spread)]
-        known = "exact" if self.exact else "with its standard error"
+        accuracy = "exact" if self.exact else "with its standard error"
         return {
-            "mean": Worded(self.mean, f"{self} per episode, {known}"),
+            "mean": Worded(self.mean, f"{self} per episode, {accuracy}"),
             "stderr": Worded(self.stderr, ""),
             "exact": Worded(self.exact, ""),
             "truncation": Worded(self.truncation, ""),
@@ -203,10 +203,10 @@ def _monte_carlo(
     counts = _shares(model.weights, episodes)
     sums, squares, sizes, starts = block_sums(model, policy, counts, philox_key(rng), engine)
     by_context, variances = np.empty(model.n_contexts), np.empty(model.n_contexts)
-    for m, (n, own) in enumerate(zip(counts, map(slice, starts[:-1], starts[1:]))):
-        by_context[m] = tree_total(sums[own]) / n
-        distances = sums[own] / sizes[own] - by_context[m]
-        variances[m] = tree_total(squares[own] + sizes[own] * distances**2) / (n - 1) / n
+    for m, (n, block) in enumerate(zip(counts, map(slice, starts[:-1], starts[1:]))):
+        by_context[m] = tree_total(sums[block]) / n
+        distances = sums[block] / sizes[block] - by_context[m]
+        variances[m] = tree_total(squares[block] + sizes[block] * distances**2) / (n - 1) / n
     unseen = ~model.initial.any(axis=1)  # no data say where it begins: nothing is earned there
     by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
     return Value(
@@ -277,8 +277,8 @@ class HistoryTree:
                 row = slice(*table.starts[s * A + a : s * A + a + 2])
                 joints = table.probs[row] * (joint * probabilities[a])
                 possible = (joints > 0.0).any(axis=-1).nonzero()[0]
-                seen = zip(table.next_state[row][possible], table.reward[row][possible])
-                for after, (n, z) in zip(joints[possible], seen):
+                observed = zip(table.next_state[row][possible], table.reward[row][possible])
+                for after, (n, z) in zip(joints[possible], observed):
                     n, z = int(n), int(z)
                     longer.append((n, after, observe(memory, s, a, n, z)))
             if len(longer) > self._most:

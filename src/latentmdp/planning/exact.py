@@ -27,7 +27,7 @@ from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.base import Plan
-from latentmdp.planning.qmdp import least_values
+from latentmdp.planning.qmdp import PlanningRows, least_values, planning_rows
 from latentmdp.policies import AlphaVectorPolicy
 
 _DIGITS = 12
@@ -51,52 +51,25 @@ class _Choices(NamedTuple):
 
     table: Outcomes
     outcomes: Integers  # (S + 1,): first outcome of each state
-    rows: Integers  # (S + 1,): first allowed row of each state
     lengths: Integers  # (R,): outcomes of each allowed row
-    actions: Integers  # (R,)
-    rewards: Floats  # (R, M): mean reward and bonus
+    rows: PlanningRows
 
     @classmethod
     def of(cls, model: LatentMDP) -> _Choices:
         """Outcomes that lead to the same state and belief are one."""
-        M, S, A, _ = model.dimensions
         table = model.outcomes.informative()
-        allowed = np.flatnonzero(model.allowed)
-        lengths = np.diff(table.starts)[allowed]
-        rewards = model.planning_rewards().reshape(M, S * A)
-        return cls(
-            table,
-            table.starts[::A],
-            np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
-            lengths,
-            allowed % A,
-            np.ascontiguousarray(rewards[:, allowed].T),
-        )
+        lengths = np.diff(table.starts)[model.allowed.ravel()]
+        return cls(table, table.starts[:: model.n_actions], lengths, planning_rows(model))
 
     def chunks(self, states: Integers) -> list[tuple[int, int]]:
         """Intervals of beliefs whose outcomes are 2^22 numbers (32 MiB) at most, or of one belief.
 
         So NumPy is busy, and the layers take far more memory than an array of successors.
         """
-        entries = np.cumsum(np.diff(self.outcomes)[states]) * self.rewards.shape[1]
+        entries = np.cumsum(np.diff(self.outcomes)[states]) * self.table.probs.shape[1]
         part = entries // (1 << 22)
         ends = np.append(np.flatnonzero(np.diff(part)) + 1, states.size)
         return list(zip(np.append(0, ends[:-1]).tolist(), ends.tolist()))
-
-    def outcomes_of(self, states: Integers) -> tuple[Integers, Integers]:
-        """The belief (its position) and the outcome of all that can follow beliefs at states."""
-        return _segments(self.outcomes, states)
-
-    def rows_of(self, states: Integers) -> tuple[Integers, Integers]:
-        """The belief (its position) and the row of all that can be done at beliefs."""
-        return _segments(self.rows, states)
-
-
-def _segments(offsets: Integers, states: Integers) -> tuple[Integers, Integers]:
-    counts = np.diff(offsets)[states]
-    first = np.cumsum(counts) - counts
-    position = np.repeat(np.arange(states.size), counts)
-    return position, np.arange(position.size) + (offsets[states] - first)[position]
 
 
 @dataclass(frozen=True)
@@ -216,33 +189,33 @@ def _step(
     problem: _Choices, terminal: Flags, states: Integers, beliefs: Floats, room: int
 ) -> tuple[Indices, Integers, Floats] | None:
     """What follows each belief: children, their states and beliefs; None if more than `room`."""
-    children, found_states, found_beliefs = [], [], []
+    children, next_states, posteriors = [], [], []
     offset = 0
     for begin, end in problem.chunks(states):
-        position, outcome = problem.outcomes_of(states[begin:end])
+        position, outcome = arrays.segments(problem.outcomes, states[begin:end])
         joint = beliefs[begin:end][position] * problem.table.probs[outcome]
         arrived = problem.table.next_state[outcome]
         chance = joint.sum(axis=-1)
         open_ = (chance > 0.0) & ~terminal[arrived]
         posterior, arrived = joint[open_] / chance[open_, None], arrived[open_].astype(np.int64)
         first, inverse = _merge(arrived, posterior)
-        found_states.append(arrived[first])
-        found_beliefs.append(posterior[first])
+        next_states.append(arrived[first])
+        posteriors.append(posterior[first])
         child = np.full(outcome.size, -1, np.int64)
         child[open_] = inverse + offset
         children.append(child)
         offset += first.size
         if offset > 2 * room:
-            first, _ = _merge(np.concatenate(found_states), np.concatenate(found_beliefs))
+            first, _ = _merge(np.concatenate(next_states), np.concatenate(posteriors))
             if first.size > room:
                 return None
-    together, posteriors = np.concatenate(found_states), np.concatenate(found_beliefs)
-    first, inverse = _merge(together, posteriors)
-    places = np.concatenate(children)
-    places[places >= 0] = inverse[places[places >= 0]]
+    all_states, all_posteriors = np.concatenate(next_states), np.concatenate(posteriors)
+    first, inverse = _merge(all_states, all_posteriors)
     if first.size > room:
         return None
-    return places.astype(np.int32), together[first], posteriors[first]
+    child = np.concatenate(children)
+    child[child >= 0] = inverse[child[child >= 0]]
+    return child.astype(np.int32), all_states[first], all_posteriors[first]
 
 
 def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
@@ -259,12 +232,12 @@ def _induce(
     """Alpha vectors and actions of every layer, from the last to the first."""
     worst = np.zeros((model.n_states, model.n_contexts))  # nothing is earned after the last step
     later = np.zeros((0, model.n_contexts))
-    found = []
+    layered = []
     for t in range(model.n_layers - 1, -1, -1):
         later, actions = _back_up(model.discount, problem, layers[t], later, worst)
         worst = least[t]
-        found.append((later, actions))
-    vectors, labels = zip(*found[::-1])
+        layered.append((later, actions))
+    vectors, labels = zip(*layered[::-1])
     return list(vectors), list(labels)
 
 
@@ -279,10 +252,10 @@ def _back_up(
     rows = np.concatenate([later, least[::-1]])
     passed = 0
     for begin, end in problem.chunks(layer.states):
-        position, row = problem.rows_of(layer.states[begin:end])
-        q = problem.rewards[row]
+        position, row = arrays.segments(problem.rows.steps.first, layer.states[begin:end])
+        q = problem.rows.rewards[row]
         if layer.children.size:
-            _, outcome = problem.outcomes_of(layer.states[begin:end])
+            _, outcome = arrays.segments(problem.outcomes, layer.states[begin:end])
             children = layer.children[passed : passed + outcome.size]
             passed += outcome.size
             next_state = problem.table.next_state[outcome]
@@ -295,7 +268,7 @@ def _back_up(
         scores = np.einsum("im,im->i", q, layer.beliefs[begin:end][position])
         order = np.lexsort((np.arange(row.size), -scores, position))
         best = order[np.flatnonzero(np.diff(position[order], prepend=-1))]
-        actions[begin:end] = problem.actions[row[best]]
+        actions[begin:end] = problem.rows.action[row[best]]
         vectors[begin:end] = q[best]
     return vectors, actions
 

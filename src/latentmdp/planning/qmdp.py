@@ -90,7 +90,7 @@ class QMDP:
         else:
             rows = planning_rows(model)
             values = _row_values(model, rows, threads=self.threads)
-            best = best_values(rows, values[0])
+            best = best_of(model, _by_action(model, rows, values[:1])[0])
             informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
         how = "backward induction" if model.horizon is not None else "policy iteration"
@@ -107,9 +107,7 @@ def context_values(model: LatentMDP, q: Floats | None = None) -> Floats:
 
     `q` are the model's `q_values`, if they are there already.
     """
-    values = (q_values(model) if q is None else q)[0]
-    best = np.where(model.allowed[:, :, None], values, -np.inf).max(axis=1)
-    best[model.terminal] = 0.0
+    best = best_of(model, (q_values(model) if q is None else q)[0])
     earned = (model.initial * best.T).sum(axis=1)
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
@@ -168,13 +166,13 @@ def policy_values(model: LatentMDP, actions: Integers, check: Check | None = Non
     """
     rows = planning_rows(model)
     S, K, M = model.n_states, actions.shape[2], model.n_contexts
-    chosen = rows.of_actions(actions)
+    followed = rows.of_actions(actions)
     if model.horizon is None:
-        lower = policies_from_below(*rows.problem, model.discount, chosen[0], M, check)
+        lower = policies_from_below(*rows.problem, model.discount, followed[0], M, check)
         return lower[None]
     _require_room(model, S * K, f"the values of {K} policies")
     values = np.empty((model.horizon, S, K, M))
-    bellman.policy_values(*rows.problem, chosen, model.discount, values)
+    bellman.policy_values(*rows.problem, followed, model.discount, values)
     return values
 
 
@@ -184,7 +182,7 @@ class PlanningRows(NamedTuple):
     steps: Successors
     rewards: Floats  # (R, M): mean rewards and bonus
     action: Indices  # (R,)
-    place: Integers  # (S, A): the row of an action, -1 where it is not allowed
+    index: Integers  # (S, A): the row of an action, -1 where it is not allowed
 
     @property
     def problem(self) -> tuple[Successors, Floats]:
@@ -193,14 +191,13 @@ class PlanningRows(NamedTuple):
 
     def of_actions(self, actions: Integers) -> Integers:
         """The rows of actions (L, S, K); -1 in terminal states. Refuses forbidden actions."""
-        S = len(self.place)
-        chosen = self.place[np.arange(S)[None, :, None], actions]
+        rows = self.index[np.arange(len(self.index))[None, :, None], actions]
         terminal = np.diff(self.steps.first) == 0
-        wrong = (chosen < 0) & ~terminal[None, :, None]
+        wrong = (rows < 0) & ~terminal[None, :, None]
         if wrong.any():
             t, s, k = np.argwhere(wrong)[0]
             raise ValueError(f"action {actions[t, s, k]} is not allowed in state {s}")
-        return np.ascontiguousarray(chosen)
+        return np.ascontiguousarray(rows)
 
 
 def planning_rows(model: LatentMDP) -> PlanningRows:
@@ -208,12 +205,12 @@ def planning_rows(model: LatentMDP) -> PlanningRows:
 
     The model remembers them if they are not large, as it does its dense form.
     """
-    known: PlanningRows | None = model.__dict__.get("_planning_rows")
-    if known is None:
-        known = _rows_of(model)
-        if known.steps.probs.size <= _MOST_REMEMBERED:
-            model.__dict__["_planning_rows"] = known
-    return known
+    rows: PlanningRows | None = model.__dict__.get("_planning_rows")
+    if rows is None:
+        rows = _rows_of(model)
+        if rows.steps.probs.size <= _MOST_REMEMBERED:
+            model.__dict__["_planning_rows"] = rows
+    return rows
 
 
 def _rows_of(model: LatentMDP) -> PlanningRows:
@@ -223,8 +220,8 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         8.0 * M * (table.size + 2 * S * A), f"planning over {table.size:,} possible steps"
     )
     allowed = np.flatnonzero(model.allowed)
-    place = np.full(S * A, -1)
-    place[allowed] = np.arange(allowed.size)
+    index = np.full(S * A, -1)
+    index[allowed] = np.arange(allowed.size)
     steps = Successors(
         np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
         np.append(table.starts[allowed], table.size),
@@ -233,15 +230,7 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
     )
     rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)
-    return PlanningRows(steps, rewards, action, place.reshape(S, A))
-
-
-def best_values(rows: PlanningRows, values: Floats) -> Floats:
-    """Maxima (S, M) over the allowed actions of values (R, M) of rows; 0 in terminal states."""
-    best = np.zeros((len(rows.place), values.shape[1]))
-    acting = np.diff(rows.steps.first) > 0
-    best[acting] = np.maximum.reduceat(values, rows.steps.first[:-1][acting], axis=0)
-    return best
+    return PlanningRows(steps, rewards, action, index.reshape(S, A))
 
 
 def best_actions(model: LatentMDP, values: Floats) -> Integers:
@@ -255,15 +244,15 @@ def _is_dense(model: LatentMDP) -> bool:
     """Whether the dense form is the faster one: the one place where that is decided."""
     if model.horizon is None or not model.all_allowed:
         return False
-    known: bool | None = model.__dict__.get("_is_dense")
-    if known is None:
+    is_dense: bool | None = model.__dict__.get("_is_dense")
+    if is_dense is None:
         M, S, A, _ = model.dimensions
         if model.is_table:
             share, fits = model.outcomes.size / (S * A * S), M * S * A * S <= _MOST_REMEMBERED
         else:
             share, fits = float(model.transitions[0].astype(bool).mean()), True
-        known = model.__dict__["_is_dense"] = share > _DENSE_SHARE and fits
-    return known
+        is_dense = model.__dict__["_is_dense"] = share > _DENSE_SHARE and fits
+    return is_dense
 
 
 def _dense_values(model: LatentMDP, check: Check | None = None, costs: bool = False) -> Floats:
@@ -309,10 +298,10 @@ def _row_values(
 
 
 def _fill_outcomes(
-    model: LatentMDP, rows: PlanningRows, q: Floats, best: Floats, wanted: Floats,
+    model: LatentMDP, rows: PlanningRows, q: Floats, best: Floats, layered: Floats,
     check: Check | None, threads: int | None,
 ) -> None:  # fmt: skip
-    """Fill `q` and `best` as `bellman.outcome_values`; `wanted` is the one with all layers."""
+    """Fill `q` and `best` as `bellman.outcome_values`; `layered` is the one with all layers."""
     S, (steps, rewards) = model.n_states, rows.problem
     ahead, layer = np.zeros((2, S, model.n_contexts)), steps.probs.size
     # States are cut where as many outcomes lie between: blocks depend on nothing but the model.
@@ -328,7 +317,7 @@ def _fill_outcomes(
             common = (steps, rewards, model.discount, *span, ahead, q, best)
             run_blocks(bellman.outcome_values, blocks, threads, None, *common)
 
-    _fill_layers(wanted, layer, fill, check, rewards)
+    _fill_layers(layered, layer, fill, check, rewards)
 
 
 def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None) -> Floats:

@@ -39,7 +39,7 @@ import numpy as np
 from latentmdp._util import Floats, Integers, Worded, arrays, require_choice
 from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.planning.base import Plan, enclosing
+from latentmdp.planning.base import Plan, enclosing, relative
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_values
 from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
@@ -117,7 +117,7 @@ class RobustPlan(Plan):
         if self.lower is None or self.upper is None:
             return None
         earned = self.lower + float(self.worst_weights @ self.reference)
-        return _relative(self.upper - self.lower, earned)
+        return relative(self.upper - self.lower, earned)
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
@@ -137,12 +137,6 @@ class RobustPlan(Plan):
         told = self.objective if self.level is None else f"{self.objective} at {self.level:g}"
         context = np.array2string(self.by_context, precision=4, threshold=8)
         return f"RobustPlan({told},\n     {rest},\n     by_context={context})"
-
-
-def _relative(difference: float, earned: float) -> float:
-    if difference <= 0.0:
-        return 0.0
-    return difference / abs(earned) if earned != 0.0 else math.inf
 
 
 @dataclass(frozen=True)

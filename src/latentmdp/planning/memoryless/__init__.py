@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentmdp._util import Floats, RNGLike, as_generator
+from latentmdp._util import Floats, RNGLike, as_generator, require_choice
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import PlanningClock, check_limit
 from latentmdp.planning.qmdp import best_of, least_values, q_values
 from latentmdp.policies import MarkovPolicy
-
-_METHODS = ("branch-and-bound", "cadp")
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,7 @@ class Memoryless:
             raise ValueError(
                 'method "mip" is gone since 0.3: "branch-and-bound" proves the same optimum sooner'
             )
-        if self.method not in _METHODS:
-            raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
+        require_choice("method", self.method, ("branch-and-bound", "cadp"))
         check_limit("time_limit", self.time_limit)
         check_limit("memory_limit", self.memory_limit)
         if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 0:

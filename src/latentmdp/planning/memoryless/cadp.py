@@ -36,7 +36,7 @@ from latentmdp.planning.base import enclosing
 from latentmdp.planning.chains import policy_chain
 from latentmdp.planning.endless import best_from_above
 from latentmdp.planning.memoryless import kernels
-from latentmdp.planning.qmdp import planning_rows, q_values
+from latentmdp.planning.qmdp import planning_rows, policy_values, q_values
 
 Check = Callable[[], None]
 
@@ -91,19 +91,14 @@ class MemorylessProblem:
         )
 
     @property
-    def discount(self) -> float:
-        """The model's discount."""
-        return self.model.discount
-
-    @property
     def constant(self) -> float:
         """The part of the value that no policy changes."""
         return self.model.initial_value()
 
     @property
-    def horizon(self) -> int | None:
-        """The model's horizon."""
-        return self.model.horizon
+    def is_endless(self) -> bool:
+        """Whether there is no end, so that rules are valued by linear solves."""
+        return self.model.horizon is None
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -135,17 +130,19 @@ class MemorylessProblem:
 
     def value(self, policy: Indices) -> float:
         """What a policy earns, without the constant."""
-        if self.horizon is None:
-            return float((self.start * _chain_values(self, policy[0])).sum())
-        return float(kernels.policy_value(*self.tables, self.horizon, policy))
+        if self.is_endless:
+            values = _chain_values(self, policy[0])
+        else:
+            values = policy_values(self.model, policy[:, :, None])[0, :, 0]
+        return float((self.start * values).sum())
 
     def action_values(self, later: Floats) -> Floats:
         """R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s'), (S, A, M)."""
         q = np.empty(self.rewards.shape)
         _, S, A, M = self.sizes
         rows = np.arange(S * A)[:, None]
-        rewards = self.rewards.reshape(S * A, M)
-        bellman.follow(self.steps, rewards, rows, self.discount * later, q.reshape(S * A, M))
+        steps, rewards, discount, _ = self.tables
+        bellman.follow(steps, rewards, rows, discount * later, q.reshape(S * A, M))
         return q
 
     def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:
@@ -156,19 +153,18 @@ class MemorylessProblem:
         `kernels.relax`: -inf for what may not be taken, and for what the rules exclude unless
         `excluded`.
         """
-        if self.horizon is None:
+        if self.is_endless:
             return _relax_without_end(self, rules[0], excluded)
-        gains = np.empty((*self.shape, self.sizes[2]))
         H, S, A, M = self.sizes
-        q = np.empty((H, S * A, M))
-        bound = kernels.relax(*self.tables, self.rows, self.horizon, rules, excluded, q, gains)
+        gains, q = np.empty((*self.shape, A)), np.empty((H, S * A, M))
+        bound = kernels.relax(*self.tables, self.rows, H, rules, excluded, q, gains)
         return float(bound), gains
 
     @property
     def tables(self) -> tuple[Successors, Floats, float, Floats]:
         """What kernels read: steps, rewards (S A, M), discount and start."""
         rewards = self.rewards.reshape(-1, self.sizes[3])
-        return self.steps, rewards, self.discount, self.start
+        return self.steps, rewards, self.model.discount, self.start
 
     @cached_property
     def rows(self) -> Integers:
@@ -178,7 +174,7 @@ class MemorylessProblem:
     @cached_property
     def tolerance(self) -> float:
         """The absolute difference below which two values count as equal."""
-        if self.horizon is None:  # ten times what a bound on the optimal values may be off
+        if self.is_endless:  # ten times what a bound on the optimal values may be off
             return 10.0 * _TOLERANCE * max(float(np.abs(self.values).max()), _SMALLEST)
         informed = np.einsum("sm,sam->sam", self.start, np.abs(self.values[0])).max(axis=1).sum()
         return _TOLERANCE * max(float(informed), _SMALLEST)
@@ -243,7 +239,7 @@ def improve(
 def _ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices, float]]:
     """The policies on the way up with their values, the last one where it ends."""
     policy = np.array(start, dtype=np.int32)
-    if problem.horizon is None:
+    if problem.is_endless:
         yield from _endless_ascent(problem, policy)
     elif problem.stationary:
         yield from _stationary_ascent(problem, policy)
@@ -265,9 +261,9 @@ def _stationary_ascent(
     # A round in which every state tries every action values S A policies: where that takes more
     # than about a second, sets of states change together first.
     if S * A * problem.step_cost / A > 2e8:
-        for found in _ascent_by_sets(problem, policy):
-            yield found
-            policy = found[0]
+        for step in _ascent_by_sets(problem, policy):
+            yield step
+            policy, _ = step
     tolerance, value = problem.tolerance, problem.value(policy)
     yield policy, value
     while True:
@@ -289,9 +285,9 @@ def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
     """By sets of states; then one change of a single state at a time, where there are few."""
     while True:
         value = -np.inf
-        for found in _ascent_by_sets(problem, policy):
-            yield found
-            policy, value = found
+        for step in _ascent_by_sets(problem, policy):
+            yield step
+            policy, value = step
         if problem.sizes[1] > 200:  # to try every change of one state takes an inverse
             return
         rises = _single_rises(problem, policy)
@@ -315,9 +311,9 @@ def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
         while order.size:
             changed = policy.copy()
             changed[0, order] = best[order]
-            found = problem.value(changed)
-            yield (changed, found) if found > value else (policy, value)
-            if found > value + tolerance:
+            risen = problem.value(changed)
+            yield (changed, risen) if risen > value else (policy, value)
+            if risen > value + tolerance:
                 break
             order = order[: order.size // 2]
         if not order.size:
@@ -330,24 +326,21 @@ def _chain_values(problem: MemorylessProblem, rule: Indices) -> Floats:
     _, S, A, M = problem.sizes
     rows = np.arange(S) * A + rule
     earned = problem.rewards.reshape(S * A, M)[rows]
-    return policy_chain(problem.steps, problem.discount, rows, earned)
+    return policy_chain(problem.steps, problem.model.discount, rows, earned)
 
 
 def _chain_visits(problem: MemorylessProblem, rules: Integers) -> Floats:
     """Discounted visits (S, M), weighted by the start, where context m follows rules[:, m]."""
     _, S, A, M = problem.sizes
-    solved = [
-        policy_chain(
-            problem.steps,
-            problem.discount,
-            np.arange(S) * A + rules[:, m],
-            problem.start[:, m : m + 1],
-            np.array([m]),
-            transposed=True,
+    rows, start, discount = np.arange(S)[:, None] * A + rules, problem.start, problem.model.discount
+
+    def solved(m: int) -> Floats:
+        own = np.array([m])
+        return policy_chain(
+            problem.steps, discount, rows[:, m], start[:, own], own, transposed=True
         )
-        for m in range(M)
-    ]
-    return np.concatenate(solved, axis=1)
+
+    return np.concatenate([solved(m) for m in range(M)], axis=1)
 
 
 def _relax_without_end(
@@ -363,7 +356,7 @@ def _relax_without_end(
         state = np.repeat(np.arange(S), np.diff(rows.steps.first))
         rewards = rows.rewards.copy()
         rewards[~permitted[state, rows.action]] = -np.inf
-        values = best_from_above(rows.steps, rewards, problem.discount, M)
+        values = best_from_above(rows.steps, rewards, problem.model.discount, M)
     q = problem.action_values(values)
     visits = _chain_visits(problem, np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1))
     gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
@@ -383,15 +376,15 @@ def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
     q = problem.action_values(values)
     _, starts, next_state, probs = problem.steps
     rows, state = np.repeat(np.arange(S * A), np.diff(starts)), np.arange(S)
-    rises = np.zeros((S, A))
+    rises, discount = np.zeros((S, A)), problem.model.discount
     for m in range(M):
         T = np.zeros((S * A, S))
         T[rows, next_state] = probs[:, m]
-        own = T[state * A + policy[0]]
-        back = np.linalg.inv(np.eye(S) - problem.discount * own)
+        P = T[state * A + policy[0]]
+        back = np.linalg.inv(np.eye(S) - discount * P)
         ahead = (T @ back).reshape(S, A, S)[state, :, state]
-        staying = ahead - (own @ back)[state, state][:, None]
-        rise = (q[..., m] - values[:, m, None]) / (1.0 - problem.discount * staying)
+        staying = ahead - (P @ back)[state, state][:, None]
+        rise = (q[..., m] - values[:, m, None]) / (1.0 - discount * staying)
         rises += visits[:, m, None] * rise
     rises[~problem.open] = -np.inf
     return rises
@@ -404,7 +397,7 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
     """
     H, S, _, M = problem.sizes
     weights = problem.start.sum(axis=0)
-    if problem.horizon is None:
+    if problem.is_endless:
         return problem.best(problem.values @ weights)
     policy = np.empty((H, S), np.int32)
     later = np.zeros((S, M))
@@ -426,5 +419,5 @@ def _starts(
     ranked = np.argsort(~problem.open, axis=1, kind="stable")  # those that may be taken first
     number = problem.open.sum(axis=1)
     for _ in range(random_starts):
-        drawn = rng.integers(A, size=problem.shape, dtype=np.int32) % number
-        yield ranked[np.arange(S), drawn].astype(np.int32)
+        rank = rng.integers(A, size=problem.shape, dtype=np.int32) % number
+        yield ranked[np.arange(S), rank].astype(np.int32)

@@ -10,29 +10,15 @@ action 0 stands for the end: it earns nothing and leads nowhere. Values are back
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels import follow, policy_values
+from latentmdp._kernels import follow
 from latentmdp.planning.point_based.kernels.loops import copy
 
 
 @njit(cache=True, nogil=True)
 def _push(steps, discount, row, m, mass, later):
-    """Add where mass of context m is one step after a row to later (S, M)."""
+    """Add where mass of context m is one step after a row to later (S, M), outcome by outcome."""
     for k in range(steps.starts[row], steps.starts[row + 1]):
         later[steps.next_state[k], m] += discount * mass * steps.probs[k, m]
-
-
-@njit(cache=True, nogil=True)
-def policy_value(steps, rewards, discount, start, horizon, policy):
-    """The value of a policy (H, S) or (1, S) from the weighted start y_0 (S, M)."""
-    S, M = start.shape
-    A = rewards.shape[0] // S
-    chosen = np.empty((policy.shape[0], S, 1), np.int64)
-    for t in range(policy.shape[0]):
-        for s in range(S):
-            chosen[t, s, 0] = s * A + policy[t, s]
-    values = np.empty((horizon, S, 1, M))
-    policy_values(steps, rewards, chosen, discount, values)
-    return _total(start, values[0, :, 0])
 
 
 @njit(cache=True, nogil=True)
@@ -45,10 +31,11 @@ def _total(start, values):
 
 
 @njit(cache=True, nogil=True)
-def _product(left, right):
+def _product(mass, vector):
+    """sum_m mass_m vector_m, in the order of the contexts."""
     total = 0.0
-    for m in range(left.shape[0]):
-        total += left[m] * right[m]
+    for m in range(mass.shape[0]):
+        total += mass[m] * vector[m]
     return total
 
 
@@ -57,7 +44,8 @@ def sweep(steps, rewards, discount, start, rows, policy):
     """One round of coordinate ascent on a policy (H, S), in place; returns its value.
 
     The rules improve from the last to the first under the occupancies of the policy as it was. The
-    action in force is kept unless another is better, so the value never falls.
+    action in force is kept unless another is better, so the value never falls. Sums run over next
+    states, then contexts. The policy must not share memory with the other arrays.
     """
     H, S = policy.shape
     A, M = rewards.shape[0] // S, rewards.shape[1]
@@ -101,15 +89,15 @@ def relax(steps, rewards, discount, start, rows, horizon, rules, excluded, q, ga
     L, A = rules.shape[0], rewards.shape[0] // S
     V = np.full((horizon + 1, S, M), -np.inf)
     V[horizon] = 0.0
-    wanted = np.empty((L, S * A, 1), np.int64)  # rows whose values count, -1 for others
+    counted = np.empty((L, S * A, 1), np.int64)  # rows whose values count, -1 for others
     for t in range(L):
         for s in range(S):
             for row in range(s * A, s * A + A):
                 permitted = excluded or rules[t, s] < 0 or rules[t, s] == row - s * A
-                wanted[t, row, 0] = rows[row] if permitted else -1
+                counted[t, row, 0] = rows[row] if permitted else -1
     for t in range(horizon - 1, -1, -1):
         layer = t % L
-        follow(steps, rewards, wanted[layer], discount * V[t + 1], q[t])
+        follow(steps, rewards, counted[layer], discount * V[t + 1], q[t])
         for s in range(S):
             fixed = rules[layer, s]
             for row in range(s * A, s * A + A):
@@ -118,7 +106,7 @@ def relax(steps, rewards, discount, start, rows, horizon, rules, excluded, q, ga
                         V[t, s, m] = max(V[t, s, m], q[t, row, m])
     for layer in range(L):
         for row in range(S * A):
-            gains[layer, row // A, row % A] = 0.0 if wanted[layer, row, 0] >= 0 else -np.inf
+            gains[layer, row // A, row % A] = 0.0 if counted[layer, row, 0] >= 0 else -np.inf
     y, later = start.copy(), np.empty((S, M))
     for t in range(horizon):
         layer = t % L
@@ -127,14 +115,14 @@ def relax(steps, rewards, discount, start, rows, horizon, rules, excluded, q, ga
             fixed = rules[layer, s]
             for m in range(M):
                 if y[s, m] > 0.0:
-                    taken = -1  # the first row that attains the value
+                    best = -1  # the first row that attains the value
                     for row in range(s * A, s * A + A):
-                        if wanted[layer, row, 0] < 0:
+                        if counted[layer, row, 0] < 0:
                             continue
                         gains[layer, s, row - s * A] += y[s, m] * (q[t, row, m] - V[t, s, m])
                         is_permitted = fixed < 0 or fixed == row - s * A
-                        if taken < 0 and is_permitted and q[t, row, m] == V[t, s, m]:
-                            taken = row
-                    _push(steps, discount, taken, m, y[s, m], later)
+                        if best < 0 and is_permitted and q[t, row, m] == V[t, s, m]:
+                            best = row
+                    _push(steps, discount, best, m, y[s, m], later)
         copy(later, y)
     return _total(start, V[0])
