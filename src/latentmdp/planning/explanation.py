@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -101,31 +101,31 @@ class Prospect:
     action: int | None
 
 
-class _Told(Result):
+class _Explained(Result):
     """What explanations share: they tell themselves in words, and as plain data with names."""
 
     model: LatentMDP
-    _data: ClassVar[tuple[str, ...]]
-
-    def _paragraphs(self) -> Iterator[str]:
-        raise NotImplementedError
+    _derived: ClassVar[tuple[str, ...]]  # properties that are data beside the fields
 
     @property
     def text(self) -> str:
         """The explanation in words, a paragraph for each question."""
-        return "\n".join(self._paragraphs())
+        mixed = isinstance(self, MixtureExplanation)
+        return "\n".join((_mixture_paragraphs if mixed else _paragraphs)(cast(Any, self)))
 
     def __str__(self) -> str:
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data, with names: what a JSON file can hold."""
-        called = _Names(self.model, quoted=False)
-        return {name: called.plain(name, getattr(self, name)) for name in self._data}
+        naming = _Names(self.model, quoted=False)
+        stated = (part.name for part in fields(cast(Any, self)) if part.compare)
+        data = (*stated, *self._derived)
+        return {name: naming.plain(name, getattr(self, name)) for name in data}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(_Told):
+class Explanation(_Explained):
     """Why a policy acts as it does in one situation; `str` tells it in words.
 
     Attributes
@@ -152,10 +152,7 @@ class Explanation(_Told):
         What a user should know before relying on this.
     """
 
-    _data = (
-        "state", "t", "belief", "action", "probabilities", "margin", "value", "by_context",
-        "uses_belief", "choices", "turning_points", "wishes", "prospects", "warnings",
-    )  # fmt: skip
+    _derived = ("value", "by_context")
 
     model: LatentMDP = field(compare=False)
     policy: Policy = field(compare=False)
@@ -183,30 +180,27 @@ class Explanation(_Told):
         nothing = np.zeros(self.model.n_contexts)
         return next((c.by_context for c in self.choices if c.action == self.action), nothing)
 
-    def _paragraphs(self) -> Iterator[str]:
-        return _paragraphs(self)
-
     def __repr__(self) -> str:
-        called = _Names(self.model)
-        does = "over" if self.action is None else f"action={called.action(self.action)!r}"
+        naming = _Names(self.model)
+        does = "over" if self.action is None else f"action={naming.action(self.action)!r}"
         by = "" if self.margin is None else f", margin={self.margin:.4g}"
-        where = called.state(self.state)
+        where = naming.state(self.state)
         return f"Explanation(state={where!r}, t={self.t}, {does}{by}, value={self.value:.4g})"
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        called = _Names(self.model)
+        naming = _Names(self.model)
         return {
-            "state": called.state(self.state),
-            "belief": called.beliefs(self.belief),
-            "action": "none" if self.action is None else called.action(self.action),
+            "state": naming.state(self.state),
+            "belief": naming.beliefs(self.belief),
+            "action": "none" if self.action is None else naming.action(self.action),
             "margin": self.margin,
             "value": self.value,
         }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixtureExplanation(_Told):
+class MixtureExplanation(_Explained):
     """Why a policy that is drawn at the start of an episode acts as it does; `str` tells it.
 
     Attributes
@@ -221,10 +215,7 @@ class MixtureExplanation(_Told):
         With which probability each of them is drawn, (K,).
     """
 
-    _data = (
-        "state", "t", "belief", "action", "probabilities", "value", "by_context", "weights",
-        "parts", "warnings",
-    )  # fmt: skip
+    _derived = ("action", "probabilities", "value", "by_context", "warnings")
 
     model: LatentMDP = field(compare=False)
     policy: MixturePolicy = field(compare=False)
@@ -258,27 +249,24 @@ class MixtureExplanation(_Told):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know before relying on this."""
-        return tuple(dict.fromkeys(told for part in self.parts for told in part.warnings))
-
-    def _paragraphs(self) -> Iterator[str]:
-        return _mixture_paragraphs(self)
+        return tuple(dict.fromkeys(text for part in self.parts for text in part.warnings))
 
     def __repr__(self) -> str:
-        called = _Names(self.model)
-        does = "over" if self.action is None else f"likeliest={called.action(self.action)!r}"
+        naming = _Names(self.model)
+        does = "over" if self.action is None else f"likeliest={naming.action(self.action)!r}"
         return (
-            f"MixtureExplanation(state={called.state(self.state)!r}, t={self.t}, "
+            f"MixtureExplanation(state={naming.state(self.state)!r}, t={self.t}, "
             f"{plural(len(self.parts), 'part')}, {does}, value={self.value:.4g})"
         )
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        called = _Names(self.model)
+        naming = _Names(self.model)
         return {
-            "state": called.state(self.state),
-            "belief": called.beliefs(self.belief),
+            "state": naming.state(self.state),
+            "belief": naming.beliefs(self.belief),
             "drawn": ", ".join(f"{share:.0%}" for share in self.weights),
-            "actions": called.drawn(self.probabilities),
+            "actions": naming.actions(self.probabilities),
             "value": self.value,
         }
 
@@ -335,8 +323,8 @@ def explain(
         a `MixtureExplanation`, which holds one for each policy that may have been drawn.
     """
     if isinstance(policy, MixturePolicy):
-        told = [explain(model, part, state, belief, t) for part in policy.parts]
-        parts = tuple(replace(part, warnings=_of_drawn(part)) for part in told)
+        whole = [explain(model, part, state, belief, t) for part in policy.parts]
+        parts = tuple(replace(part, warnings=_of_part(part)) for part in whole)
         where = (parts[0].state, parts[0].belief, parts[0].t)
         return MixtureExplanation(model, policy, *where, parts, policy.weights)
     rule = action_rule(policy, model, begins=belief is None and t == 0)
@@ -376,10 +364,10 @@ def belief_at(
     if belief is None:
         return arrays.frozen(np.array(default))
     if isinstance(belief, Mapping):
-        given = np.zeros(model.n_contexts)
+        shares = np.zeros(model.n_contexts)
         for name, share in belief.items():
-            given[names.to_index("belief", name, model.context_names, model.n_contexts)] = share
-        belief = given
+            shares[names.to_index("belief", name, model.context_names, model.n_contexts)] = share
+        belief = shares
     b = arrays.as_floats("belief", belief)
     if b.shape != (model.n_contexts,):
         raise ValueError(
@@ -401,19 +389,19 @@ def switches(
     at = vectors @ belief
     slope = vectors[:, context] - at
     k = int(np.argmax(at))
-    found, x = [(0.0, int(labels[k]))], 0.0
+    pieces, x = [(0.0, int(labels[k]))], 0.0
     while True:
         steeper = np.flatnonzero(slope > slope[k])
         if not steeper.size:
-            return found
+            return pieces
         crossing = np.maximum((at[k] - at[steeper]) / (slope[steeper] - slope[k]), x)
         x = float(crossing.min())
         if x >= 1.0:
-            return found
+            return pieces
         here = steeper[crossing == x]
         k = int(here[np.argmax(slope[here])])
-        if labels[k] != found[-1][1]:
-            found.append((x, int(labels[k])))
+        if labels[k] != pieces[-1][1]:
+            pieces.append((x, int(labels[k])))
 
 
 # ------------------------------------------------------------------------- a policy as explained
@@ -465,10 +453,8 @@ class ActionRule:
         after = self._interpreter.observe(self._memory(t, s, belief), s, a, next_state, z)
         t += 1
         if self._table is None:
-            acting, vector = (
-                self._interpreter.acting,
-                self._interpreter.vector(t, next_state, after),
-            )
+            acting = self._interpreter.acting
+            vector = self._interpreter.vector(t, next_state, after)
             return acting.vectors[vector], int(acting.labels[vector])
         if t not in self._values:
             rest = self._table[t:] if len(self._table) > 1 else self._table
@@ -539,19 +525,22 @@ def _choices(
     model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats
 ) -> tuple[Choice, ...]:
     """Every allowed action with its values by lookahead, best first."""
-    table, A, found = model.outcomes, model.n_actions, []
+    rewards, choices = model.planning_rewards()[:, s], []
     for a in np.flatnonzero(model.allowed[s]).tolist():
-        row = slice(*table.starts[s * A + a : s * A + a + 2].tolist())
-        probs, paid = table.probs[row], model.reward_values[table.reward[row]]
-        by_context = paid @ probs
-        if model.bonus is not None:
-            by_context = by_context + model.bonus[:, s, a]
-        for k, (n, z) in enumerate(zip(table.next_state[row].tolist(), table.reward[row].tolist())):
+        by_context = rewards[:, a].copy()
+        for n, z, probs in _outcomes(model, s, a):
             if not _over(model, t + 1, n):
                 earned, _ = rule.later(t, s, belief, a, n, z)
-                by_context = by_context + model.discount * probs[k] * earned
-        found.append(Choice(a, float(belief @ by_context), arrays.frozen(by_context)))
-    return tuple(sorted(found, key=lambda choice: -choice.value))
+                by_context += model.discount * probs * earned
+        choices.append(Choice(a, float(belief @ by_context), arrays.frozen(by_context)))
+    return tuple(sorted(choices, key=lambda choice: -choice.value))
+
+
+def _outcomes(model: LatentMDP, s: int, a: int) -> Iterator[tuple[int, int, Floats]]:
+    """(next state, reward index, probabilities (M,)) of all that can follow an action."""
+    table, row = model.outcomes, s * model.n_actions + a
+    for k in range(table.starts[row], table.starts[row + 1]):
+        yield int(table.next_state[k]), int(table.reward[k]), table.probs[k]
 
 
 def _margin(choices: tuple[Choice, ...], action: int) -> float | None:
@@ -565,15 +554,15 @@ def _turning_points(rule: ActionRule, t: int, s: int, belief: Floats) -> tuple[T
     vectors, labels = rule.vectors(t, s)
     if len(vectors) < 2:
         return ()
-    found = []
+    points = []
     for m in range(belief.size):
         pieces = switches(vectors, labels, belief, m)
         if len(pieces) == 1:
-            found.append(TurningPoint(m, None, None))
+            points.append(TurningPoint(m, None, None))
         else:
             x, action = pieces[1]
-            found.append(TurningPoint(m, arrays.frozen(towards(belief, m, x)), action))
-    return tuple(found)
+            points.append(TurningPoint(m, arrays.frozen(towards(belief, m, x)), action))
+    return tuple(points)
 
 
 def towards(belief: Floats, context: int, x: float) -> Floats:
@@ -592,20 +581,15 @@ def _wishes(model: LatentMDP, t: int, s: int) -> tuple[Wish, ...]:
 def _prospects(
     model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, action: int
 ) -> tuple[Prospect, ...]:
-    table, A = model.outcomes, model.n_actions
-    row = slice(*table.starts[s * A + action : s * A + action + 2].tolist())
-    chances = table.probs[row] @ belief
-    found = []
-    for chance, n, z in zip(
-        chances.tolist(), table.next_state[row].tolist(), table.reward[row].tolist()
-    ):
+    prospects = []
+    for n, z, probs in _outcomes(model, s, action):
+        chance = float(probs @ belief)
         if chance > 0.0:
-            after = rule.observe(belief, s, action, n, z)
+            after = arrays.frozen(rule.observe(belief, s, action, n, z))
             over = _over(model, t + 1, n)
             then = None if over else rule.later(t, s, belief, action, n, z)[1]
-            paid = float(model.reward_values[z])
-            found.append(Prospect(n, paid, chance, arrays.frozen(after), then))
-    return tuple(sorted(found, key=lambda prospect: -prospect.probability))
+            prospects.append(Prospect(n, float(model.reward_values[z]), chance, after, then))
+    return tuple(sorted(prospects, key=lambda prospect: -prospect.probability))
 
 
 def _doubts(
@@ -616,22 +600,22 @@ def _doubts(
     margin: float | None,
 ) -> Iterator[str]:
     """What speaks against relying on an explanation."""
-    called = _Names(model)
+    naming = _Names(model)
     size = max(1e-9, *(abs(choice.value) for choice in choices))
     if margin is not None and margin < -1e-9 * size:
         yield (
-            f"one step of lookahead prefers {called.action(choices[0].action)} to "
-            f"{called.action(action)} by {-margin:.3g}: the policy may not be the best one here"
+            f"one step of lookahead prefers {naming.action(choices[0].action)} to "
+            f"{naming.action(action)} by {-margin:.3g}: the policy may not be the best one here"
         )
-    own = getattr(policy, "model", model)
-    if own is not model and own.fingerprint() != model.fingerprint():
+    planned = getattr(policy, "model", model)
+    if planned is not model and planned.fingerprint() != model.fingerprint():
         yield "the policy was made for another model: its vectors are not values in this one"
 
 
-def _of_drawn(part: Explanation) -> tuple[str, ...]:
+def _of_part(part: Explanation) -> tuple[str, ...]:
     """Warnings of one of several policies; what it gives up on average is not one of them."""
     about = "one step of lookahead prefers"
-    return tuple(told for told in part.warnings if not told.startswith(about))
+    return tuple(text for text in part.warnings if not text.startswith(about))
 
 
 # ------------------------------------------------------------------------------------------- words
@@ -643,22 +627,22 @@ class _Names:
     def __init__(self, model: LatentMDP, *, quoted: bool = True) -> None:
         self.model, self.quoted = model, quoted
         contexts = names.labels("context", model.context_names, model.n_contexts)
-        self.contexts = [self._told(name) for name in contexts]
+        self.contexts = [self._quote(name) for name in contexts]
 
-    def _told(self, name: str) -> str:
+    def _quote(self, name: str) -> str:
         return f'"{name}"' if self.quoted and "," in name else name
 
     def state(self, s: int) -> str:
-        return self._told(names.label("state", s, self.model.state_names))
+        return self._quote(names.label("state", s, self.model.state_names))
 
     def action(self, a: int) -> str:
-        return self._told(names.label("action", a, self.model.action_names))
+        return self._quote(names.label("action", a, self.model.action_names))
 
     def plain(self, name: str, value: Any) -> Any:
         """A field of an explanation as plain data: its name says what its numbers stand for."""
         if isinstance(value, tuple):
             return [self.plain(name, one) for one in value]
-        if isinstance(value, _Told):
+        if isinstance(value, _Explained):
             return value.to_dict()
         if is_dataclass(value):
             return {
@@ -678,110 +662,109 @@ class _Names:
         shares = zip(self.contexts, belief.tolist())
         return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
 
-    def drawn(self, probabilities: Floats) -> str:
+    def actions(self, probabilities: Floats) -> str:
         """Actions with their probabilities."""
-        taken = np.flatnonzero(probabilities).tolist()
-        return listed([f"{self.action(a)} ({probabilities[a]:.0%})" for a in taken])
+        possible = np.flatnonzero(probabilities).tolist()
+        return listed([f"{self.action(a)} ({probabilities[a]:.0%})" for a in possible])
 
 
 _NAMED: dict[str, Callable[[_Names, Any], Any]] = {
     "state": _Names.state,
     "next_state": _Names.state,
     "action": _Names.action,
-    "context": lambda called, m: called.contexts[m],
+    "context": lambda naming, m: naming.contexts[m],
     "belief": _Names.by_context,
     "by_context": _Names.by_context,
-    "probabilities": lambda called, chances: {
-        called.action(a): float(chances[a]) for a in np.flatnonzero(chances).tolist()
+    "probabilities": lambda naming, chances: {
+        naming.action(a): float(chances[a]) for a in np.flatnonzero(chances).tolist()
     },
 }
 """How fields of explanations are told in names."""
 
 
-def _paragraphs(told: Explanation) -> Iterator[str]:
-    called = _Names(told.model)
-    where = f"In {called.state(told.state)}{told.model.duration.step(told.t)}"
-    if told.action is None:
+def _paragraphs(explanation: Explanation) -> Iterator[str]:
+    naming = _Names(explanation.model)
+    where = f"In {naming.state(explanation.state)}{explanation.model.duration.step(explanation.t)}"
+    if explanation.action is None:
         yield f"{where} the episode is over: the state is terminal and there is nothing to choose."
         return
-    yield _decision(told, called, where)
-    yield _worth(told, called)
-    yield "By context the action is worth " + _by_context(called, told.by_context) + "."
-    if told.model.n_contexts == 1:
+    yield _decision(explanation, naming, where)
+    yield _worth(explanation, naming)
+    yield "By context the action is worth " + _by_context(naming, explanation.by_context) + "."
+    if explanation.model.n_contexts == 1:
         yield "No belief would change it: there is one context only."
-    elif told.uses_belief:
-        yield _changes(told, called)
+    elif explanation.uses_belief:
+        yield _changes(explanation, naming)
     else:
-        goes_on = isinstance(told.policy, PolicyGraph)
+        goes_on = isinstance(explanation.policy, PolicyGraph)
         looks = "goes on by what was seen" if goes_on else "does not look at the belief here"
         yield f"No belief would change it: the policy {looks}."
-    yield _wants(told, called)
-    yield from _waits(told, called)
-    for warning in told.warnings:
+    yield _wants(explanation, naming)
+    yield from _waits(explanation, naming)
+    for warning in explanation.warnings:
         yield f"Warning: {warning}."
 
 
-def _mixture_paragraphs(told: MixtureExplanation) -> Iterator[str]:
-    parts = told.parts
-    if told.action is None or len(parts) == 1:
+def _mixture_paragraphs(explanation: MixtureExplanation) -> Iterator[str]:
+    parts = explanation.parts
+    if explanation.action is None or len(parts) == 1:
         yield from _paragraphs(parts[0])
         return
-    called = _Names(told.model)
+    naming = _Names(explanation.model)
     yield (
         f"At the start of an episode one of {len(parts)} policies is drawn, and followed to its "
-        f"end. In this situation they take {called.drawn(told.probabilities)}."
+        f"end. In this situation they take {naming.actions(explanation.probabilities)}."
     )
-    yield f"Together they are worth {_by_context(called, told.by_context)}."
+    yield f"Together they are worth {_by_context(naming, explanation.by_context)}."
     if any(part.margin is not None and part.margin < 0.0 for part in parts):
         yield (
             "One that is drawn need not take the action that is best at this belief: what counts "
             "is what all of them earn together in each context."
         )
-    order = np.argsort(-told.weights, kind="stable").tolist()
+    order = np.argsort(-explanation.weights, kind="stable").tolist()
     for i in order:
         yield ""
-        yield f"Policy {i + 1}, drawn with probability {told.weights[i]:.3g}:"
+        yield f"Policy {i + 1}, drawn with probability {explanation.weights[i]:.3g}:"
         yield from _paragraphs(parts[i])
 
 
-def _decision(told: Explanation, called: _Names, where: str) -> str:
-    assert told.action is not None
-    believing = f"{where}, believing {called.beliefs(told.belief)},"
-    drawn = np.flatnonzero(told.probabilities).tolist()
-    if len(drawn) == 1:
-        return f"{believing} the policy takes {called.action(told.action)}."
-    among = called.drawn(told.probabilities)
-    about = f"what follows is about {called.action(told.action)}"
+def _decision(explanation: Explanation, naming: _Names, where: str) -> str:
+    assert explanation.action is not None
+    believing = f"{where}, believing {naming.beliefs(explanation.belief)},"
+    if np.count_nonzero(explanation.probabilities) == 1:
+        return f"{believing} the policy takes {naming.action(explanation.action)}."
+    among = naming.actions(explanation.probabilities)
+    about = f"what follows is about {naming.action(explanation.action)}"
     return f"{believing} the policy draws among {among}; {about}."
 
 
-def _worth(told: Explanation, called: _Names) -> str:
-    worth = f"It is worth {told.value:.4g} from here on"
-    if told.margin is None:
+def _worth(explanation: Explanation, naming: _Names) -> str:
+    worth = f"It is worth {explanation.value:.4g} from here on"
+    if explanation.margin is None:
         return f"{worth}; there is no other action."
-    other = next(choice for choice in told.choices if choice.action != told.action)
-    name = f"{called.action(other.action)} ({other.value:.4g})"
-    if told.margin == 0.0:
+    other = next(choice for choice in explanation.choices if choice.action != explanation.action)
+    name = f"{naming.action(other.action)} ({other.value:.4g})"
+    if explanation.margin == 0.0:
         return f"{worth}, as much as {name}."
-    if told.margin < 0.0:
-        return f"{worth}, {-told.margin:.3g} less than {name}."
-    return f"{worth}, {told.margin:.3g} more than the next best, {name}."
+    if explanation.margin < 0.0:
+        return f"{worth}, {-explanation.margin:.3g} less than {name}."
+    return f"{worth}, {explanation.margin:.3g} more than the next best, {name}."
 
 
-def _by_context(called: _Names, values: Floats) -> str:
-    return listed([f"{v:.4g} in {name}" for name, v in zip(called.contexts, values.tolist())])
+def _by_context(naming: _Names, values: Floats) -> str:
+    return listed([f"{v:.4g} in {name}" for name, v in zip(naming.contexts, values.tolist())])
 
 
-def _changes(told: Explanation, called: _Names) -> str:
+def _changes(explanation: Explanation, naming: _Names) -> str:
     turns, stays = [], []
-    for point in told.turning_points:
-        name = called.contexts[point.context]
+    for point in explanation.turning_points:
+        name = naming.contexts[point.context]
         if point.belief is None or point.action is None:
             stays.append(name)
         else:
-            share, now = point.belief[point.context], told.belief[point.context]
+            share, now = point.belief[point.context], explanation.belief[point.context]
             turns.append(
-                f"{called.action(point.action)} once {name} has probability {share:.3f} "
+                f"{naming.action(point.action)} once {name} has probability {share:.3f} "
                 f"(now {now:.3f})"
             )
     parts = []
@@ -794,38 +777,36 @@ def _changes(told: Explanation, called: _Names) -> str:
     return "".join(parts)
 
 
-def _wants(told: Explanation, called: _Names) -> str:
-    wanted = [
-        f"{called.contexts[wish.context]} would want {called.action(wish.action)} "
+def _wants(explanation: Explanation, naming: _Names) -> str:
+    wishes = [
+        f"{naming.contexts[wish.context]} would want {naming.action(wish.action)} "
         f"({wish.value:.4g})"
-        for wish in told.wishes
+        for wish in explanation.wishes
     ]
-    return "If the context were known: " + "; ".join(wanted) + "."
+    return "If the context were known: " + "; ".join(wishes) + "."
 
 
-def _waits(told: Explanation, called: _Names) -> Iterator[str]:
+def _waits(explanation: Explanation, naming: _Names) -> Iterator[str]:
     """The likeliest observations, and the one that moves the belief most."""
-    several = len({prospect.reward for prospect in told.prospects}) > 1
+    several = len({prospect.reward for prospect in explanation.prospects}) > 1
 
     def line(prospect: Prospect) -> str:
         paid = f" with reward {prospect.reward:g}" if several else ""
-        then = (
-            "the episode is over"
-            if prospect.action is None
-            else f"then {called.action(prospect.action)}"
-        )
+        then = "the episode is over"
+        if prospect.action is not None:
+            then = f"then {naming.action(prospect.action)}"
         return (
-            f"{called.state(prospect.next_state)}{paid} (probability {prospect.probability:.2g}): "
-            f"belief {called.beliefs(prospect.belief)}; {then}"
+            f"{naming.state(prospect.next_state)}{paid} (probability {prospect.probability:.2g}): "
+            f"belief {naming.beliefs(prospect.belief)}; {then}"
         )
 
     yield "What to wait for:"
-    for prospect in told.prospects[:_FEW]:
+    for prospect in explanation.prospects[:_FEW]:
         yield f"- {line(prospect)}"
-    rest = told.prospects[_FEW:]
+    rest = explanation.prospects[_FEW:]
     if rest:
-        left = sum(prospect.probability for prospect in rest)
-        yield f"- {plural(len(rest), 'more observation')} (probability {left:.2g} in all)"
-    moves = [float(np.abs(p.belief - told.belief).sum()) for p in told.prospects]
+        chance = sum(prospect.probability for prospect in rest)
+        yield f"- {plural(len(rest), 'more observation')} (probability {chance:.2g} in all)"
+    moves = [float(np.abs(p.belief - explanation.belief).sum()) for p in explanation.prospects]
     if max(moves) > 0.01:
-        yield f"Most telling: {line(told.prospects[int(np.argmax(moves))])}."
+        yield f"Most telling: {line(explanation.prospects[int(np.argmax(moves))])}."

@@ -43,39 +43,11 @@ from latentmdp.planning.base import Plan, enclosing, relative
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_values
 from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.point_based.graphs import first_beliefs, nodes_of, plans_at, snapshot
 from latentmdp.planning.qmdp import context_values
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 
 OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
-
-_INNER_SHARE = 0.3
-"""Of the gap between the bounds, or of the gap asked for: how closely V*(w') is bounded before
-nature moves on. Smaller spends time where nature will not stay, larger makes it move on little."""
-
-_LEAST_WORK = 10_000
-"""Points that a search may visit in any case. Beyond, it visits as many as all searches before it,
-and then nature answers: where bounds close slowly, other weights may be the better place."""
-
-_HALFWAY = 0.5
-"""From the best weights so far to nature's: 1 is Kelley's method, which jumps."""
-
-_PROGRESS, _MORE_CARE, _MOST_CARE = 0.05, 0.3, 1e-9
-"""A round that moves the bounds, or the value of nature's program, by less than this share of the
-gap brought little: the next is for nature's own weights, and then each is closer by this factor,
-until rounding."""
-
-_SAME = 1e-12
-"""Weights that differ by no more are the same."""
-
-_GRAPH_SHARE = 1.2
-"""Of the time for the standing plans and for a round, what it takes to link the plans into a graph:
-every plan is followed once, with its own action."""
-
-_LINK_BYTES = 12.0
-"""Of a link: while it is found, in its layer, and in the graph."""
-
-_NEGLIGIBLE = 1e-9
-"""Policies that are drawn more rarely than this are left out."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,9 +106,9 @@ class RobustPlan(Plan):
 
     def __repr__(self) -> str:
         rest = super().__repr__().removeprefix("Plan(").removesuffix(")")
-        told = self.objective if self.level is None else f"{self.objective} at {self.level:g}"
+        goal = self.objective if self.level is None else f"{self.objective} at {self.level:g}"
         context = np.array2string(self.by_context, precision=4, threshold=8)
-        return f"RobustPlan({told},\n     {rest},\n     by_context={context})"
+        return f"RobustPlan({goal},\n     {rest},\n     by_context={context})"
 
 
 @dataclass(frozen=True)
@@ -189,13 +161,13 @@ class Robust:
         """Plan until the gap or a limit is reached."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        game = _Game(model, self, clock)
+        planes = _CuttingPlanes(model, self, clock)
         with clock.searching(), clock.interruptible():
-            game.search.begin()
-            game.respond()
-            while not game.reached():
-                game.play()
-        return game.result()
+            planes.search.begin()
+            planes.respond()
+            while not planes.reached():
+                planes.cut()
+        return planes.result()
 
 
 def _check_level(objective: str, level: float | None) -> None:
@@ -221,22 +193,22 @@ class WeightSet(NamedTuple):
 
     def worst(self, values: Floats) -> Floats:
         """The weights in W under which `values` (M,) are worst on average."""
-        order, found = np.argsort(values, kind="stable"), np.zeros(values.size)
+        order, worst = np.argsort(values, kind="stable"), np.zeros(values.size)
         if self.objective in ("worst-case", "regret"):
-            found[order[0]] = 1.0
-            return found
+            worst[order[0]] = 1.0
+            return worst
         if self.objective == "cvar":
             most = self.weights[order] / self.level
             before = np.minimum(np.cumsum(most) - most, 1.0)
-            found[order] = np.minimum(most, 1.0 - before)
-            return found / found.sum()
-        own = self.weights[order]
-        above = np.cumsum(own[::-1])[::-1] - own  # of better contexts, which lose theirs first
-        taken = np.clip(0.5 * self.level - above, 0.0, own)
-        taken[0] = 0.0
-        found[order] = own - taken
-        found[order[0]] += taken.sum()
-        return found
+            worst[order] = np.minimum(most, 1.0 - before)
+            return worst / worst.sum()
+        weights = self.weights[order]
+        above = np.cumsum(weights[::-1])[::-1] - weights  # better contexts lose theirs first
+        moved = np.clip(0.5 * self.level - above, 0.0, weights)
+        moved[0] = 0.0
+        worst[order] = weights - moved
+        worst[order[0]] += moved.sum()
+        return worst
 
     def against(self, values: Floats) -> tuple[Floats, Floats]:
         """Nature's weights (M,) against policies with values (K, M), and how to mix these (K,).
@@ -247,69 +219,75 @@ class WeightSet(NamedTuple):
 
         K, M = values.shape
         scale = max(float(np.abs(values).max()), 1e-300)
-        moved = self.objective == "ball"  # w = weights + more - less
-        n = 2 * M if moved else M
-        part = np.concatenate([values, -values], axis=1) if moved else values
-        left = np.column_stack([part / scale, -np.ones(K)])
-        right = -(values @ self.weights) / scale if moved else np.zeros(K)
-        total = np.concatenate([np.ones(M), -np.ones(M) if moved else [], [0.0]])
+        is_ball = self.objective == "ball"  # w = weights + more - less
+        n = 2 * M if is_ball else M
+        part = np.concatenate([values, -values], axis=1) if is_ball else values
+        matrix = np.column_stack([part / scale, -np.ones(K)])
+        right = -(values @ self.weights) / scale if is_ball else np.zeros(K)
+        total = np.concatenate([np.ones(M), -np.ones(M) if is_ball else [], [0.0]])
         highest: list[float | None] = [None] * n
         if self.objective == "cvar":
             highest = [float(w) / self.level for w in self.weights]
-        if moved:
-            left = np.vstack([left, np.append(np.ones(n), 0.0)])
+        if is_ball:
+            matrix = np.vstack([matrix, np.append(np.ones(n), 0.0)])
             right = np.append(right, self.level)
             highest[M:] = self.weights.tolist()
         answer = linprog(
             np.append(np.zeros(n), 1.0),
-            A_ub=left,
+            A_ub=matrix,
             b_ub=right,
             A_eq=total[None],
-            b_eq=[0.0 if moved else 1.0],
+            b_eq=[0.0 if is_ball else 1.0],
             bounds=[*((0.0, top) for top in highest), (None, None)],
             method="highs",
         )
         if answer.x is None:  # rounding in a degenerate program: any answer keeps bounds valid
             return self.weights.copy(), np.eye(K)[int(np.argmax(values @ self.weights))]
-        w = self.weights + answer.x[:M] - answer.x[M:n] if moved else answer.x[:M]
+        w = self.weights + answer.x[:M] - answer.x[M:n] if is_ball else answer.x[:M]
         mixture = np.maximum(-answer.ineqlin.marginals[:K], 0.0)
-        mixture[mixture < _NEGLIGIBLE] = 0.0
+        mixture[mixture < 1e-9] = 0.0  # drawn too rarely to count
         w = np.maximum(w, 0.0)
         return w / w.sum(), mixture / mixture.sum()
 
 
 class _Answer(NamedTuple):
-    """A mixture that was found, from plans that are kept with it."""
+    """A mixture of policies, with the plans that it follows."""
 
     lower: float
     plans: Any
     states: Integers  # (n,): first states
-    chosen: Integers  # (K, n): the plan of each policy there
+    first_plans: Integers  # (K, n): the plan of each policy there
     mixture: Floats  # (K,)
     nature: Floats  # (M,): weights under which it is worst
 
 
-class _Game:
-    """The state of a run: the search, the weights that were planned for, and the bounds."""
+class _CuttingPlanes:
+    """The state of a run: the search, the weights that were planned for, and the bounds.
 
-    def __init__(self, model: LatentMDP, asked: Robust, clock: PlanningClock) -> None:
-        from latentmdp.planning.point_based.graphs import first_beliefs
+    Every weights w' that were planned for bound the convex V*(w') from below, by the policies that
+    are best there: nature minimises over these planes. The next weights lie a `step` from the
+    `stability_centre`, those with the smallest upper bound, towards nature's, and V* is bounded
+    there to `inner_tolerance` of what is worth it.
+    """
 
-        self.model, self.asked, self.clock = model, asked, clock
-        # The bounds of single weights are no bounds on the objective: they are not shown.
-        self.search = HeuristicSearch(model, _Quiet(clock), asked.threads, _GRAPH_SHARE)
+    def __init__(self, model: LatentMDP, settings: Robust, clock: PlanningClock) -> None:
+        self.model, self.settings, self.clock = model, settings, clock
+        # The bounds of single weights are no bounds on the objective: they are not shown. To link
+        # the plans into a graph takes 1.2 of the time for the plans at lattice beliefs and for a
+        # round: every plan is followed once, with its own action.
+        self.search = HeuristicSearch(model, _SilentClock(clock), settings.threads, 1.2)
         self.bounds = self.search.bounds
-        self.bounds.link_bytes = _LINK_BYTES
+        self.bounds.link_bytes = 12.0  # of a link: while it is found, in its layer, in the graph
         self.hidden = np.zeros(model.n_contexts)
         if model.initial_bonus is not None:
             self.hidden = self.hidden + model.initial_bonus
         informed = context_values(model, self.bounds.q)
-        regret = asked.objective == "regret"
-        self.reference = informed if regret else np.zeros(model.n_contexts)
-        self.slack = self.bounds.tolerance * self.bounds.magnitude if regret else 0.0
-        level = 1.0 if asked.level is None else asked.level
-        self.allowed = WeightSet(asked.objective, level, model.weights)
-        self.centre = self.nature = model.weights
+        is_regret = settings.objective == "regret"
+        self.reference = informed if is_regret else np.zeros(model.n_contexts)
+        self.slack = self.bounds.tolerance * self.bounds.magnitude if is_regret else 0.0
+        level = 1.0 if settings.level is None else settings.level
+        self.allowed = WeightSet(settings.objective, level, model.weights)
+        self.stability_centre = self.nature = model.weights
         least = np.where(model.terminal[:, None], 0.0, self.bounds.least[0])
         worst = self.hidden + (model.initial * least.T).sum(axis=1) - self.reference
         self.lower = float(self.allowed.worst(worst) @ worst)
@@ -317,136 +295,127 @@ class _Game:
         best = informed - self.reference
         self.upper = float(self.allowed.worst(best) @ best)
         # If the time was over before V*_m was known, no more is known of a regret.
-        self.informed = not regret or clock.remaining > 0.0
+        self.is_informed = not is_regret or clock.remaining > 0.0
         self.answers: list[_Answer] = []
-        # The best policies of the single contexts can be mixed from the start.
-        self.tried: list[Floats] = [*np.eye(model.n_contexts), model.weights]
-        self.beliefs = [first_beliefs(model, weights) for weights in self.tried]
-        self.n_iter, self.share, self.care = 0, 1.0, 1.0
+        # The best policies of the single contexts can be mixed from the start. The weights that are
+        # planned for now come last.
+        weights = [*np.eye(model.n_contexts), model.weights]
+        self.planes = [(w, first_beliefs(model, w)) for w in weights]
+        self.n_iter, self.step, self.inner_tolerance = 0, 1.0, 1.0
         self.work = 0  # points visited
-        self.promise = -math.inf  # what the policies found so far earn against nature at best
+        self.best_response = -math.inf  # what the policies so far earn against nature at best
         self._lower_upper()
 
-    def _lower_upper(self) -> bool:
-        """Lower the upper bound by that of the weights at hand; whether it moved."""
-        own = self.bounds.best_upper - float(self.tried[-1] @ self.reference) + self.slack
-        if own < self.upper and self.informed:
-            self.upper, self.centre = own, self.tried[-1]
-            return True
-        return False
+    def _lower_upper(self) -> None:
+        """Lower the upper bound by that of the weights at hand."""
+        weights, _ = self.planes[-1]
+        upper = self.bounds.best_upper - float(weights @ self.reference) + self.slack
+        if upper < self.upper and self.is_informed:
+            self.upper, self.stability_centre = upper, weights
 
     @property
-    def scale(self) -> float:
-        """What the gap is relative to."""
-        return abs(self.lower + float(self.nature @ self.reference))
-
-    @property
-    def wanted(self) -> float:
+    def target_gap(self) -> float:
         """The difference of the bounds that is asked for."""
-        absolute = 0.0 if self.asked.absolute_gap is None else self.asked.absolute_gap
-        return max(absolute, self.asked.gap * self.scale)
+        scale = abs(self.lower + float(self.nature @ self.reference))
+        return max(self.settings.absolute_gap or 0.0, self.settings.gap * scale)
 
     def reached(self) -> bool:
         """Whether the bounds are as close as asked, up to rounding."""
         rounding = 1e-9 * self.bounds.magnitude
-        return self.upper - self.lower <= max(self.wanted, rounding)
+        return self.upper - self.lower <= max(self.target_gap, rounding)
 
-    def play(self) -> None:
+    def cut(self) -> None:
         """One round: plan for the next weights as closely as is worth it, then nature answers."""
         self.n_iter += 1
-        distance, promise = self.upper - self.lower, self.promise
+        distance, best_response = self.upper - self.lower, self.best_response
         self._move()
-        enough = _INNER_SHARE * self.care * max(self.wanted, distance)
+        # Of the gap, 0.3: less would spend time where nature will not stay, more would make it
+        # move on little.
+        enough = 0.3 * self.inner_tolerance * max(self.target_gap, distance)
         enough = max(enough, 1e-10 * self.bounds.magnitude)
         self._lower_upper()
+        # 10,000 points, or as many as all searches before, and then nature answers: where bounds
+        # close slowly, other weights may be better to plan for.
+        most_work = max(2 * self.work, 10_000)
         try:
             # A corner of W is known without a search: what is best in one context.
-            before = self.work
-            while self.bounds.best_upper - self.bounds.best_lower > enough and self.work <= max(
-                2 * before, _LEAST_WORK
-            ):
+            bounds = self.bounds
+            while bounds.best_upper - bounds.best_lower > enough and self.work <= most_work:
                 visited = self.search.explore()
-                self.bounds.sweep(visited)
+                bounds.sweep(visited)
                 self.search.note()
                 self.work += sum(points.size for points in visited)
                 self._lower_upper()
         except NothingLeft:
             self._lower_upper()
         self.respond()
-        moved = distance - (self.upper - self.lower) + max(self.promise - promise, 0.0)
-        self._adapt(moved > _PROGRESS * distance)
+        moved = distance - (self.upper - self.lower) + max(self.best_response - best_response, 0.0)
+        self._adapt(moved > 0.05 * distance)
 
     def _adapt(self, progress: bool) -> None:
         """After a round that moved little, plan for nature's own weights, then more closely."""
-        if progress:
-            self.share, self.care = _HALFWAY, 1.0
-        elif self.share < 1.0:
-            self.share = 1.0
+        if progress:  # halfway to nature's weights: a step of 1 is Kelley's method, which jumps
+            self.step, self.inner_tolerance = 0.5, 1.0
+        elif self.step < 1.0:
+            self.step = 1.0
         else:
-            self.care *= _MORE_CARE
-        if self.care < _MOST_CARE:
+            self.inner_tolerance *= 0.3
+        if self.inner_tolerance < 1e-9:  # rounding
             raise NothingLeft("stopped: no further policy was found that would move the bounds")
 
     def _move(self) -> None:
         """Go on to the next weights, between the best so far and nature's."""
-        from latentmdp.planning.point_based.graphs import first_beliefs
-
-        weights = (1.0 - self.share) * self.centre + self.share * self.nature
-        known = [np.abs(weights - other).max() <= _SAME for other in self.tried]
-        if any(known):
-            place = int(np.argmax(known))
-            self.tried.append(self.tried.pop(place))
-            self.beliefs.append(self.beliefs.pop(place))
+        weights = (1.0 - self.step) * self.stability_centre + self.step * self.nature
+        same = [np.abs(weights - other).max() <= 1e-12 for other, _ in self.planes]
+        if any(same):
+            plane = self.planes.pop(same.index(True))
         else:
-            self.tried.append(weights)
-            self.beliefs.append(first_beliefs(self.model, weights))
+            plane = weights, first_beliefs(self.model, weights)
+        self.planes.append(plane)
         self.search.start(weights)
 
     def respond(self) -> None:
-        """Nature's answer to all policies found so far, and the mixture against it."""
-        from latentmdp.planning.point_based.graphs import plans_at, snapshot
-
-        plans, states = snapshot(self.bounds), self.beliefs[0][0]
-        found = [plans_at(plans, *beliefs) for beliefs in self.beliefs]
+        """Nature's answer to all policies so far, and the mixture against it."""
+        plans, states = snapshot(self.bounds), self.planes[0][1][0]
+        best = [plans_at(plans, *beliefs) for _, beliefs in self.planes]
         start = self.model.initial[:, states]
-        columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in found])
+        columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in best])
         values = columns + self.hidden - self.reference
         self._lower_upper()
         self.nature, mixture = self.allowed.against(values)
-        self.promise = float((values @ self.nature).max())
-        chosen = np.array([best for best, _ in found])
-        self._keep(plans, states, chosen, values, mixture)
+        self.best_response = float((values @ self.nature).max())
+        first_plans = np.array([indices for indices, _ in best])
+        self._record(plans, states, first_plans, values, mixture)
         self.upper = enclosing(self.lower, self.upper, self.bounds.magnitude)
         self.clock.record(self.lower, self.upper)
 
-    def _keep(
-        self, plans: Any, states: Integers, chosen: Integers, values: Floats, mixture: Floats
+    def _record(
+        self, plans: Any, states: Integers, first_plans: Integers, values: Floats, mixture: Floats
     ) -> None:
         """Keep the mixture if it is the best so far; if asked, the best single policy too."""
         used = np.flatnonzero(mixture)
         mixed = mixture @ values
         objective = float(self.allowed.worst(mixed) @ mixed)
-        answer = _Answer(objective, plans, states, chosen[used], mixture[used], self.nature)
+        answer = _Answer(objective, plans, states, first_plans[used], mixture[used], self.nature)
         if not self.answers or objective > self.lower:
             self.lower = max(objective, self.lower)
             self.answers[:1] = [answer]
-        if self.asked.deterministic:
+        if self.settings.deterministic:
             alone = [float(self.allowed.worst(row) @ row) for row in values]
             best = int(np.argmax(alone))
             if len(self.answers) < 2 or alone[best] > self.answers[1].lower:
                 row = values[best]
-                single = chosen[best : best + 1], np.ones(1), self.allowed.worst(row)
+                single = first_plans[best : best + 1], np.ones(1), self.allowed.worst(row)
                 self.answers[1:] = [_Answer(alone[best], plans, states, *single)]
 
     def result(self) -> RobustPlan:
         """The plan, its objective that of the graph that is returned."""
-        asked, clock, single = self.asked, self.clock, self.asked.deterministic
+        settings, clock, single = self.settings, self.clock, self.settings.deterministic
+        if not self.answers and self.bounds.steps:
+            self.respond()  # a limit came before the first answer
         lower, given_up, converged = self.lower, 0.0, self.reached()
         earned = above = np.empty(0)
         policy: Policy
-        if not self.answers and self.bounds.steps:
-            self.respond()  # a limit came before the first answer
-            lower, converged = self.lower, self.reached()
         if self.answers:
             policy, earned, above = self._graph(self.answers[-1])
             exactly = earned - self.reference
@@ -458,18 +427,17 @@ class _Game:
         message = clock.stopped or "the gap is as small as asked"
         if single and self.answers:
             message += f"; a random mixture of policies is better by {given_up:.3g}"
-        upper = enclosing(lower, self.upper, self.bounds.magnitude)
         return RobustPlan(
             policy=policy,
             lower=lower,
-            upper=upper,
+            upper=enclosing(lower, self.upper, self.bounds.magnitude),
             converged=converged,
             n_iter=self.n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
             message=message,
-            objective=asked.objective,
-            level=asked.level,
+            objective=settings.objective,
+            level=settings.level,
             worst_weights=arrays.frozen(self.nature.copy()),
             by_context=arrays.frozen(earned),
             upper_by_context=arrays.frozen(above),
@@ -479,22 +447,20 @@ class _Game:
 
     def _graph(self, answer: _Answer) -> tuple[PolicyGraph, Floats, Floats]:
         """The graph of a mixture, and what it earns in each context, from below and above."""
-        from latentmdp.planning.point_based.graphs import nodes_of
-
-        found = nodes_of(self.bounds, answer.plans, answer.states, answer.chosen)
-        if found.vectors is not None:
-            vectors = AlphaVectorPolicy(found.vectors, found.actions, found.offsets, self.model)
-            links = found.followers, found.first, answer.mixture, found.stays
+        nodes = nodes_of(self.bounds, answer.plans, answer.states, answer.first_plans)
+        if nodes.vectors is not None:
+            vectors = AlphaVectorPolicy(nodes.vectors, nodes.actions, nodes.offsets, self.model)
+            links = nodes.followers, nodes.first, answer.mixture, nodes.stays
             policy = MixturePolicy(vectors, *links)
-            earned = start_values(self.model, policy, found.vectors)
+            earned = start_values(self.model, policy, nodes.vectors)
             return policy, earned, earned
-        graph = evaluated_graph(self.model, *found[:4], weights=answer.mixture)
-        known = graph_bounds(self.model, graph)
-        assert known is not None
-        return graph, *known
+        graph = evaluated_graph(self.model, *nodes[:4], weights=answer.mixture)
+        by_context = graph_bounds(self.model, graph)
+        assert by_context is not None
+        return graph, *by_context
 
 
-class _Quiet(PlanningClock):
+class _SilentClock(PlanningClock):
     """The clock of a run for one of its searches: the same limits, a record of its own."""
 
     def __init__(self, clock: PlanningClock) -> None:
