@@ -9,7 +9,7 @@ from latentmdp.planning.base import CrossedBoundsError
 from latentmdp.planning.memoryless.cadp import (
     Incumbent,
     MemorylessProblem,
-    improve,
+    ascent,
     weight_select_update,
 )
 
@@ -23,7 +23,7 @@ def test_never_below_its_start(seed: int, stationary: bool) -> None:
     )
     problem = MemorylessProblem.of(model, stationary)
     start = rng.integers(3, size=problem.shape)
-    policy, value, _ = improve(problem, start)
+    *_, (policy, value) = ascent(problem, start)
     before = lm.evaluate(model, lm.MarkovPolicy(start)).mean
     after = lm.evaluate(model, lm.MarkovPolicy(policy)).mean
     assert after >= before - 1e-12

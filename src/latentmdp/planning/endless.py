@@ -72,47 +72,47 @@ def best_from_above(
     q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
     value = np.zeros((S, M))
     # Backups before the first linear solve, which is dearer where there are more than a few states.
-    sweeps, total, chosen = 1 if S <= 64 else 20, 0, np.empty((0, 0), np.int64)
+    sweeps, total, rows = 1 if S <= 64 else 20, 0, np.empty((0, 0), np.int64)
     while True:
         for _ in range(sweeps):
             ahead[1] = discount * value
             bellman.outcome_values(0, S, steps, rewards, 1.0, 0, 1, ahead, q, nothing)
             value, before = ahead[0].copy(), value
-            shift, close = _closeness(flatness, value, before)
+            shift, is_close = _closeness(flatness, value, before)
             total += 1
-            if close or total * (1.0 - discount) > _ENOUGH:
+            if is_close or total * (1.0 - discount) > _ENOUGH:
                 return np.where(np.diff(steps.first)[:, None] > 0, value + shift, 0.0)
         if check is not None:
             check()
         sweeps *= 2  # what moves slowly through the states needs many, and few solves
-        before_chosen, chosen = chosen, greedy_rows(steps, q[0])
-        if not np.array_equal(chosen, before_chosen):  # else it was evaluated as well as it can be
-            value = solve_policies(
-                steps, rewards, discount, chosen, value[:, :, None], by_context=True
-            )
+        rows_before, rows = rows, np.empty((S, M), np.int64)
+        bellman.greedy_rows(steps.first, q[0], rows)
+        if not np.array_equal(rows, rows_before):  # else it was evaluated as well as it can be
+            guess = value[:, :, None]
+            value = solve_policies(steps, rewards, discount, rows, guess, by_context=True)
 
 
 def policies_from_below(
-    steps: Successors, rewards: Floats, discount: float, chosen: Integers, M: int,
+    steps: Successors, rewards: Floats, discount: float, rows: Integers, M: int,
     check: Callable[[], None] | None = None,
 ) -> Floats:  # fmt: skip
     """Lower bounds (S, K, M) on the values of K policies in every context; 0 in terminal states.
 
-    `chosen` (S, K) are rows of `steps`, -1 in terminal states; otherwise like `best_from_above`.
+    `rows` (S, K) are rows of `steps`, -1 in terminal states; otherwise like `best_from_above`.
     """
-    S, K = chosen.shape
+    S, K = rows.shape
     flatness = _Flatness.of(steps, discount, M)
     backed = np.zeros((S * K, M))
-    value = solve_policies(steps, rewards, discount, chosen, np.zeros((S, K, M)))
+    value = solve_policies(steps, rewards, discount, rows, np.zeros((S, K, M)))
     total = 0
     while True:
         later = discount * value.reshape(S * K, M)
-        bellman.follow(steps, rewards, chosen, later, backed)
+        bellman.follow(steps, rewards, rows, later, backed)
         value, before = backed.reshape(S, K, M).copy(), value
-        shift, close = _closeness(flatness, -value, -before)
+        shift, is_close = _closeness(flatness, -value, -before)
         total += 1
-        if close or total * (1.0 - discount) > _ENOUGH:
-            return np.where(chosen[:, :, None] >= 0, value - shift, 0.0)
+        if is_close or total * (1.0 - discount) > _ENOUGH:
+            return np.where(rows[:, :, None] >= 0, value - shift, 0.0)
         if check is not None:
             check()
 
@@ -123,30 +123,23 @@ def _closeness(flatness: _Flatness, value: Floats, before: Floats) -> tuple[Floa
     size = np.abs(value.reshape(-1, value.shape[-1])).max(axis=0)
     above, rounding = flatness.above(d, size)
     below, _ = flatness.above(-d, size)
-    close = above + below <= TOLERANCE * size + 2.0 * rounding
-    return above + rounding, bool(close.all())
-
-
-def greedy_rows(steps: Successors, q: Floats) -> Integers:
-    """The row of the best action in every state and context, (S, M); -1 in terminal states."""
-    chosen = np.empty((steps.first.size - 1, q.shape[1]), np.int64)
-    bellman.greedy_rows(steps.first, q, chosen)
-    return chosen
+    is_close = above + below <= TOLERANCE * size + 2.0 * rounding
+    return above + rounding, bool(is_close.all())
 
 
 def solve_policies(
-    steps: Successors, rewards: Floats, discount: float, chosen: Integers, start: Floats,
+    steps: Successors, rewards: Floats, discount: float, rows: Integers, start: Floats,
     by_context: bool = False,
 ) -> Floats:  # fmt: skip
     """Values of K policies in M contexts, (S, K, M), up to the accuracy of a linear solve.
 
-    `chosen` (S, K) are rows of `steps`, -1 in terminal states, and `start` (S, K, M) is a guess.
+    `rows` (S, K) are rows of `steps`, -1 in terminal states, and `start` (S, K, M) is a guess.
     With `by_context`, policy m counts in context m only: `start` is (S, M, 1), the answer (S, M).
     """
     values = start.copy()
-    for k in range(chosen.shape[1]):
+    for k in range(rows.shape[1]):
         contexts = np.array([k]) if by_context else np.arange(start.shape[2])
-        ended = chosen[:, k, None] < 0
-        earned = np.where(ended, 0.0, rewards[chosen[:, k]][:, contexts])
-        values[:, k] = policy_chain(steps, discount, chosen[:, k], earned, contexts, values[:, k])
+        ended = rows[:, k, None] < 0
+        earned = np.where(ended, 0.0, rewards[rows[:, k]][:, contexts])
+        values[:, k] = policy_chain(steps, discount, rows[:, k], earned, contexts, values[:, k])
     return values[:, :, 0] if by_context else values

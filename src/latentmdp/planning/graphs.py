@@ -23,19 +23,8 @@ if TYPE_CHECKING:
     from latentmdp._kernels import Links
     from latentmdp.outcomes import RunInBlocks
 
-_SETTLED = 1e-12
-"""Iteration ends when the bounds are this close, relative to the largest value."""
-
 _ROUNDING = 1e-15
 """Of a backup, relative to the values: iteration cannot come closer than this / (1 - discount)."""
-
-_CLEAR = 1e-9
-"""A variance is more than rounding above this share of the squares."""
-
-_MOST_ITERATIONS = 100_000
-"""Of an evaluation: its bounds hold after any number, they are only less tight."""
-
-_OUTCOME = ("starts", "next_state", "reward")
 
 
 class ContextBounds(NamedTuple):
@@ -64,9 +53,9 @@ def node_bounds(
     if model.horizon is not None and offsets.size > S + 1:
         later = np.full(S + 1, n)  # no nodes
         for t in range((offsets.size - 1) // S - 1, -1, -1):
-            own = offsets[t * S : t * S + S + 1]
-            evaluate_plans(own[0], own[S], *problem, own, later, rows, rows)
-            later = own
+            layer = offsets[t * S : t * S + S + 1]
+            evaluate_plans(layer[0], layer[S], *problem, layer, later, rows, rows)
+            later = layer
         return rows[:n], rows[:n]
     if model.horizon is not None:
         other = rows.copy()
@@ -81,11 +70,11 @@ def node_bounds(
     def evaluate(start: int, stop: int, now: Floats, after: Floats) -> None:
         evaluate_plans(start, stop, *problem, offsets, offsets, now, after)
 
-    def wanted(values: Floats) -> float:
-        return max(_SETTLED / share, _ROUNDING) * float(np.abs(values).max(initial=0.0))
+    def enough(values: Floats) -> float:  # bounds within 1e-12 of the largest value
+        return max(1e-12 / share, _ROUNDING) * float(np.abs(values).max(initial=0.0))
 
-    goes_on = not model.terminal.any() and _all_go_on(model)
-    rows, least, largest = settle(evaluate, n, rows, goes_on, wanted, _MOST_ITERATIONS)
+    # The bounds hold after any number of iterations, they are only less tight.
+    rows, least, largest = settle(evaluate, n, rows, _all_go_on(model), enough, 100_000)
     noise = _ROUNDING * (1.0 + share) * float(np.abs(rows).max(initial=0.0))
     return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
 
@@ -95,7 +84,7 @@ def settle(
     n: int,
     values: Floats,
     goes_on: bool,
-    wanted: Callable[[Floats], float],
+    enough: Callable[[Floats], float],
     most: int,
     run: RunInBlocks | None = None,
 ) -> tuple[Floats, Floats, Floats]:
@@ -118,7 +107,7 @@ def settle(
         alone.
     goes_on
         Whether something follows every action for sure.
-    wanted
+    enough
         Given T alpha, the difference between the largest and the least change of a context that is
         small enough.
     most
@@ -142,7 +131,7 @@ def settle(
         least = extremes[:, 0].min(axis=0, initial=edge)
         largest = extremes[:, 1].max(axis=0, initial=-edge)
         before, uneven = uneven, float((largest - least).max())
-        if uneven <= wanted(after) or iteration == most:
+        if uneven <= enough(after) or iteration == most:
             break
         if is_extrapolated and uneven > before:
             plain, pause = pause, 2 * pause
@@ -161,14 +150,16 @@ def _most_even(sums: Floats, n: int, goes_on: bool) -> Floats:
     """
     mean = sums[1] / n if goes_on else np.zeros_like(sums[1])
     variance, covariance = sums[3] - mean * sums[1], sums[2] - mean * sums[0]
-    is_clear = variance > _CLEAR * sums[3]
+    is_clear = variance > 1e-9 * sums[3]  # more than rounding of the squares
     return np.where(is_clear, covariance, 0.0) / np.where(is_clear, variance, 1.0)
 
 
 def _all_go_on(model: LatentMDP) -> bool:
-    """Whether something follows every action for sure."""
+    """Whether something follows every action for sure, in every state."""
     from latentmdp.outcomes import row_sums
 
+    if model.terminal.any():
+        return False
     sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
     return bool((sums > 1.0 - 1e-9).all())
 
@@ -198,11 +189,10 @@ def evaluated_graph(
 
 def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
     """What a graph earns in each context of a model; None unless both have the same outcomes."""
-    own = policy.model.outcomes
-    same = policy.model.dimensions[1:] == model.dimensions[1:] and all(
-        np.array_equal(getattr(own, name), getattr(model.outcomes, name)) for name in _OUTCOME
-    )
-    if not same:
+    planned, table = policy.model.outcomes, model.outcomes
+    if policy.model.dimensions[1:] != model.dimensions[1:]:
+        return None
+    if not all(np.array_equal(*pair) for pair in zip(planned[:3], table[:3])):  # all but `probs`
         return None
     policy.acting(model)  # raises if it does not fit
     nodes = policy.nodes

@@ -157,7 +157,9 @@ def best_of(model: LatentMDP, values: Floats) -> Floats:
     return np.where(model.terminal[:, None], 0.0, best)
 
 
-def policy_values(model: LatentMDP, actions: Integers, check: Check | None = None) -> Floats:
+def policy_values(
+    model: LatentMDP, actions: Integers | Indices, check: Check | None = None
+) -> Floats:
     """What K policies earn in every context from (t, s) on, shape (H, S, K, M).
 
     `actions` is (H, S, K), or (1, S, K) for the same rule at all times: the action of policy k,
@@ -182,16 +184,16 @@ class PlanningRows(NamedTuple):
     steps: Successors
     rewards: Floats  # (R, M): mean rewards and bonus
     action: Indices  # (R,)
-    index: Integers  # (S, A): the row of an action, -1 where it is not allowed
+    number: Integers  # (S, A): the row of an action, -1 where it is not allowed
 
     @property
     def problem(self) -> tuple[Successors, Floats]:
         """What kernels read."""
         return self.steps, self.rewards
 
-    def of_actions(self, actions: Integers) -> Integers:
+    def of_actions(self, actions: Integers | Indices) -> Integers:
         """The rows of actions (L, S, K); -1 in terminal states. Refuses forbidden actions."""
-        rows = self.index[np.arange(len(self.index))[None, :, None], actions]
+        rows = self.number[np.arange(len(self.number))[None, :, None], actions]
         terminal = np.diff(self.steps.first) == 0
         wrong = (rows < 0) & ~terminal[None, :, None]
         if wrong.any():
@@ -220,8 +222,8 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         8.0 * M * (table.size + 2 * S * A), f"planning over {table.size:,} possible steps"
     )
     allowed = np.flatnonzero(model.allowed)
-    index = np.full(S * A, -1)
-    index[allowed] = np.arange(allowed.size)
+    number = np.full(S * A, -1)
+    number[allowed] = np.arange(allowed.size)
     steps = Successors(
         np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
         np.append(table.starts[allowed], table.size),
@@ -230,7 +232,7 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
     )
     rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)
-    return PlanningRows(steps, rewards, action, index.reshape(S, A))
+    return PlanningRows(steps, rewards, action, number.reshape(S, A))
 
 
 def best_actions(model: LatentMDP, values: Floats) -> Integers:

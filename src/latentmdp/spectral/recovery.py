@@ -236,10 +236,10 @@ def _predictions_at(
 ) -> _Predictions:
     """Predictions at the states `back` places before the last one of each episode."""
     which = np.repeat(episodes, len(back))
-    places = np.tile(np.asarray(back), len(episodes))
-    reached = places <= logs.lengths[which]
-    which, places = which[reached], places[reached]
-    flat = logs.offsets[which + 1] + which - places
+    steps_back = np.tile(np.asarray(back), len(episodes))
+    reached = steps_back <= logs.lengths[which]
+    which, steps_back = which[reached], steps_back[reached]
+    flat = logs.offsets[which + 1] + which - steps_back
     S, A, Z = psr.sizes
     states, followed = logs.states[flat], psr_states[flat]
     values = np.zeros((states.size, A * S * Z))
@@ -271,7 +271,7 @@ def _last_predictions(psr: PSR, logs: Trajectories, psr_states: Floats, M: int) 
     short = f"has fewer than {M} predictions in the second half of episodes"
     _warn_of(~usable, f"{short} and is left out of the clustering")
     is_usable = usable[points.states]
-    return _Predictions(*(part[is_usable] for part in points))
+    return _Predictions._make(part[is_usable] for part in points)
 
 
 def _find_centres(

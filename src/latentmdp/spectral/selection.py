@@ -99,9 +99,9 @@ def leading_triplets(matrix: Any, k: int) -> tuple[Floats, Floats, Floats]:
     if isinstance(matrix, np.ndarray) or min(matrix.shape) <= 2000:
         full: Any = np.linalg.svd(_dense(matrix), full_matrices=False)
         return full
-    left, values, right = svds(matrix, k=k + 1, rng=0)
-    order = np.argsort(-values)
-    return left[:, order], values[order], right[order]
+    some: Any = svds(matrix, k=k + 1, rng=0)
+    order = np.argsort(-some[1])
+    return some[0][:, order], some[1][order], some[2][order]
 
 
 def _dense(matrix: Any) -> Any:

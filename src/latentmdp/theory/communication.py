@@ -56,8 +56,8 @@ def connectivity(model: LatentMDP) -> Floats:
 def _edges(model: LatentMDP) -> list[Any]:
     """For each context max_a T_m(s' | s, a), or what s' has to s if that is more, (S, S)."""
     S, table = model.n_states, model.successors()
-    places = table.rows() // model.n_actions * S + table.next_state
-    pairs, index = np.unique(places, return_inverse=True)
+    moves = table.rows() // model.n_actions * S + table.next_state
+    pairs, index = np.unique(moves, return_inverse=True)
     strongest = np.zeros((pairs.size, model.n_contexts))
     np.maximum.at(strongest, index.ravel(), table.probs)
     ends = tuple(end.astype(np.int32) for end in divmod(pairs, S))  # what scipy's trees take
@@ -98,11 +98,11 @@ def _times_to(T: Floats, goal: int) -> Floats:
         return times
     safe = (T[others][:, :, ~sure].sum(axis=-1) == 0.0) & (T[others].sum(axis=-1) > 0.0)
     within = T[others][:, :, others]
-    chosen = policy[others]
+    actions = policy[others]
     rows = np.arange(others.size)
     ends = T[others][:, :, goal]
     while True:
-        current = _expected_times(within[rows, chosen], ends[rows, chosen])
+        current = _expected_times(within[rows, actions], ends[rows, actions])
         endless = np.isinf(current)
         with np.errstate(over="ignore"):
             options = 1.0 + within @ np.where(endless, 0.0, current)
@@ -112,7 +112,7 @@ def _times_to(T: Floats, goal: int) -> Floats:
         if not improve.any():
             times[others] = current
             return times
-        chosen = np.where(improve, better, chosen)
+        actions = np.where(improve, better, actions)
 
 
 def _expected_times(moves: Floats, ends: Floats) -> Floats:

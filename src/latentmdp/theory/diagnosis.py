@@ -271,9 +271,9 @@ def diagnose(
     context, state = arrays.first_index(reach == reach.min())
     tests, histories, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
-    shown, separated, short, long = None, None, None, None
+    steps_to_reveal, separated, short, long = None, None, None, None
     if many:
-        shown = revelation(model, policy, episodes=episodes, rng=generator)
+        steps_to_reveal = revelation(model, policy, episodes=episodes, rng=generator)
         separated = well_separated(model, policy, episodes=episodes, rng=generator)
     if requirements:
         short = sample_size.needed_psr_episodes(model, policy, length, rng=generator)
@@ -291,7 +291,7 @@ def diagnose(
         connected=alpha_3 > 0.0,
         diameter=_diameters(model),
         kl_rate=rate,
-        revelation=shown,
+        revelation=steps_to_reveal,
         well_separated=separated,
         needed_psr=short,
         needed_clustering=long,
@@ -360,33 +360,32 @@ def _horizon(d: Diagnosis) -> Finding:
 
 
 def _revelation(d: Diagnosis) -> Finding:
-    found = d.revelation
-    if found is None:
+    steps = d.revelation
+    if steps is None:
         return "-", "a single context: nothing to reveal"
     half, most = (
-        f"{steps:.0f}" if math.isfinite(steps) else f"> {found.longest}"
-        for steps in found.quantiles[:2]
+        f"{n:.0f}" if math.isfinite(n) else f"> {steps.longest}" for n in steps.quantiles[:2]
     )
     slowest = d.kl_rate[~np.eye(d.n_contexts, dtype=bool)].min()
     pace = f"slowest pair {slowest:.3g} nats a step"
     if math.isinf(slowest):
         pace = "every pair has observations that rule one of the two out"
-    within = f"within H = {d.horizon}: {found.share:.1%} ± {found.stderr:.1%} of episodes"
+    within = f"within H = {d.horizon}: {steps.share:.1%} ± {steps.stderr:.1%} of episodes"
     return f"{half} / {most}", f"median / 90%; {within}; {pace}"
 
 
 def _condition_3(d: Diagnosis) -> Finding:
-    found = d.well_separated
-    if found is None:
+    check = d.well_separated
+    if check is None:
         return "-", "a single context"
-    worst = int(np.argmax(found.probabilities))
-    p, error = found.probabilities.flat[worst], found.stderr.flat[worst]
-    said = {
+    worst = int(np.argmax(check.probabilities))
+    p, error = check.probabilities.flat[worst], check.stderr.flat[worst]
+    verdict = {
         True: "holds under this policy",
         False: "fails under this policy",
-        None: f"undecided: too few episodes to tell {found.limit:.2g} from 0",
-    }[found.holds]
-    return f"{p:.3g} ± {error:.1g}", f"{said} (must be below {found.limit:.2g}, eps_p = 0.1)"
+        None: f"undecided: too few episodes to tell {check.limit:.2g} from 0",
+    }[check.holds]
+    return f"{p:.3g} ± {error:.1g}", f"{verdict} (must be below {check.limit:.2g}, eps_p = 0.1)"
 
 
 def _rank(sigma: Floats, what: str) -> Finding:

@@ -88,12 +88,12 @@ def divergences(model: LatentMDP) -> Floats:
     """
     M, S, A = model.n_contexts, model.n_states, model.n_actions
     P = model.outcomes.probs.T
-    found = np.zeros((M, M, S, A))
+    nats = np.zeros((M, M, S, A))
     for m, n in permutations(range(M), 2):
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = P[m] * (np.log(P[m]) - np.log(P[n]))
-        found[m, n] = _by_action(model, np.where(P[m] > 0.0, terms, 0.0))
-    return np.maximum(found, 0.0)
+        nats[m, n] = _by_action(model, np.where(P[m] > 0.0, terms, 0.0))
+    return np.maximum(nats, 0.0)
 
 
 def log_probability_norm(probabilities: ArrayLike) -> float:

@@ -97,28 +97,23 @@ class LogDiagnosis(Verdicts):
         missing = int((self.visits == 0).sum())
         s = int(np.argmax(self.visible_contexts + np.isfinite(self.noise) / 2.0))
         values = ", ".join(f"{v:.2g}" for v in self.singular_values[s][: self.n_contexts_seen + 1])
-        seen = (
-            f"at least so many; state {s} has singular values {values} at noise {self.noise[s]:.2g}"
-        )
+        evidence = f"state {s} has singular values {values} at noise {self.noise[s]:.2g}"
         if not np.isfinite(self.noise[s]):
-            seen = "at least so many; no state was seen often enough to show more"
+            evidence = "no state was seen often enough to show more"
         tried = "every state and action was tried"
         if missing:
             tried = f"{missing} pairs of state and action were never tried"
         connected = "yes" if self.connected else "no"
+        gaps = "left out, because a reward or a last state in them is missing"
         unknown = "need a model of each context: fit one and diagnose it"
         return [
             ("episodes, steps", f"{self.episodes}, {self.steps}", ""),
-            *self._gaps(),
+            *([("windows with gaps", str(self.lost_windows), gaps)] if self.lost_windows else []),
             ("coverage", f"{S * A - missing} of {S * A}", tried),
-            ("contexts visible", str(self.n_contexts_seen), seen),
+            ("contexts visible", str(self.n_contexts_seen), f"at least so many; {evidence}"),
             ("states connected", connected, "by the transitions seen, all contexts together"),
             ("delta, alpha_2, alpha_3, diameter", "-", unknown),
         ]
-
-    def _gaps(self) -> list[Row]:
-        told = "left out, because a reward or a last state in them is missing"
-        return [("windows with gaps", str(self.lost_windows), told)] if self.lost_windows else []
 
     def __repr__(self) -> str:
         tried, pairs = int((self.visits > 0).sum()), self.visits.size
@@ -138,27 +133,27 @@ def diagnose_logs(
     visits = cell_counts(logged, ("state", "action")).astype(np.int64)
     logs = logged.held()
     weights = logs.multiplicities()
-    known = policy is not None
-    if known:
+    is_memoryless = policy is not None
+    if is_memoryless:
         _require_memoryless(policy, visits.shape)
-    needed = 2 * length if known else length + 1
+    needed = 2 * length if is_memoryless else length + 1
     windows = np.flatnonzero(logs.lengths >= needed)
     if windows.size == 0:
         raise ValueError(
             f"no episode has the {needed} steps of a history and a test of length {length}"
         )
     S = logged.n_states
-    usable, lost = _windows(logs, length, length if known else 1)
-    found = _evidence(logs, usable, length, known, as_generator(rng))
+    usable, lost = _windows(logs, length, length if is_memoryless else 1)
+    evidence = _evidence(logs, usable, length, is_memoryless, as_generator(rng))
     ends = logs.states[logs.offsets[windows] + windows + length]
     return LogDiagnosis(
         episodes=logged.n_episodes,
         steps=int(visits.sum()),
         visits=visits,
         end_state_probs=np.bincount(ends, weights[windows], S) / weights[windows].sum(),
-        singular_values=tuple(one.singular_values for one in found),
-        noise=np.array([one.noise for one in found]),
-        visible_contexts=np.array([one.rank for one in found]),
+        singular_values=tuple(one.singular_values for one in evidence),
+        noise=np.array([one.noise for one in evidence]),
+        visible_contexts=np.array([one.rank for one in evidence]),
         connected=_connected(logs),
         lost_windows=lost,
     )
@@ -187,7 +182,7 @@ def _windows(logs: Trajectories, length: int, ahead: int) -> tuple[Integers, int
 
 
 def _evidence(
-    logs: Trajectories, usable: Integers, length: int, known: bool, rng: np.random.Generator
+    logs: Trajectories, usable: Integers, length: int, memoryless: bool, rng: np.random.Generator
 ) -> list[Evidence]:
     """For each state, the table of it that shows most contexts, 16 at most.
 
@@ -196,11 +191,11 @@ def _evidence(
     """
     S, A, _ = sizes_of(logs)
     episode, state, action, *_ = logs.steps()
-    ahead = length if known else 1
-    place = state.astype(np.int64) if known else state.astype(np.int64) * A + action
-    visit = logs.individuals()[episode[usable]] * np.int64(S * A) + place[usable]
+    ahead = length if memoryless else 1
+    cell = state.astype(np.int64) if memoryless else state.astype(np.int64) * A + action
+    visit = logs.individuals()[episode[usable]] * np.int64(S * A) + cell[usable]
     first = usable[np.unique(visit, return_index=True)[1]]  # the first visit of each individual
-    group = place[first]
+    group = cell[first]
     history = _numbered(logs, first, range(-length, 0))
     follows = _numbered(logs, first, range(ahead), with_next=True)
     weights = logs.multiplicities()[episode[first]].astype(np.float64)
@@ -210,13 +205,13 @@ def _evidence(
     sizes = np.array([weights[part].sum() for part in parts])
     best = [Evidence(0, np.zeros(1), np.inf)] * S
     for k in np.argsort(-sizes, kind="stable")[:300]:
-        part, s = parts[k], int(groups[k] if known else groups[k] // A)
+        part, s = parts[k], int(groups[k] if memoryless else groups[k] // A)
         rows, row = np.unique(follows[part], return_inverse=True)
         columns, column = np.unique(history[part], return_inverse=True)
         table = coo_array((weights[part], (row, column)), shape=(rows.size, columns.size))
-        shown = evident_rank(csr_array(table), 16, rng)
-        if shown.rank > best[s].rank:
-            best[s] = shown
+        evidence = evident_rank(csr_array(table), 16, rng)
+        if evidence.rank > best[s].rank:
+            best[s] = evidence
     return best
 
 
@@ -229,8 +224,8 @@ def _numbered(
     number = np.zeros(first.size, np.int64)
     for k in around:
         step = first + k
-        seen = (next_state if with_next else state)[step].astype(np.int64)
-        number = ((number * S + seen) * A + action[step]) * Z + reward[step]
+        column = (next_state if with_next else state)[step].astype(np.int64)
+        number = ((number * S + column) * A + action[step]) * Z + reward[step]
         number = np.unique(number, return_inverse=True)[1]  # small again: no overflow
     return number
 
@@ -239,8 +234,8 @@ def _connected(logs: Trajectories) -> bool:
     from scipy.sparse.csgraph import connected_components
 
     steps, S = logs.steps(), logs.n_states
-    seen = steps.next_state >= 0
-    edges = (steps.state[seen], steps.next_state[seen])
-    graph = coo_array((np.ones(int(seen.sum())), edges), shape=(S, S))
+    whole = steps.next_state >= 0
+    edges = (steps.state[whole], steps.next_state[whole])
+    graph = coo_array((np.ones(int(whole.sum())), edges), shape=(S, S))
     _, labels = connected_components(graph, directed=False)
     return bool(np.unique(labels[np.unique(logs.states[logs.states >= 0])]).size <= 1)

@@ -19,6 +19,7 @@ taken as the binary fractions that they are; weights must be equal and become 1/
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -121,22 +122,20 @@ def required_episodes(contexts: int, effective_actions: int, epsilon: float | No
 def _laws(model: LatentMDP, labels: list[int]) -> Counter[Law]:
     """Distribution of the labelled observations of every action sequence, with multiplicity."""
     next_state, rewards = _tables(model)
-    memo: dict[tuple[int, tuple[int, ...]], Counter[tuple[Law, ...]]] = {}
 
-    def futures(left: int, states: tuple[int, ...]) -> Counter[tuple[Law, ...]]:
-        """For every sequence of `left` actions: what each context would show."""
-        if left == 0:
+    @cache
+    def futures(steps: int, states: tuple[int, ...]) -> Counter[tuple[Law, ...]]:
+        """For every sequence of so many actions: what each context would show."""
+        if steps == 0:
             return Counter({tuple((((), Fraction(1)),) for _ in states): 1})
-        if (left, states) not in memo:
-            found: Counter[tuple[Law, ...]] = Counter()
-            for a in range(model.n_actions):
-                paid = [rewards[m][s][a] for m, s in enumerate(states)]
-                next_states = tuple(next_state[m][s][a] for m, s in enumerate(states))
-                seen = [labels[s] for s in next_states]
-                for shows, count in futures(left - 1, next_states).items():
-                    found[tuple(map(_prepend, seen, paid, shows))] += count
-            memo[left, states] = found
-        return memo[left, states]
+        laws: Counter[tuple[Law, ...]] = Counter()
+        for a in range(model.n_actions):
+            paid = [rewards[m][s][a] for m, s in enumerate(states)]
+            next_states = tuple(next_state[m][s][a] for m, s in enumerate(states))
+            observed = [labels[s] for s in next_states]
+            for shows, count in futures(steps - 1, next_states).items():
+                laws[tuple(map(_prepend, observed, paid, shows))] += count
+        return laws
 
     M = model.n_contexts
     start = tuple(int(np.argmax(row)) for row in model.initial)
@@ -163,25 +162,23 @@ def _optimal_value(model: LatentMDP, pays: list[Fraction]) -> Fraction:
     the contexts left.
     """
     next_state, rewards = _tables(model)
-    memo: dict[tuple[int, int, tuple[int, ...]], Fraction] = {}
 
-    def best(left: int, s: int, contexts: tuple[int, ...]) -> Fraction:
-        if left == 0:
+    @cache
+    def best(steps: int, s: int, contexts: tuple[int, ...]) -> Fraction:
+        if steps == 0:
             return Fraction(0)
-        if (left, s, contexts) not in memo:
-            memo[left, s, contexts] = max(act(left, s, a, contexts) for a in range(model.n_actions))
-        return memo[left, s, contexts]
+        return max(act(steps, s, a, contexts) for a in range(model.n_actions))
 
-    def act(left: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:
+    def act(steps: int, s: int, a: int, contexts: tuple[int, ...]) -> Fraction:
         total = Fraction(0)
         groups: dict[Any, list[int]] = {}
         for m in contexts:
             total += sum(p * pays[z] for z, p in rewards[m][s][a].items())
-            shown = tuple(rewards[m][s][a]) if left > 1 else ()
-            if len(shown) > 1:
+            paid = tuple(rewards[m][s][a]) if steps > 1 else ()
+            if len(paid) > 1:
                 raise ValueError("only the last reward may be random")
-            groups.setdefault((next_state[m][s][a], shown), []).append(m)
-        return total + sum(best(left - 1, n, tuple(group)) for (n, _), group in groups.items())
+            groups.setdefault((next_state[m][s][a], paid), []).append(m)
+        return total + sum(best(steps - 1, n, tuple(group)) for (n, _), group in groups.items())
 
     M, start = model.n_contexts, int(np.argmax(model.initial[0]))
     return best(model.n_layers, start, tuple(range(M))) / M

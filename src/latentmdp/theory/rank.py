@@ -79,8 +79,8 @@ def end_state_probs(model: LatentMDP, policy: AnyPolicy | None = None, length: i
 def sigma_tau(model: LatentMDP, length: int = 1) -> Floats:
     """sigma_tau of Condition 1 for every state, shape (S,); infinite in terminal states."""
     M = model.n_contexts
-    found = np.array([_singular(L, M) for L in prediction_matrices(model, length)])
-    return np.where(model.terminal, np.inf, found)
+    sigma = np.array([_singular(L, M) for L in prediction_matrices(model, length)])
+    return np.where(model.terminal, np.inf, sigma)
 
 
 def sigma_h(model: LatentMDP, policy: AnyPolicy | None = None, length: int = 1) -> Floats:
@@ -97,16 +97,16 @@ def _joint_singular(
     model: LatentMDP, policy: AnyPolicy | None, length: int, scale: Floats
 ) -> Floats:
     M = model.n_contexts
-    found = np.full(model.n_states, np.nan)
+    sigma = np.full(model.n_states, np.nan)
     tests = prediction_matrices(model, length)
     for s, H in enumerate(history_matrices(model, policy, length)):
         end = float(model.weights @ H.sum(axis=1))
         if end > 0.0:
             # L = Q R has the singular values of R, and so has the product on both sides
-            left: Any = np.linalg.qr(tests[s], mode="r")
-            right: Any = np.linalg.qr((scale[:, None] * H).T, mode="r")
-            found[s] = _singular(left @ right.T, M) / end
-    return np.where(model.terminal, np.inf, found)
+            R: Any = np.linalg.qr(tests[s], mode="r")
+            of_histories: Any = np.linalg.qr((scale[:, None] * H).T, mode="r")
+            sigma[s] = _singular(R @ of_histories.T, M) / end
+    return np.where(model.terminal, np.inf, sigma)
 
 
 def _singular(matrix: Floats, M: int) -> float:

@@ -285,9 +285,9 @@ def _one_clustering(
         logs = simulate(model, policy, block, seed, first_episode=played)
         assert logs.contexts is not None
         here = np.flatnonzero(logs.lengths > last)
-        place = (logs.offsets[:-1] + np.arange(len(logs)) + last)[here]
-        seen = zip(here, logs.contexts[here], logs.states[place], logs.states[place + 1])
-        for i, m, s, n in seen:
+        index = (logs.offsets[:-1] + np.arange(len(logs)) + last)[here]
+        moves = zip(here, logs.contexts[here], logs.states[index], logs.states[index + 1])
+        for i, m, s, n in moves:
             missing -= not visited[m, s]
             visited[m, s] = True
             if groups[m, s] != groups[m, n]:

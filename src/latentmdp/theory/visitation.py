@@ -77,8 +77,8 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
     steps = model.packed()
     masses = model.initial.T[None]  # (history before its last state, last state, context)
     for t in range(length):
-        chosen = table[t if len(table) > 1 else 0]
-        masses = np.einsum("hsm,sa,sanzm->hsaznm", masses, chosen, steps, optimize=True)
+        rule = table[t if len(table) > 1 else 0]
+        masses = np.einsum("hsm,sa,sanzm->hsaznm", masses, rule, steps, optimize=True)
         masses = masses.reshape(-1, S, M)
     return [np.ascontiguousarray(masses[:, s].T) for s in range(S)]
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from latentmdp._util import Indices
 from latentmdp.planning.limits import PlanningClock
-from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, improve
+from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, ascent
 
 
 class _Node(NamedTuple):
@@ -72,8 +72,8 @@ def _add(
         return
     policy = gains.argmax(axis=-1).astype(np.int32)
     if problem.value(policy) > incumbent.lower:
-        policy, value, _ = improve(problem, policy)
-        incumbent.offer(policy, value)
+        for better, value in ascent(problem, policy):
+            incumbent.offer(better, value)
     losses = np.where(rules < 0, -gains.max(axis=-1), -1.0)
     layer, state = np.unravel_index(int(losses.argmax()), losses.shape)
     if bound > incumbent.lower + problem.tolerance and rules[layer, state] < 0:

@@ -218,26 +218,17 @@ def coordinate_ascent(
 ) -> None:
     """Ascend from one start after another; what is found on the way counts if `check` raises."""
     for start in _starts(problem, random_starts, rng):
-        for policy, value in _ascent(problem, start):
+        for policy, value in ascent(problem, start):
             incumbent.offer(policy, value)
             incumbent.n_iter += 1
             check()
 
 
-def improve(
-    problem: MemorylessProblem, start: Indices, check: Check | None = None
-) -> tuple[Indices, float, int]:
-    """Coordinate ascent from one policy: the policy reached, its value, and the rounds made."""
-    rounds, reached = 0, (start, -np.inf)
-    for reached in _ascent(problem, start):  # noqa: B007, the last one counts
-        rounds += 1
-        if check is not None:
-            check()
-    return *reached, rounds
+def ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices, float]]:
+    """The policies on the way up with their values, the last one where it ends.
 
-
-def _ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices, float]]:
-    """The policies on the way up with their values, the last one where it ends."""
+    A policy may be changed in place to become the next: who keeps one must copy it.
+    """
     policy = np.array(start, dtype=np.int32)
     if problem.is_endless:
         yield from _endless_ascent(problem, policy)
@@ -335,10 +326,9 @@ def _chain_visits(problem: MemorylessProblem, rules: Integers) -> Floats:
     rows, start, discount = np.arange(S)[:, None] * A + rules, problem.start, problem.model.discount
 
     def solved(m: int) -> Floats:
-        own = np.array([m])
-        return policy_chain(
-            problem.steps, discount, rows[:, m], start[:, own], own, transposed=True
-        )
+        context = np.array([m])
+        right = start[:, context]
+        return policy_chain(problem.steps, discount, rows[:, m], right, context, transposed=True)
 
     return np.concatenate([solved(m) for m in range(M)], axis=1)
 
