@@ -15,6 +15,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,23 +42,20 @@ class SurpriseError(Exception):
     """An outcome where none was expected any more: begin again with what is known."""
 
 
+@dataclass(eq=False)
 class Explorer:
     """Algorithm 5, resumable from what it knows."""
 
-    def __init__(
-        self,
-        world: World,
-        horizon: int,
-        key: int,
-        M: int,
-        weight: float,
-        failure: float,
-        repeats: str | int,
-    ) -> None:
-        self.world, self.horizon, self.key = world, horizon, key
-        self.M, self.weight, self.failure = M, weight, failure
-        self.repeats = repeats
-        self.confirmations = max(1, math.ceil(math.log2(1.0 / failure)))
+    world: World
+    horizon: int
+    key: int
+    M: int
+    weight: float
+    failure: float
+    repeats: str | int
+
+    def __post_init__(self) -> None:
+        self.confirmations = max(1, math.ceil(math.log2(1.0 / self.failure)))
         self.facts: dict[Any, set[Outcome]] = {}
         self.starts: dict[int, int] = {}
         self.random_start = self.evident_start = False

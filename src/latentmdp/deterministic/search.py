@@ -22,6 +22,7 @@ deterministic latent MDP with at most M contexts, so a contradiction is evidence
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from latentmdp.errors import LatentMDPError
@@ -29,6 +30,7 @@ from latentmdp.errors import LatentMDPError
 Outcome = tuple[int, int]
 
 FAR = 10**9
+"""The distance of a node from which nothing useful can be reached: more than any horizon."""
 
 
 class ExplorationError(LatentMDPError):
@@ -159,6 +161,7 @@ class SearchNode:
         self.distance = FAR
 
 
+@dataclass(eq=False)
 class Search:
     """Nodes, counts and distances; see the module's text.
 
@@ -179,21 +182,17 @@ class Search:
         Outcomes seen before a restart: (C, s, a) -> outcomes.
     """
 
-    def __init__(
-        self,
-        n_actions: int,
-        horizon: int,
-        n_contexts: int,
-        terminal: int,
-        allowed: Sequence[Sequence[int]] | None,
-        repeats: Callable[[int], int],
-        visits: int,
-        facts: dict[Any, set[Outcome]],
-    ) -> None:
-        self.n_actions, self.horizon, self.terminal = n_actions, horizon, terminal
-        self.allowed = allowed
-        self.repeats, self.visits, self.facts = repeats, visits, facts
-        self.sizes = ClassSizes(n_contexts)
+    n_actions: int
+    horizon: int
+    n_contexts: int
+    terminal: int
+    allowed: Sequence[Sequence[int]] | None
+    repeats: Callable[[int], int]
+    visits: int
+    facts: dict[Any, set[Outcome]]
+
+    def __post_init__(self) -> None:
+        self.sizes = ClassSizes(self.n_contexts)
         self.sets: list[frozenset[Any]] = []
         self.nodes: list[SearchNode] = []
         self.roots: dict[int, int] = {}

@@ -452,16 +452,12 @@ def _merged(nodes: _Points, others: _Points) -> tuple[_Points, Integers]:
 
 def _useful(policy: AlphaVectorPolicy, points: _Points) -> tuple[Floats, Integers]:
     """The vectors of a policy without an end that are best at one of the points, by state."""
-    useful, sizes = [], []
-    for s in range(points.offsets.size - 1):
-        vectors = policy.vectors[policy.offsets[s] : policy.offsets[s + 1]]
-        masses = points.masses[points.offsets[s] : points.offsets[s + 1]]
-        best = np.empty(0, np.int64)
-        if vectors.size:
-            best = np.unique((masses @ vectors.T).argmax(axis=1))
-        useful.append(vectors[best])
-        sizes.append(len(best))
-    return np.concatenate(useful), np.concatenate([[0], np.cumsum(sizes)])
+    best, values = np.empty(len(points.masses), np.int64), np.empty(len(points.masses))
+    kernels.best_plans_at(
+        policy.vectors, policy.offsets, points.states, points.masses, best, values
+    )
+    useful = np.unique(best[best >= 0])  # rising, so still in the order of the states
+    return policy.vectors[useful], np.searchsorted(useful, policy.offsets)
 
 
 def _select(

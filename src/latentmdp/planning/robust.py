@@ -464,6 +464,7 @@ class _SilentClock(PlanningClock):
     """The clock of a run for one of its searches: the same limits, a record of its own."""
 
     def __init__(self, clock: PlanningClock) -> None:
+        # A copy with the start of the run: a clock made anew would grant its limits again.
         self.__dict__ = {**vars(clock), "history": [], "_on_progress": None}
         self._clock = clock
 

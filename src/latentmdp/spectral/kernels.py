@@ -19,7 +19,9 @@ from latentmdp._kernels import cell
 def number_steps(states, actions, rewards, offsets, counts, inverse, sizes, steps, weights, visits):
     """Fill `steps` and `weights`, from inverse probabilities 1 / pi_t(a | s), (layers, S, A).
 
-    Adds to `visits`, of the same shape, how often each action was taken.
+    The columns are those of logs: `states` has an entry more than the others for each episode, so
+    step k of episode i goes from states[k + i] to states[k + i + 1]. Adds to `visits`, of the shape
+    of `inverse`, how often each action was taken. No two arrays may overlap.
     """
     S, _, Z = sizes
     last = inverse.shape[0] - 1
@@ -34,7 +36,10 @@ def number_steps(states, actions, rewards, offsets, counts, inverse, sizes, step
 
 @njit(cache=True, nogil=True)
 def _continued(code, steps, weights, k, length, base):
-    """`code` continued by the `length` steps from step k on, and their importance weight."""
+    """`code` continued by the `length` steps from step k on, and their importance weight.
+
+    The weight is the product in the order of the steps.
+    """
     weight = 1.0
     for j in range(k, k + length):
         code = code * base + steps[j]
@@ -90,7 +95,8 @@ def number_windows(
     """The windows as codes (history, near test, history base + middle, far test) and values.
 
     The values are the count of the window, and the weighted counts of its two tests; returns how
-    many windows there are. `codes` (N, 4) and `values` (N, 3) must be long enough.
+    many windows there are. `codes` (N, 4) and `values` (N, 3) must be long enough, with a row for
+    each window in the order of episodes and times.
     """
     p, q = lengths
     row = 0
@@ -110,7 +116,10 @@ def number_windows(
 
 @njit(cache=True, nogil=True)
 def _apply(operators, row, b, normaliser, out):
-    """`out` becomes operators[row] b; returns its product with the normaliser."""
+    """`out` (k,) becomes operators[row] b; returns its product with the normaliser (k,).
+
+    Sums run over j, then i. `out` must not be `b`, which is read to the end.
+    """
     k = b.shape[0]
     value = 0.0
     for i in range(k):
@@ -128,7 +137,9 @@ def _update(b, out, row, pair, n, psr, gate):
 
     The predicted probability of what happened must lie within a factor `gate` of the pooled one.
     Else the operator pooled over actions and rewards moves the state, and if that fails too, the
-    state is forgotten.
+    state is forgotten. `psr` is the tuple of `PSR._tables`, `pair` the number s S + s' of an
+    operator that is pooled, and `out` must not be `b`. The comparisons are written so that a p that
+    is no number fails them.
     """
     operators, pooled_operators, normalisers, pooled, homes = psr
     p = _apply(operators, row, b, normalisers[n], out)
@@ -147,11 +158,13 @@ def _update(b, out, row, pair, n, psr, gate):
 
 
 @njit(cache=True, nogil=True)
-def filter_states(psr, starts, gate, sizes, states, actions, rewards, offsets, first, last, out):
+def filter_states(first, last, psr, starts, gate, sizes, states, actions, rewards, offsets, out):
     """Write the normalised PSR state at every state of the episodes first..last-1.
 
-    `starts` (S, k) holds the normalised states that follow the first observation. Returns the
-    number of steps that needed a safeguard and (-1, -1), or the episode and step at which the
+    `starts` (S, k) holds the normalised states that follow the first observation, `out` (number of
+    states, k) gets a row for each entry of `states`: row offsets[i] + i + t at time t of episode i.
+    Episodes write to rows of their own, so that blocks of them may run at the same time. Returns
+    the number of steps that needed a safeguard and (-1, -1), or the episode and step at which the
     formulas broke down.
     """
     guarded = 0
@@ -172,7 +185,10 @@ def filter_states(psr, starts, gate, sizes, states, actions, rewards, offsets, f
 
 @njit(cache=True, nogil=True)
 def sequence_value(operators, normalisers, b, sizes, states, actions, rewards):
-    """b_inf · B ... B b, the product of the bare operators along one episode."""
+    """b_inf · B ... B b, the product of the bare operators along one episode; b (k,) is kept.
+
+    Operators apply from the first step to the last, so that each costs k^2.
+    """
     current, updated = b.copy(), np.empty_like(b)
     value = 0.0
     for i in range(b.shape[0]):

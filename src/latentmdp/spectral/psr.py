@@ -163,14 +163,9 @@ class PSR(Fielded):
         # gate of 20 by 14%.
         gate = 5.0 if self.safeguards else 0.0
         columns = (logs.states, logs.actions, logs.rewards, logs.offsets)
-
-        def work(first: int, last: int) -> tuple[int, int, int]:
-            return filter_states(
-                self._tables, self._normal_starts, gate, self.sizes, *columns, first, last, out
-            )
-
+        common = (self._tables, self._normal_starts, gate, self.sizes, *columns, out)
         # So many episodes at a time are worth handing over to a thread.
-        parts = run_blocks(work, blocks(len(logs), 1 << 12), threads)
+        parts = run_blocks(filter_states, blocks(len(logs), 1 << 12), threads, None, *common)
         for _, episode, step in parts:
             if episode >= 0:
                 raise ImpossibleObservationError(
