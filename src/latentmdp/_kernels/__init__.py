@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         interleave,
         maxima,
         padded_states,
-        policy_values,
     )
     from latentmdp._kernels.episodes import group_identical, transpose
     from latentmdp._kernels.graphs import Links, mark_codes, name_codes, reach, wrong_link

@@ -192,7 +192,8 @@ def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
     planned, table = policy.model.outcomes, model.outcomes
     if policy.model.dimensions[1:] != model.dimensions[1:]:
         return None
-    if not all(np.array_equal(*pair) for pair in zip(planned[:3], table[:3])):  # all but `probs`
+    columns = ("starts", "next_state", "reward")  # all but the probabilities
+    if not all(np.array_equal(getattr(planned, name), getattr(table, name)) for name in columns):
         return None
     policy.acting(model)  # raises if it does not fit
     nodes = policy.nodes

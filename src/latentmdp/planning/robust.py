@@ -278,9 +278,8 @@ class _CuttingPlanes:
         self.search = HeuristicSearch(model, _SilentClock(clock), settings.threads, 1.2)
         self.bounds = self.search.bounds
         self.bounds.link_bytes = 12.0  # of a link: while it is found, in its layer, in the graph
-        self.hidden = np.zeros(model.n_contexts)
-        if model.initial_bonus is not None:
-            self.hidden = self.hidden + model.initial_bonus
+        bonus = model.initial_bonus
+        self.hidden = np.zeros(model.n_contexts) if bonus is None else bonus
         informed = context_values(model, self.bounds.q)
         is_regret = settings.objective == "regret"
         self.reference = informed if is_regret else np.zeros(model.n_contexts)
