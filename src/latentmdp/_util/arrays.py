@@ -38,6 +38,15 @@ def normalised(rows: Floats, fallback: Floats | None = None) -> Floats:
     return shares if fallback is None else np.where(filled, shares, fallback / fallback.sum())
 
 
+def shares_of_logs(scores: Floats) -> Floats:
+    """Rows exp(scores) divided by their sums: Bayes' rule for logarithms of joint probabilities.
+
+    The largest of a row is taken off first, so that nothing underflows; a row of -inf becomes zero.
+    """
+    largest = scores.max(axis=-1, keepdims=True)
+    return normalised(np.exp(scores - np.where(np.isfinite(largest), largest, 0.0)))
+
+
 def segments(offsets: Integers, rows: Integers) -> tuple[Integers, Integers]:
     """The entries offsets[r] .. offsets[r + 1] - 1 of each of the rows r, one row after another.
 

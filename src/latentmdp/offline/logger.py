@@ -94,8 +94,7 @@ def _shares(logs: Trajectories, model: LatentMDP, chances: Floats) -> Floats:
     episode = logs.steps().episode
     for m in range(model.n_contexts):
         evidence[:, m] += np.bincount(episode, acted[:, m], len(logs))
-    evidence -= evidence.max(axis=1, keepdims=True)
-    return normalised(np.exp(evidence))
+    return arrays.shares_of_logs(evidence)
 
 
 def _not_told_apart(shares: Floats) -> tuple[str, ...]:

@@ -59,12 +59,13 @@ def solve_chains(
 
 
 def solve_dense(moves: Floats, right: Floats) -> Floats:
-    """Solve (I - moves) x = right for matrices (..., n, n) and right-hand sides (..., n).
+    """Solve (I - moves) x = right for matrices (..., n, n); right (..., n), or columns (..., n, k).
 
     Raises `numpy.linalg.LinAlgError` where a matrix is singular.
     """
-    system = np.eye(moves.shape[-1]) - moves
-    return np.asarray(np.linalg.solve(system, right[..., None])[..., 0], np.float64)
+    if right.ndim < moves.ndim:
+        return solve_dense(moves, right[..., None])[..., 0]
+    return np.asarray(np.linalg.solve(np.eye(moves.shape[-1]) - moves, right), np.float64)
 
 
 def _solve_sparse(

@@ -166,7 +166,7 @@ def _expand(model: LatentMDP, problem: _Choices, max_beliefs: int) -> tuple[list
     joint = (model.weights[:, None] * model.initial).T
     chances = np.where(model.terminal, 0.0, joint.sum(axis=1))
     states = np.flatnonzero(chances > 0.0)
-    beliefs = joint[states] / chances[states, None]
+    beliefs = arrays.normalised(joint[states])
     layers: list[_Layer] = []
     total = states.size
     for _ in range(model.n_layers - 1):
@@ -197,7 +197,7 @@ def _step(
         arrived = problem.table.next_state[outcome]
         chance = joint.sum(axis=-1)
         open_ = (chance > 0.0) & ~terminal[arrived]
-        posterior, arrived = joint[open_] / chance[open_, None], arrived[open_].astype(np.int64)
+        posterior, arrived = arrays.normalised(joint[open_]), arrived[open_].astype(np.int64)
         first, inverse = _merge(arrived, posterior)
         next_states.append(arrived[first])
         posteriors.append(posterior[first])

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
 from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
 
 from latentmdp._util import (
     Flags,
@@ -412,10 +413,7 @@ def _responsibilities(
     `mixed` is that of `log_likelihoods`.
     """
     joint = log_likelihoods(model, logs, mixed) + _log(model.weights)
-    largest = joint.max(axis=1, keepdims=True)
-    weights = np.exp(joint - largest)
-    totals = weights.sum(axis=1, keepdims=True)
-    return weights / totals, (largest + np.log(totals))[:, 0]
+    return arrays.shares_of_logs(joint), np.asarray(logsumexp(joint, axis=1))
 
 
 def log_likelihoods(model: LatentMDP, logs: Trajectories, mixed: float = 0.0) -> Floats:

@@ -33,7 +33,7 @@ from latentmdp._util import Flags, Floats, Indices, Integers, require_memory
 from latentmdp.engines import blocks, run_blocks
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.chains import policy_chain
+from latentmdp.planning.chains import policy_chain, solve_dense
 from latentmdp.planning.endless import best_from_above
 from latentmdp.planning.memoryless import kernels
 from latentmdp.planning.qmdp import planning_rows, policy_values, q_values
@@ -371,7 +371,7 @@ def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
         T = np.zeros((S * A, S))
         T[rows, next_state] = probs[:, m]
         P = T[state * A + policy[0]]
-        back = np.linalg.inv(np.eye(S) - discount * P)
+        back = solve_dense(discount * P, np.eye(S))
         ahead = (T @ back).reshape(S, A, S)[state, :, state]
         staying = ahead - (P @ back)[state, state][:, None]
         rise = (q[..., m] - values[:, m, None]) / (1.0 - discount * staying)
