@@ -286,6 +286,12 @@ def file_size(stream: BinaryIO) -> int:
     return size
 
 
+def file_stamp(path: PathLike) -> tuple[int, int]:
+    """Size and time of a file, which change when it is written anew."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
 _FEW_ROWS = 1 << 26
 """Bytes of an array that is kept in memory, however long the logs that it is made from."""
 

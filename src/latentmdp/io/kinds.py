@@ -29,12 +29,13 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import ModuleType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp import offline, online, planning, spectral  # empty until a class is asked for
 from latentmdp._util import FORMAT, Arrays, require_choice, storage
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
@@ -349,30 +350,6 @@ def _word(name: str, hint: Any) -> FieldType | None:
 # ----------------------------------------------------------------------------------- the registry
 
 
-def _planning() -> ModuleType:
-    from latentmdp import planning
-
-    return planning
-
-
-def _spectral() -> ModuleType:
-    from latentmdp import spectral
-
-    return spectral
-
-
-def _offline() -> ModuleType:
-    from latentmdp import offline
-
-    return offline
-
-
-def _online() -> ModuleType:
-    from latentmdp import online
-
-    return online
-
-
 def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
     return dict.fromkeys(names, wanted)
 
@@ -437,9 +414,7 @@ for _kind in (
             **_each(_INTEGERS, "actions", "offsets"),
             "model": ("model",),
             "smoothing": "number",
-            "weight_model": ("weight-model",),
         },
-        optional=("weight_model",),
     ),
     Kind("session", "SavedSession", lambda: SavedSession, suffixes=(".json",)),
     Kind(
@@ -450,11 +425,11 @@ for _kind in (
         optional=("stays",),
     ),
     Kind("policy-graph", "PolicyGraph", lambda: PolicyGraph, _NODES, optional=("stays",)),
-    Kind("robust-plan", "RobustPlan", lambda: _planning().RobustPlan),
-    Kind("plan", "Plan", lambda: _planning().Plan),
+    Kind("robust-plan", "RobustPlan", lambda: planning.RobustPlan),
+    Kind("plan", "Plan", lambda: planning.Plan),
     Kind("fit", "Fit", lambda: Fit),
     Kind("context-selection", "ContextSelection", lambda: ContextSelection),
-    Kind("psr", "PSR", lambda: _spectral().PSR),
+    Kind("psr", "PSR", lambda: spectral.PSR),
     Kind(
         "graph",
         "Graph",
@@ -475,23 +450,20 @@ for _kind in (
         "exploration",
         "Exploration",
         lambda: Exploration,
-        {
-            "policy": ("graph-policy",),
-            **_each("number", "value", "stderr", "failure_probability", "max_noise"),
-        },
+        _each("number", "value", "stderr", "failure_probability", "max_noise"),
         optional=("graph", "max_noise"),
     ),
     Kind(
         "solved",
         "Solved",
-        lambda: _offline().Solved,
+        lambda: offline.Solved,
         {**_each("number or NaN", "logged_mean", "logged_stderr"), "effective_size": _FLOATS},
         optional=("policy", "model"),  # those of the plan and of the fit
     ),
     Kind(
         "run",
         "Run",
-        lambda: _online().Run,
+        lambda: online.Run,
         {
             **_each(_FLOATS, "curve_errors", "phases", *_COUNTS),
             **_each(_INTEGERS, "curve_episodes", *_COUNTED),

@@ -37,15 +37,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from latentmdp._util import Arrays, storage
 from latentmdp.errors import FormatError
 from latentmdp.io import csv_table, kinds
-from latentmdp.logs import KEY, Trajectories, logs_of_arrow, to_arrow
-
-MAX_COLUMNS = 10_000
-BYTES_PER_VALUE = 8
+from latentmdp.logs import KEY, Trajectories, frames, logs_of_arrow, to_arrow
 
 
 def write(stream: BinaryIO, obj: Any) -> None:
@@ -72,8 +68,7 @@ def read(stream: BinaryIO, **arguments: Any) -> Any:
     texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
     if texts:
         file = pq.ParquetFile(stream, read_dictionary=texts, **limits)
-    if len(names) > MAX_COLUMNS:
-        raise FormatError(f"has {len(names)} columns, at most {MAX_COLUMNS} are expected")
+    frames.require_few_columns(names)
     metadata = file.schema_arrow.metadata or {}
     if KEY not in metadata:
         check_table(file, names, size)
@@ -87,8 +82,11 @@ def read(stream: BinaryIO, **arguments: Any) -> Any:
         return logs_of_arrow(file.read(), header)
     if not kind.columns:
         raise FormatError(f"holds a {kind.name}, not logs or a run")
-    columns = _columns(file, size, list(kind.columns.values()))
-    arrays = {field: columns[name] for field, name in kind.columns.items()}
+    columns = list(kind.columns.values())
+    check_table(file, columns, size)
+    table = file.read(columns=columns)
+    # what is not a number, or empty, is found by the digest and by the check of every field
+    arrays = {field: table[name].to_numpy() for field, name in kind.columns.items()}
     arrays |= _metadata_arrays(header.get("arrays"), metadata)
     return kinds.decode(kinds.document_of(header, arrays))
 
@@ -97,25 +95,8 @@ def check_table(file: pq.ParquetFile, names: list[str], size: int) -> None:
     """Refuse a file of `size` bytes whose pages or columns ask for more than it may."""
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     pages = sum(group.total_byte_size for group in groups)
-    storage.check_memory(max(pages, file.metadata.num_rows * len(names) * BYTES_PER_VALUE), size)
-
-
-def _columns(file: pq.ParquetFile, size: int, names: list[str]) -> Arrays:
-    """Columns by name, once it is sure that they fit into memory."""
-    check_table(file, names, size)
-    table = file.read(columns=names)
-    return {name: _column(name, table[name]) for name in names}
-
-
-def _column(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy()))
-        raise FormatError(f"column {name!r} is empty in row {row}")
-    kind = column.type
-    if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
-        raise FormatError(f"column {name!r} must hold numbers, got {kind}")
-    values: NDArray[Any] = column.to_numpy()
-    return values
+    # a column of numbers takes 8 bytes a row
+    storage.check_memory(max(pages, 8 * file.metadata.num_rows * len(names)), size)
 
 
 # --------------------------------------------------------------------------- one row per episode

@@ -319,22 +319,18 @@ class _FlatFile:
 
     def _rewards(self, a: Integers, x: Integers, n: Integers, o: Integers) -> Floats:
         """What each event pays: by the last of the rules that fit it."""
-        values, last = np.zeros(a.size), np.full(a.size, -1)
         if not self.rules:
-            return values
+            return np.zeros(a.size)
         rules = np.array([rule[:4] for rule in self.rules], np.int64)
-        paid = np.array([rule[4] for rule in self.rules])
+        paid, last = np.array([rule[4] for rule in self.rules]), np.full(a.size, -1)
         S, Z = self._count("states"), self._count("observations")
-        pattern = (rules < 0) @ np.array([8, 4, 2, 1])
-        for kind in np.unique(pattern):
-            keep = np.array([not kind & bit for bit in (8, 4, 2, 1)], np.int64)
-            order = np.flatnonzero(pattern == kind)[::-1]  # the last of equal ones comes first
-            r = rules[order] * keep
-            keys = ((r[:, 0] * S + r[:, 1]) * S + r[:, 2]) * Z + r[:, 3]
-            distinct, place = np.unique(keys, return_index=True)
-            wanted = ((a * keep[0] * S + x * keep[1]) * S + n * keep[2]) * Z + o * keep[3]
-            at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
-            rule = order[place[at]]
-            better = (distinct[at] == wanted) & (rule > last)
-            values[better], last[better] = paid[rule[better]], rule[better]
-        return values
+        named = rules >= 0
+        for pattern in np.unique(named, axis=0):
+            order = np.flatnonzero((named == pattern).all(axis=1))[::-1]
+            scale = np.array([S * S * Z, S * Z, Z, 1]) * pattern  # 0 for what a rule leaves open
+            # of equal rules the first in this order is the last in the file
+            distinct, first = np.unique(rules[order] @ scale, return_index=True)
+            keys = a * scale[0] + x * scale[1] + n * scale[2] + o * scale[3]
+            event, j = static_pomdp.join(keys, distinct)
+            last[event] = np.maximum(last[event], order[first[j]])
+        return np.where(last < 0, 0.0, paid[last])

@@ -321,25 +321,20 @@ class _FactoredFile:
         if not axes:
             tokens = []
         text = self._text(entry, "ProbTable" if is_chance else "ValueTable").split()
-        ranges, table, tabled = [], [], []
+        ranges = []
         for token, axis, size in zip(tokens, axes, sizes):
-            if token in "-*":
-                ranges.append(np.arange(size))
-                tabled.append(token == "-")
-                table.append(size if token == "-" else 1)
-                continue
-            if token not in self.values[axis]:
+            if token not in ("-", "*", *self.values[axis]):
                 raise FormatError(f"{token!r:.60} is no value of {axis!r}")
-            ranges.append(np.array([self.values[axis].index(token)]))
-            tabled.append(False)
-            table.append(1)
+            whole = token in ("-", "*")
+            ranges.append(np.arange(size) if whole else np.array([self.values[axis].index(token)]))
+        table = [size if token == "-" else 1 for token, size in zip(tokens, sizes)]
         if np.prod([float(r.size) for r in ranges]) > MAX_EVENTS:
             raise FormatError("one entry of a table stands for too many")
         places = np.ravel_multi_index(np.ix_(*ranges), sizes) if axes else np.zeros((), np.int64)
         if text == ["uniform"]:
             numbers = np.full(table, 1.0 / sizes[-1])
         elif text == ["identity"]:
-            inner = [size for size, is_dash in zip(table, tabled) if is_dash]
+            inner = [size for token, size in zip(tokens, sizes) if token == "-"]
             if len(inner) != 2 or inner[0] != inner[1]:
                 raise FormatError("identity needs a square table")
             numbers = np.eye(inner[0]).reshape(table)
@@ -497,16 +492,23 @@ class _FactoredFile:
             name = ready[0]
             del left[name]
             table = tables[name]
-            keys = self._index(table.axes[:-1], {"": joined.probability, **joined.columns})
-            columns = dict(zip(table.axes, table.places.T))
-            own = self._index(table.axes[:-1], {"": table.numbers, **columns})
-            i, j = static_pomdp.join(keys, own)
+            i, j = self._matches(joined, table, table.axes[:-1])
             joined = _Joined(
                 {other: column[i] for other, column in joined.columns.items()}
                 | {name: table.places[j, -1]},
                 joined.probability[i] * table.numbers[j],
             )
         return joined
+
+    def _matches(
+        self, joined: _Joined, table: _Table, axes: list[str]
+    ) -> tuple[Integers, Integers]:
+        """Pairs of an assignment and an entry of a table that agree on some variables."""
+        entries = dict(zip(table.axes, table.places.T))
+        return static_pomdp.join(
+            self._index(axes, {"": joined.probability, **joined.columns}),
+            self._index(axes, {"": table.numbers, **entries}),
+        )
 
     def _reward(self, steps: _Joined) -> Floats:
         """What every event pays: the functions of all reward variables together."""
@@ -515,13 +517,6 @@ class _FactoredFile:
             unknown = set(table.axes) - set(steps.columns)
             if unknown:
                 raise FormatError(f"the reward {name!r:.60} depends on {min(unknown)!r}")
-            if not table.numbers.size:
-                continue
-            columns = dict(zip(table.axes, table.places.T))
-            own = self._index(table.axes, {"": table.numbers, **columns})
-            keys = self._index(table.axes, {"": steps.probability, **steps.columns})
-            order = np.argsort(own)
-            at = np.minimum(np.searchsorted(own[order], keys), own.size - 1)
-            there = own[order][at] == keys
-            paid += np.where(there, table.numbers[order][at], 0.0)
+            events, entries = self._matches(steps, table, table.axes)
+            paid[events] += table.numbers[entries]  # an event has one entry at most
         return paid

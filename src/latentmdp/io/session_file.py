@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from latentmdp._util import storage
 from latentmdp.errors import FormatError
 from latentmdp.io import kinds
 from latentmdp.model import LatentMDP
@@ -22,16 +23,7 @@ from latentmdp.sessions import SavedSession, Session
 def remember_file(obj: Any, path: Path) -> None:
     """Let a policy or a model know the file it is in, and what that file looks like now."""
     if isinstance(obj, LatentMDP) or kinds.is_policy(obj):
-        obj.__dict__["_file"] = (path.resolve(), _stamp(path))
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file, None if there is none: they change when it is written anew."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+        obj.__dict__["_file"] = (path.resolve(), storage.file_stamp(path))
 
 
 def put_aside(session: Session, target: Path, save: Callable[[Any, Path], None]) -> SavedSession:
@@ -56,7 +48,7 @@ def _reference(
     digest = obj.__dict__.get("_digest") or obj.fingerprint()
     obj.__dict__["_digest"] = digest
     path, stamp = obj.__dict__.get("_file", (None, None))
-    if path is None or stamp is None or _stamp(path) != stamp:
+    if path is None or not path.exists() or storage.file_stamp(path) != stamp:
         path = folder / f"{what}-{digest[:16]}.npz"
         if not path.exists():
             save(obj, path)

@@ -164,7 +164,7 @@ class _LookSearch:
         if self.entrance >= 0:
             inner[self.entrance] = False
         linked = inner[x] & inner[n]
-        _, label = _components(x[linked], n[linked], self.size)
+        label = _components(x[linked], n[linked], self.size)
         part = np.where(inner, label, -1)
         # An absorbing state belongs to the one part that leads to it, or is a part of its own.
         into = self.absorbing[n] & (x != n) & (part[x] >= 0)
@@ -200,19 +200,18 @@ class _LookSearch:
             _, group = np.unique(keys, axis=1, return_inverse=True)
             members = look[arrival]
             n = int(group.max()) + 1 if group.size else 0
-            _, joined = _components(members, self.size + group.ravel(), self.size + n)
-            new = joined[look]
-            _, new = np.unique(new, return_inverse=True)
-            _, old = np.unique(look, return_inverse=True)
-            if np.unique(new).size == np.unique(old).size:
-                return old.ravel()
-            # A look is called by its first state, so that numbers stay below the size.
-            firsts = np.full(self.size, self.size)
-            np.minimum.at(firsts, new.ravel(), np.arange(self.size))
-            look = firsts[new.ravel()]
+            joined = _components(members, self.size + group.ravel(), self.size + n)
+            _, firsts, new = np.unique(joined[look], return_index=True, return_inverse=True)
+            distinct, old = np.unique(look, return_inverse=True)
+            if firsts.size == distinct.size:
+                return old
+            look = firsts[new]  # called by its first state, so that numbers stay below the size
 
-    def _contexts(self) -> tuple[list[list[int]], int]:
-        """The contexts of each state: parts that never look the same are joined."""
+    def _contexts(self) -> tuple[Integers, int]:
+        """The context of each state, -1 for all of them, and M.
+
+        Parts that never look the same are joined.
+        """
         lookers: list[set[int]] = [set() for _ in range(self.n_parts)]
         single = np.bincount(self.look[self.reachable], minlength=self.size) == 1
         members: list[dict[int, int]] = [{} for _ in range(self.n_parts)]
@@ -225,18 +224,14 @@ class _LookSearch:
                 lookers[part].add(look)
         colours: list[set[int]] = []
         colour_of = []
-        for own in lookers:
-            chosen = next((c for c, used in enumerate(colours) if not used & own), len(colours))
-            if chosen == len(colours):
+        for looks in lookers:
+            colour = next((c for c, used in enumerate(colours) if not used & looks), len(colours))
+            if colour == len(colours):
                 colours.append(set())
-            colours[chosen] |= own
-            colour_of.append(chosen)
-        M = max(1, len(colours))
-        contexts: list[list[int]] = [[] for _ in range(self.size)]
-        for x in np.flatnonzero(self.reachable):
-            part = int(self.part[x])
-            contexts[x] = [colour_of[part]] if part >= 0 else list(range(M))
-        return contexts, M
+            colours[colour] |= looks
+            colour_of.append(colour)
+        M = len(colours)
+        return np.where(self.part < 0, -1 if M > 1 else 0, np.array(colour_of)[self.part]), M
 
     def _indistinct(self, x: int, y: int) -> str:
         return (
@@ -254,11 +249,10 @@ class _LookSearch:
         )
         weights, opening = self._opening(contexts, M)
         events = take(self.events, self.events.state != self.entrance)
-        counts = np.array([len(contexts[x]) for x in events.state], np.int64)
-        owner = [m for x in events.state for m in contexts[x]]
-        spread = take(events, np.repeat(np.arange(events.state.size), counts))
+        entry, context = _by_context(contexts[events.state], M)
+        spread = take(events, entry)
         spread = spread._replace(
-            context=np.array(owner, np.int64),
+            context=context,
             state=self.look[spread.state],
             next_state=self.look[spread.next_state],
         )
@@ -273,7 +267,7 @@ class _LookSearch:
         looks = [*self._look_names(V, declared.observation_names), "begin"]
         return Problem(declared, spread, weights, initial, None, looks)
 
-    def _opening(self, contexts: list[list[int]], M: int) -> tuple[Floats, Events]:
+    def _opening(self, contexts: Integers, M: int) -> tuple[Floats, Events]:
         """The weights of the contexts, and what follows the first, unseen state in each."""
         if self.entrance >= 0:
             events = take(self.events, self.events.state == self.entrance)
@@ -285,33 +279,26 @@ class _LookSearch:
             events = take(self.events, np.isin(self.events.state, self.start))
         weights: Floats | None = None
         for group in np.unique(groups):
-            mass = np.zeros(M)
-            for x, p in zip(keys[groups == group], share[groups == group]):
-                if len(contexts[x]) == 1:
-                    mass[contexts[x][0]] += p
-            found = mass / mass.sum() if mass.sum() > 0.0 else np.eye(M)[0]
-            if weights is not None and np.abs(found - weights).max() > TOLERANCE:
+            telling = (groups == group) & (contexts[keys] >= 0)
+            mass = np.bincount(contexts[keys[telling]], share[telling], M)
+            masses = mass / mass.sum() if mass.sum() > 0.0 else np.eye(M)[0]
+            if weights is not None and np.abs(masses - weights).max() > TOLERANCE:
                 raise FormatError(
                     f"it is no latent MDP: the first action, in {self.names[self.entrance]!r}, "
                     "changes what is hidden"
                 )
-            weights = found if weights is None else weights
+            weights = masses if weights is None else weights
         assert weights is not None
         source = events.next_state if self.entrance >= 0 else events.state
         chance = events.probability
         if self.entrance < 0:
             chance = chance * self.first[events.state]
-        place, owner, shares = [], [], []
-        for i, x in enumerate(source):
-            for m in contexts[x]:
-                if weights[m] > 0.0:
-                    place.append(i)
-                    owner.append(m)
-                    shares.append(chance[i] / weights[m] if len(contexts[x]) == 1 else chance[i])
-        opening = take(events, np.array(place, np.int64))
-        return weights, opening._replace(
-            context=np.array(owner, np.int64), probability=np.array(shares)
-        )
+        entry, context = _by_context(contexts[source], M)
+        possible = weights[context] > 0.0
+        entry, context = entry[possible], context[possible]
+        scale = np.where(contexts[source[entry]] >= 0, weights[context], 1.0)
+        opening = take(events, entry)
+        return weights, opening._replace(context=context, probability=chance[entry] / scale)
 
     def _look_names(self, V: int, observations: Sequence[str] | None) -> list[str]:
         """The observation that always and only comes with a look, or its first state's name."""
@@ -330,13 +317,21 @@ class _LookSearch:
         return called if len(set(called)) == V else names
 
 
-def _components(rows: Integers, columns: Integers, size: int) -> tuple[int, Integers]:
+def _by_context(contexts: Integers, M: int) -> tuple[Integers, Integers]:
+    """(i, m) for every entry i and each context m that it is in: one, or all M where it is -1."""
+    counts = np.where(contexts < 0, M, 1)
+    entry = np.repeat(np.arange(contexts.size), counts)
+    within = np.arange(entry.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return entry, np.where(contexts[entry] < 0, within, contexts[entry])
+
+
+def _components(rows: Integers, columns: Integers, size: int) -> Integers:
+    """The connected component of each of `size` nodes of a graph without directions."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     graph = coo_array((np.ones(rows.size), (rows, columns)), shape=(size, size))
-    count, label = connected_components(graph, directed=False)
-    return count, label.astype(np.int64)
+    return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 # -------------------------------------------------------------------------------------- the model

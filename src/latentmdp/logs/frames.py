@@ -25,33 +25,9 @@ from pyarrow import compute, csv
 
 from latentmdp._util import Floats, Integers
 
-MAX_COLUMNS = 10_000
-"""Columns of a file; one with more is no table of what is read here."""
-
 
 class ColumnTypeError(TypeError):
     """The cells of a column are not of the type that is wanted, or of several types."""
-
-
-def _require_columns(
-    found: Mapping[str, Any], wanted: Mapping[str, str], optional: Collection[str]
-) -> None:
-    missing = [word for word in wanted if wanted[word] not in found and word not in optional]
-    if missing:
-        known = ", ".join(repr(str(name)) for name in list(found)[:20])
-        raise ValueError(
-            f"the table has no column {wanted[missing[0]]!r} ({missing[0]}); "
-            f"it has {known or 'none'}"
-        )
-
-
-def _require_equal_sizes(sizes: Mapping[str, int], wanted: Mapping[str, str]) -> None:
-    for word, size in sizes.items():
-        first, expected = next(iter(sizes.items()))
-        if size != expected:
-            raise ValueError(
-                f"column {wanted[word]!r} has {size} rows, column {wanted[first]!r} has {expected}"
-            )
 
 
 class Values(NamedTuple):
@@ -59,11 +35,6 @@ class Values(NamedTuple):
 
     values: Floats
     labels: tuple[str, ...] | None
-
-
-def named_columns(table: Any) -> Mapping[str, Any]:
-    """The columns of a table by name, each as its library has them."""
-    return _columns(table, {})
 
 
 def values_or_labels(name: str, column: Any, *, as_labels: bool = False) -> Values:
@@ -189,16 +160,22 @@ def columns_of(
         Naming the column that is missing, of another length, or has an empty cell.
     """
     texts = {name: word in labels for word, name in wanted.items()}
-    found = _columns(table, texts, gaps=not filled)
-    _require_columns(found, wanted, optional)
-    columns = {
-        word: arrow(name, found[name], as_texts=filled and word in labels)
-        for word, name in wanted.items()
-        if name in found
-    }
-    _require_equal_sizes({word: len(column) for word, column in columns.items()}, wanted)
-    if filled:
-        for word, cells in columns.items():
+    native = named_columns(table, texts, gaps=not filled)
+    columns: dict[str, Any] = {}
+    for word, name in wanted.items():
+        if name in native:
+            columns[word] = arrow(name, native[name], as_texts=filled and word in labels)
+        elif word not in optional:
+            known = ", ".join(repr(str(name)) for name in list(native)[:20])
+            raise ValueError(f"the table has no column {name!r} ({word}); it has {known or 'none'}")
+    for word, cells in columns.items():
+        first, expected = next(iter(columns.items()))
+        if len(cells) != len(expected):
+            raise ValueError(
+                f"column {wanted[word]!r} has {len(cells)} rows, column {wanted[first]!r} has "
+                f"{len(expected)}"
+            )
+        if filled:
             require_filled(wanted[word], cells)
     return columns
 
@@ -382,13 +359,15 @@ def column_names(table: Any) -> list[str]:
     if hasattr(table, "read"):
         table.seek(0)
         table = BytesIO(table.readline(_LONGEST_HEADER))
-    return list(_columns(table, {}))
+    return list(named_columns(table))
 
 
-def _columns(table: Any, texts: Mapping[str, bool], gaps: bool = False) -> Mapping[str, Any]:
+def named_columns(
+    table: Any, texts: Mapping[str, bool] | None = None, gaps: bool = False
+) -> Mapping[str, Any]:
     """The columns of a table by name, each as its library has them; other arguments as `_file`."""
     if isinstance(table, str | PathLike) or hasattr(table, "read"):
-        table = _file(table, texts, gaps)
+        table = _file(table, texts or {}, gaps)
     if isinstance(table, Mapping):
         return table
     if isinstance(table, np.ndarray) and table.dtype.names:
@@ -461,8 +440,7 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
         table = csv.read_csv(source, parse_options=parsing, convert_options=options)
     except pa.ArrowInvalid as error:
         raise ValueError(f"not a table of comma-separated values: {error}") from None
-    if table.num_columns > MAX_COLUMNS:
-        raise ValueError(f"has {table.num_columns} columns, at most {MAX_COLUMNS} are expected")
+    require_few_columns(table.column_names)
     twice = {name for name in table.column_names if table.column_names.count(name) > 1}
     if twice:
         raise ValueError(f"column {min(twice)!r} occurs twice")
@@ -495,6 +473,12 @@ def _written(column: Any, labels: bool) -> Any:
     if not are_integers.all():
         return column
     return numbers if numbers.null_count else values.astype(np.int64)
+
+
+def require_few_columns(names: Sequence[str]) -> None:
+    """Refuse a file with more columns than any table of what is read here has."""
+    if len(names) > 10_000:
+        raise ValueError(f"has {len(names)} columns, at most 10000 are expected")
 
 
 def natural_key(text: str) -> tuple[list[str | int], str]:

@@ -42,6 +42,7 @@ from latentmdp._util import (
     plural,
     progress_bar,
     same_content,
+    storage,
     write_table,
 )
 from latentmdp.engines import Engine, as_engine
@@ -157,19 +158,14 @@ class _Reader:
             row += batch.num_rows
 
 
-def _stamp(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
-
-
 def _opened(span: RowRange) -> Any:
     """A file, if it is still what it was; texts are read as dictionaries."""
     try:
-        now = _stamp(span.path)
+        stamp = storage.file_stamp(span.path)
     except FileNotFoundError:
         gone = "the file was there when the logs were opened, and is gone"
         raise FileNotFoundError(errno.ENOENT, gone, span.path) from None
-    if now != span.stamp:
+    if stamp != span.stamp:
         raise TrajectoryError(
             f"{span.path} has changed since the logs were opened: open them again"
         )
@@ -179,8 +175,6 @@ def _opened(span: RowRange) -> Any:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
-    import pyarrow as pa
-
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
@@ -330,7 +324,7 @@ def write_shard(logs: Trajectories, path: str) -> Unit:
     with atomic_write(path) as stream:
         write_table(stream, to_arrow(logs))
     measures = _Measures.of(logs, np.diff(logs.individual_offsets()))
-    return [RowRange(path, 0, logs.n_steps, _stamp(path))], measures
+    return [RowRange(path, 0, logs.n_steps, storage.file_stamp(path))], measures
 
 
 def written(units: Iterable[Unit]) -> LogFiles:
@@ -486,7 +480,7 @@ class _Header(NamedTuple):
 
 
 def _header(path: str) -> _Header:
-    stamp = _stamp(path)
+    stamp = storage.file_stamp(path)
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
