@@ -21,7 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import ROW_TOLERANCE, Flags, Floats, Integers, first_index, require_memory
+from latentmdp._util import (
+    ROW_TOLERANCE,
+    Flags,
+    Floats,
+    Integers,
+    first_index,
+    names,
+    require_memory,
+)
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
 
 __all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]
@@ -121,41 +129,37 @@ def _totals(
     row: Integers,
     probability: Floats,
     sizes: tuple[int, int, int],
-    names: tuple[tuple[str, ...] | None, ...],
+    labels: tuple[tuple[str, ...] | None, ...],
 ) -> Floats:
     """The sum of each row in each context, (M, S A), near 1 or 0; within rounding exactly 1."""
     M, S, A = sizes
+
+    def called(context: int, row: int) -> list[str]:
+        indices = (context, *divmod(row, A))
+        return [*map(names.called, ("context", "state", "action"), indices, labels)]
+
     cells = m * S * A + row
     listed = np.bincount(cells, minlength=M * S * A).reshape(M, S * A) > 0
     partly = listed.any(axis=0) & ~listed.all(axis=0)
     if partly.any():
         first = int(np.argmax(partly))
-        lacking = _called("context", int(np.argmin(listed[:, first])), names[0])
-        has = _called("context", int(np.argmax(listed[:, first])), names[0])
-        s, a = divmod(first, A)
+        context, state, action = called(int(np.argmax(listed[:, first])), first)
+        lacking = called(int(np.argmin(listed[:, first])), first)[0]
         raise ValueError(
-            f"{_called('action', a, names[2])} of {_called('state', s, names[1])} is listed for "
-            f"{has}, but not for {lacking}: an action is allowed in all contexts or in none "
-            f"({int(partly.sum())} such pairs)"
+            f"{action} of {state} is listed for {context}, but not for {lacking}: an action is "
+            f"allowed in all contexts or in none ({int(partly.sum())} such pairs)"
         )
     sums = np.bincount(cells, probability, M * S * A).reshape(M, S * A)
     wrong = listed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
     if wrong.any():
-        context, first = first_index(wrong)
-        s, a = divmod(first, A)
-        total = sums[context, first]
+        total = sums[first_index(wrong)]
         raise ValueError(
-            f"the probabilities of {_called('context', context, names[0])}, "
-            f"{_called('state', s, names[1])}, {_called('action', a, names[2])} sum to "
-            f"{total:.12g}, off by {total - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
+            f"the probabilities of {', '.join(called(*first_index(wrong)))} sum to {total:.12g}, "
+            f"off by {total - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
             f"({int(wrong.sum())} of {int(listed.sum())} rows are wrong)"
         )
     rounding = 1e-15 * max(4, S)
     return np.where(listed & (np.abs(sums - 1.0) <= rounding), 1.0, sums)
-
-
-def _called(what: str, index: int, names: tuple[str, ...] | None) -> str:
-    return f"{what} {index}" if names is None else f"{what} {names[index]!r}"
 
 
 def _one_each(cells: Integers, reward: Integers) -> bool:

@@ -271,9 +271,7 @@ class Fit(Result):
     def to_fields(self) -> dict[str, Any]:
         """Every attribute by name but the estimator and the logs, which files leave out."""
         left_out = ("estimator", "logs")
-        found = {o.name: getattr(self, o.name) for o in fields(self) if o.name not in left_out}
-        lists = {"shared": list(self.shared), "decisions": list(self.decisions)}
-        return {**found, **lists, "history": np.array(self.history, dtype=np.float64)}
+        return {o.name: getattr(self, o.name) for o in fields(self) if o.name not in left_out}
 
     @classmethod
     def from_fields(cls, found: dict[str, Any]) -> Self:
@@ -330,8 +328,7 @@ def _batch_shares(
         if weight_model is not None and logs.covariates is not None:
             design = weight_model.encoder.design(logs.covariates[logs.beginnings()])
             scores += np.log(weight_model.weights(design)) - np.log(model.weights)
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(scores / scores.sum(axis=1, keepdims=True))[individual]
+    return normalised(np.exp(scores - scores.max(axis=1, keepdims=True)))[individual]
 
 
 def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         sizes_of,
         spread,
     )
+    from latentmdp.logs.counts import dense_counts
     from latentmdp.logs.on_disk import write_shard, written
     from latentmdp.logs.trajectories import require_trajectories
 else:

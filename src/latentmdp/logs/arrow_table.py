@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from latentmdp._util import file_header
+from latentmdp._util import file_header, plain
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.logs.base import MissingCells
 from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table
@@ -23,6 +23,12 @@ from latentmdp.logs.trajectories import Trajectories
 
 KEY = b"latentmdp"
 """Where the metadata of a table hold the header."""
+
+_SIZES = ("n_states", "n_actions", "reward_values")
+"""Fields that every header has."""
+
+_DETAILS = ("state_names", "action_names", "missing", "reward_edges")
+"""Fields that a header has where the logs have them."""
 
 _SMALL = ("t", "state", "action", "next_state", "context")
 """Columns of 32-bit integers, unless they hold names."""
@@ -40,17 +46,11 @@ def to_arrow(logs: Trajectories) -> pa.Table:
         columns = logs.to_table()
     except TrajectoryError as error:
         raise FormatError(str(error)) from None
-    header: dict[str, Any] = {
-        **file_header("trajectories"),
-        "n_states": logs.n_states,
-        "n_actions": logs.n_actions,
-        "reward_values": None if logs.reward_values is None else logs.reward_values.tolist(),
-        "state_names": logs.state_names,
-        "action_names": logs.action_names,
-        "missing": None if logs.missing is None else logs.missing._asdict(),
-        "reward_edges": None if logs.reward_edges is None else logs.reward_edges.tolist(),
-        "informative_rewards": None if logs.amounts is None else False,
-    }
+    fields = {name: plain(getattr(logs, name)) for name in (*_SIZES, *_DETAILS)}
+    header = {n: value for n, value in fields.items() if value is not None or n in _SIZES}
+    header = {**file_header("trajectories"), **header}
+    if logs.amounts is not None:
+        header["informative_rewards"] = False
     if logs.covariates is not None:
         header |= {"covariates": logs.covariates.names, "levels": logs.covariates.levels}
         for name in logs.covariates.names:
@@ -61,9 +61,7 @@ def to_arrow(logs: Trajectories) -> pa.Table:
         columns["episode"] = np.cumsum(columns["t"] == 0) - 1
     small = (*_SMALL, *(("reward",) if logs.reward_values is None else ()))
     table = {name: _cells(column, name in small) for name, column in columns.items()}
-    always = ("n_states", "n_actions", "reward_values")
-    told = {name: value for name, value in header.items() if value is not None or name in always}
-    return pa.table(table).replace_schema_metadata({KEY: json.dumps(told)})
+    return pa.table(table).replace_schema_metadata({KEY: json.dumps(header)})
 
 
 def _cells(column: NDArray[Any], small: bool) -> pa.Array:
@@ -78,23 +76,16 @@ def _cells(column: NDArray[Any], small: bool) -> pa.Array:
 
 def options_of(header: Mapping[str, Any]) -> TableOptions:
     """How a table with this header becomes logs."""
-    for name in ("n_states", "n_actions", "reward_values"):
+    for name in _SIZES:
         if name not in header:
             raise FormatError(f"the metadata lack {name!r}")
-    unseen = header.get("informative_rewards") is False
-    names = tuple(header.get("covariates") or ())
-    return TableOptions(
-        covariates=names,
-        informative_rewards=not unseen,
-        reward_values=None if unseen else header["reward_values"],
-        reward_edges=header.get("reward_edges"),
-        n_states=header["n_states"],
-        n_actions=header["n_actions"],
-        state_names=header.get("state_names"),
-        action_names=header.get("action_names"),
-        rewards_are_indices=header["reward_values"] is None,
-        levels=(header.get("levels") or {}) if names else None,
-    )
+    options = {n: header[n] for n in TableOptions._fields if header.get(n) is not None}
+    options["rewards_are_indices"] = header["reward_values"] is None
+    if header.get("informative_rewards") is False:
+        options.pop("reward_values", None)  # amounts, which have none
+    if header.get("covariates"):
+        options |= {"covariates": tuple(header["covariates"]), "levels": header.get("levels") or {}}
+    return TableOptions(**options)
 
 
 def logs_of_arrow(table: pa.Table, header: Mapping[str, Any]) -> Trajectories:

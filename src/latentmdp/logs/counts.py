@@ -3,7 +3,8 @@
 A *cell* is a combination of what a step shows, such as (s, a) or (s, a, s', r). Everything that is
 counted in logs is counted here, each episode with its multiplicity and, where episodes are shared
 among contexts, with its share: `cell_counts` as a dense array, `occurring_cells` as a list of the
-cells that occur. A step in which a part of the cell is missing is not counted.
+cells that occur, `dense_counts` whatever a function calls a cell. A step in which a part of the
+cell is missing is not counted.
 
 Sums are added up step by step within a batch and then batch by batch, so that they have the same
 bits in memory as on disk.
@@ -45,7 +46,7 @@ def cell_counts(
     """
     sizes = sizes or sizes_of(logs)
     shape = cell_widths(by, sizes)
-    counts = _dense_counts(logs, _cells_of_steps(by, sizes), int(np.prod(shape)), shares)
+    counts = dense_counts(logs, _cells_of_steps(by, sizes), int(np.prod(shape)), shares)
     return counts.reshape(shape if shares is None else (-1, *shape))
 
 
@@ -80,7 +81,7 @@ def first_state_counts(
 
     An individual counts once, however many segments it has; one without a first state does not.
     """
-    counts = _dense_counts(logs, _first_states, n_states or sizes_of(logs)[0], shares)
+    counts = dense_counts(logs, _first_states, n_states or sizes_of(logs)[0], shares)
     return counts[0] if shares is None else counts
 
 
@@ -93,7 +94,7 @@ def _first_states(part: Trajectories) -> tuple[NDArray[Any], Integers]:
     return part.first_states[begins], begins
 
 
-def _dense_counts(
+def dense_counts(
     logs: Logs | Sequence[Logs], cells_of: CellsOf, length: int, shares: Floats | None
 ) -> Floats:
     """How often each cell below `length` occurs, context by context: (M, length), M = 1 without."""

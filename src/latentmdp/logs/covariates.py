@@ -19,9 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Fielded, Floats, Integers, arrays, listed
-
-Levels = tuple[tuple[str, ...] | None, ...]
+from latentmdp._util import Fielded, Floats, Integers, arrays, listed, normalised
 
 
 class Covariates(Fielded):
@@ -209,9 +207,7 @@ class Encoder(Fielded):
                 f"covariates must be {', '.join(self.names)}, got {', '.join(given.names)}"
             )
         raw = _design_of(given, self.names, self.levels)
-        unknown = np.isnan(raw)
-        scaled = np.where(unknown, 0.0, (raw - self.means) / self.scales)
-        return np.asarray(scaled)
+        return np.where(np.isnan(raw), 0.0, (raw - self.means) / self.scales)
 
     def vector(self, covariates: Mapping[str, Any]) -> Floats:
         """The design vector (d,) of one individual, whose covariates are given by name."""
@@ -308,9 +304,7 @@ class WeightModel(Fielded):
         """w(x) for a design vector (d,), shape (M,), or for many (N, d), shape (N, M)."""
         x = np.asarray(design, np.float64)
         scores = self.intercepts + x @ self.coefficients.T
-        scores -= scores.max(axis=-1, keepdims=True)
-        shares = np.exp(scores)
-        return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+        return normalised(np.exp(scores - scores.max(axis=-1, keepdims=True)))
 
     def of(self, covariates: Any) -> Floats:
         """The weights of one individual (M,), a mapping of names to values, or of many (N, M).

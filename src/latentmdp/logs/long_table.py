@@ -40,21 +40,11 @@ LEVELS = 10
 for every level."""
 
 
-class Levels(NamedTuple):
-    """Measured rewards cut into levels: their means (Z,), and the edges between them (Z - 1,)."""
-
-    values: Floats
-    edges: Floats
-
-    def of(self, rewards: Floats) -> Integers:
-        """The level of each reward."""
-        return np.searchsorted(self.edges, rewards, side="right")
-
-
-def reward_levels_of(values: Floats, counts: Integers, number: int) -> Levels:
+def reward_levels_of(values: Floats, counts: Integers, number: int) -> tuple[Floats, Floats]:
     """About `number` levels of rewards, given their distinct values in order and their counts.
 
-    The levels have about equal mass, and their values are the means of what they hold.
+    The levels have about equal mass. Returns the means of what they hold, (Z,), and the edges
+    between them, (Z - 1,).
 
     A value that alone has the mass of a level, as zero often has, is a level of its own; the others
     are cut at quantiles. Edges lie halfway between the values on both sides.
@@ -82,7 +72,7 @@ def reward_levels_of(values: Floats, counts: Integers, number: int) -> Levels:
     edges = np.where((middle > low) & (middle <= high), middle, high)
     ends = np.concatenate([[-1], last, [values.size - 1]])
     means = np.clip(means, values[ends[:-1] + 1], values[ends[1:]])
-    return Levels(means + 0.0, edges + 0.0)
+    return means + 0.0, edges + 0.0
 
 
 class TableOptions(NamedTuple):
@@ -516,9 +506,7 @@ def _rewards(rows: _Rows, steps: Integers, options: TableOptions) -> dict[str, A
             edges = validation.reward_edges(options.reward_edges, values)
     codes = np.full(steps.size, -1, np.int64)
     if edges is not None:
-        codes[filled] = Levels(values, edges).of(rewards[filled])
-    elif options.reward_values is None:  # then every reward is one of them, and they rise
-        codes[filled] = np.searchsorted(values, rewards[filled])
+        codes[filled] = np.searchsorted(edges, rewards[filled], side="right")
     else:
         codes[filled] = _matched(rows, steps[filled], rewards[filled], values)
     return {"rewards": codes, "reward_values": values, "reward_edges": edges}

@@ -23,7 +23,6 @@ first state is missing begins with an empty episode whose only state is -1. Wher
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -393,25 +392,15 @@ class Trajectories(Logs, Fielded):
         TrajectoryError
             Naming the column and the row, counted from 0.
         """
+        arguments = dict(locals())  # by name: the signature is the one list of them
         from latentmdp.logs.long_table import WORDS, TableOptions, fields_of_table
 
-        named = (episode, t, state, action, reward, next_state, context, count, propensity)
-        names = _column_names(dict(zip(WORDS, (*named, terminated), strict=True)), columns)
+        names = _column_names({word: arguments[word] for word in WORDS}, columns)
         if isinstance(covariates, str):
             raise TypeError(f"covariates must be a list of column names, got {covariates!r}")
-        options = TableOptions(
-            covariates=tuple(covariates),
-            reward_levels=reward_levels,
-            informative_rewards=informative_rewards,
-            reward_values=reward_values,
-            reward_edges=reward_edges,
-            n_states=n_states,
-            n_actions=n_actions,
-            state_names=state_names,
-            action_names=action_names,
-            rewards_are_indices=rewards_are_indices,
-        )
-        return cls(**fields_of_table(table, names, options))
+        arguments["covariates"] = tuple(covariates)
+        options = {name: arguments[name] for name in TableOptions._fields if name in arguments}
+        return cls(**fields_of_table(table, names, TableOptions(**options)))
 
     def to_table(self) -> dict[str, NDArray[Any]]:
         """The columns `from_table` reads, one row per step; rewards as values where known.
@@ -565,12 +554,6 @@ class Trajectories(Logs, Fielded):
         starts = np.cumsum(sizes) - sizes
         index = np.arange(sizes.sum()) + np.repeat(first[chosen] - starts, sizes)
         return self._gathered(index)
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing: no reward, no last state, no lost steps."""
-        known = self.rewards.min(initial=0) >= 0 and self.states.min(initial=0) >= 0
-        return self.continues is None and bool(known)
 
     def require_complete(self, what: str) -> None:
         """Raise `TrajectoryError` if something is missing in the logs; `what` cannot cope with it.
@@ -812,22 +795,6 @@ class Trajectories(Logs, Fielded):
                 f"episode {worst}: context {contexts[worst]} is not below the model's "
                 f"n_contexts={n_contexts}"
             )
-
-    def fingerprint(self) -> str:
-        """A hexadecimal digest of every array: equal logs have equal fingerprints."""
-        digest = hashlib.sha256()
-        texts = ("covariates", "state_names", "action_names", "episode_names")
-        others = (*texts, "n_states", "n_actions", "missing")
-        for name in (name for name in _FIELDS if name not in others):
-            array = self.__dict__[name]
-            if array is not None or name not in _DETAILS:
-                digest.update(name.encode() + (b"" if array is None else array.tobytes()))
-        for name in texts:
-            value = self.__dict__[name]
-            if value is not None:
-                text = value.fingerprint() if name == "covariates" else repr(tuple(value))
-                digest.update((name + text).encode())
-        return digest.hexdigest()
 
     def __setattr__(self, name: str, *value: object) -> None:
         raise AttributeError("Trajectories are immutable")
