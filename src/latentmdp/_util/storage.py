@@ -298,24 +298,13 @@ _FEW_ROWS = 1 << 26
 
 def rows_on_disk(parts: Iterable[NDArray[np.float64]], rows: int, width: int) -> Any:
     """Arrays (n_i, width) one below the other; in a temporary file where they are very many."""
-    size = (rows, width)
     if 8 * rows * width <= _FEW_ROWS:
-        found = np.empty(size)
-    else:
-        with TemporaryFile(prefix="latentmdp-") as stream:
-            stream.truncate(8 * rows * width)
-            at = 0
-            for part in parts:
-                stream.seek(8 * at * width)
-                stream.write(np.ascontiguousarray(part, np.float64).tobytes())
-                at += len(part)
-            stream.flush()
-            return np.memmap(stream, np.float64, "r+", shape=size)
-    at = 0
-    for part in parts:
-        found[at : at + len(part)] = part
-        at += len(part)
-    return found
+        return np.concatenate([np.empty((0, width)), *parts])
+    with TemporaryFile(prefix="latentmdp-") as stream:
+        for part in parts:
+            stream.write(np.ascontiguousarray(part, np.float64).tobytes())
+        stream.flush()
+        return np.memmap(stream, np.float64, "r+", shape=(rows, width))
 
 
 def check_memory(declared: int, size: int) -> None:

@@ -552,12 +552,8 @@ class FitProblem(NamedTuple):
         model = model_from_parameters(likelihood, point, self.reward_values)
         for part in self.logs:
             model = part.describe(model)
-        own = "behaviour" in likelihood.own_parts
-        return FittedWorld(
-            model,
-            behaviour_from_parameters(likelihood, point) if own else None,
-            weight_model_from_parameters(likelihood, point),
-        )
+        behaviour = behaviour_from_parameters(likelihood, point)
+        return FittedWorld(model, behaviour, weight_model_from_parameters(likelihood, point))
 
 
 def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine) -> FitProblem:

@@ -49,6 +49,7 @@ from latentmdp.logs import (
     Encoder,
     Logs,
     Trajectories,
+    dense_counts,
     listed_logs,
     require_logs,
     sizes_of,
@@ -426,20 +427,16 @@ class Episodes:
 
     def shared_out(self, logs: Sequence[Logs], shares: Floats) -> ExpectedCounts:
         """Expected counts for given p(m | episode), (N, M), of all episodes of the logs."""
-        M = shares.shape[1]
-        by_cell = np.zeros((self.cells.size, M))
-        by_first = np.zeros((self.first_state.size, M))
-        before = 0
-        for logged in logs:
-            for batch in logged.batches():
-                part = batch.read()
-                own = np.asarray(shares[before + batch.start : before + batch.stop])
-                own = own * part.multiplicities()[:, None]
-                place = np.searchsorted(self.cells, self.coding.codes(part))
-                np.add.at(by_cell, place, np.repeat(own, part.lengths, axis=0))
-                np.add.at(by_first, self.coding.first_rows(part), own[part.beginnings()])
-            before += len(logged)
-        return ExpectedCounts(by_cell, by_first)
+        C, B = self.cells.size, self.first_state.size
+
+        def cells_of(part: Trajectories) -> tuple[Integers, Integers]:
+            """The cells of all steps, then the beginnings of individuals: one reading for both."""
+            cells = np.searchsorted(self.cells, self.coding.codes(part))
+            cells = np.append(cells, C + self.coding.first_rows(part))
+            return cells, np.append(part.steps().episode, part.beginnings())
+
+        counts = np.ascontiguousarray(dense_counts(logs, cells_of, C + B, shares).T)
+        return ExpectedCounts(counts[:C], counts[C:])
 
     def expected_counts(
         self, table: Floats, first: Floats, engine: Engine | None = None

@@ -22,6 +22,7 @@ How many contexts there are, and whether the logger knew them, is asked in `n_co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -143,33 +144,33 @@ class Candidate(NamedTuple):
     scores: Floats
 
 
+@dataclass
 class HeldOut:
     """Held-out scores of strengths for some number of contexts, each computed once.
 
-    Parameters
+    Attributes
     ----------
     starts
         For each fold, where to climb from at some strengths.
     open_parts
         Those of which it is to be decided whether contexts share them.
-    given
+    fixed
         The strengths of what is not shared; searched for by default.
+    points, totals
+        By strengths, the folds' estimates and the scores so far.
     """
 
-    def __init__(
-        self,
-        folds: Folds,
-        n_contexts: int,
-        starts: Sequence[Mapping[PseudoCounts, Parameters]],
-        climb: Climb,
-        open_parts: tuple[Part, ...] = (),
-        given: PseudoCounts | None = None,
-    ) -> None:
-        self.folds, self.n_contexts, self.starts, self.climb = folds, n_contexts, starts, climb
-        self.trains = [train.with_contexts(n_contexts) for train in folds.trains]
-        self.open_parts, self.given = open_parts, given
-        self.points: dict[PseudoCounts, list[Parameters]] = {}
-        self.totals: dict[PseudoCounts, float] = {}
+    folds: Folds
+    n_contexts: int
+    starts: Sequence[Mapping[PseudoCounts, Parameters]]
+    climb: Climb
+    open_parts: tuple[Part, ...] = ()
+    fixed: PseudoCounts | None = None
+    points: dict[PseudoCounts, list[Parameters]] = field(default_factory=dict)
+    totals: dict[PseudoCounts, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trains = [train.with_contexts(self.n_contexts) for train in self.folds.trains]
 
     def __call__(self, strengths: PseudoCounts) -> float:
         """The log-likelihood of all individuals left out."""
@@ -247,7 +248,7 @@ class HeldOut:
     def _climbed(self, best: PseudoCounts) -> PseudoCounts:
         """All strengths together, coarse and then finer."""
         parts = self._finite(best)
-        if not parts or self.given is not None:
+        if not parts or self.fixed is not None:
             return best
         for factor in (16.0, 256.0, 4096.0):
             stronger = _multiplied(best, parts, factor)
@@ -262,7 +263,7 @@ class HeldOut:
         """The best strength of one part, the others as they are."""
         if np.isinf(best.of(part)) and part in self.open_parts:
             best = max((best, *self._opened(best, part)), key=self)
-        searched = self.given is None and (
+        searched = self.fixed is None and (
             part in self._finite(best) or (part == "weights" and np.isfinite(best.weights))
         )
         if searched and (len(self._finite(best)) > 1 or self.open_parts):
@@ -273,8 +274,8 @@ class HeldOut:
 
     def _opened(self, strengths: PseudoCounts, part: Part) -> list[PseudoCounts]:
         """The strengths at which a part that was shared is tried as the contexts' own."""
-        if self.given is not None:
-            return [strengths.but(part, self.given.of(part))]
+        if self.fixed is not None:
+            return [strengths.but(part, self.fixed.of(part))]
         # Few or many observations of the pooled row; of individuals who say, by the ridge, that
         # covariates do not matter. An initial distribution is one row with as many observations as
         # episodes, for which the strength hardly matters.

@@ -30,7 +30,7 @@ from latentmdp.estimation.n_contexts import (
 )
 from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
 from latentmdp.estimation.termination import final_states, restricted
-from latentmdp.fit import Fit
+from latentmdp.fit import ContextSelection, Fit
 from latentmdp.logs import Logs, require_trajectories
 from latentmdp.model import RewardModel
 
@@ -107,9 +107,9 @@ def initialize(
         arrays.positive_integer("max_contexts", max_contexts)
     else:
         n_contexts = arrays.positive_integer("n_contexts", n_contexts)
-    goes_on = start is not None and start.estimator is not None and n_contexts == "auto"
+    estimator = start.estimator if start is not None and n_contexts == "auto" else None
     engine = as_engine(engine, threads, device)
-    if device == "cuda" and (method == "psr" or goes_on):
+    if device == "cuda" and (method == "psr" or estimator is not None):
         asked = 'method="psr"' if method == "psr" else "going on from a fit"
         raise DeviceError(
             f'device="cuda" makes the passes of a new fit by EM only; {asked} runs on the CPU'
@@ -118,15 +118,14 @@ def initialize(
     logs = checked_logs([long] if short is None else [short, long])
     if method == "psr":
         return _spectral(short, long, n_contexts, rng)
-    if start is not None and goes_on:
-        return _went_on(start, logs, rng, began)
+    if start is not None and estimator is not None:
+        fit = estimator.fit(logs, start=start, rng=rng)
+        return _reported(fit, logs, start.selection, start.decisions, began)
     if n_contexts == "auto" and not may_show_contexts(logs):
         n_contexts = 1
     generator, report = as_generator(rng), _say if progress else (lambda _: None)
     few = FEW_CONTEXTS if n_contexts == "auto" else n_contexts
-    form = choose_reward_model(
-        logs, few, reward_model, generator, threads=threads, report=report, engine=engine
-    )
+    form = choose_reward_model(logs, few, reward_model, generator, engine, report)
     settings = TerminalEM(
         few,
         restarts=_restarts(few),
@@ -140,31 +139,25 @@ def initialize(
     )
     selection, begin = None, cast(Any, start)
     if n_contexts == "auto":
-        chosen = search_contexts(
+        choice = search_contexts(
             logs, settings, max_contexts, generator, report=report, engine=engine
         )
-        selection, begin = chosen.selection, chosen.shares
-        settings = decided_em(settings, chosen.strengths, selection.n_contexts)
+        selection, begin = choice.selection, choice.shares
+        settings = decided_em(settings, choice.strengths, selection.n_contexts)
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))
     report(f"EM with {settings.n_contexts} contexts from {settings.restarts} starts")
     starts = None if begin is None else [begin, None]
     fit = settings.fit(logs, start=starts, rng=generator, engine=engine)
+    decisions = fit.decisions
     if selection is None:
-        for decision in fit.decisions:
+        for decision in decisions:
             report(decision)
     else:
-        fit = dataclasses.replace(fit, decisions=chosen.decisions)
-    report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
-    if selection is not None:
-        lasting = ~final_states(logs)[:, None]
+        decisions, lasting = choice.decisions, ~final_states(logs)[:, None]
         models = tuple(restricted(model, lasting) for model in selection.models)
         selection = dataclasses.replace(selection, models=models)
-    return dataclasses.replace(
-        fit,
-        responsibilities=fit.predict(logs[-1]),
-        selection=selection,
-        seconds=time.perf_counter() - began,
-    )
+    report(f"log-likelihood {fit.log_likelihood:.1f}, pseudo-counts {fit.pseudo_counts:g}")
+    return _reported(fit, logs, selection, decisions, began)
 
 
 class TerminalEM(EM):
@@ -177,15 +170,19 @@ class TerminalEM(EM):
         return dataclasses.replace(fit, model=restricted(fit.model, lasting))
 
 
-def _went_on(start: Fit, logs: list[Logs], rng: RNGLike, began: float) -> Fit:
-    """EM on some logs from a fit of earlier ones, with what that one decided."""
-    assert start.estimator is not None
-    fit = start.estimator.fit(logs, start=start, rng=rng)
+def _reported(
+    fit: Fit,
+    logs: list[Logs],
+    selection: ContextSelection | None,
+    decisions: tuple[str, ...],
+    began: float,
+) -> Fit:
+    """The fit with the evidence, the shares of the long episodes, and the time of all of it."""
     return dataclasses.replace(
         fit,
         responsibilities=fit.predict(logs[-1]),
-        selection=start.selection,
-        decisions=start.decisions,
+        selection=selection,
+        decisions=decisions,
         seconds=time.perf_counter() - began,
     )
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -286,11 +287,8 @@ class MixtureLikelihood:
     def tables(self, parameters: Parameters) -> tuple[Floats, Floats]:
         """P_m(x) of every cell, (C, M), and w_m nu_m(s) of every beginning, (B, M)."""
         *blocks, initial, weights = parameters
-        table: Floats | None = None
-        for block, values in zip(self.rows, blocks):
-            factor = block.factors(values)
-            table = factor if table is None else table * factor
-        assert table is not None
+        factors = (block.factors(values) for block, values in zip(self.rows, blocks))
+        table: Floats = reduce(np.multiply, factors)
         return table, self._initial_factors(initial) * self.weight_rows(weights)
 
     def _initial_factors(self, initial: Floats) -> Floats:
@@ -307,8 +305,7 @@ class MixtureLikelihood:
         design = self.episodes.design
         assert design is not None
         scores = weights[0] + design @ weights[1:]
-        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+        return normalised(np.exp(scores - scores.max(axis=1, keepdims=True)))
 
     def mean_weights(self, weights: Floats) -> Floats:
         """The weights of the contexts among all individuals, (M,)."""
@@ -431,15 +428,10 @@ class MixtureLikelihood:
         return found
 
     def _tables_for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
-        *blocks, initial, weights = parameters
-        initial = initial.copy()
-        initial[self.pooled_first == 0.0] = 1.0
-        blocks = list(blocks)
-        for k, block in enumerate(self.rows):
-            unseen = block.pooled == 0.0
-            if unseen.any():
-                blocks[k] = np.where(unseen[:, None], 1.0, blocks[k])
-        return self.tables((*blocks, initial, weights))
+        """The tables, with 1 for what these episodes never show."""
+        pooled = [*(block.pooled for block in self.rows), self.pooled_first]
+        seen = [np.where(p[:, None] == 0.0, 1.0, x) for p, x in zip(pooled, parameters)]
+        return self.tables((*seen, parameters[-1]))
 
 
 def _rows(entry: Integers, width: int) -> Rows:
@@ -525,8 +517,8 @@ def model_from_parameters(
 def behaviour_from_parameters(
     likelihood: MixtureLikelihood, parameters: Parameters
 ) -> Floats | None:
-    """pi_m(a | s), (M, S, A), uniform in states that do not occur; None if it is not modelled."""
-    if "behaviour" not in likelihood.structure.parts:
+    """pi_m(a | s), (M, S, A), uniform in states that do not occur; None where it is shared."""
+    if "behaviour" not in likelihood.own_parts:
         return None
     rows = _dense(likelihood, parameters, "behaviour", likelihood.episodes.n_actions)
     return normalised(rows, np.ones(likelihood.episodes.n_actions))
@@ -627,12 +619,9 @@ def _block_of(model: LatentMDP, part: Part, joint: bool, position: Integers) -> 
     if not joint:
         return _marginal(table.rows() * Z + table.reward, table.probs, position)
     moves, place = np.unique(position // Z, return_inverse=True)
-    given = _marginal(keys // Z, table.probs, moves)[place]
-    return _conditional(_marginal(keys, table.probs, position), given)
-
-
-def _conditional(joint: Floats, given: Floats) -> Floats:
-    return np.divide(joint, given, out=np.zeros_like(joint), where=given > 0.0)
+    chance = _marginal(keys // Z, table.probs, moves)[place]
+    both = _marginal(keys, table.probs, position)
+    return np.divide(both, chance, out=np.zeros_like(both), where=chance > 0.0)
 
 
 def _marginal(numbers: Integers, probs: Floats, wanted: Integers) -> Floats:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -124,9 +125,8 @@ def choose_contexts(
         raise ValueError(f"min_contexts is {least}, and max_contexts is {max_contexts}")
     if least > 1 and behaviour == "auto":
         raise ValueError(f'min_contexts={least} goes with behaviour="shared" or "by-context"')
-    form = choose_reward_model(
-        parts, FEW_CONTEXTS, reward_model, generator, threads=threads, report=report
-    )
+    engine = as_engine(None, threads)
+    form = choose_reward_model(parts, FEW_CONTEXTS, reward_model, generator, engine, report)
     settings = EM(
         FEW_CONTEXTS,
         behaviour=behaviour,
@@ -134,20 +134,20 @@ def choose_contexts(
         shared_transitions=shared_transitions,
         initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
         reward_model=form,
-        threads=threads,
+        folds=folds,
     )
-    found = search_contexts(
+    search = search_contexts(
         parts,
         settings,
         max_contexts,
         generator,
         least=least,
-        folds=folds,
         restarts=restarts,
         patience=arrays.positive_integer("patience", patience),
         report=report,
+        engine=engine,
     )
-    return found.selection
+    return search.selection
 
 
 class ChosenContexts(NamedTuple):
@@ -169,7 +169,6 @@ def search_contexts(
     rng: np.random.Generator,
     *,
     least: int = 1,
-    folds: int | None = None,
     restarts: int = 4,
     patience: int = 2,
     report: Callable[[str], None] = lambda _: None,
@@ -177,7 +176,7 @@ def search_contexts(
 ) -> ChosenContexts:
     """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
     most = arrays.positive_integer("max_contexts", max_contexts)
-    search = ContextSearch.of(logs, settings, rng, folds, restarts, least, engine)
+    search = ContextSearch.of(logs, settings, rng, restarts, least, engine)
     if "behaviour" not in search.problem.open_parts:
         search.run(most, patience, report)
         return search.outcome(report)
@@ -216,21 +215,17 @@ def _logger_decision(knowing: ContextSearch, plain: ContextSearch) -> Decision:
     return Decision("behaviour", worse, gain, reason)
 
 
+@dataclass
 class ContextSearch:
     """The candidates so far, and what all of them are fitted to; the first has `least` contexts."""
 
-    def __init__(
-        self,
-        problem: FitProblem,
-        folds: Folds,
-        restarts: int,
-        rng: np.random.Generator,
-        least: int = 1,
-    ) -> None:
-        self.problem, self.folds, self.restarts = problem, folds, restarts
-        self.rng, self.least = rng, least
-        self.candidates: list[Candidate] = []
-        self.decisions: tuple[Decision, ...] = ()
+    problem: FitProblem
+    folds: Folds
+    restarts: int
+    rng: np.random.Generator
+    least: int = 1
+    candidates: list[Candidate] = field(default_factory=list)
+    decisions: tuple[Decision, ...] = ()
 
     @classmethod
     def of(
@@ -238,19 +233,15 @@ class ContextSearch:
         logs: list[Logs],
         settings: EM,
         rng: np.random.Generator,
-        folds: int | None = None,
         restarts: int = 4,
         least: int = 1,
         engine: Engine | None = None,
     ) -> ContextSearch:
         """A search in logs with the settings of an EM of `FEW_CONTEXTS` contexts."""
         restarts = arrays.positive_integer("restarts", restarts)
-        if folds is not None and arrays.positive_integer("folds", folds) < 2:
-            raise ValueError(
-                "folds must be at least 2: one part is left out, the others are fitted"
-            )
         problem = problem_of(settings, logs, [], as_engine(engine, settings.threads))
-        return cls(problem, Folds(problem.likelihood, folds, rng, few=3), restarts, rng, least)
+        folds = Folds(problem.likelihood, settings.folds, rng, few=3)
+        return cls(problem, folds, restarts, rng, least)
 
     def by_logger(self) -> tuple[ContextSearch, ContextSearch]:
         """Two searches, in which contexts share the logger's policy and have their own."""

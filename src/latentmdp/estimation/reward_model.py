@@ -59,10 +59,8 @@ def choose_reward_model(
     n_contexts: int,
     reward_model: RewardModel | Literal["auto"],
     rng: np.random.Generator,
-    *,
-    threads: int | None = None,
-    report: Callable[[str], None] = lambda _: None,
     engine: Engine | None = None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> RewardModel:
     """Decide what rewards depend on, by a quick fit with `n_contexts`; what is given stays.
 
@@ -73,14 +71,7 @@ def choose_reward_model(
     if max(part.n_rewards for part in logs) == 1:
         return "state-action"
     # It only shares episodes out: gains are compared with a price of several nats a parameter.
-    quick = EM(
-        n_contexts,
-        restarts=2,
-        pseudo_counts=1.0,
-        initial="shared",
-        tolerance=0.1,
-        threads=threads,
-    )
+    quick = EM(n_contexts, restarts=2, pseudo_counts=1.0, initial="shared", tolerance=0.1)
     with without_fit_warnings():
         shares = quick.fit(logs, rng=rng, engine=engine).responsibilities
     chosen = preferred_reward_model(logs, shares)

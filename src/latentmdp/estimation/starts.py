@@ -217,13 +217,11 @@ class PairMoments:
 
     def _sum_up(self, n_cells: int, most_visits: int) -> None:
         """The episodes' sums of innovations, as sparse counts and visits of rows."""
-        tables, times = [], []
-        for group in self.episodes.groups:
-            tables.append(_table_of(group, n_cells))
-            times.append(group.counts)
-        visited: Any = sp.vstack(tables).tocsr()
+        groups = self.episodes.groups
+        visited: Any = sp.vstack([_table_of(group, n_cells) for group in groups]).tocsr()
+        times = np.concatenate([group.counts for group in groups])
         every = slice(None, None, max(1, -(-visited.nnz // most_visits)))
-        self._visited, self._times = visited[every], np.concatenate(times)[every]
+        self._visited, self._times = visited[every], times[every]
         self._counts = self._visited.T @ self._times
         self._totals = self._member @ self._counts
         rows: Any = (self._visited @ self._member.T).tocsr()

@@ -36,9 +36,6 @@ from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
 
-DISCOUNT = 0.95
-"""Of a table that comes without a horizon and a discount."""
-
 _NEEDED = ("weight", "initial", "horizon", "discount")
 _BONUSES = ("bonus", "initial_bonus")
 
@@ -113,10 +110,10 @@ def model_of(table: Any, arguments: dict[str, Any]) -> LatentMDP:
         return _own(table, arguments)
     arguments = dict(arguments)
     if "horizon" not in arguments and "discount" not in arguments:
-        arguments["discount"] = DISCOUNT
+        arguments["discount"] = 0.95
         warnings.warn(
-            f"the table has no horizon and no discount: the model has no end and discount "
-            f"{DISCOUNT}; horizon= and discount= say otherwise",
+            "the table has no horizon and no discount: the model has no end and discount 0.95; "
+            "horizon= and discount= say otherwise",
             stacklevel=4,
         )
     arguments.setdefault("horizon", None)

@@ -71,21 +71,33 @@ def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
     )
     yield "<Description>A latent MDP: the context is hidden</Description>\n"
     yield f"<Discount>{number(form.discount)}</Discount>\n"
-    yield from _variables(form)
-    yield from _initial_belief(form, model)
-    yield from _transitions(form)
-    yield from _payoffs(form, model)
+    contexts = " ".join(f"c{m}" for m in range(form.n_contexts))
+    actions = " ".join(f"a{a}" for a in range(form.n_actions))
+    yield _section(
+        "Variable",
+        _state_variable("context", contexts, "false"),
+        _state_variable("node", " ".join(form.nodes), "true"),
+        f'<ActionVar vname="action"><ValueEnum>{actions}</ValueEnum></ActionVar>\n',
+        '<RewardVar vname="payoff"/>\n',
+    )
+    yield _section("InitialStateBelief", *_initial_belief(form, model))
+    entries = (
+        (f"a{a} c{m} {form.nodes[i]} {form.nodes[j]}", number(p))
+        for a, m, i, j, p in form.transitions()
+    )
+    yield _section(
+        "StateTransitionFunction",
+        _table("context_1", "context_0", [("- -", _numbers(np.eye(form.n_contexts)))]),
+        _table("node_1", "action context_0 node_0", entries),
+    )
+    payoffs = _earned(form, model)
+    earned = _table("payoff", "action context_0 node_0", payoffs, "Func", "ValueTable")
+    yield _section("RewardFunction", earned)
     yield "</pomdpx>\n"
 
 
-def _variables(form: SolverForm) -> Iterator[str]:
-    contexts = " ".join(f"c{m}" for m in range(form.n_contexts))
-    actions = " ".join(f"a{a}" for a in range(form.n_actions))
-    yield "<Variable>\n"
-    yield _state_variable("context", contexts, "false")
-    yield _state_variable("node", " ".join(form.nodes), "true")
-    yield f'<ActionVar vname="action"><ValueEnum>{actions}</ValueEnum>'
-    yield '</ActionVar>\n<RewardVar vname="payoff"/>\n</Variable>\n'
+def _section(tag: str, *parts: str) -> str:
+    return "".join([f"<{tag}>\n", *parts, f"</{tag}>\n"])
 
 
 def _state_variable(name: str, values: str, observed: str) -> str:
@@ -98,7 +110,6 @@ def _state_variable(name: str, values: str, observed: str) -> str:
 def _initial_belief(form: SolverForm, model: LatentMDP) -> Iterator[str]:
     first = form.first.sum(axis=0)
     starts = np.flatnonzero(first)
-    yield "<InitialStateBelief>\n"
     yield _table("node_0", "null", ((form.nodes[i], number(first[i])) for i in starts))
     prior = _numbers(model.weights)
     if (model.initial == model.initial[0]).all():
@@ -109,24 +120,6 @@ def _initial_belief(form: SolverForm, model: LatentMDP) -> Iterator[str]:
         given = {form.nodes[i]: _numbers(posterior[:, k]) for k, i in enumerate(starts)}
         rows = ((f"{node} -", given.get(node, prior)) for node in form.nodes)
         yield _table("context_0", "node_0", rows)
-    yield "</InitialStateBelief>\n"
-
-
-def _transitions(form: SolverForm) -> Iterator[str]:
-    yield "<StateTransitionFunction>\n"
-    yield _table("context_1", "context_0", [("- -", _numbers(np.eye(form.n_contexts)))])
-    entries = (
-        (f"a{a} c{m} {form.nodes[i]} {form.nodes[j]}", number(p))
-        for a, m, i, j, p in form.transitions()
-    )
-    yield _table("node_1", "action context_0 node_0", entries)
-    yield "</StateTransitionFunction>\n"
-
-
-def _payoffs(form: SolverForm, model: LatentMDP) -> Iterator[str]:
-    yield "<RewardFunction>\n"
-    yield _table("payoff", "action context_0 node_0", _earned(form, model), "Func", "ValueTable")
-    yield "</RewardFunction>\n"
 
 
 def _earned(form: SolverForm, model: LatentMDP) -> Iterator[tuple[str, str]]:
@@ -365,10 +358,6 @@ class _FactoredFile:
             )
         start = self._start()
         steps = self._steps()
-        count = {v.before: len(v.values) for v in self.states}
-        total = np.prod([float(size) for size in count.values()])
-        if total > MAX_EVENTS:
-            raise FormatError(f"it has {total:.3g} states")
         reward = self._reward(steps)
         declared = Declared(
             self.discount,

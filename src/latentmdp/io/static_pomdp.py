@@ -349,13 +349,13 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     split = _split_looks(events, M)
     # A state is a look, or a look and the observation that came with it; -1: none came.
     seen = np.where(split[events.next_state], events.observation, -1)
-    keys = [np.stack([events.next_state, seen])]
     starts = np.flatnonzero(problem.initial.any(axis=0))
-    keys.append(np.stack([starts, np.full(starts.size, -1)]))
-    pairs = np.unique(np.concatenate(keys, axis=1), axis=1)
+    keys = np.stack(
+        [np.append(events.next_state, starts), np.append(seen, np.full_like(starts, -1))]
+    )
+    pairs, number = np.unique(keys, axis=1, return_inverse=True)
+    arrival, begin = np.split(number.ravel(), [events.state.size])
     S = pairs.shape[1]
-    number = {(int(v), int(o)): s for s, (v, o) in enumerate(pairs.T)}
-    arrival = np.array([number[v, o] for v, o in zip(*keys[0].tolist())], np.int64)
     i, j = join(pairs[0], events.state)
     state, own = i, take(events, j)
     row = state * A + own.action
@@ -366,18 +366,11 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     outcomes = outcomes_from_entries(
         row, arrival[j], np.zeros(row.size, np.int64), own.context, probability, (M, S, A, 1)
     )
-    probs = outcomes.probs.copy()
-    # A context that never sees a look may do there what it will: as another that does.
-    filled = row_sums(outcomes, probs) > 0.0
-    model_of = np.argmax(filled, axis=1)
-    rows = outcomes.rows()
-    for m in range(M):
-        lacking = ~filled[:, m] & filled.any(axis=1)
-        probs[:, m] = np.where(
-            lacking[rows], probs[np.arange(rows.size), model_of[rows]], probs[:, m]
-        )
-        there = np.divmod(np.flatnonzero(lacking), A)
-        bonus[m, *there] = bonus[model_of[lacking], *there]
+    # A context that never sees a look may do there what it will: as the first that does.
+    filled, rows = row_sums(outcomes, outcomes.probs) > 0.0, outcomes.rows()
+    example = np.where(filled, np.arange(M), filled.argmax(axis=1)[:, None])
+    probs = np.take_along_axis(outcomes.probs, example[rows], axis=1)
+    bonus = np.take_along_axis(bonus.reshape(M, -1), example.T, axis=0).reshape(M, S, A)
     missing = (~filled.any(axis=1)).reshape(S, A)
     if missing.any():
         s, a = first_index(missing)
@@ -388,15 +381,11 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     terminal = stays & ~bonus.any(axis=(0, 2))
     if terminal.all():
         terminal[:] = False
-    kept = ~terminal[rows // A]
-    counts = np.bincount(rows[kept], minlength=S * A)
+    table = outcomes._replace(probs=probs).where(~terminal[rows // A])
     initial = np.zeros((M, S))
-    initial[:, [number[int(v), -1] for v in starts]] = problem.initial[:, starts]
+    initial[:, begin] = problem.initial[:, starts]
     return LatentMDP.from_outcomes(
-        np.append(0, np.cumsum(counts)),
-        outcomes.next_state[kept],
-        outcomes.reward[kept],
-        probs[kept],
+        *table,
         n_states=S,
         horizon=horizon,
         discount=declared.discount,

@@ -574,10 +574,9 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
     columns, options = reader.columns, reader.options
     labels: dict[str, set[str]] = {word: set() for word in _text_columns(span, columns)}
     counted = options.reward_values is None and options.informative_rewards
-    rewards: Counter[float] | None = None
-    if counted and not options.rewards_are_indices:
-        rewards = Counter()
-    counting = () if rewards is None else ("state", "action", "reward")
+    counted = counted and not options.rewards_are_indices
+    rewards: Counter[float] | None = Counter() if counted else None
+    counting = ("state", "action", "reward") if counted else ()
     wanted = [columns[word] for word in ("episode", *labels, *counting)]
     episodes, starts, row = [pa.array([], pa.null())], [], 0
     for table in reader.rows(span, wanted):

@@ -571,8 +571,9 @@ def _next_fit(
                 shared_rewards="auto",
                 shared_transitions="auto",
                 reward_model=reward_model,
+                folds=2,
             )
-            search = ContextSearch.of([logs], settings, rng, folds=2, restarts=2, least=least)
+            search = ContextSearch.of([logs], settings, rng, restarts=2, least=least)
             search.run(max(least, learner.max_contexts), patience=2 if least == 1 else 1)
             M = search.choice().n_contexts
         fit = _em_fit(learner, logs, M, reward_model, [model, None], rng)
