@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from latentmdp._util import (
     ROW_TOLERANCE,
@@ -64,12 +64,13 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
     if size == 0:
         raise ValueError("the table has no rows")
     probability = columns["probability"]
-    _refuse(
-        (probability < 0.0) | (probability > 1.0 + ROW_TOLERANCE),
-        names["probability"],
-        probability,
-        "probabilities lie in [0, 1]",
-    )
+    wrong = (probability < 0.0) | (probability > 1.0 + ROW_TOLERANCE)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"column {names['probability']!r} is {probability[first]:.12g} in row {first}: "
+            "probabilities lie in [0, 1]"
+        )
     amounts = columns.get("reward", np.zeros(size))
     m, context_names, M = np.zeros(size, np.int64), None, 1
     if "context" in columns:
@@ -116,12 +117,6 @@ def model_columns(
         }
     except frames.ColumnTypeError as error:
         raise ValueError(str(error)) from None
-
-
-def _refuse(wrong: Flags, column: str, values: NDArray[Any], why: str) -> None:
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(f"column {column!r} is {values[row]:.12g} in row {row}: {why}")
 
 
 def _totals(
@@ -183,10 +178,10 @@ def by_name(
         value = {value: 1.0}
     if not isinstance(value, Mapping):
         return value
-    found = np.zeros(size)
+    probabilities = np.zeros(size)
     for label, probability in value.items():
         if str(label) not in index:
-            known = ", ".join(map(repr, list(index)[:10]))
-            raise ValueError(f"{what} names the {of} {label!r}, which is none of {known}")
-        found[index[str(label)]] = probability
-    return found
+            labels = ", ".join(map(repr, list(index)[:10]))
+            raise ValueError(f"{what} names the {of} {label!r}, which is none of {labels}")
+        probabilities[index[str(label)]] = probability
+    return probabilities

@@ -122,19 +122,19 @@ class ContextSelection(Result):
         return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
 
     @classmethod
-    def from_fields(cls, found: dict[str, Any]) -> Self:
+    def from_fields(cls, stored: dict[str, Any]) -> Self:
         """The evidence with these fields; raises where they do not fit each other."""
-        candidates, chosen = tuple(found["candidates"]), found["n_contexts"]
-        if chosen not in candidates:
-            raise ValueError(f"n_contexts={chosen} is not among the candidates {candidates}")
+        candidates, n_contexts = tuple(stored["candidates"]), stored["n_contexts"]
+        if n_contexts not in candidates:
+            raise ValueError(f"n_contexts={n_contexts} is not among the candidates {candidates}")
         by_candidate = ("log_likelihood", "held_out", "held_out_loss", "held_out_error")
         number = len(candidates)
         changed = {
             "candidates": candidates,
-            "n_parameters": integer_field(found, "n_parameters", number),
-            **{name: float_field(found, name, number, finite=False) for name in by_candidate},
+            "n_parameters": integer_field(stored, "n_parameters", number),
+            **{name: float_field(stored, name, number, finite=False) for name in by_candidate},
         }
-        return cls(**{**found, **changed})
+        return cls(**{**stored, **changed})
 
 
 class Estimator(Protocol):
@@ -219,8 +219,8 @@ class Fit(Result):
     @property
     def behaviour_by_context(self) -> Floats | None:
         """The logger's policy (M, S, A) where it depended on the context."""
-        given = self.behaviour
-        return given if given is not None and given.ndim == 3 else None
+        behaviour = self.behaviour
+        return behaviour if behaviour is not None and behaviour.ndim == 3 else None
 
     def update(self, more_logs: Logs, *, rng: RNGLike = None) -> Fit:
         """Go on from this fit with further logs: EM on all logs so far, from this estimate.
@@ -274,16 +274,16 @@ class Fit(Result):
         return {o.name: getattr(self, o.name) for o in fields(self) if o.name not in left_out}
 
     @classmethod
-    def from_fields(cls, found: dict[str, Any]) -> Self:
+    def from_fields(cls, stored: dict[str, Any]) -> Self:
         """The fit with these fields; raises where they do not fit each other."""
-        contexts = found["model"].n_contexts
+        contexts = stored["model"].n_contexts
         changed = {
-            "responsibilities": float_field(found, "responsibilities", None, contexts),
-            "history": tuple(float_field(found, "history", None, finite=False).tolist()),
-            "shared": tuple(found["shared"]),
-            "decisions": tuple(found["decisions"]),
+            "responsibilities": float_field(stored, "responsibilities", None, contexts),
+            "history": tuple(float_field(stored, "history", None, finite=False).tolist()),
+            "shared": tuple(stored["shared"]),
+            "decisions": tuple(stored["decisions"]),
         }
-        return cls(**{**found, **changed})
+        return cls(**{**stored, **changed})
 
 
 def shares_of(
@@ -338,7 +338,7 @@ def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:
     chances = behaviour[:, state, action]
     chances = np.where((chances > 0.0).any(axis=0), np.maximum(chances, _UNSEEN), 1.0)
     return np.column_stack(
-        [np.bincount(individual, np.log(own), minlength=logs.n_individuals) for own in chances]
+        [np.bincount(individual, np.log(p), minlength=logs.n_individuals) for p in chances]
     )
 
 
@@ -347,7 +347,7 @@ def logged_behaviour(logs: Logs | Sequence[Logs], pseudo_counts: float = 0.0) ->
 
     With pseudo-counts, shrunk towards the choice of actions in all states together.
     """
-    taken = cell_counts(logs, ("state", "action"))
-    anything = np.ones(taken.shape[1])
-    pooled = normalised(taken.sum(axis=0), anything)
-    return normalised(taken + pseudo_counts * pooled, anything)
+    visits = cell_counts(logs, ("state", "action"))
+    anything = np.ones(visits.shape[1])
+    pooled = normalised(visits.sum(axis=0), anything)
+    return normalised(visits + pseudo_counts * pooled, anything)

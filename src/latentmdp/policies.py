@@ -209,7 +209,7 @@ class MarkovPolicy(Fielded, Policy):
             self.actions, self.probabilities = arrays.frozen(flat.reshape(layers.shape)), None
         elif (array.dtype.kind == "f" and array.ndim == 2) or array.ndim == 3:
             rows = arrays.as_floats("actions", array).reshape(-1, *array.shape[-2:])
-            rows = arrays.distributions("actions", rows, ("time", "state"), given=array)
+            rows = arrays.distributions("actions", rows, ("time", "state"), source=array)
             self.actions, self.probabilities = None, arrays.frozen(rows)
         else:
             raise ValueError(

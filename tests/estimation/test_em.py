@@ -221,10 +221,10 @@ def test_a_start_may_know_more_states_than_the_logs_show() -> None:
     states, actions, rewards = logs[np.array([4 not in s for s, *_ in logs])].as_arrays()
     fewer = lm.Trajectories.from_arrays(states, actions, rewards)
     assert fewer.n_states == 4
-    fit = lm.EM(2, pseudo_counts=1.0).fit(fewer, start=model)
+    fit = lm.EM(2, pseudo_counts=1.0).fit(fewer, start=model, rng=0)
     assert fit.model.n_states == 5
     declared = lm.Trajectories.from_arrays(states, actions, rewards, n_states=5)
-    assert fit.model == lm.EM(2, pseudo_counts=1.0).fit(declared, start=model).model
+    assert fit.model == lm.EM(2, pseudo_counts=1.0).fit(declared, start=model, rng=0).model
 
 
 def test_logs_that_cannot_be_fitted_are_refused() -> None:

@@ -129,7 +129,7 @@ def distributions(
     axes: Sequence[str],
     *,
     optional: Flags | None = None,
-    given: ArrayLike = (),
+    source: ArrayLike = (),
 ) -> Floats:
     """Check that every last-axis row of `array` is a distribution, and renormalise it in place.
 
@@ -139,7 +139,7 @@ def distributions(
         How the array and its leading axes are called in an error message.
     optional
         Rows that may also be all zero (a row never visited), as a mask over the leading axes.
-    given
+    source
         What the user gave: with less precision a row may be further from summing to one.
 
     Notes
@@ -147,7 +147,7 @@ def distributions(
     Rows within rounding of one are left as they are, so that a second pass changes nothing and
     a saved array is read back bit for bit.
     """
-    value = np.asarray(given)
+    value = np.asarray(source)
     tolerance = ROW_TOLERANCE
     if value.dtype.kind == "f" and value.ndim:
         rounding = max(4, value.shape[-1]) * float(np.finfo(value.dtype).eps)
@@ -163,10 +163,10 @@ def distributions(
         wrong &= ~(optional & (sums == 0.0))
     if wrong.any():
         where = first_index(wrong)
-        place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where))
+        row_name = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where))
         total = float(sums[where])
-        row = f"the row of {place} " if place else ""
-        others = f" ({int(wrong.sum())} of {sums.size} rows are wrong)" if place else ""
+        row = f"the row of {row_name} " if row_name else ""
+        others = f" ({int(wrong.sum())} of {sums.size} rows are wrong)" if row_name else ""
         raise ValueError(
             f"{name}: {row}sums to {total:.12g}, off by {total - 1.0:+.3g}; must sum to 1 within "
             f"{tolerance:g}{others}"

@@ -70,12 +70,12 @@ def read_checkpoint(
         header, arrays = storage.read_archive(stream)
         if (header["kind"], header["schema"]) != ("checkpoint", _SCHEMA):
             raise ValueError(f"a {header['kind']} of schema {header['schema']!r}")
-        found = dict(header["settings"])
-        if header["digest"] != _digest(found, arrays):
+        stored = dict(header["settings"])
+        if header["digest"] != _digest(stored, arrays):
             raise ValueError("its contents are not those that were written")
         seconds = storage.as_seconds(header["seconds"])
-    for name in [*settings, *(name for name in found if name not in settings)]:
-        mine, theirs = settings.get(name), found.get(name)
+    for name in [*settings, *(name for name in stored if name not in settings)]:
+        mine, theirs = settings.get(name), stored.get(name)
         if mine != theirs:
             raise CheckpointError(
                 f"{path} belongs to another run: its {name} is {theirs!r}, here {mine!r}. Give "

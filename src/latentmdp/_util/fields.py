@@ -84,8 +84,8 @@ def integer_field(
 
 def _require_shape(name: str, array: NDArray[Any], shape: tuple[int | None, ...]) -> None:
     fits = len(array.shape) == len(shape) and all(
-        wanted in (None, found) for wanted, found in zip(shape, array.shape)
+        expected in (None, size) for expected, size in zip(shape, array.shape)
     )
     if not fits:
-        shown = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} must have shape ({shown}), got {array.shape}")
+        sizes = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} must have shape ({sizes}), got {array.shape}")

@@ -70,8 +70,8 @@ def _container_memory(folder: str, limit: str, used: str) -> float:
         most = Path(folder, limit).read_text().strip()
         if most == "max":
             return float("inf")
-        taken = float(Path(folder, used).read_text())
+        in_use = float(Path(folder, used).read_text())
         stat = dict(line.split() for line in Path(folder, "memory.stat").read_text().splitlines())
-        return float(most) - taken + float(stat.get("inactive_file", 0.0))  # a cache that can go
+        return float(most) - in_use + float(stat.get("inactive_file", 0.0))  # a cache that can go
     except (OSError, ValueError):
         return float("inf")

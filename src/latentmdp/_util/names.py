@@ -53,18 +53,20 @@ def listing(what: str, values: ArrayLike) -> NDArray[Any]:
 
 def to_indices(what: str, values: ArrayLike, names: Names, size: int) -> Indices:
     """Names or indices below `size` as indices; `what` is the argument in messages, "states"."""
-    given = listing(what, values)
-    if given.dtype.kind not in "OU":
-        indices: Indices = arrays.as_integers(what, given, np.int32)
+    words = listing(what, values)
+    if words.dtype.kind not in "OU":
+        indices: Indices = arrays.as_integers(what, words, np.int32)
         if indices.size and int(indices.max()) >= size:
             worst = int(np.argmax(indices))
             raise ValueError(f"{what}[{worst}] is {indices[worst]}: must be below n_{what}={size}")
         return indices
-    if given.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, got shape {given.shape}")
-    known = {name: i for i, name in enumerate(names or ())}
-    found = [_index(f"{what}[{i}]", word, known, size) for i, word in enumerate(given.tolist())]
-    return np.array(found, np.int32)
+    if words.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, got shape {words.shape}")
+    index_of = {name: i for i, name in enumerate(names or ())}
+    where = (f"{what}[{i}]" for i in range(words.size))
+    return np.array(
+        [_index(*pair, index_of, size) for pair in zip(where, words.tolist())], np.int32
+    )
 
 
 def to_index(what: str, value: Any, names: Names, size: int) -> int:
@@ -72,15 +74,15 @@ def to_index(what: str, value: Any, names: Names, size: int) -> int:
     return _index(what, value, {name: i for i, name in enumerate(names or ())}, size)
 
 
-def _index(where: str, word: Any, known: dict[str, int], size: int) -> int:
+def _index(where: str, word: Any, index_of: dict[str, int], size: int) -> int:
     if isinstance(word, str):
-        if not known:
+        if not index_of:
             raise ValueError(f"{where} is {word!r}, but the model has no names: give an index")
-        if word not in known:
-            close = get_close_matches(word, known, n=3, cutoff=0.5) or list(known)[:3]
-            meant = listed([repr(name) for name in close])
+        if word not in index_of:
+            similar = get_close_matches(word, index_of, n=3, cutoff=0.5) or list(index_of)[:3]
+            meant = listed([repr(name) for name in similar])
             raise ValueError(f"{where} is {word!r}, which the model does not know; near: {meant}")
-        return known[word]
+        return index_of[word]
     if isinstance(word, bool) or not isinstance(word, int | np.integer):
         raise TypeError(f"{where} must be an index or a name, got {word!r}")
     if not 0 <= word < size:

@@ -15,9 +15,9 @@ class Move(Protocol):
 
 @contextmanager
 def progress_bar(
-    shown: bool, doing: str = "", total: int | None = None, transient: bool = False
+    visible: bool, doing: str = "", total: int | None = None, transient: bool = False
 ) -> Iterator[Move]:
-    """A bar while work goes on, if it is `shown`; without a `total` there is nothing to fill.
+    """A bar while work goes on, if it is `visible`; without a `total` there is nothing to fill.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def progress_bar(
     transient
         Whether the bar disappears when the work is over.
     """
-    if not shown:
+    if not visible:
         yield lambda by=1, doing=None: None
         return
     # rich takes a tenth of a second to import, and most calls show nothing.

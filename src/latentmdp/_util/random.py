@@ -47,5 +47,5 @@ def _checked_seed(rng: RNGLike) -> int | np.random.SeedSequence | None:
 
 def drawn(probabilities: Floats, uniform: float) -> int:
     """The outcome that a uniform number in [0, 1) selects from a distribution."""
-    place = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
-    return min(place, int(np.flatnonzero(probabilities)[-1]))
+    outcome = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+    return min(outcome, int(np.flatnonzero(probabilities)[-1]))

@@ -54,11 +54,11 @@ class Result:
         return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
     def _repr_html_(self) -> str:
-        shown = "".join(
+        rows = "".join(
             f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(text)}</td></tr>"
             for name, text in labelled(self.facts())
         )
-        return f"<table><caption>{type(self).__name__}</caption><tbody>{shown}</tbody></table>"
+        return f"<table><caption>{type(self).__name__}</caption><tbody>{rows}</tbody></table>"
 
 
 def labelled(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

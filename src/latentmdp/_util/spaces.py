@@ -53,10 +53,10 @@ class FiniteSpace:
     def index(self, element: Any) -> int:
         """The number of an element."""
         if self._plain:
-            found = int(element) - self._start
-            if not 0 <= found < self.n:
+            number = int(element) - self._start
+            if not 0 <= number < self.n:
                 raise ValueError(f"the world gave state {element}: not in {self.space}")
-            return found
+            return number
         index, parts = 0, list(_values(self.space, element))
         if len(parts) != len(self._parts):
             raise ValueError(f"the world gave {element!r}: not in {self.space}")

@@ -196,9 +196,9 @@ def _take_over(lock: Path) -> None:
         age = time.time() - lock.stat().st_mtime
     except FileNotFoundError:
         return
-    found = _named_holder(text)
-    if not (age > _YOUNG if found is None else _abandoned(lock, **found)):
-        who = "another writer" if found is None else f"process {found['pid']} on {found['host']}"
+    holder = _named_holder(text)
+    if not (age > _YOUNG if holder is None else _abandoned(lock, **holder)):
+        who = "another writer" if holder is None else f"process {holder['pid']} on {holder['host']}"
         raise LockedError(f"{lock} is held by {who}; remove it if that one is gone")
     # Renamed first: of two that find the same abandoned lock, one must not remove the other's.
     aside = lock.with_name(f".{lock.name}.{secrets.token_hex(6)}.tmp")
@@ -220,9 +220,9 @@ def _abandoned(lock: Path, pid: int, host: str) -> bool:
 
 def _named_holder(text: str) -> dict[str, Any] | None:
     with suppress(ValueError):
-        found = json.loads(text)
-        if isinstance(found, dict) and isinstance(found.get("pid"), int) and "host" in found:
-            return {"pid": found["pid"], "host": found["host"]}
+        holder = json.loads(text)
+        if isinstance(holder, dict) and isinstance(holder.get("pid"), int) and "host" in holder:
+            return {"pid": holder["pid"], "host": holder["host"]}
     return None
 
 
@@ -249,12 +249,12 @@ def _alive(pid: int) -> bool:
 
 def digest_of(arrays: Mapping[str, NDArray[Any]], text: str = "") -> str:
     """BLAKE2b, 128 bits, of the text and of the names, types, shapes and bytes of the arrays."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        found.update(np.ascontiguousarray(array).reshape(-1).data)
-    found.update(text.encode())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).data)
+    digest.update(text.encode())
+    return digest.hexdigest()
 
 
 # ----------------------------------------------------------------------------------------- limits
@@ -456,11 +456,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise FormatError(f"key {key!r} occurs twice")
-    return found
+    return content
 
 
 def as_number(value: Any, name: str, *, finite: bool = True) -> float:
@@ -474,10 +474,10 @@ def as_number(value: Any, name: str, *, finite: bool = True) -> float:
 
 def as_seconds(value: Any) -> float:
     """The field `seconds` as a length of time."""
-    found = as_number(value, "seconds")
-    if found < 0.0:
-        raise FormatError(f"field 'seconds' must not be negative, got {found}")
-    return found
+    seconds = as_number(value, "seconds")
+    if seconds < 0.0:
+        raise FormatError(f"field 'seconds' must not be negative, got {seconds}")
+    return seconds
 
 
 def _plain(value: Any, name: str, *, kind: type, words: str) -> Any:

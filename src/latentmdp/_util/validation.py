@@ -12,10 +12,10 @@ from latentmdp._util.arrays import Flags, Floats
 _AXES = ("context", "state", "action")
 
 
-def require_choice(name: str, value: object, known: Sequence[str]) -> None:
-    """Raise unless `value` is one of the words known for the argument `name`."""
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise unless `value` is one of the choices of the argument `name`."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def require_inside(name: str, value: float) -> None:
@@ -41,7 +41,7 @@ def transitions(value: Any, allowed_actions: ArrayLike | None, allow_unvisited: 
         possible = allowed(allowed_actions, *T.shape[1:3])
         T[:, ~possible] = 0.0
         optional = np.broadcast_to(~possible | allow_unvisited, T.shape[:-1])
-    return arrays.distributions("transitions", T, _AXES, optional=optional, given=value)
+    return arrays.distributions("transitions", T, _AXES, optional=optional, source=value)
 
 
 def allowed(value: ArrayLike | None, S: int, A: int) -> Flags:
@@ -101,18 +101,18 @@ def rewards(
     value: ArrayLike,
     values: Floats,
     sizes: tuple[int, int, int],
-    wanted: Flags | None,
+    needed: Flags | None,
     T: Floats | None = None,
 ) -> Floats:
     """Reward probabilities (M, S, A, Z), or (M, S, A, S, Z) where dense transitions are given.
 
-    Rows of actions that are not `wanted` (S, A) become zero; None lets any row be all zero.
+    Rows of actions that are not `needed` (S, A) become zero; None lets any row be all zero.
     """
     R = arrays.as_floats("rewards", value)
     M, S, A = sizes
     Z = values.size
-    ignored = np.zeros((S, A), np.bool_) if wanted is None else ~wanted
-    optional = np.full(sizes, True) if wanted is None else np.broadcast_to(ignored, sizes)
+    ignored = np.zeros((S, A), np.bool_) if needed is None else ~needed
+    optional = np.full(sizes, True) if needed is None else np.broadcast_to(ignored, sizes)
     if R.shape == (M, S, A):
         if values.tolist() != [0.0, 1.0]:
             raise ValueError(
@@ -133,11 +133,11 @@ def rewards(
         return R
     if R.shape == (M, S, A, Z):
         R[:, ignored] = 0.0
-        return arrays.distributions("rewards", R, _AXES, optional=optional, given=value)
+        return arrays.distributions("rewards", R, _AXES, optional=optional, source=value)
     if R.shape == (M, S, A, S, Z) and T is not None:
         axes = (*_AXES, "next state")
         R[:, ignored] = 0.0
-        return arrays.distributions("rewards", R, axes, optional=T == 0.0, given=value)
+        return arrays.distributions("rewards", R, axes, optional=T == 0.0, source=value)
     shapes = f"{(M, S, A)} or {(M, S, A, Z)}"
     if T is not None:
         shapes = f"{(M, S, A)}, {(M, S, A, Z)} or {(M, S, A, S, Z)}"
@@ -163,14 +163,14 @@ def initial(value: ArrayLike | None, M: int, possible: Flags, allow_unvisited: b
     if nu.shape != (M, S):
         raise ValueError(f"initial must have shape {(S,)} or {(M, S)}, got {nu.shape}")
     optional = np.full(M, True) if allow_unvisited else None
-    return arrays.distributions("initial", nu, ("context",), optional=optional, given=value)
+    return arrays.distributions("initial", nu, ("context",), optional=optional, source=value)
 
 
 def weights(value: ArrayLike | None, M: int) -> Floats:
     if value is None:
         return np.full(M, 1.0 / M)
     checked = shaped("weights", value, (M,))
-    return arrays.distributions("weights", checked, (), given=value)
+    return arrays.distributions("weights", checked, (), source=value)
 
 
 def bonus(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats | None:

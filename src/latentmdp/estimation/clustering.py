@@ -87,8 +87,8 @@ def profiles(logs: Trajectories) -> Profiles:
     late = np.arange(logs.n_steps) - logs.offsets[episode] >= (logs.lengths // 2)[episode]
     shape = (len(logs), cells.size)
     first, second = (
-        sp.csr_matrix((np.ones(chosen.sum()), (episode[chosen], column[chosen])), shape=shape)
-        for chosen in (~late, late)
+        sp.csr_matrix((np.ones(half.sum()), (episode[half], column[half])), shape=shape)
+        for half in (~late, late)
     )
     _, row = np.unique(cells // logs.n_states, return_inverse=True)
     return Profiles((first, second), row)
@@ -106,27 +106,27 @@ class SubspaceClustering(ClusterThenEM):
         """Labels of the trajectories before EM; -1 for those beyond the number clustered."""
         require_trajectories("logs", logs)
         generator = as_generator(rng)
-        chosen = np.arange(len(logs))
+        sample = np.arange(len(logs))
         if len(logs) > self.most:
-            chosen = np.sort(generator.choice(len(logs), self.most, replace=False))
-        distances, known = _distances(profiles(logs[chosen]), self.n_contexts)
-        if not known.any():
+            sample = np.sort(generator.choice(len(logs), self.most, replace=False))
+        distances, compared = _distances(profiles(logs[sample]), self.n_contexts)
+        if not compared.any():
             raise TrajectoryError(
                 "no two episodes visit a common (state, action) in both of their halves: "
                 "the episodes are too short for subspace clustering"
             )
         labels = np.full(len(logs), -1, dtype=np.int64)
-        labels[chosen] = _spectral_clusters(distances, known, self.n_contexts, generator)
+        labels[sample] = _spectral_clusters(distances, compared, self.n_contexts, generator)
         return labels
 
 
-def _distances(seen: Profiles, rank: int) -> tuple[Floats, Flags]:
+def _distances(counts: Profiles, rank: int) -> tuple[Floats, Flags]:
     """Standardised distances (N, N), and which pairs of trajectories have a common (s, a)."""
-    N = seen.halves[0].shape[0]
+    N = counts.halves[0].shape[0]
     total, number = np.zeros((N, N)), np.zeros((N, N))
-    first, second = (half.tocsc() for half in seen.halves)
-    for row in range(int(seen.row[-1]) + 1):
-        columns = np.flatnonzero(seen.row == row)
+    first, second = (half.tocsc() for half in counts.halves)
+    for row in range(int(counts.row[-1]) + 1):
+        columns = np.flatnonzero(counts.row == row)
         one, two = first[:, columns].toarray(), second[:, columns].toarray()
         both = np.flatnonzero((one.sum(axis=1) > 0) & (two.sum(axis=1) > 0))
         if both.size < 2:
@@ -135,19 +135,19 @@ def _distances(seen: Profiles, rank: int) -> tuple[Floats, Flags]:
         moment = P1.T @ P2
         V = leading_eigenvectors(moment + moment.T, rank)[1]
         inner = (P1 @ V) @ (P2 @ V).T
-        own = np.diag(inner)
+        squares = np.diag(inner)
         pairs = np.ix_(both, both)
         visits = np.sqrt(one[both].sum(axis=1) * two[both].sum(axis=1))
         weight = np.minimum.outer(visits, visits)
-        total[pairs] += weight * (own[:, None] + own[None, :] - inner - inner.T)
+        total[pairs] += weight * (squares[:, None] + squares[None, :] - inner - inner.T)
         number[pairs] += 1.0
     np.fill_diagonal(number, 0.0)
-    known = number > 0.0
-    return np.divide(total, np.sqrt(number), out=np.zeros((N, N)), where=known), known
+    compared = number > 0.0
+    return np.divide(total, np.sqrt(number), out=np.zeros((N, N)), where=compared), compared
 
 
 def _spectral_clusters(
-    distances: Floats, known: Flags, number: int, rng: np.random.Generator
+    distances: Floats, pairs: Flags, number: int, rng: np.random.Generator
 ) -> Integers:
     """k-means on the leading M - 1 coordinates of classical scaling.
 
@@ -157,10 +157,10 @@ def _spectral_clusters(
     """
     from scipy.cluster.vq import kmeans2
 
-    shares = known.sum(axis=1, keepdims=True)
-    centred = np.where(known, distances, 0.0)
+    shares = pairs.sum(axis=1, keepdims=True)
+    centred = np.where(pairs, distances, 0.0)
     for _ in range(20):
-        centred -= np.where(known, centred.sum(axis=1, keepdims=True) / np.maximum(shares, 1), 0.0)
+        centred -= np.where(pairs, centred.sum(axis=1, keepdims=True) / np.maximum(shares, 1), 0.0)
         centred = centred.T
     values, vectors = leading_eigenvectors(-0.5 * (centred + centred.T), max(number - 1, 1))
     points = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -174,27 +174,29 @@ class TrajectoryKMeans(ClusterThenEM):
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM."""
         generator = as_generator(rng)
-        seen = profiles(logs)
-        counts = (seen.halves[0] + seen.halves[1]).tocsr()
-        pooled = _rows_normalised(np.asarray(counts.sum(axis=0), dtype=np.float64), seen)[0]
-        labels = _k_means(_embedded(counts, pooled, seen), self.n_contexts, generator)
-        return _reassigned(labels, counts, pooled, seen, self.n_contexts)
+        split = profiles(logs)
+        counts = (split.halves[0] + split.halves[1]).tocsr()
+        pooled = _rows_normalised(np.asarray(counts.sum(axis=0), dtype=np.float64), split)[0]
+        labels = _k_means(_embedded(counts, pooled, split), self.n_contexts, generator)
+        return _reassigned(labels, counts, pooled, split, self.n_contexts)
 
 
-def _by_pair(seen: Profiles) -> sp.csr_matrix:
+def _by_pair(split: Profiles) -> sp.csr_matrix:
     """(X, rows): counts of transitions times this are counts of (s, a)."""
-    return sp.csr_matrix((np.ones(seen.row.size), (np.arange(seen.row.size), seen.row)))
+    return sp.csr_matrix((np.ones(split.row.size), (np.arange(split.row.size), split.row)))
 
 
-def _rows_normalised(counts: Floats, seen: Profiles) -> Floats:
+def _rows_normalised(counts: Floats, split: Profiles) -> Floats:
     """Each row of (K, X) counts divided by its totals over s'."""
-    totals = np.asarray(counts @ _by_pair(seen))[:, seen.row]
+    totals = np.asarray(counts @ _by_pair(split))[:, split.row]
     return np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0.0)
 
 
-def _embedded(counts: sp.csr_matrix, pooled: Floats, seen: Profiles, dimensions: int = 8) -> Floats:
+def _embedded(
+    counts: sp.csr_matrix, pooled: Floats, split: Profiles, dimensions: int = 8
+) -> Floats:
     """Projections (N, dimensions): M contexts differ in M - 1, and each further one adds noise."""
-    expected = (counts @ _by_pair(seen)).toarray()[:, seen.row] * pooled
+    expected = (counts @ _by_pair(split)).toarray()[:, split.row] * pooled
     lengths = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
     innovations = (counts.toarray() - expected) / np.sqrt(lengths * pooled)
     _, _, axes = np.linalg.svd(innovations.T @ innovations, hermitian=True)
@@ -217,7 +219,7 @@ def _k_means(
 
 
 def _reassigned(
-    labels: Integers, counts: sp.csr_matrix, pooled: Floats, seen: Profiles, number: int
+    labels: Integers, counts: sp.csr_matrix, pooled: Floats, split: Profiles, number: int
 ) -> Integers:
     """Move trajectories to the likeliest group until nothing moves, or a hundred times.
 
@@ -228,7 +230,7 @@ def _reassigned(
         group = sp.csr_matrix(
             (np.ones(labels.size), (labels, np.arange(labels.size))), shape=(number, labels.size)
         )
-        models = _rows_normalised((group @ counts).toarray() + pooled, seen)
+        models = _rows_normalised((group @ counts).toarray() + pooled, split)
         moved = np.asarray((counts @ np.log(models).T).argmax(axis=1)).ravel()
         if np.array_equal(moved, labels):
             break

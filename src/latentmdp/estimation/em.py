@@ -138,23 +138,20 @@ class EM:
     def __post_init__(self) -> None:
         for name in ("n_contexts", "restarts", "max_iter"):
             object.__setattr__(self, name, arrays.positive_integer(name, getattr(self, name)))
-        given = self.pseudo_counts
-        word = isinstance(given, str)
-        if (word and given != "auto") or not (word or 0.0 <= float(given) < np.inf):
-            raise ValueError(f'pseudo_counts must be "auto" or not negative, got {given!r}')
+        pseudo_counts = self.pseudo_counts
+        word = isinstance(pseudo_counts, str)
+        if (word and pseudo_counts != "auto") or not (word or 0.0 <= float(pseudo_counts) < np.inf):
+            raise ValueError(f'pseudo_counts must be "auto" or not negative, got {pseudo_counts!r}')
         for name in ("reward_pseudo_counts", "behaviour_pseudo_counts", "ridge"):
-            own = getattr(self, name)
-            if own is not None and (word or not 0.0 <= float(own) < np.inf):
+            strength = getattr(self, name)
+            if strength is not None and (word or not 0.0 <= float(strength) < np.inf):
                 raise ValueError(
                     f"{name} must not be negative, and goes with a number as "
-                    f"pseudo_counts; got {own!r} with pseudo_counts={given!r}"
+                    f"pseudo_counts; got {strength!r} with pseudo_counts={pseudo_counts!r}"
                 )
         validation.require_choice("behaviour", self.behaviour, ("shared", "by-context", "auto"))
         for name in ("shared_rewards", "shared_transitions", "covariates"):
-            if getattr(self, name) not in (True, False, "auto"):
-                raise ValueError(
-                    f'{name} must be True, False or "auto", got {getattr(self, name)!r}'
-                )
+            validation.require_choice(name, getattr(self, name), (True, False, "auto"))
         validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
         if self.folds is not None and arrays.positive_integer("folds", self.folds) < 2:
             raise ValueError(
@@ -168,13 +165,13 @@ class EM:
 
     def __repr__(self) -> str:
         """The settings that differ from the defaults."""
-        shown = [str(self.n_contexts)]
+        settings = [str(self.n_contexts)]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value is not field.default:
                 value = value.tolist() if isinstance(value, np.ndarray) else value
-                shown += [f"{field.name}={value!r}"] if value != field.default else []
-        return f"EM({', '.join(shown)})"
+                settings += [f"{field.name}={value!r}"] if value != field.default else []
+        return f"EM({', '.join(settings)})"
 
     def fit(
         self,
@@ -266,24 +263,24 @@ class EM:
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
         """What all contexts share."""
-        own: tuple[Part, ...] = likelihood.own_parts
+        separate: tuple[Part, ...] = likelihood.own_parts
         if likelihood.fixed_initial is None or likelihood.structure.initial is not None:
-            own = (*own, "initial")
+            separate = (*separate, "initial")
         if self.n_contexts == 1:
-            own = ()
+            separate = ()
         parts: tuple[Part, ...] = ("transitions", "rewards", "initial", "behaviour")
-        return tuple(part for part in parts if part not in own)
+        return tuple(part for part in parts if part not in separate)
 
     def _given_strengths(self) -> PseudoCounts | None:
         """The strengths given; None where they are to be chosen."""
         if self.pseudo_counts == "auto":
             return None
-        given = float(self.pseudo_counts)
-        ridge = given if self.ridge is None else float(self.ridge)
+        strength = float(self.pseudo_counts)
+        ridge = strength if self.ridge is None else float(self.ridge)
         others = (self.reward_pseudo_counts, self.behaviour_pseudo_counts)
-        k_R, k_B = (given if other is None else float(other) for other in others)
+        k_R, k_B = (strength if other is None else float(other) for other in others)
         # a context has one initial distribution only, with as many observations as episodes
-        return PseudoCounts(given, k_R, k_B, min(given, 1.0), ridge)
+        return PseudoCounts(strength, k_R, k_B, min(strength, 1.0), ridge)
 
     def _chosen(
         self,
@@ -298,8 +295,8 @@ class EM:
         likelihood to climb, where to climb from, the history that counts (none where the objective
         has changed) and what was decided, in words.
         """
-        given, open_parts = self._given_strengths(), problem.open_parts
-        if self.n_contexts == 1 or (given is not None and not open_parts):
+        fixed, open_parts = self._given_strengths(), problem.open_parts
+        if self.n_contexts == 1 or (fixed is not None and not open_parts):
             ((strengths, best),) = runs.items()
             return problem.likelihood.with_pseudo_counts(strengths), best.point, best.history, ()
         tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
@@ -311,19 +308,19 @@ class EM:
             [begin] * len(folds.trains),
             lambda some, point: climb(some, point, tolerance, self.max_iter).point,
             open_parts,
-            given,
+            fixed,
         )
-        chosen = scores.best()
-        likelihood = problem.likelihood.with_pseudo_counts(chosen)
-        best = runs[min(runs, key=lambda strengths: distance(strengths, chosen))]
-        point, history = likelihood.mixed(best.point), best.history if chosen in runs else []
+        decided = scores.best()
+        likelihood = problem.likelihood.with_pseudo_counts(decided)
+        best = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
+        point, history = likelihood.mixed(best.point), best.history if decided in runs else []
         if len(runs) > 1:
             starts = [point, *self._starts(problem, likelihood, start, self.restarts, rng)]
             loose = _LOOSE * self.tolerance
             ends = [climb(likelihood, one, loose, self.max_iter) for one in starts]
             best = max(ends, key=lambda run: run.objective)
             point, history = best.point, best.history
-        return likelihood, point, history, tuple(map(str, scores.decisions(chosen)))
+        return likelihood, point, history, tuple(map(str, scores.decisions(decided)))
 
     def _warnings_after(self, last: Ascent, counts: ExpectedCounts) -> Iterator[str]:
         """What the caller should know about the end of the climb."""
@@ -363,26 +360,25 @@ class EM:
                 )
             for part in problem.logs:
                 part.validate(model)
-            behaviour = start.behaviour if isinstance(start, Fit) else None
-            own = behaviour is not None and behaviour.ndim == 3
-            yield parameters_from_model(likelihood, model, behaviour if own else None)
+            behaviour = start.behaviour_by_context if isinstance(start, Fit) else None
+            yield parameters_from_model(likelihood, model, behaviour)
         else:
             shares = self._shares(np.asarray(start), sum(len(part) for part in problem.logs))
             counts = likelihood.episodes.shared_out(problem.logs, shares)
             yield _m_step(likelihood, counts)
 
-    def _shares(self, given: NDArray[Any], episodes: int) -> Floats:
+    def _shares(self, start: NDArray[Any], episodes: int) -> Floats:
         """p(m | episode) as the caller gives it, by labels or by responsibilities."""
         N, M = episodes, self.n_contexts
-        if given.ndim == 1 and given.dtype.kind in "iu":
-            if (number := int(given.max(initial=0)) + 1) > M:
+        if start.ndim == 1 and start.dtype.kind in "iu":
+            if (number := int(start.max(initial=0)) + 1) > M:
                 raise ValueError(f"labels has {number} contexts, n_contexts is {M}")
-            given = np.eye(M)[np.maximum(given, 0)] * (given >= 0)[:, None]
-        if given.shape != (N, M):
+            start = np.eye(M)[np.maximum(start, 0)] * (start >= 0)[:, None]
+        if start.shape != (N, M):
             raise ValueError(
-                f"start must be labels ({N},) or responsibilities ({N}, {M}), got {given.shape}"
+                f"start must be labels ({N},) or responsibilities ({N}, {M}), got {start.shape}"
             )
-        return given.astype(np.float64, copy=False)
+        return start.astype(np.float64, copy=False)
 
 
 AnyEM = TypeVar("AnyEM", bound=EM)
@@ -561,17 +557,17 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
 
     A start may know of more states than the logs.
     """
-    known: list[Logs | LatentMDP] = [*logs, *models]
-    reward_values = reward_values_of(known)
-    S, A = max(x.n_states for x in known), max(x.n_actions for x in known)
+    sources: list[Logs | LatentMDP] = [*logs, *models]
+    reward_values = reward_values_of(sources)
+    S, A = max(x.n_states for x in sources), max(x.n_actions for x in sources)
     sizes = (S, A, reward_values.size)
     word = em.initial if isinstance(em.initial, str) else None
     learned = em.initial is None or word in ("shared", "own")
     if word is not None and not learned:
         raise ValueError(f'initial must be "shared", "own" or probabilities, got {word!r}')
     encoder = _encoder(em, logs)
-    own, open_parts = _asked(em, reward_values.size, encoder is not None)
-    modelled = (*own, *open_parts)
+    own_parts, open_parts = _asked(em, reward_values.size, encoder is not None)
+    modelled = (*own_parts, *open_parts)
     parts = tuple(part for part in _BLOCKS if part in modelled)
     structure = Structure(
         em.n_contexts,
@@ -591,14 +587,14 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
         encoder=encoder,
         engine=engine,
     )
-    shown: tuple[Part, ...] = ("transitions", "rewards")
+    observed: tuple[Part, ...] = ("transitions", "rewards")
     left_out = {
         part: rows_in_logs(logs, part, sizes, em.reward_model)
-        for part in shown
+        for part in observed
         if part not in parts
     }
     likelihood = MixtureLikelihood(episodes, structure, PseudoCounts(), engine, left_out)
-    return FitProblem(logs, likelihood, reward_values, own, open_parts)
+    return FitProblem(logs, likelihood, reward_values, own_parts, open_parts)
 
 
 _BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
@@ -606,40 +602,40 @@ _BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
 
 def _encoder(em: EM, logs: list[Logs]) -> Encoder | None:
     """What turns the covariates of the logs into design vectors, where they may matter."""
-    known = [part for part in logs if part.covariates is not None]
-    if em.covariates is False or em.n_contexts == 1 or em.weights is not None or not known:
+    described = [part for part in logs if part.covariates is not None]
+    if em.covariates is False or em.n_contexts == 1 or em.weights is not None or not described:
         return None
-    found, counts = [], []
-    for part in (batch.read() for one in known for batch in one.batches()):
+    covariates, counts = [], []
+    for part in (batch.read() for one in described for batch in one.batches()):
         assert part.covariates is not None
-        found.append(part.covariates[part.beginnings()])
+        covariates.append(part.covariates[part.beginnings()])
         counts.append(part.multiplicities()[part.beginnings()])
-    return Covariates.concat(found).encoder(np.concatenate(counts))
+    return Covariates.concat(covariates).encoder(np.concatenate(counts))
 
 
 def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The parts that contexts have of their own, and those of which it is to be decided."""
     if em.n_contexts == 1:
-        own: tuple[Part, ...] = ("transitions", *(("rewards",) if n_rewards > 1 else ()), "initial")
-        return own, ()
+        blocks: tuple[Part, ...] = ("transitions", "rewards") if n_rewards > 1 else ("transitions",)
+        return (*blocks, "initial"), ()
     initial: dict[str | None, bool | str] = {"shared": True, "own": False, None: "auto"}
-    known = em.initial is not None and not isinstance(em.initial, str)
+    initial_fixed = em.initial is not None and not isinstance(em.initial, str)
     used: bool | str = "auto" if em.covariates == "auto" else not em.covariates
-    asked: dict[Part, bool | str] = {
+    shared_by_part: dict[Part, bool | str] = {
         "transitions": em.shared_transitions,
         "rewards": True if n_rewards == 1 else em.shared_rewards,
         "behaviour": {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
-        "initial": True if known else initial[cast(str | None, em.initial)],
+        "initial": True if initial_fixed else initial[cast(str | None, em.initial)],
         "weights": used if covariates else True,
     }
-    own = tuple(part for part, shared in asked.items() if shared is False)
-    open_parts = tuple(part for part, shared in asked.items() if shared == "auto")
-    if not set(own + open_parts) - {"initial", "weights"}:
+    own_parts = tuple(part for part, shared in shared_by_part.items() if shared is False)
+    open_parts = tuple(part for part, shared in shared_by_part.items() if shared == "auto")
+    if not set(own_parts + open_parts) - {"initial", "weights"}:
         raise ValueError(
             f"n_contexts={em.n_contexts} contexts that share transitions, rewards and behaviour "
             "cannot be told apart"
         )
-    return own, open_parts
+    return own_parts, open_parts
 
 
 def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
@@ -651,8 +647,8 @@ def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
 
 def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
     """The models among the starts."""
-    given: Sequence[Start] = start if _is_list(start) else [cast(Start, start)]
-    models = [one.model if isinstance(one, Fit) else one for one in given]
+    starts: Sequence[Start] = start if _is_list(start) else [cast(Start, start)]
+    models = [one.model if isinstance(one, Fit) else one for one in starts]
     return [one for one in models if isinstance(one, LatentMDP)]
 
 
@@ -675,8 +671,8 @@ def _warnings_before(problem: FitProblem) -> Iterator[str]:
             f"{likelihood.n_parameters} free parameters for {observed:g} transitions: "
             f"n_contexts={M} is more than these logs can bear"
         )
-    given = likelihood.structure.initial
-    if given is not None and (given.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
+    initial = likelihood.structure.initial
+    if initial is not None and (initial.sum(axis=0)[likelihood.pooled_first > 0.0] == 0.0).any():
         raise TrajectoryError("initial gives probability 0 to a state in which episodes start")
     S, A = episodes.n_states, episodes.n_actions
     lasting = np.ones(S, np.bool_)

@@ -174,11 +174,11 @@ class Coding(NamedTuple):
             missing = self.first_state.size - 1
             return np.where(first < 0, missing, first).astype(np.int32)
         assert self.encoder is not None
-        known = np.column_stack([self.first_state, self.design])
+        beginnings = np.column_stack([self.first_state, self.design])
         rows = np.column_stack([first, _design_rows(logs, self.encoder)]) + 0.0
         # all rows are known, so each has the number that it has among those known
-        _, number = np.unique(np.concatenate([known, rows]), axis=0, return_inverse=True)
-        return number[len(known) :].astype(np.int32)
+        _, number = np.unique(np.concatenate([beginnings, rows]), axis=0, return_inverse=True)
+        return number[len(beginnings) :].astype(np.int32)
 
     def grouped(self, logs: Trajectories) -> list[Group]:
         """Split by length: what can be packed into integer keys is merged and sorted."""
@@ -189,8 +189,8 @@ class Coding(NamedTuple):
         short = (bits < 62.0) & (lengths > 0) & whole
         groups = []
         for length in np.unique(lengths[short]).tolist():
-            chosen = short & (lengths == length)
-            groups.append(self._merged(logs if chosen.all() else logs[chosen], length))
+            of_length = short & (lengths == length)
+            groups.append(self._merged(logs if of_length.all() else logs[of_length], length))
         if not short.all():
             rest = logs[~short] if short.any() else logs
             counts = rest.multiplicities()[rest.beginnings()].astype(np.float64)
@@ -247,7 +247,7 @@ def _coded(
     batch, path = job
     groups = coding.grouped(batch.read())
     cells, positions = _numbered([group.cells for group in groups])
-    groups = [replace(group, cells=own) for group, own in zip(groups, positions)]
+    groups = [replace(group, cells=numbers) for group, numbers in zip(groups, positions)]
     totals = _Totals.of(groups, cells.size, coding.first_state.size)
     if path is None:
         return Chunk(tuple(groups)), cells, totals
@@ -329,16 +329,16 @@ class Episodes:
         cells = np.zeros(0, np.int64)
         totals = _Totals(np.zeros(0), np.zeros(self.first_state.size), 0)
         chunks: list[tuple[Chunk, Integers]] = []
-        for chunk, own, part in engine.map(_coded, list(zip(batches, paths)), self.coding):
-            every = cells if np.array_equal(cells, own) else np.union1d(cells, own)
+        for chunk, chunk_cells, part in engine.map(_coded, list(zip(batches, paths)), self.coding):
+            every = cells if np.array_equal(cells, chunk_cells) else np.union1d(cells, chunk_cells)
             counts = np.zeros(every.size)
             counts[np.searchsorted(every, cells)] = totals.cells
-            counts[np.searchsorted(every, own)] += part.cells
+            counts[np.searchsorted(every, chunk_cells)] += part.cells
             longest = max(totals.longest, part.longest)
             cells, totals = every, _Totals(counts, totals.beginnings + part.beginnings, longest)
-            chunks.append((chunk, own))
+            chunks.append((chunk, chunk_cells))
         self.cells, self._known_totals = cells, totals
-        self.chunks = [_numbered_chunk(chunk, own, cells) for chunk, own in chunks]
+        self.chunks = [_numbered_chunk(chunk, chunk_cells, cells) for chunk, chunk_cells in chunks]
 
     def _of(self, chunks: list[Chunk], cells: Integers | None = None) -> Episodes:
         """Other episodes in memory, with other cells where some are given."""
@@ -367,11 +367,11 @@ class Episodes:
 
     def sample(self) -> Episodes:
         """Enough episodes to decide by, in memory: these, or chunks spread evenly over them."""
-        chosen = spread(len(self.chunks), self.n_steps)
-        if len(chosen) == len(self.chunks) and self.held:
+        sampled = spread(len(self.chunks), self.n_steps)
+        if len(sampled) == len(self.chunks) and self.held:
             return self
         if self._sample is None:
-            self._sample = self._of([Chunk(self.chunks[k].groups()) for k in chosen], self.cells)
+            self._sample = self._of([Chunk(self.chunks[k].groups()) for k in sampled], self.cells)
             self._sample.n_steps = 0  # so that it is its own sample
         return self._sample
 
@@ -414,9 +414,9 @@ class Episodes:
 
     def by_state(self, counts: Floats) -> Floats:
         """Counts of beginnings (B, ...) added up by state (S, ...), missing ones left out."""
-        known = self.first_state >= 0
+        has_state = self.first_state >= 0
         total = np.zeros((self.n_states, *counts.shape[1:]))
-        np.add.at(total, self.first_state[known], counts[known])
+        np.add.at(total, self.first_state[has_state], counts[has_state])
         return total
 
     def behaviour(self) -> Floats:
@@ -500,15 +500,15 @@ class Episodes:
         """Log Z of each merged episode, group by group; arguments as for `expected_counts`."""
         with np.errstate(divide="ignore"):
             log_table, log_first = np.log(table), np.log(first)
-        found = []
+        evidence = []
         for group in self.groups:
             scores = log_first[group.first]
             filled = np.flatnonzero(np.diff(group.offsets))
             if filled.size:
                 steps = log_table[group.cells]
                 scores[filled] += np.add.reduceat(steps, group.offsets[filled], axis=0)
-            found.append(np.logaddexp.reduce(scores, axis=1))
-        return found
+            evidence.append(np.logaddexp.reduce(scores, axis=1))
+        return evidence
 
     def folds(self, number: int, rng: np.random.Generator) -> list[tuple[Episodes, Episodes]]:
         """Random (training, held-out) partitions of the episodes, one pair per fold.
@@ -523,17 +523,17 @@ class Episodes:
             parted = np.flatnonzero((sizes > 0) & (sizes < every))
             if parted.size or every < 2:
                 break
-        kept = parted if parted.size else np.arange(number)
-        folds = [[s[:, k].astype(np.float64) for s in shares] for k in kept]
+        folds_used = parted if parted.size else np.arange(number)
+        folds = [[s[:, k].astype(np.float64) for s in shares] for k in folds_used]
         rest = [[g.counts - out for g, out in zip(self.groups, held)] for held in folds]
         return [(self._counted(one), self._counted(held)) for one, held in zip(rest, folds)]
 
     def _counted(self, counts: Sequence[Floats]) -> Episodes:
         """The same episodes with other multiplicities, one array per group."""
-        given = iter(counts)
+        of_groups = iter(counts)
         return self._of(
             [
-                Chunk(tuple(replace(group, counts=next(given)) for group in chunk.groups()))
+                Chunk(tuple(replace(group, counts=next(of_groups)) for group in chunk.groups()))
                 for chunk in self.chunks
             ]
         )
@@ -586,11 +586,12 @@ def _block_counts(job: _Job, P: Floats, W: Floats) -> _Sums:
     return by_cell, by_first, shift + float(np.sum(counts * logs))
 
 
-def _numbered_chunk(chunk: Chunk, own: Integers, cells: Integers) -> Chunk:
+def _numbered_chunk(chunk: Chunk, chunk_cells: Integers, cells: Integers) -> Chunk:
     """A chunk whose cells, so far in their own order, are given by position among all cells."""
-    if own.size == cells.size:
+    if chunk_cells.size == cells.size:
         return chunk
-    chunk = chunk._replace(numbers=np.searchsorted(cells, own).astype(_cell_type(cells.size)))
+    numbers = np.searchsorted(cells, chunk_cells).astype(_cell_type(cells.size))
+    chunk = chunk._replace(numbers=numbers)
     return chunk if chunk.path else Chunk(chunk.groups())  # what is in memory is numbered once
 
 
@@ -632,23 +633,23 @@ def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
         There is no episode, none has `minimum` steps, the logs disagree on reward values, or the
         states are so many that no machine holds a table of them.
     """
-    given = listed_logs(logs)
-    for i, part in enumerate(given):
+    every = listed_logs(logs)
+    for i, part in enumerate(every):
         require_logs(f"logs[{i}]", part)
-    parts = [part.without_contexts() for part in given if len(part)]
+    parts = [part.without_contexts() for part in every if len(part)]
     if not parts:
         raise TrajectoryError("the logs hold no episode")
-    known = [part.reward_values for part in parts if part.reward_values is not None]
-    for values in known:
-        if not np.array_equal(values, known[0]):
+    declared = [part.reward_values for part in parts if part.reward_values is not None]
+    for values in declared:
+        if not np.array_equal(values, declared[0]):
             raise TrajectoryError(
-                f"the logs differ in reward_values: {known[0].tolist()} and {values.tolist()}"
+                f"the logs differ in reward_values: {declared[0].tolist()} and {values.tolist()}"
             )
     S, A, _ = sizes_of(parts)
     occur = S
     if S > 100_000:
-        seen = [np.unique(b.read().states) for part in parts for b in part.batches()]
-        occur = np.unique(np.concatenate(seen)).size
+        states = [np.unique(b.read().states) for part in parts for b in part.batches()]
+        occur = np.unique(np.concatenate(states)).size
     # flags and numbers of 10^8 rows take 0.8 GB each; numbers that large, or of which hardly any
     # occur, are identifiers and not states
     if S * A > 10**8 or occur < 0.01 * S:
@@ -657,9 +658,9 @@ def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
             f"(state, action) would have {S * A:.1e} rows; number states 0, 1, 2, ... "
             "without gaps"
         )
-    if known and max(part.n_rewards for part in parts) > known[0].size:
+    if declared and max(part.n_rewards for part in parts) > declared[0].size:
         raise TrajectoryError(
-            f"a log without reward_values has reward indices beyond {known[0].tolist()}"
+            f"a log without reward_values has reward indices beyond {declared[0].tolist()}"
         )
     longest = max(part.longest for part in parts)
     if longest < minimum:

@@ -82,11 +82,11 @@ class Decision(NamedTuple):
 
     def __str__(self) -> str:
         if self.part == "weights":
-            said = f"covariates {'not used' if self.shared else 'used'}: they gain {self.gain}"
+            text = f"covariates {'not used' if self.shared else 'used'}: they gain {self.gain}"
         else:
             how = "shared" if self.shared else "by context"
-            said = f"{self.part} {how}: own ones gain {self.gain}"
-        return said + self.reason
+            text = f"{self.part} {how}: own ones gain {self.gain}"
+        return text + self.reason
 
 
 class Folds:
@@ -242,8 +242,8 @@ class HeldOut:
 
     def _finite(self, strengths: PseudoCounts) -> tuple[Part, ...]:
         """The parts with a strength to search: those that contexts have of their own."""
-        known = self.trains[0].structure.parts
-        return tuple(part for part in known if np.isfinite(strengths.of(part)))
+        blocks = self.trains[0].structure.parts
+        return tuple(part for part in blocks if np.isfinite(strengths.of(part)))
 
     def _climbed(self, best: PseudoCounts) -> PseudoCounts:
         """All strengths together, coarse and then finer."""
@@ -305,25 +305,25 @@ def distance(one: PseudoCounts, other: PseudoCounts) -> float:
 
 
 def sharing_hypotheses(
-    own: tuple[Part, ...], open_parts: tuple[Part, ...], given: PseudoCounts | None = None
+    own_parts: Sequence[Part], open_parts: Sequence[Part], fixed: PseudoCounts | None = None
 ) -> list[PseudoCounts]:
-    """Strengths at which only some parts tell contexts apart, `own` ones always among them.
+    """Strengths at which only some parts tell contexts apart, `own_parts` always among them.
 
     They are compared at one observation of the pooled row, so that rows with hardly any data cannot
     decide which is best.
     """
-    strengths = given or PseudoCounts(1.0, 1.0, 1.0, 1.0, 4.0)
-    shown: list[Part] = [part for part in open_parts if part not in ("initial", "weights")]
-    of_world: list[Part] = [part for part in shown if part != "behaviour"]
-    choices: list[list[Part]] = [[part] for part in shown] + [of_world, shown]
-    fixed = set(own) - {"initial", "weights"}
-    if fixed:
+    strengths = fixed or PseudoCounts(1.0, 1.0, 1.0, 1.0, 4.0)
+    in_steps: list[Part] = [part for part in open_parts if part not in ("initial", "weights")]
+    of_world: list[Part] = [part for part in in_steps if part != "behaviour"]
+    choices: list[list[Part]] = [[part] for part in in_steps] + [of_world, in_steps]
+    always = set(own_parts) - {"initial", "weights"}
+    if always:
         choices = [[], *choices]
-    found = [
+    hypotheses = [
         PseudoCounts._make(
-            k if part in {*own, *some} else np.inf for part, k in zip(_PARTS, strengths)
+            k if part in {*own_parts, *some} else np.inf for part, k in zip(_PARTS, strengths)
         )
         for some in choices
-        if some or fixed
+        if some or always
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(hypotheses))

@@ -110,9 +110,9 @@ def initialize(
     estimator = start.estimator if start is not None and n_contexts == "auto" else None
     engine = as_engine(engine, threads, device)
     if device == "cuda" and (method == "psr" or estimator is not None):
-        asked = 'method="psr"' if method == "psr" else "going on from a fit"
+        request = 'method="psr"' if method == "psr" else "going on from a fit"
         raise DeviceError(
-            f'device="cuda" makes the passes of a new fit by EM only; {asked} runs on the CPU'
+            f'device="cuda" makes the passes of a new fit by EM only; {request} runs on the CPU'
         )
     began = time.perf_counter()
     logs = checked_logs([long] if short is None else [short, long])

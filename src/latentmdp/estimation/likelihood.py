@@ -146,8 +146,8 @@ class Rows(NamedTuple):
 
     def log_likelihood(self) -> float:
         """What the block adds to the log-likelihood where contexts share it."""
-        seen = self.pooled > 0.0
-        return float(self.counts[seen] @ np.log(self.pooled[seen]))
+        occurs = self.pooled > 0.0
+        return float(self.counts[occurs] @ np.log(self.pooled[occurs]))
 
 
 class MixtureLikelihood:
@@ -191,11 +191,11 @@ class MixtureLikelihood:
             return pair, A
         if part == "transitions":
             return np.where(next_state < 0, -1, pair * S + next_state), S
-        known = z >= 0
+        observed = z >= 0
         if self.structure.reward_model == "transition":
-            known &= next_state >= 0
+            observed &= next_state >= 0
             pair = pair * S + next_state
-        return np.where(known, pair * Z + z, -1), Z
+        return np.where(observed, pair * Z + z, -1), Z
 
     def _count(self, episodes: Episodes) -> None:
         """Take over the frequencies of some episodes, whose cells are those of the blocks."""
@@ -263,19 +263,19 @@ class MixtureLikelihood:
     @property
     def n_parameters(self) -> int:
         """Number of free parameters of the contexts, the weights and the initial distributions."""
-        M, given = self.structure.n_contexts, self.structure
+        M, structure = self.structure.n_contexts, self.structure
         free = sum(
             (M if np.isfinite(k) else 1) * block.n_parameters
             for k, block in zip(self.strengths, self.rows)
         )
-        if given.initial is None:
+        if structure.initial is None:
             free += (M if np.isfinite(self.pseudo_counts.initial) else 1) * int(
                 np.count_nonzero(self.pooled_first) - 1
             )
         columns = 1
         if self.episodes.design is not None and np.isfinite(self.pseudo_counts.weights):
             columns += self.episodes.design.shape[1]
-        return int(free + ((M - 1) * columns if given.weights is None else 0))
+        return int(free + ((M - 1) * columns if structure.weights is None else 0))
 
     @property
     def is_large(self) -> bool:
@@ -323,21 +323,21 @@ class MixtureLikelihood:
         design, k = self.episodes.design, self.pseudo_counts.weights
         assert design is not None
         totals = np.maximum(counts.sum(axis=0), 1e-12)
-        found = np.zeros((1 + design.shape[1], counts.shape[1]))
-        found[0] = np.log(totals / totals.sum())
+        beta = np.zeros((1 + design.shape[1], counts.shape[1]))
+        beta[0] = np.log(totals / totals.sum())
         if np.isinf(k):
-            return found - found.mean(axis=1, keepdims=True)
-        if before is not None and before.ndim == 2 and before.shape == found.shape:
-            found = before.copy()
+            return beta - beta.mean(axis=1, keepdims=True)
+        if before is not None and before.ndim == 2 and before.shape == beta.shape:
+            beta = before.copy()
         X = np.column_stack([np.ones(len(design)), design])
         ridge = np.full(X.shape[1], max(k, _FLOOR))
         ridge[0] = 0.0
         each = counts.sum(axis=1)
         bound = 0.5 * X.T @ (each[:, None] * X) + np.diag(ridge + 1e-9)
         for _ in range(_ROUNDS):
-            shares = each[:, None] * self.weight_rows(found)
-            found = found + np.linalg.solve(bound, X.T @ (counts - shares) - ridge[:, None] * found)
-        return np.asarray(found - found.mean(axis=1, keepdims=True))
+            shares = each[:, None] * self.weight_rows(beta)
+            beta = beta + np.linalg.solve(bound, X.T @ (counts - shares) - ridge[:, None] * beta)
+        return np.asarray(beta - beta.mean(axis=1, keepdims=True))
 
     def log_likelihood(self, parameters: Parameters) -> float:
         """The sum over episodes of log p(episode)."""
@@ -381,9 +381,9 @@ class MixtureLikelihood:
         if initial is None:
             initial = (1.0 - _MIXED) * parameters[-2] + _MIXED * self.pooled_first[:, None]
             initial = initial / np.maximum(initial.sum(axis=0), 1e-300)
-        given, weights = self.structure.weights, parameters[-1]
-        if given is not None:
-            return (*blocks, initial, given)
+        fixed_weights, weights = self.structure.weights, parameters[-1]
+        if fixed_weights is not None:
+            return (*blocks, initial, fixed_weights)
         if self.episodes.design is not None:
             if weights.ndim == 1:
                 flat = np.zeros((1 + self.episodes.design.shape[1], weights.size))
@@ -412,26 +412,26 @@ class MixtureLikelihood:
         values = np.where(block.pooled[:, None] == 0.0, 1.0, self.values(parameters, "behaviour"))
         with np.errstate(divide="ignore"):
             steps, begin = np.log(table), np.log(first)
-            chosen = np.log(block.factors(values))
-        found = []
+            log_policy = np.log(block.factors(values))
+        gains = []
         for group in test.groups:
             lengths = np.diff(group.offsets)
             episode = np.repeat(np.arange(lengths.size), lengths)
-            shown = steps[group.cells]
-            before = np.cumsum(shown, axis=0) - shown
+            log_steps = steps[group.cells]
+            before = np.cumsum(log_steps, axis=0) - log_steps
             starts = np.minimum(group.offsets[:-1], max(len(before) - 1, 0))
             before = before - (before[starts] - begin[group.first])[episode]
-            given = np.logaddexp.reduce(before, axis=1)
-            both = np.logaddexp.reduce(before + chosen[group.cells], axis=1)
-            sums = np.bincount(episode, both - given, lengths.size)
-            found.append(np.asarray(sums, np.float64))
-        return found
+            log_history = np.logaddexp.reduce(before, axis=1)
+            both = np.logaddexp.reduce(before + log_policy[group.cells], axis=1)
+            sums = np.bincount(episode, both - log_history, lengths.size)
+            gains.append(np.asarray(sums, np.float64))
+        return gains
 
     def _tables_for_others(self, parameters: Parameters) -> tuple[Floats, Floats]:
         """The tables, with 1 for what these episodes never show."""
         pooled = [*(block.pooled for block in self.rows), self.pooled_first]
-        seen = [np.where(p[:, None] == 0.0, 1.0, x) for p, x in zip(pooled, parameters)]
-        return self.tables((*seen, parameters[-1]))
+        tables = [np.where(p[:, None] == 0.0, 1.0, x) for p, x in zip(pooled, parameters)]
+        return self.tables((*tables, parameters[-1]))
 
 
 def _rows(entry: Integers, width: int) -> Rows:
@@ -439,12 +439,12 @@ def _rows(entry: Integers, width: int) -> Rows:
 
     Cells with entry -1 are not in the block. Nothing is counted yet.
     """
-    known = np.flatnonzero(entry >= 0)
-    position, place = np.unique(entry[known], return_inverse=True)
+    counted = np.flatnonzero(entry >= 0)
+    position, entry_of = np.unique(entry[counted], return_inverse=True)
     of_cell = np.full(entry.size, position.size)
-    of_cell[known] = place
+    of_cell[counted] = entry_of
     incidence = sp.csr_matrix(
-        (np.ones(known.size), (place, known)), shape=(position.size, entry.size)
+        (np.ones(counted.size), (entry_of, counted)), shape=(position.size, entry.size)
     )
     rows = position // width
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -467,8 +467,8 @@ def rows_in_logs(
 ) -> Rows:
     """A block that cells leave out: plain frequencies in the logs."""
     S, _, Z = sizes
-    given = ("next_state",) if part == "rewards" and reward_model == "transition" else ()
-    by = ("state", "action", *given, "reward" if part == "rewards" else "next_state")
+    condition = ("next_state",) if part == "rewards" and reward_model == "transition" else ()
+    by = ("state", "action", *condition, "reward" if part == "rewards" else "next_state")
     entries, counts = occurring_cells(logs, by, sizes)
     return _rows(entries, Z if part == "rewards" else S).counted(counts)
 
@@ -488,7 +488,7 @@ def model_from_parameters(
     episodes, structure = likelihood.episodes, likelihood.structure
     M, S, A = structure.n_contexts, episodes.n_states, episodes.n_actions
     values = np.asarray(reward_values, np.float64)
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "initial": parameters[-2].T,
         "weights": likelihood.mean_weights(parameters[-1]),
         "horizon": episodes.longest,
@@ -497,7 +497,7 @@ def model_from_parameters(
     if likelihood.is_large:
         table = _table_model(likelihood, parameters, int(values.argmin()))
         form = structure.reward_model
-        return LatentMDP.from_outcomes(*table, n_states=S, reward_model=form, **known)
+        return LatentMDP.from_outcomes(*table, n_states=S, reward_model=form, **fields)
     T = normalised(_dense(likelihood, parameters, "transitions", S), np.ones(S))
     rewards = _dense(likelihood, parameters, "rewards", values.size)
     if structure.reward_model == "transition":
@@ -511,7 +511,7 @@ def model_from_parameters(
         block = likelihood.block("rewards")
         overall = np.bincount(block.position % values.size, block.counts, values.size)
         rewards = normalised(rewards, overall.astype(np.float64)).reshape(M, S, A, values.size)
-    return LatentMDP(T.reshape(M, S, A, S), rewards, **known)
+    return LatentMDP(T.reshape(M, S, A, S), rewards, **fields)
 
 
 def behaviour_from_parameters(
@@ -549,12 +549,12 @@ def _table_model(likelihood: MixtureLikelihood, parameters: Parameters, least: i
     """The outcome table of what the episodes show; `least` is the number of the lowest reward."""
     episodes, structure = likelihood.episodes, likelihood.structure
     S, A, Z = episodes.n_states, episodes.n_actions, episodes.n_rewards
-    places, pay = (likelihood.block(part).position for part in ("transitions", "rewards"))
+    move, pay = (likelihood.block(part).position for part in ("transitions", "rewards"))
     moved, shares = (likelihood.values(parameters, part) for part in ("transitions", "rewards"))
     if structure.reward_model == "transition":
-        table = _table(pay, moved[np.searchsorted(places, pay // Z)] * shares, (S, A, Z))
+        table = _table(pay, moved[np.searchsorted(move, pay // Z)] * shares, (S, A, Z))
     else:
-        moves = _table(places * Z, moved, (S, A, Z))
+        moves = _table(move * Z, moved, (S, A, Z))
         table = product(moves, _table(pay // Z * S * Z + pay % Z, shares, (S, A, Z)))
     tried = (np.diff(table.starts) > 0).reshape(S, A)
     unknown = np.flatnonzero(~tried.any(axis=1))
@@ -618,16 +618,16 @@ def _block_of(model: LatentMDP, part: Part, joint: bool, position: Integers) -> 
         return _marginal(keys // Z, table.probs, position)
     if not joint:
         return _marginal(table.rows() * Z + table.reward, table.probs, position)
-    moves, place = np.unique(position // Z, return_inverse=True)
-    chance = _marginal(keys // Z, table.probs, moves)[place]
+    moves, move_of = np.unique(position // Z, return_inverse=True)
+    chance = _marginal(keys // Z, table.probs, moves)[move_of]
     both = _marginal(keys, table.probs, position)
     return np.divide(both, chance, out=np.zeros_like(both), where=chance > 0.0)
 
 
-def _marginal(numbers: Integers, probs: Floats, wanted: Integers) -> Floats:
+def _marginal(numbers: Integers, probs: Floats, targets: Integers) -> Floats:
     """Sums of probs (n, M) over equal numbers, for the numbers wanted; 0 where there are none."""
-    place = np.searchsorted(wanted, numbers)
-    place[place == wanted.size] = 0
-    found = wanted[place] == numbers
-    sums = [np.bincount(place[found], column[found], wanted.size) for column in probs.T]
+    position = np.searchsorted(targets, numbers)
+    position[position == targets.size] = 0
+    hit = targets[position] == numbers
+    sums = [np.bincount(position[hit], column[hit], targets.size) for column in probs.T]
     return np.column_stack(sums)

@@ -247,10 +247,10 @@ class ContextSearch:
         """Two searches, in which contexts share the logger's policy and have their own."""
         open_parts = tuple(part for part in self.problem.open_parts if part != "behaviour")
         shared = self.problem._replace(open_parts=open_parts)
-        own = shared._replace(own_parts=(*shared.own_parts, "behaviour"))
+        by_context = shared._replace(own_parts=(*shared.own_parts, "behaviour"))
         return (
             ContextSearch(shared, self.folds, self.restarts, self.rng, self.least),
-            ContextSearch(own, self.folds, self.restarts, self.rng),
+            ContextSearch(by_context, self.folds, self.restarts, self.rng),
         )
 
     def run(self, most: int, patience: int, report: Callable[[str], None] = lambda _: None) -> None:
@@ -267,8 +267,8 @@ class ContextSearch:
                 strengths = held_out.near(before.strengths)
             last = held_out.candidate(strengths)
             self.candidates.append(last)
-            gained = best is None or self.folds.gain(last.scores, best.scores).nats > NOISE
-            idle = 0 if gained else idle + 1
+            better = best is None or self.folds.gain(last.scores, best.scores).nats > NOISE
+            idle = 0 if better else idle + 1
             if max(self.least, 2) == M:
                 for decision in self.decisions:
                     report(str(decision))
@@ -341,7 +341,7 @@ class ContextSearch:
         self, report: Callable[[str], None], logger: Decision | None = None
     ) -> ChosenContexts:
         """The evidence of all candidates, and what goes with the choice."""
-        chosen, losses = self.choice(), self.losses()
+        choice, losses = self.choice(), self.losses()
         models, log_likelihood, n_parameters = [], [], []
         shares = np.broadcast_to(1.0, (sum(map(len, self.problem.logs)), 1))
         for candidate in self.candidates:
@@ -352,7 +352,7 @@ class ContextSearch:
             models.append(estimate.model)
             log_likelihood.append(likelihood.log_likelihood(point))
             n_parameters.append(likelihood.n_parameters)
-            if candidate is chosen and candidate.n_contexts > 1:
+            if candidate is choice and candidate.n_contexts > 1:
                 shares = estimate.shares(self.problem.logs, likelihood.engine)
         statement = self._statement(losses)
         report(statement)
@@ -360,7 +360,7 @@ class ContextSearch:
             warnings.warn(statement, FitWarning, stacklevel=3)
         totals = np.array([one.scores @ self.folds.weights for one in self.candidates])
         selection = ContextSelection(
-            n_contexts=chosen.n_contexts,
+            n_contexts=choice.n_contexts,
             candidates=tuple(one.n_contexts for one in self.candidates),
             log_likelihood=np.array(log_likelihood),
             n_parameters=np.array(n_parameters),
@@ -370,32 +370,33 @@ class ContextSearch:
             statement=statement,
             models=tuple(models),
         )
-        said = [*(self.decisions if chosen.n_contexts > 1 else ()), *([logger] if logger else [])]
-        return ChosenContexts(selection, chosen.strengths, tuple(map(str, said)), shares)
+        decisions = [*(self.decisions if choice.n_contexts > 1 else ()), logger]
+        words = tuple(str(decision) for decision in decisions if decision is not None)
+        return ChosenContexts(selection, choice.strengths, words, shares)
 
     def _statement(self, losses: list[Gain]) -> str:
         """How sure the choice is, in words."""
         best, tried = self.best(), len(losses)
-        chosen = self.choice().n_contexts - self.least
-        what = plural(self.least + chosen, "context")
-        if chosen == tried - 1 and tried > 1:
+        choice = self.choice().n_contexts - self.least
+        what = plural(self.least + choice, "context")
+        if choice == tried - 1 and tried > 1:
             return (
                 f"Not sure: {what}, the most that were tried, still predict better; there may be "
                 "more."
             )
-        if self.candidates[chosen] is not best and losses[chosen].nats > NOISE:
+        if self.candidates[choice] is not best and losses[choice].nats > NOISE:
             return (
                 f"Not sure: {what}, within half a standard error of {best.n_contexts}; they lose "
-                f"{losses[chosen]}."
+                f"{losses[choice]}."
             )
-        neighbours = [k for k in (chosen - 1, chosen + 1) if 0 <= k < tried]
-        said = ", ".join(f"{self.least + k} lose {losses[k]}" for k in neighbours)
-        below = [loss for loss in losses[:chosen] if loss.nats <= 2.0 * loss.error]
-        above = [loss for loss in losses[chosen + 1 :] if loss.nats <= loss.error]
+        neighbours = [k for k in (choice - 1, choice + 1) if 0 <= k < tried]
+        losers = ", ".join(f"{self.least + k} lose {losses[k]}" for k in neighbours)
+        below = [loss for loss in losses[:choice] if loss.nats <= 2.0 * loss.error]
+        above = [loss for loss in losses[choice + 1 :] if loss.nats <= loss.error]
         word = "Fairly sure" if below or above else "Sure"
-        how = "best" if self.candidates[chosen] is best else f"as well as {best.n_contexts}"
-        predict = f"{'predict' if self.least + chosen > 1 else 'predicts'} unseen individuals {how}"
-        return f"{word}: {what} {predict}; {said}." if said else f"{word}: {what} {predict}."
+        how = "best" if self.candidates[choice] is best else f"as well as {best.n_contexts}"
+        predict = f"{'predict' if self.least + choice > 1 else 'predicts'} unseen individuals {how}"
+        return f"{word}: {what} {predict}; {losers}." if losers else f"{word}: {what} {predict}."
 
 
 def _at(likelihood: MixtureLikelihood, candidate: Candidate) -> MixtureLikelihood:

@@ -24,9 +24,9 @@ from latentmdp.logs import Logs, listed_logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
 
 
-def require_reward_model(given: str) -> None:
+def require_reward_model(reward_model: str) -> None:
     """Refuse what is neither a reward model nor "auto"."""
-    require_choice("reward_model", given, ("state-action", "transition", "auto"))
+    require_choice("reward_model", reward_model, ("state-action", "transition", "auto"))
 
 
 def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats) -> RewardModel:
@@ -37,10 +37,10 @@ def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats
     cells, counts = occurring_cells(parts, by, (S, A, Z), responsibilities)
     transitions, pairs = cells // Z, cells // (S * Z)
     rewards = pairs * Z + cells % Z
-    seen = counts > 0.0
+    occurs = counts > 0.0
     keys = (cells, pairs, transitions, rewards)
-    whole, by_pair, by_transition, by_reward = (np.log(_totals(k, counts)[seen]) for k in keys)
-    gain = float(counts[seen] @ (whole + by_pair - by_transition - by_reward))
+    whole, by_pair, by_transition, by_reward = (np.log(_totals(k, counts)[occurs]) for k in keys)
+    gain = float(counts[occurs] @ (whole + by_pair - by_transition - by_reward))
     n_cells, n_pairs, n_transitions, n_rewards = (np.unique(key).size for key in keys)
     further = counts.shape[1] * (n_cells - n_transitions - n_rewards + n_pairs)
     return "transition" if gain > 0.5 * further * np.log(counts.sum()) else "state-action"
@@ -74,6 +74,6 @@ def choose_reward_model(
     quick = EM(n_contexts, restarts=2, pseudo_counts=1.0, initial="shared", tolerance=0.1)
     with without_fit_warnings():
         shares = quick.fit(logs, rng=rng, engine=engine).responsibilities
-    chosen = preferred_reward_model(logs, shares)
-    report(f"rewards depend on the {chosen.replace('-', ' and ')}")
-    return chosen
+    preferred = preferred_reward_model(logs, shares)
+    report(f"rewards depend on the {preferred.replace('-', ' and ')}")
+    return preferred

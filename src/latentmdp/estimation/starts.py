@@ -54,28 +54,30 @@ def own_starts(
     if likelihood.structure.n_contexts == 1:
         beginnings = likelihood.beginning_counts[:, None]
         return [ExpectedCounts(likelihood.cell_counts[:, None], beginnings)]
-    wanted = {"pairs": number, "random": 0, None: (number + 1) // 2}[kind]
-    found = _pair_starts(likelihood, wanted, rng) if wanted else []
+    n_pairs = {"pairs": number, "random": 0, None: (number + 1) // 2}[kind]
+    starts = _pair_starts(likelihood, n_pairs, rng) if n_pairs else []
     if kind == "pairs":
-        if not found:
+        if not starts:
             raise ValueError('start="pairs" needs more distinct steps than there are contexts')
-        return found
-    return found + [_random_start(likelihood, rng) for _ in range(number - len(found))]
+        return starts
+    return starts + [_random_start(likelihood, rng) for _ in range(number - len(starts))]
 
 
 def _pair_starts(
     likelihood: MixtureLikelihood, most: int, rng: np.random.Generator
 ) -> list[ExpectedCounts]:
     """The distinct solutions of the mixture in R^(M-1), best first; with too few cells none."""
-    shown, M = InformativeCells(likelihood), likelihood.structure.n_contexts
-    if shown.number < M - 1:
+    cells, M = InformativeCells(likelihood), likelihood.structure.n_contexts
+    if cells.number < M - 1:
         return []
-    moments = PairMoments(shown.episodes, shown.row)
+    moments = PairMoments(cells.episodes, cells.row)
     F = moments.factor(M - 1)
-    found = context_points(shown.episodes, F, rng)
-    _, distinct = np.unique(np.round(-found.log_likelihood, 1), return_index=True)
+    mixture = context_points(cells.episodes, F, rng)
+    _, distinct = np.unique(np.round(-mixture.log_likelihood, 1), return_index=True)
     return [
-        _tilted(likelihood, moments.factors(F, found.points[k])[shown.of_cell], found.weights[k])
+        _tilted(
+            likelihood, moments.factors(F, mixture.points[k])[cells.of_cell], mixture.weights[k]
+        )
         for k in distinct[:most]
     ]
 
@@ -83,9 +85,9 @@ def _pair_starts(
 def _random_start(likelihood: MixtureLikelihood, rng: np.random.Generator) -> ExpectedCounts:
     """Every cell's count multiplied by a random share in each context."""
     M = likelihood.structure.n_contexts
-    shown = InformativeCells(likelihood)
-    factors = M * rng.dirichlet(np.ones(M), size=shown.number)
-    return _tilted(likelihood, factors[shown.of_cell], np.full(M, 1.0 / M))
+    cells = InformativeCells(likelihood)
+    factors = M * rng.dirichlet(np.ones(M), size=cells.number)
+    return _tilted(likelihood, factors[cells.of_cell], np.full(M, 1.0 / M))
 
 
 def split_starts(
@@ -95,16 +97,16 @@ def split_starts(
 
     Every cell's count in the context is divided at random.
     """
-    shown, found = InformativeCells(likelihood), []
+    informative, starts = InformativeCells(likelihood), []
     for m in range(counts.by_first.shape[1]):
-        share = rng.uniform(size=shown.number)[shown.of_cell]
+        share = rng.uniform(size=informative.number)[informative.of_cell]
         cells, first = counts.by_cell[:, m], counts.by_first[:, m]
         by_cell = np.column_stack([counts.by_cell, cells * (1.0 - share)])
         by_cell[:, m] = cells * share
         by_first = np.column_stack([counts.by_first, 0.5 * first])
         by_first[:, m] = 0.5 * first
-        found.append(ExpectedCounts(by_cell, by_first))
-    return found
+        starts.append(ExpectedCounts(by_cell, by_first))
+    return starts
 
 
 class InformativeCells:
@@ -126,12 +128,12 @@ class InformativeCells:
         parts, Z = likelihood.own_parts, self._whole.n_rewards
         by_transition = likelihood.structure.reward_model == "transition"
         moves = "transitions" in parts or ("rewards" in parts and by_transition)
-        shown = next_state if moves else np.zeros_like(next_state)
+        moved_to = next_state if moves else np.zeros_like(next_state)
         paid = z if "rewards" in parts else np.zeros_like(z)
         # what is missing has a place of its own, the last
         wide, high = self._whole.n_states + 1, Z + 1
-        shown, paid = np.where(shown < 0, wide - 1, shown), np.where(paid < 0, Z, paid)
-        keys = (pair * wide + shown) * high + paid
+        moved_to, paid = np.where(moved_to < 0, wide - 1, moved_to), np.where(paid < 0, Z, paid)
+        keys = (pair * wide + moved_to) * high + paid
         self._cells, self.of_cell = np.unique(keys, return_inverse=True)
         self.number = self._cells.size
         row = self._cells // (wide * high)
@@ -238,17 +240,17 @@ class PairMoments:
         v = vectors / np.maximum(self.root, 1e-150)[:, None]
         P = (self.root**2)[:, None]
         centred = v - (self._member @ (P * v))[self.row]
-        found = self._visited.T @ (self._times[:, None] * (self._visited @ centred))
-        found -= P * (self._member @ found)[self.row]
-        found -= self._counts[:, None] * centred
-        return np.asarray(found / np.maximum(self.root, 1e-150)[:, None])
+        product = self._visited.T @ (self._times[:, None] * (self._visited @ centred))
+        product -= P * (self._member @ product)[self.row]
+        product -= self._counts[:, None] * centred
+        return np.asarray(product / np.maximum(self.root, 1e-150)[:, None])
 
     def _by_visits(self, table: Floats) -> Floats:
         """The visits N of pairs of rows times a table (rows, k)."""
         if self._visits is not None:
             return np.asarray(self._visits @ table)
-        found = self._rows.T @ (self._times[:, None] * (self._rows @ table))
-        return np.asarray(found - self._totals[:, None] * table)
+        product = self._rows.T @ (self._times[:, None] * (self._rows @ table))
+        return np.asarray(product - self._totals[:, None] * table)
 
     def _scale(self) -> Floats:
         """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
@@ -373,15 +375,15 @@ def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, 
     A thousand are enough: more would cost time, and the start need not be exact.
     """
     parts: list[tuple[Floats, Floats, Floats]] = []
-    found = 0
+    n_episodes = 0
     lengths = [float(np.diff(group.offsets).mean()) for group in episodes.groups]
     for k in np.argsort(lengths)[::-1]:
         group = episodes.groups[k]
         stride = -(-group.first.size // 2_000)
         X = _table_of(group, F.shape[0])[::stride]
         parts.append((X @ F, X @ products, group.counts[::stride]))
-        found += X.shape[0]
-        if found >= 1_000:
+        n_episodes += X.shape[0]
+        if n_episodes >= 1_000:
             break
     b, A, counts = (np.concatenate(column) for column in zip(*parts))
     return b, A, counts

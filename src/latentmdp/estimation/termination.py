@@ -28,13 +28,13 @@ def tried_pairs(logs: Logs) -> Flags:
 
 def final_states(logs: Logs | Sequence[Logs]) -> Flags:
     """Which states are final, shape (S,), in one log or in several of the same world."""
-    given = listed_logs(logs)
-    final = np.zeros(max(one.n_states for one in given), dtype=np.bool_)
+    parts = listed_logs(logs)
+    final = np.zeros(max(one.n_states for one in parts), dtype=np.bool_)
     acted_in = np.zeros_like(final)
-    for one in given:
-        found = one.endings()
-        final[: one.n_states] |= found.shortest < one.longest
-        acted_in[: one.n_states] |= found.acted_in
+    for one in parts:
+        endings = one.endings()
+        final[: one.n_states] |= endings.shortest < one.longest
+        acted_in[: one.n_states] |= endings.acted_in
     return final & ~acted_in
 
 
@@ -43,11 +43,11 @@ def cut_short(logs: Trajectories, lengths: Integers) -> Trajectories:
     if (lengths >= logs.lengths).all():
         return logs
     step = np.arange(logs.n_steps) - np.repeat(logs.offsets[:-1], logs.lengths)
-    kept = step < np.repeat(lengths, logs.lengths)
+    steps = step < np.repeat(lengths, logs.lengths)
     first = np.repeat(logs.offsets[:-1] + np.arange(len(logs)), logs.lengths + 1)
-    seen = np.arange(logs.states.size) - first <= np.repeat(lengths, logs.lengths + 1)
+    states = np.arange(logs.states.size) - first <= np.repeat(lengths, logs.lengths + 1)
     offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, logs.lengths))])
-    return logs._taken(seen, kept, offsets, slice(None))
+    return logs._taken(states, steps, offsets, slice(None))
 
 
 def restricted(model: LatentMDP, allowed: Flags) -> LatentMDP:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from latentmdp._model_table import COLUMNS, model_columns
+from latentmdp._util import names
 from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
@@ -44,8 +45,8 @@ def write(stream: BinaryIO, model: LatentMDP) -> None:
     """Write a model as a long table."""
     _require_rows(model)
     columns = model.to_table()
-    place, m = np.nonzero(model.outcomes.probs.T)[::-1]
-    s, a = np.divmod(model.outcomes.rows()[place], model.n_actions)
+    outcome, m = np.nonzero(model.outcomes.probs.T)[::-1]
+    s, a = np.divmod(model.outcomes.rows()[outcome], model.n_actions)
     columns["weight"] = model.weights[m]
     columns["initial"] = model.initial[m, s]
     columns["horizon"] = np.full(m.size, model.horizon or 0)
@@ -69,7 +70,7 @@ def _require_rows(model: LatentMDP) -> None:
         why = "{} has no action and is never reached"
     if lost.any():
         s = int(np.argmax(lost))
-        name = f"state {s}" if model.state_names is None else f"state {model.state_names[s]!r}"
+        name = names.called("state", s, model.state_names)
         raise FormatError(f"{why.format(name)}: a .csv table cannot say it, save as .npz")
     unused = ~model.allowed.any(axis=0)
     if unused.any():
@@ -139,15 +140,15 @@ def _own(table: Any, arguments: dict[str, Any]) -> LatentMDP:
     (m,), _, _ = frames.numbered(columns["context"])
     (s, _), _, _ = frames.numbered(columns["state"], columns["next_state"])
     (a,), _, _ = frames.numbered(columns["action"])
-    found = {
+    further = {
         "weights": _spread("weight", columns, m, (M,)),
         "initial": _spread("initial", columns, m * S + s, (M, S)),
         "bonus": _spread("bonus", columns, (m * S + s) * A + a, (M, S, A)),
         "initial_bonus": _spread("initial_bonus", columns, m, (M,)),
     }
-    if found["bonus"] is not None and model.bonus is not None:
-        found["bonus"] += model.bonus
-    return model.replace(**{name: value for name, value in found.items() if value is not None})
+    if further["bonus"] is not None and model.bonus is not None:
+        further["bonus"] += model.bonus
+    return model.replace(**{name: value for name, value in further.items() if value is not None})
 
 
 def _spread(word: str, columns: dict[str, Any], cells: NDArray[Any], shape: tuple[int, ...]) -> Any:
@@ -162,12 +163,12 @@ def _spread(word: str, columns: dict[str, Any], cells: NDArray[Any], shape: tupl
 
 def _require_same(word: str, values: NDArray[Any], cells: NDArray[Any]) -> None:
     """One value in all rows of a cell."""
-    kept = np.zeros(int(cells.max()) + 1)
-    kept[cells[::-1]] = values[::-1]
-    wrong = kept[cells] != values
+    first = np.zeros(int(cells.max()) + 1)
+    first[cells[::-1]] = values[::-1]
+    wrong = first[cells] != values
     if wrong.any():
         row = int(np.argmax(wrong))
         raise FormatError(
-            f"column {word!r} is {values[row]:g} in row {row}, but {kept[cells][row]:g} in an "
+            f"column {word!r} is {values[row]:g} in row {row}, but {first[cells][row]:g} in an "
             "earlier row that it must agree with"
         )

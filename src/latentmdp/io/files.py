@@ -96,18 +96,18 @@ def load(path: PathLike, **arguments: Any) -> Any:
     source = Path(path)
     reader = _format(source)
     _require_known(arguments, reader, source)
-    served = {
+    session_arguments = {
         name: arguments.pop(name) for name in _SESSION if reader is json and name in arguments
     }
     with open(source, "rb") as stream:
         try:
-            found = reader.read(stream, **arguments)
-            if isinstance(found, SavedSession):
-                return session_file.resumed(found, source, load, **served)
-            if served:
-                raise FormatError(f"holds no session, load takes no {min(served)!r}")
-            session_file.remember_file(found, source)
-            return found
+            content = reader.read(stream, **arguments)
+            if isinstance(content, SavedSession):
+                return session_file.resumed(content, source, load, **session_arguments)
+            if session_arguments:
+                raise FormatError(f"holds no session, load takes no {min(session_arguments)!r}")
+            session_file.remember_file(content, source)
+            return content
         except FormatError as error:
             raise FormatError(f"{source}: {error}") from error.__cause__
         # A damaged or hostile file can make any parser beneath raise anything.
@@ -118,24 +118,24 @@ def load(path: PathLike, **arguments: Any) -> Any:
 
 def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
     """`load`, and refuse what is not of this type; `what` says in words what is wanted."""
-    found = load(path, **arguments)
-    if not isinstance(found, owner):
-        raise FormatError(f"{path} holds {type(found).__name__}, not {what}")
-    return found
+    content = load(path, **arguments)
+    if not isinstance(content, owner):
+        raise FormatError(f"{path} holds {type(content).__name__}, not {what}")
+    return content
 
 
 def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) -> None:
     """Refuse an argument that no file of this format takes: not the file is at fault."""
     parameters = signature(reader.read).parameters
-    known = set(parameters) - {"stream"}
+    accepted = set(parameters) - {"stream"}
     if "arguments" in parameters:  # a table, of logs or of a model
         tables = (Trajectories.from_table, LatentMDP.from_table, LatentMDP)
-        known = {name for table in tables for name in signature(table).parameters} - {"table"}
-    unknown = sorted(set(arguments) - known - set(_SESSION if reader is json else ()))
+        accepted = {name for table in tables for name in signature(table).parameters} - {"table"}
+    unknown = sorted(set(arguments) - accepted - set(_SESSION if reader is json else ()))
     if unknown and reader in (npz, json):
         raise TypeError(f"{source}: such a file holds everything, load takes no {unknown[0]!r}")
     if unknown:
-        near = get_close_matches(unknown[0], known, 1)
+        near = get_close_matches(unknown[0], accepted, 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise TypeError(f"{source}: load takes no {unknown[0]!r} for such a file{meant}")
 

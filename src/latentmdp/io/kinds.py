@@ -119,9 +119,9 @@ def register(kind: Kind) -> None:
     """Make `save` and `load` know a kind."""
     if kind.name in _KINDS:
         raise ValueError(f"a kind named {kind.name!r} is registered already")
-    for name, wanted in kind.fields.items():
-        if isinstance(wanted, str):
-            require_choice(f"field {name!r}", wanted, tuple(_CHECKS))
+    for name, kinds in kind.fields.items():
+        if isinstance(kinds, str):
+            require_choice(f"field {name!r}", kinds, tuple(_CHECKS))
     _KINDS[kind.name] = kind
 
 
@@ -138,8 +138,8 @@ def by_type(owner: type) -> Kind:
     for kind in _KINDS.values():
         if kind.class_name in names and issubclass(owner, kind.owner()):
             return kind
-    known = ", ".join(kind.class_name for kind in _KINDS.values())
-    raise TypeError(f"cannot save a {owner.__name__}; what can be saved: {known}")
+    classes = ", ".join(kind.class_name for kind in _KINDS.values())
+    raise TypeError(f"cannot save a {owner.__name__}; what can be saved: {classes}")
 
 
 def is_array(kind: Kind, name: str) -> bool:
@@ -201,8 +201,8 @@ def _digest(document: Document) -> str:
     """Of the kind and all fields but times."""
     values = document.values.items()
     lasting = {name: value for name, value in values if name.rpartition(".")[2] != "seconds"}
-    told = [document.kind.name, document.kind.schema, lasting]
-    return storage.digest_of(document.arrays, json.dumps(told, sort_keys=True))
+    content = [document.kind.name, document.kind.schema, lasting]
+    return storage.digest_of(document.arrays, json.dumps(content, sort_keys=True))
 
 
 # -------------------------------------------------------------------------- from objects and back
@@ -211,18 +211,18 @@ def _digest(document: Document) -> str:
 def encode(obj: Any) -> Document:
     """The document of an object."""
     kind = by_type(type(obj))
-    known, _ = kind.layout
+    layout, _ = kind.layout
     arrays: Arrays = {}
     values: dict[str, Any] = {}
     for name, value in obj.to_fields().items():
         if value is None:
             continue
-        if name not in known:
+        if name not in layout:
             raise TypeError(f"the kind {kind.name!r} knows no field {name!r}")
-        wanted = known[name]
-        if isinstance(wanted, tuple):
+        form = layout[name]
+        if isinstance(form, tuple):
             part = encode(value)
-            if part.kind.name not in wanted:
+            if part.kind.name not in form:
                 raise TypeError(f"field {name!r} of a {kind.name} is a {part.kind.name}")
             arrays |= {f"{name}.{inner}": array for inner, array in part.arrays.items()}
             values |= {f"{name}.{inner}": plain for inner, plain in part.values.items()}
@@ -232,39 +232,39 @@ def encode(obj: Any) -> Document:
         else:
             plain = value.item() if isinstance(value, np.generic) else value
             plain = list(plain) if isinstance(plain, tuple) else plain
-            values[name] = _CHECKS[wanted](plain, name)
+            values[name] = _CHECKS[form](plain, name)
     return Document(kind, arrays, values)
 
 
 def decode(document: Document) -> Any:
     """The object of a document, after a check of every field."""
     kind = document.kind
-    left: dict[str, Any] = {**document.values, **document.arrays}
-    if len(left) < len(document.values) + len(document.arrays):
+    remaining: dict[str, Any] = {**document.values, **document.arrays}
+    if len(remaining) < len(document.values) + len(document.arrays):
         raise FormatError("a field is both an array and a plain value")
     fields: dict[str, Any] = {}
-    known, optional = kind.layout
-    for name, wanted in known.items():
-        if isinstance(wanted, tuple):
-            if f"{name}_kind" in left:
-                fields[name] = _part(left, name, wanted)
-        elif name in left:
-            fields[name] = _CHECKS[wanted](left.pop(name), name)
+    layout, optional = kind.layout
+    for name, form in layout.items():
+        if isinstance(form, tuple):
+            if f"{name}_kind" in remaining:
+                fields[name] = _part(remaining, name, form)
+        elif name in remaining:
+            fields[name] = _CHECKS[form](remaining.pop(name), name)
         if name not in fields and name not in optional:
             raise FormatError(f"field {name!r} is missing")
-    for name in sorted(left):
+    for name in sorted(remaining):
         raise FormatError(f"unknown field {name!r} (kind {kind.name!r})")
     return kind.owner().from_fields(fields)
 
 
-def _part(left: dict[str, Any], name: str, allowed: tuple[str, ...]) -> Any:
-    """The object in the field `name`, whose fields are taken out of `left`."""
-    kind = by_name(left.pop(f"{name}_kind"))
+def _part(remaining: dict[str, Any], name: str, allowed: tuple[str, ...]) -> Any:
+    """The object in the field `name`, whose fields are taken out of `remaining`."""
+    kind = by_name(remaining.pop(f"{name}_kind"))
     if kind.name not in allowed:
         raise FormatError(f"field '{name}_kind' is {kind.name!r}, not {' or '.join(allowed)}")
     prefix = f"{name}."
-    own = {key: left.pop(key) for key in list(left) if key.startswith(prefix)}
-    inner = {key.removeprefix(prefix): value for key, value in own.items()}
+    prefixed = {key: remaining.pop(key) for key in list(remaining) if key.startswith(prefix)}
+    inner = {key.removeprefix(prefix): value for key, value in prefixed.items()}
     arrays = {key: value for key, value in inner.items() if isinstance(value, np.ndarray)}
     values = {key: value for key, value in inner.items() if key not in arrays}
     return decode(Document(kind, arrays, values))
@@ -350,8 +350,8 @@ def _word(name: str, hint: Any) -> FieldType | None:
 # ----------------------------------------------------------------------------------- the registry
 
 
-def _each(wanted: FieldType, *names: str) -> dict[str, FieldType]:
-    return dict.fromkeys(names, wanted)
+def _each(form: FieldType, *names: str) -> dict[str, FieldType]:
+    return dict.fromkeys(names, form)
 
 
 _FLOATS, _INTEGERS, _FLAGS = "array of floats", "array of integers", "array of flags"

@@ -121,15 +121,15 @@ def _episode_table(document: kinds.Document) -> pa.Table:
 def _metadata_arrays(layouts: Any, metadata: dict[bytes, bytes]) -> Arrays:
     if not isinstance(layouts, dict):
         raise FormatError("the metadata lack 'arrays'")
-    found = {}
+    arrays = {}
     for name, (dtype, shape) in layouts.items():
         data, kind = metadata[_key(name)], np.dtype(storage.as_text(dtype, name))
         sizes = [storage.as_integer(size, name) for size in shape]
         fits = min(sizes, default=0) >= 0 and math.prod(sizes) * kind.itemsize == len(data)
         if kind.kind not in "biuf" or not fits:
             raise FormatError(f"array {name!r} is not {dtype} of shape {shape}")
-        found[name] = np.frombuffer(data, dtype=kind).reshape(sizes)
-    return found
+        arrays[name] = np.frombuffer(data, dtype=kind).reshape(sizes)
+    return arrays
 
 
 def _key(name: str) -> bytes:

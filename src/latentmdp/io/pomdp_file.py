@@ -99,12 +99,12 @@ class _FlatFile:
         self.rows: dict[str, dict[tuple[int, int], dict[int, float]]] = {"T": {}, "O": {}}
         self.rules: list[tuple[int, int, int, int, float]] = []
         self.n_entries = 0
-        places = [
+        openings = [
             i for i, token in enumerate(tokens) if token in _STATEMENTS and self._opens(tokens, i)
         ]
-        if not places or places[0] != 0:
+        if not openings or openings[0] != 0:
             raise FormatError("not a .pomdp file: it does not begin with a statement of one")
-        for begin, end in zip(places, [*places[1:], len(tokens)]):
+        for begin, end in zip(openings, [*openings[1:], len(tokens)]):
             self._statement(tokens[begin], tokens[begin + 1 : end])
 
     @staticmethod
@@ -163,8 +163,8 @@ class _FlatFile:
         raise FormatError(f"{name!r:.60} is none of the {what}")
 
     def _all(self, what: str, name: str) -> range:
-        found = self._find(what, name)
-        return range(self._count(what)) if found < 0 else range(found, found + 1)
+        number = self._find(what, name)
+        return range(self._count(what)) if number < 0 else range(number, number + 1)
 
     def _require_size(self, tokens: list[str], size: int, what: str) -> list[str]:
         if len(tokens) != size:
@@ -212,8 +212,8 @@ class _FlatFile:
         else:
             lines = S if len(fields) == 1 else 1
             self._room(len(values) * len(actions))
-            found = as_chances(self._require_size(values, lines * n, what), what)
-            matrix = found.reshape(lines, n)
+            chances = as_chances(self._require_size(values, lines * n, what), what)
+            matrix = chances.reshape(lines, n)
         for x in states:
             line = matrix[x if len(matrix) > 1 else 0]
             row = {int(i): float(line[i]) for i in np.flatnonzero(line)}
@@ -230,23 +230,23 @@ class _FlatFile:
         fields, values = self._fields("R", body, 4)
         self._observe_states()
         where = [self._find(kind, name) for kind, name in zip(kinds, fields)]
-        left = [self._count(kind) for kind in kinds[len(fields) :]]
+        sizes = [self._count(kind) for kind in kinds[len(fields) :]]
         if len(fields) < 2:
             raise FormatError("R needs an action and a state")
-        self._room(int(np.prod(left)))
+        self._room(int(np.prod(sizes)))
         what = f"R: {' : '.join(fields)}"
-        numbers = map(as_number, self._require_size(values, int(np.prod(left)), what))
-        table = np.array(list(numbers)).reshape(left)
-        for place in np.ndindex(*left):
-            a, x, n, o = [*where, *(int(i) for i in place)]
-            self.rules.append((a, x, n, o, float(table[place])))
+        numbers = map(as_number, self._require_size(values, int(np.prod(sizes)), what))
+        table = np.array(list(numbers)).reshape(sizes)
+        for index in np.ndindex(*sizes):
+            a, x, n, o = [*where, *(int(i) for i in index)]
+            self.rules.append((a, x, n, o, float(table[index])))
 
     def _start(self, rest: list[str]) -> None:
         S = self._count("states")
         if rest[0] in ("include", "exclude"):
             named = {self._find("states", name) for name in rest[2:]}
-            wanted = [(x in named) == (rest[0] == "include") for x in range(S)]
-            self.first = np.array(wanted, np.float64)
+            begins = [(x in named) == (rest[0] == "include") for x in range(S)]
+            self.first = np.array(begins, np.float64)
         elif rest[1:] == ["uniform"]:
             self.first = np.ones(S)
         elif len(rest) == 2 and (S > 1 or rest[1] in self.index["states"]):
@@ -301,7 +301,7 @@ class _FlatFile:
 
     def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
         """(action, state, target, probability) above zero, rows that sum to one."""
-        found = []
+        entries = []
         for (a, x), row in self.rows[word].items():
             total = sum(row.values())
             if total == 0.0 and word == "O":
@@ -311,10 +311,10 @@ class _FlatFile:
                     f"{word}: the row of action {self.names['actions'][a]!r}, state "
                     f"{self.names['states'][x]!r} sums to {total:.9g}, must sum to 1"
                 )
-            found += [(a, x, n, p / total) for n, p in row.items() if p > 0.0]
-        if not found:
+            entries += [(a, x, n, p / total) for n, p in row.items() if p > 0.0]
+        if not entries:
             raise FormatError(f"it has no statement {word}")
-        *keys, chances = zip(*found)
+        *keys, chances = zip(*entries)
         return *(np.array(key, np.int64) for key in keys), np.array(chances)  # type: ignore[return-value]
 
     def _rewards(self, a: Integers, x: Integers, n: Integers, o: Integers) -> Floats:

@@ -117,8 +117,8 @@ def _initial_belief(form: SolverForm, model: LatentMDP) -> Iterator[str]:
     else:
         # Where no episode begins there is the prior, as every row must sum to one.
         posterior = form.first[:, starts] / first[starts]
-        given = {form.nodes[i]: _numbers(posterior[:, k]) for k, i in enumerate(starts)}
-        rows = ((f"{node} -", given.get(node, prior)) for node in form.nodes)
+        posterior_at = {form.nodes[i]: _numbers(posterior[:, k]) for k, i in enumerate(starts)}
+        rows = ((f"{node} -", posterior_at.get(node, prior)) for node in form.nodes)
         yield _table("context_0", "node_0", rows)
 
 
@@ -187,10 +187,10 @@ class _Variable(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A table over (parents, variable), sparse: for each entry its place and its number."""
+    """A table over (parents, variable), sparse: for each entry its indices and its number."""
 
     axes: list[str]
-    places: Integers  # (k, axes)
+    index: Integers  # (k, axes)
     numbers: Floats
 
 
@@ -211,7 +211,7 @@ class _FactoredFile:
             raise FormatError("not a POMDPX file: it declares no variables")
         self.values: dict[str, list[str]] = {}
         self.states = [self._state_variable(e) for e in variables.findall("StateVar")]
-        self.seen = [self._plain(e, "o") for e in variables.findall("ObsVar")]
+        self.observations = [self._plain(e, "o") for e in variables.findall("ObsVar")]
         self.actions = [self._plain(e, "a") for e in variables.findall("ActionVar")]
         if not self.states or not self.actions:
             raise FormatError("it needs a state variable and an action variable")
@@ -223,10 +223,10 @@ class _FactoredFile:
     # ------------------------------------------------------------------------------- the text
 
     def _text(self, element: ET.Element, tag: str) -> str:
-        found = element.findtext(tag)
-        if found is None:
+        text = element.findtext(tag)
+        if text is None:
             raise FormatError(f"<{element.tag}> has no <{tag}>")
-        return found.strip()
+        return text.strip()
 
     def _name(self, element: ET.Element, attribute: str) -> str:
         name = element.get(attribute)
@@ -259,17 +259,17 @@ class _FactoredFile:
 
     def _tables(self, root: ET.Element, section: str, tag: str = "CondProb") -> dict[str, Any]:
         """The tables of a section by variable; several functions of one reward are a list."""
-        found: dict[str, Any] = {}
+        tables: dict[str, Any] = {}
         parent = root.find(section)
         for number_, element in enumerate([] if parent is None else parent.findall(tag)):
             variable = self._text(element, "Var")
             if tag == "CondProb" and variable not in self.values:
                 raise FormatError(f"<{section}> speaks of {variable!r:.60}, which is not declared")
             key = variable if tag == "CondProb" else f"{number_} {variable}"
-            if key in found:
+            if key in tables:
                 raise FormatError(f"<{section}> has two tables of {variable!r:.60}")
-            found[key] = self._table(element, variable, is_chance=tag == "CondProb")
-        return found
+            tables[key] = self._table(element, variable, is_chance=tag == "CondProb")
+        return tables
 
     def _table(self, element: ET.Element, variable: str, is_chance: bool) -> _Table:
         axes = [p for p in self._text(element, "Parent").split() if p != "null"]
@@ -289,20 +289,20 @@ class _FactoredFile:
         values: list[Floats] = []
         total = 0
         for entry in parameter.findall("Entry"):
-            places, numbers = self._entry(entry, axes, sizes, is_chance)
+            flat_places, numbers = self._entry(entry, axes, sizes, is_chance)
             total += numbers.size
             if total > MAX_EVENTS:
                 raise FormatError(f"the table of {variable!r:.60} has too many entries")
-            keys.append(places)
+            keys.append(flat_places)
             values.append(numbers)
         if not keys:
             return _Table(axes, np.zeros((0, len(axes)), np.int64), np.zeros(0))
         # The last of several entries for one place counts.
         flat, last = np.unique(np.concatenate(keys)[::-1], return_index=True)
-        found = np.concatenate(values)[::-1][last]
-        kept = found != 0.0
-        places = np.stack(np.unravel_index(flat[kept], sizes or [1]), axis=1)
-        return _Table(axes, places[:, : len(axes)].astype(np.int64), found[kept])
+        entries = np.concatenate(values)[::-1][last]
+        nonzero = entries != 0.0
+        flat_places = np.stack(np.unravel_index(flat[nonzero], sizes or [1]), axis=1)
+        return _Table(axes, flat_places[:, : len(axes)].astype(np.int64), entries[nonzero])
 
     def _entry(
         self, entry: ET.Element, axes: list[str], sizes: list[int], is_chance: bool
@@ -323,7 +323,7 @@ class _FactoredFile:
         table = [size if token == "-" else 1 for token, size in zip(tokens, sizes)]
         if np.prod([float(r.size) for r in ranges]) > MAX_EVENTS:
             raise FormatError("one entry of a table stands for too many")
-        places = np.ravel_multi_index(np.ix_(*ranges), sizes) if axes else np.zeros((), np.int64)
+        cells = np.ravel_multi_index(np.ix_(*ranges), sizes) if axes else np.zeros((), np.int64)
         if text == ["uniform"]:
             numbers = np.full(table, 1.0 / sizes[-1])
         elif text == ["identity"]:
@@ -332,26 +332,26 @@ class _FactoredFile:
                 raise FormatError("identity needs a square table")
             numbers = np.eye(inner[0]).reshape(table)
         else:
-            wanted = int(np.prod(table))
-            if len(text) != wanted:
+            n_numbers = int(np.prod(table))
+            if len(text) != n_numbers:
                 raise FormatError(
-                    f"the entry {' '.join(tokens)!r:.60} must have {wanted} numbers, got "
+                    f"the entry {' '.join(tokens)!r:.60} must have {n_numbers} numbers, got "
                     f"{len(text)}"
                 )
             what = f"the entry {' '.join(tokens)!r:.60}"
             read = as_chances(text, what) if is_chance else np.array([*map(as_number, text)])
             numbers = read.reshape(table)
-        full = np.broadcast_to(numbers, places.shape)
-        return places.ravel().astype(np.int64), np.ascontiguousarray(full).ravel()
+        full = np.broadcast_to(numbers, cells.shape)
+        return cells.ravel().astype(np.int64), np.ascontiguousarray(full).ravel()
 
     # -------------------------------------------------------------------------------- the problem
 
     def problem(self) -> Problem:
         """The latent MDP: hidden variables are the context, observed ones what is seen."""
         hidden = [v for v in self.states if not v.observed]
-        shown = [v for v in self.states if v.observed]
+        observed = [v for v in self.states if v.observed]
         moving = [v.before for v in hidden if not self._is_static(v)]
-        if moving and shown:
+        if moving and observed:
             raise FormatError(
                 f"it is no latent MDP: the hidden variable {moving[0]!r} moves, and only a hidden "
                 "variable that stays as it is can be a context"
@@ -363,9 +363,9 @@ class _FactoredFile:
             self.discount,
             int(np.prod([len(v.values) for v in self.actions])),
             static_pomdp.distinct_names(self._names(self.actions)),
-            self._names(self.seen) if self.seen else None,
+            self._names(self.observations) if self.observations else None,
         )
-        if not shown:  # contexts are looked for
+        if not observed:  # contexts are looked for
             size = int(np.prod([len(v.values) for v in self.states]))
             states = self._index([v.before for v in self.states], start.columns)
             first = np.bincount(states, start.probability, size)
@@ -373,25 +373,25 @@ class _FactoredFile:
             names = self._names(self.states)
             return static_pomdp.find_contexts(declared, events, first / first.sum(), names)
         contexts = self._index([v.before for v in hidden], start.columns)
-        looks = self._index([v.before for v in shown], start.columns)
+        looks = self._index([v.before for v in observed], start.columns)
         possible, m = np.unique(contexts, return_inverse=True)
-        V = int(np.prod([len(v.values) for v in shown]))
+        V = int(np.prod([len(v.values) for v in observed]))
         first = np.bincount(m.ravel() * V + looks, start.probability, possible.size * V)
         first = first.reshape(possible.size, V)
         weights = first.sum(axis=1)
         context = self._index([v.before for v in hidden], steps.columns)
-        place = np.minimum(np.searchsorted(possible, context), possible.size - 1)
-        kept = possible[place] == context
-        events = static_pomdp.take(self._events(place, shown, steps, reward), kept)
-        met = static_pomdp.reachable(events, first.sum(axis=0) > 0.0)
+        position = np.minimum(np.searchsorted(possible, context), possible.size - 1)
+        possible_here = possible[position] == context
+        events = static_pomdp.take(self._events(position, observed, steps, reward), possible_here)
+        reached = static_pomdp.reachable(events, first.sum(axis=0) > 0.0)
         called = self._names(hidden)
         return Problem(
             declared,
-            static_pomdp.take(events, met[events.state]),
+            static_pomdp.take(events, reached[events.state]),
             weights / weights.sum(),
             first / weights[:, None],
             static_pomdp.distinct_names([called[i] for i in possible]),
-            self._names(shown),
+            self._names(observed),
         )
 
     def _events(
@@ -403,7 +403,7 @@ class _FactoredFile:
             self._index([v.before for v in states], steps.columns),
             self._index([v.before for v in self.actions], steps.columns),
             self._index([v.after for v in states], steps.columns),
-            self._index([v.before for v in self.seen], steps.columns),
+            self._index([v.before for v in self.observations], steps.columns),
             steps.probability,
             reward,
         )
@@ -415,8 +415,8 @@ class _FactoredFile:
             raise FormatError(f"there is no transition of {variable.after!r}")
         if variable.before not in table.axes:
             return len(variable.values) == 1
-        own = table.axes.index(variable.before)
-        return bool((table.places[:, own] == table.places[:, -1]).all())
+        axis = table.axes.index(variable.before)
+        return bool((table.index[:, axis] == table.index[:, -1]).all())
 
     def _names(self, variables: list[_Variable]) -> list[str]:
         """What each joint value is called."""
@@ -436,10 +436,10 @@ class _FactoredFile:
     def _start(self) -> _Joined:
         """The joint distribution of the state at the start."""
         empty = _Joined({"": np.zeros(1, np.int64)}, np.ones(1))
-        found = self._product(empty, {v.before: v for v in self.states}, self.first)
-        if abs(found.probability.sum() - 1.0) > TOLERANCE:
-            raise FormatError(f"the initial belief sums to {found.probability.sum():.9g}, not to 1")
-        return found
+        joint = self._product(empty, {v.before: v for v in self.states}, self.first)
+        if abs(joint.probability.sum() - 1.0) > TOLERANCE:
+            raise FormatError(f"the initial belief sums to {joint.probability.sum():.9g}, not to 1")
+        return joint
 
     def _steps(self) -> _Joined:
         """Everything that can happen: (state, action, next state, observation)."""
@@ -450,41 +450,41 @@ class _FactoredFile:
         names = [v.before for v in (*self.actions, *self.states)]
         joined = _Joined(dict(zip(names, grid)), np.ones(grid.shape[1]))
         joined = self._product(joined, {v.after: v for v in self.states}, self.moves)
-        joined = self._product(joined, {v.after: v for v in self.seen}, self.sights)
+        joined = self._product(joined, {v.after: v for v in self.observations}, self.sights)
         totals = self._index(names, joined.columns)
         sums = np.bincount(totals, joined.probability, int(np.prod(sizes)))
         wrong = np.abs(sums - 1.0) > TOLERANCE
         if wrong.any():
             values = np.unravel_index(int(np.argmax(wrong)), sizes)
-            place = " ".join(self.values[n][int(i)] for n, i in zip(names, values))
+            assignment = " ".join(self.values[n][int(i)] for n, i in zip(names, values))
             raise FormatError(
-                f"what follows {place!r:.80} has probability {sums[wrong][0]:.9g}, must be 1"
+                f"what follows {assignment!r:.80} has probability {sums[wrong][0]:.9g}, must be 1"
             )
         return joined
 
     def _product(
-        self, joined: _Joined, wanted: dict[str, _Variable], tables: dict[str, Any]
+        self, joined: _Joined, variables: dict[str, _Variable], tables: dict[str, Any]
     ) -> _Joined:
         """Each assignment times the distributions of more variables, parents first."""
-        left = dict(wanted)
-        while left:
+        remaining = dict(variables)
+        while remaining:
             ready = [
                 name
-                for name in left
+                for name in remaining
                 if name in tables and not set(tables[name].axes[:-1]) - set(joined.columns)
             ]
             if not ready:
-                name = next(iter(left))
+                name = next(iter(remaining))
                 raise FormatError(
                     f"there is no distribution of {name!r:.60}, or its parents are not known"
                 )
             name = ready[0]
-            del left[name]
+            del remaining[name]
             table = tables[name]
             i, j = self._matches(joined, table, table.axes[:-1])
             joined = _Joined(
                 {other: column[i] for other, column in joined.columns.items()}
-                | {name: table.places[j, -1]},
+                | {name: table.index[j, -1]},
                 joined.probability[i] * table.numbers[j],
             )
         return joined
@@ -493,7 +493,7 @@ class _FactoredFile:
         self, joined: _Joined, table: _Table, axes: list[str]
     ) -> tuple[Integers, Integers]:
         """Pairs of an assignment and an entry of a table that agree on some variables."""
-        entries = dict(zip(table.axes, table.places.T))
+        entries = dict(zip(table.axes, table.index.T))
         return static_pomdp.join(
             self._index(axes, {"": joined.probability, **joined.columns}),
             self._index(axes, {"": table.numbers, **entries}),

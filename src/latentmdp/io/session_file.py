@@ -34,10 +34,10 @@ def put_aside(session: Session, target: Path, save: Callable[[Any, Path], None])
             f"a session of a {type(policy).__name__} cannot be saved: no file can hold its policy"
         )
     folder = target.resolve().parent
-    own = getattr(policy, "model", None) is model
+    has_model = getattr(policy, "model", None) is model
     return session.put_aside(
         _reference(policy, "policy", folder, save),
-        None if own else _reference(model, "model", folder, save),
+        None if has_model else _reference(model, "model", folder, save),
     )
 
 
@@ -84,9 +84,9 @@ def resumed(
 
 def _found(path: str, what: str, folder: Path, load: Callable[[Path], Any]) -> Any:
     """The policy or model at a path seen from the session's folder, or moved into that folder."""
-    for place in (folder / path, folder / Path(path).name):
-        if place.exists():
-            return load(place)
+    for file in (folder / path, folder / Path(path).name):
+        if file.exists():
+            return load(file)
     raise FormatError(
         f"its {what} should be in {path}, which does not exist; load(..., {what}=...) gives it"
     )

@@ -164,8 +164,8 @@ def _signals(table: Outcomes) -> NDArray[np.int64]:
     rows = table.rows()
     new = np.ones(table.size, np.bool_)
     new[1:] = (rows[1:] != rows[:-1]) | (table.next_state[1:] != table.next_state[:-1])
-    place = np.arange(table.size)
-    return place - np.maximum.accumulate(np.where(new, place, 0))
+    position = np.arange(table.size)
+    return position - np.maximum.accumulate(np.where(new, position, 0))
 
 
 def number(value: float) -> str:

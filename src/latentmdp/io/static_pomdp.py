@@ -49,10 +49,10 @@ class Events(NamedTuple):
     reward: Floats
 
 
-def take(events: Events, chosen: NDArray[np.integer] | Flags) -> Events:
+def take(events: Events, index: NDArray[np.integer] | Flags) -> Events:
     """Some of the events."""
-    chosen_columns: list[Any] = [np.asarray(column)[chosen] for column in events]
-    return Events(*chosen_columns)
+    columns: list[Any] = [np.asarray(column)[index] for column in events]
+    return Events(*columns)
 
 
 class Declared(NamedTuple):
@@ -103,9 +103,9 @@ def reachable(events: Events, first: Flags) -> Flags:
     rows = np.concatenate([events.state, np.full(start.size, size)])
     columns = np.concatenate([events.next_state, start])
     graph = coo_array((np.ones(rows.size), (rows, columns)), shape=(size + 1, size + 1)).tocsr()
-    met = np.zeros(size + 1, np.bool_)
-    met[breadth_first_order(graph, size, return_predecessors=False)] = True
-    return met[:-1]
+    reached = np.zeros(size + 1, np.bool_)
+    reached[breadth_first_order(graph, size, return_predecessors=False)] = True
+    return reached[:-1]
 
 
 def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
@@ -116,10 +116,10 @@ def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
     counts = high - low
     if counts.sum() > MAX_EVENTS:
         raise FormatError(f"more than {MAX_EVENTS:,} different things can happen in it")
-    left = np.repeat(np.arange(keys.size), counts)
+    first = np.repeat(np.arange(keys.size), counts)
     ends = np.cumsum(counts)
-    within = np.arange(left.size) - np.repeat(ends - counts, counts)
-    return left, order[low[left] + within]
+    within = np.arange(first.size) - np.repeat(ends - counts, counts)
+    return first, order[low[first] + within]
 
 
 # ------------------------------------------------------------------- contexts in a flat problem
@@ -174,9 +174,9 @@ class _LookSearch:
         part[alone] = label[alone]
         once = count[ends] == 1
         part[ends[once]] = sources[once]
-        kept, part_of = np.unique(part, return_inverse=True)
-        shift = int(kept[0] == -1)
-        return part_of.ravel() - shift, max(1, kept.size - shift)
+        labels, part_of = np.unique(part, return_inverse=True)
+        shift = int(labels[0] == -1)
+        return part_of.ravel() - shift, max(1, labels.size - shift)
 
     def _one_each(self, states: Integers) -> bool:
         """Whether these states are in different parts, so that they can look the same."""
@@ -192,11 +192,11 @@ class _LookSearch:
         from_start = np.isin(events.state, self.start) & self.blind
         extra = take(events, from_start)
         action = np.concatenate([events.action, extra.action])
-        seen = np.concatenate([events.observation, extra.observation])
+        observation = np.concatenate([events.observation, extra.observation])
         arrival = np.concatenate([events.next_state, extra.next_state])
         while True:
             before = np.concatenate([look[events.state], np.full(extra.state.size, self.size)])
-            keys = np.stack([before, action, seen])
+            keys = np.stack([before, action, observation])
             _, group = np.unique(keys, axis=1, return_inverse=True)
             members = look[arrival]
             n = int(group.max()) + 1 if group.size else 0
@@ -242,11 +242,7 @@ class _LookSearch:
     def problem(self, declared: Declared) -> Problem:
         contexts, M = self._contexts()
         V = int(self.look.max()) + 1
-        begin = (
-            V
-            if self.blind
-            else int(self.look[self.entrance if self.entrance >= 0 else self.start[0]])
-        )
+        begin = V if self.blind else int(self.look[self.start[0]])
         weights, opening = self._opening(contexts, M)
         events = take(self.events, self.events.state != self.entrance)
         entry, context = _by_context(contexts[events.state], M)
@@ -308,11 +304,11 @@ class _LookSearch:
         if observations is None:
             return names
         pairs = np.stack([self.look[self.events.next_state], self.events.observation])
-        looks, seen = np.unique(pairs, axis=1)
+        looks, observed = np.unique(pairs, axis=1)
         once = np.bincount(looks, minlength=V)[looks] == 1
-        once &= np.bincount(seen, minlength=len(observations))[seen] == 1
+        once &= np.bincount(observed, minlength=len(observations))[observed] == 1
         called = list(names)
-        for v, o in zip(looks[once], seen[once]):
+        for v, o in zip(looks[once], observed[once]):
             called[v] = observations[o]
         return called if len(set(called)) == V else names
 
@@ -348,23 +344,23 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
     M = problem.weights.size
     split = _split_looks(events, M)
     # A state is a look, or a look and the observation that came with it; -1: none came.
-    seen = np.where(split[events.next_state], events.observation, -1)
+    observed = np.where(split[events.next_state], events.observation, -1)
     starts = np.flatnonzero(problem.initial.any(axis=0))
     keys = np.stack(
-        [np.append(events.next_state, starts), np.append(seen, np.full_like(starts, -1))]
+        [np.append(events.next_state, starts), np.append(observed, np.full_like(starts, -1))]
     )
     pairs, number = np.unique(keys, axis=1, return_inverse=True)
     arrival, begin = np.split(number.ravel(), [events.state.size])
     S = pairs.shape[1]
     i, j = join(pairs[0], events.state)
-    state, own = i, take(events, j)
-    row = state * A + own.action
-    cells = own.context * S * A + row
-    totals = np.bincount(cells, own.probability, M * S * A)
-    probability = own.probability / totals[cells]
-    bonus = np.bincount(cells, probability * own.reward, M * S * A).reshape(M, S, A)
+    state, entries = i, take(events, j)
+    row = state * A + entries.action
+    cells = entries.context * S * A + row
+    totals = np.bincount(cells, entries.probability, M * S * A)
+    probability = entries.probability / totals[cells]
+    bonus = np.bincount(cells, probability * entries.reward, M * S * A).reshape(M, S, A)
     outcomes = outcomes_from_entries(
-        row, arrival[j], np.zeros(row.size, np.int64), own.context, probability, (M, S, A, 1)
+        row, arrival[j], np.zeros(row.size, np.int64), entries.context, probability, (M, S, A, 1)
     )
     # A context that never sees a look may do there what it will: as the first that does.
     filled, rows = row_sums(outcomes, outcomes.probs) > 0.0, outcomes.rows()
@@ -404,12 +400,12 @@ def latent_mdp(problem: Problem, horizon: int | None) -> LatentMDP:
 
 
 def _name(problem: Problem, pair: Integers) -> str:
-    look, seen = (int(x) for x in pair)
+    look, observed = (int(x) for x in pair)
     name = str(look) if problem.look_names is None else problem.look_names[look]
-    if seen < 0:
+    if observed < 0:
         return name
     names = problem.declared.observation_names
-    return f"{name} {seen if names is None else names[seen]}"
+    return f"{name} {observed if names is None else names[observed]}"
 
 
 def distinct_names(names: Sequence[str]) -> list[str] | None:

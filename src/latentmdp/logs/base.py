@@ -176,8 +176,8 @@ def spread(number: int, steps: int, held_steps: int | None = None) -> list[int]:
     By default `HELD_STEPS`.
     """
     held_steps = HELD_STEPS if held_steps is None else held_steps
-    chosen = number if steps <= held_steps else max(1, int(number * held_steps / steps))
-    return [(2 * k + 1) * number // (2 * chosen) for k in range(chosen)]
+    sampled = number if steps <= held_steps else max(1, int(number * held_steps / steps))
+    return [(2 * k + 1) * number // (2 * sampled) for k in range(sampled)]
 
 
 class Logs:

@@ -45,15 +45,15 @@ class Covariates(Fielded):
         values: ArrayLike,
         levels: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        known, given = _checked_names(names, levels)
+        checked, categories = _checked_names(names, levels)
         table = np.array(values, dtype=np.float64) + 0.0
-        if table.ndim != 2 or table.shape[1] != len(known):
-            raise ValueError(f"values must have shape (N, {len(known)}), got {table.shape}")
+        if table.ndim != 2 or table.shape[1] != len(checked):
+            raise ValueError(f"values must have shape (N, {len(checked)}), got {table.shape}")
         if np.isinf(table).any():
             i, k = arrays.first_index(np.isinf(table))
-            raise ValueError(f"covariate {known[k]!r} of individual {i} is infinite")
-        for name, labels in given.items():
-            codes = table[:, known.index(name)]
+            raise ValueError(f"covariate {checked[k]!r} of individual {i} is infinite")
+        for name, labels in categories.items():
+            codes = table[:, checked.index(name)]
             codes = codes[~np.isnan(codes)]
             wrong = (codes != np.rint(codes)) | (codes < 0) | (codes >= len(labels))
             if wrong.any():
@@ -61,7 +61,7 @@ class Covariates(Fielded):
                     f"covariate {name!r} has {len(labels)} levels, but a value is "
                     f"{codes[np.argmax(wrong)]:g}"
                 )
-        arrays.store(self, {"names": known, "values": table, "levels": given})
+        arrays.store(self, {"names": checked, "values": table, "levels": categories})
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, ArrayLike]) -> Covariates:
@@ -73,10 +73,10 @@ class Covariates(Fielded):
 
         names, values, levels = list(columns), [], {}
         for name in names:
-            found = frames.values_or_labels(name, columns[name])
-            values.append(found.values)
-            if found.labels is not None:
-                levels[name] = found.labels
+            cells = frames.values_or_labels(name, columns[name])
+            values.append(cells.values)
+            if cells.labels is not None:
+                levels[name] = cells.labels
         table = np.column_stack(values) if values else np.empty((0, 0))
         return cls(names, table, levels)
 
@@ -85,23 +85,23 @@ class Covariates(Fielded):
 
     def __getitem__(self, key: Any) -> Covariates:
         """The covariates of some individuals: a slice, a mask or an index array."""
-        chosen = self.values[key]
-        if chosen.ndim != 2:
+        rows = self.values[key]
+        if rows.ndim != 2:
             raise IndexError(
                 f"covariates are taken by a slice, a mask or an index array, got {key}"
             )
-        return Covariates(self.names, chosen, self.levels)
+        return Covariates(self.names, rows, self.levels)
 
     def row(self, individual: int) -> dict[str, float | str | None]:
         """The covariates of one individual by name; None for one that is missing."""
-        found: dict[str, float | str | None] = {}
+        cells: dict[str, float | str | None] = {}
         for name, value in zip(self.names, self.values[individual].tolist()):
             labels = self.levels.get(name)
             if np.isnan(value):
-                found[name] = None
+                cells[name] = None
             else:
-                found[name] = value if labels is None else labels[int(value)]
-        return found
+                cells[name] = value if labels is None else labels[int(value)]
+        return cells
 
     def relabelled(self, levels: Mapping[str, Sequence[str]]) -> Floats:
         """`values` with categories by the indices of other levels; NaN where they have none."""
@@ -159,9 +159,9 @@ class Encoder(Fielded):
         means: ArrayLike,
         scales: ArrayLike,
     ) -> None:
-        known, given = _checked_names(names, levels)
+        words, labels = _checked_names(names, levels)
         centre, width = arrays.as_floats("means", means), arrays.as_floats("scales", scales)
-        arrays.store(self, {"names": known, "levels": given, "means": centre, "scales": width})
+        arrays.store(self, {"names": words, "levels": labels, "means": centre, "scales": width})
         d = len(self.columns)
         if centre.shape != (d,) or width.shape != (d,) or (width <= 0.0).any():
             raise ValueError(f"means and scales must have {d} entries each, and scales be positive")
@@ -201,12 +201,12 @@ class Encoder(Fielded):
             `Covariates`, a mapping of columns, a list of mappings (one per individual), or a frame.
             A warning says how many values are missing or were never seen: they count as average.
         """
-        given = covariates if isinstance(covariates, Covariates) else self._read(covariates)
-        if given.names != self.names or given.levels.keys() != self.levels.keys():
+        table = covariates if isinstance(covariates, Covariates) else self._read(covariates)
+        if table.names != self.names or table.levels.keys() != self.levels.keys():
             raise ValueError(
-                f"covariates must be {', '.join(self.names)}, got {', '.join(given.names)}"
+                f"covariates must be {', '.join(self.names)}, got {', '.join(table.names)}"
             )
-        raw = _design_of(given, self.names, self.levels)
+        raw = _design_of(table, self.names, self.levels)
         return np.where(np.isnan(raw), 0.0, (raw - self.means) / self.scales)
 
     def vector(self, covariates: Mapping[str, Any]) -> Floats:
@@ -255,13 +255,15 @@ class Encoder(Fielded):
 
     def _doubt(self, values: Floats, absent: list[str], unseen: list[str]) -> None:
         """Say what is taken for the average."""
-        told = [f"{name} is not given" for name in absent]
-        told += [f"{case} was never seen before" for case in unseen]
+        doubts = [f"{name} is not given" for name in absent]
+        doubts += [f"{case} was never seen before" for case in unseen]
         holes = np.atleast_1d(np.isnan(values).any(axis=0))
-        known = {case.partition("=")[0] for case in unseen} | set(absent)
-        told += [f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in known]
-        if told:
-            warnings.warn(f"covariates: {listed(told)}; taken for the average", stacklevel=4)
+        named = {case.partition("=")[0] for case in unseen} | set(absent)
+        doubts += [
+            f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in named
+        ]
+        if doubts:
+            warnings.warn(f"covariates: {listed(doubts)}; taken for the average", stacklevel=4)
 
     def __repr__(self) -> str:
         return f"Encoder({', '.join(self.columns)})"
@@ -330,19 +332,19 @@ class WeightModel(Fielded):
 def _checked_names(
     names: Sequence[str], levels: Mapping[str, Sequence[str]] | None
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    known = tuple(names)
-    if isinstance(names, str) or not all(isinstance(name, str) for name in known):
+    checked = tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in checked):
         raise TypeError(f"names must be a list of texts, got {names!r:.60}")
-    if len(set(known)) < len(known):
-        raise ValueError(f"names of covariates must differ, got {list(known)}")
-    given = {}
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"names of covariates must differ, got {list(checked)}")
+    categories = {}
     for name, labels in (levels or {}).items():
-        if name not in known:
-            raise ValueError(f"levels names {name!r}, which is none of {list(known)}")
-        given[name] = tuple(str(label) for label in labels)
-        if len(set(given[name])) < len(given[name]):
+        if name not in checked:
+            raise ValueError(f"levels names {name!r}, which is none of {list(checked)}")
+        categories[name] = tuple(str(label) for label in labels)
+        if len(set(categories[name])) < len(categories[name]):
             raise ValueError(f"levels of {name!r} must differ, got {list(labels)}")
-    return known, given
+    return checked, categories
 
 
 def _parts(
@@ -367,9 +369,9 @@ def _design_of(
 
 def _by_level(codes: Floats, labels: Sequence[str], levels: Sequence[str]) -> Floats:
     """Indices of labels as indices of other levels; NaN where they have none."""
-    place = {label: float(i) for i, label in enumerate(levels)}
-    places = np.array([*(place.get(label, np.nan) for label in labels), np.nan])
-    return places[np.where(np.isnan(codes), len(labels), codes).astype(np.int64)]
+    index = {label: float(i) for i, label in enumerate(levels)}
+    indices = np.array([*(index.get(label, np.nan) for label in labels), np.nan])
+    return indices[np.where(np.isnan(codes), len(labels), codes).astype(np.int64)]
 
 
 def _described(covariates: Covariates) -> str:

@@ -96,10 +96,9 @@ def arrow(name: str, column: Any, *, as_texts: bool = False) -> Any:
             elif hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
                 cells = pa.chunked_array(column)
             else:
-                array = column if isinstance(column, np.ndarray) else None
-                if array is not None and array.ndim != 1:
+                if isinstance(column, np.ndarray) and column.ndim != 1:
                     raise ValueError(
-                        f"column {name!r} must be one-dimensional, got shape {array.shape}"
+                        f"column {name!r} must be one-dimensional, got shape {column.shape}"
                     )
                 cells = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
@@ -130,7 +129,7 @@ def arrow(name: str, column: Any, *, as_texts: bool = False) -> Any:
 
 def columns_of(
     table: Any,
-    wanted: Mapping[str, str],
+    names: Mapping[str, str],
     *,
     optional: Collection[str] = (),
     labels: Collection[str] = (),
@@ -143,7 +142,7 @@ def columns_of(
     table
         A frame, a mapping of columns, a sequence of mappings (rows), the path of a .csv or .parquet
         file, or an open .csv file.
-    wanted
+    names
         What the table calls the column for each of our words.
     optional
         The words whose columns may be missing.
@@ -159,24 +158,26 @@ def columns_of(
     ValueError
         Naming the column that is missing, of another length, or has an empty cell.
     """
-    texts = {name: word in labels for word, name in wanted.items()}
+    texts = {name: word in labels for word, name in names.items()}
     native = named_columns(table, texts, gaps=not filled)
     columns: dict[str, Any] = {}
-    for word, name in wanted.items():
+    for word, name in names.items():
         if name in native:
             columns[word] = arrow(name, native[name], as_texts=filled and word in labels)
         elif word not in optional:
-            known = ", ".join(repr(str(name)) for name in list(native)[:20])
-            raise ValueError(f"the table has no column {name!r} ({word}); it has {known or 'none'}")
+            others = ", ".join(repr(str(name)) for name in list(native)[:20])
+            raise ValueError(
+                f"the table has no column {name!r} ({word}); it has {others or 'none'}"
+            )
     for word, cells in columns.items():
         first, expected = next(iter(columns.items()))
         if len(cells) != len(expected):
             raise ValueError(
-                f"column {wanted[word]!r} has {len(cells)} rows, column {wanted[first]!r} has "
+                f"column {names[word]!r} has {len(cells)} rows, column {names[first]!r} has "
                 f"{len(expected)}"
             )
         if filled:
-            require_filled(wanted[word], cells)
+            require_filled(names[word], cells)
     return columns
 
 
@@ -189,11 +190,6 @@ def is_text(cells: Any) -> bool:
     """Whether a column of pyarrow holds texts."""
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def is_empty(cells: Any) -> bool:
-    """Whether no cell of a column of pyarrow is filled."""
-    return bool(cells.null_count == len(cells))
 
 
 def require_filled(name: str, cells: Any) -> None:
@@ -213,8 +209,8 @@ def whole(name: str, cells: Any) -> NDArray[Any]:
     if pa.types.is_null(kind):
         return np.full(len(cells), np.nan)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        shown = "" if not len(cells) else f" ({cell(cells, 0)!r:.40} in row 0)"
-        raise ColumnTypeError(f"column {name!r} must hold numbers or names, got {kind}{shown}")
+        example = "" if not len(cells) else f" ({cell(cells, 0)!r:.40} in row 0)"
+        raise ColumnTypeError(f"column {name!r} must hold numbers or names, got {kind}{example}")
     values: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f":
         _require_finite(name, values)
@@ -338,13 +334,13 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
         encoded.append((labels, codes))
     occurs = [_occurring(labels, codes) for labels, codes in encoded]
     key = natural_key if natural else None
-    names = sorted({label for found in occurs for label in found}, key=key)
-    place = {label: i for i, label in enumerate(names)}
-    found = []
+    names = sorted({label for ranked in occurs for label in ranked}, key=key)
+    index = {label: i for i, label in enumerate(names)}
+    ranked = []
     for labels, codes in encoded:
-        rank = np.array([*(place.get(label, -1) for label in labels), -1], np.int64)
-        found.append(rank[codes])
-    return (*found, tuple(names))
+        rank = np.array([*(index.get(label, -1) for label in labels), -1], np.int64)
+        ranked.append(rank[codes])
+    return (*ranked, tuple(names))
 
 
 def _occurring(labels: list[str], codes: Integers) -> list[str]:
@@ -416,9 +412,9 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
     suffix = Path(source).suffix.lower() if is_path else ".csv"
     if suffix == ".parquet":
         schema = pq.read_schema(source)
-        kept = [name for name in schema.names if name in texts] if gaps else None
-        labels = [n for n in kept or () if pa.types.is_string(schema.field(n).type)]
-        return pq.read_table(source, columns=kept, read_dictionary=labels)
+        columns = [name for name in schema.names if name in texts] if gaps else None
+        labels = [n for n in columns or () if pa.types.is_string(schema.field(n).type)]
+        return pq.read_table(source, columns=columns, read_dictionary=labels)
     if suffix != ".csv":
         raise ValueError(f"{source}: a table is read from .csv or .parquet, not from {suffix!r}")
     options = csv.ConvertOptions(
@@ -468,8 +464,8 @@ def _written(column: Any, labels: bool) -> Any:
         return numbers
     values = numbers.to_numpy()
     filled = ~np.isnan(values) if numbers.null_count else np.ones(values.size, np.bool_)
-    known = values[filled]
-    are_integers = np.isfinite(known) & (known == np.rint(known)) & (np.abs(known) < 2.0**53)
+    cells = values[filled]
+    are_integers = np.isfinite(cells) & (cells == np.rint(cells)) & (np.abs(cells) < 2.0**53)
     if not are_integers.all():
         return column
     return numbers if numbers.null_count else values.astype(np.int64)

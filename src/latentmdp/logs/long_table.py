@@ -55,13 +55,13 @@ def reward_levels_of(values: Floats, counts: Integers, number: int) -> tuple[Flo
         heavy = counts * number >= counts.sum()
         run = np.cumsum(heavy | np.concatenate([[False], heavy[:-1]]))
         rest = np.where(heavy, 0, counts)
-        left = max(number - int(heavy.sum()), 1)
+        light_levels = max(number - int(heavy.sum()), 1)
         mass = rest.sum() or 1
         # within a run between heavy values: cut where the mass so far passes multiples of a share
         before = np.cumsum(rest) - rest
         begin = np.concatenate([[0], np.flatnonzero(np.diff(run)) + 1])
         inside = before - np.repeat(before[begin], np.diff(np.append(begin, run.size)))
-        cut = np.where(heavy, 0, ((inside + 0.5 * rest) * left / mass).astype(np.int64))
+        cut = np.where(heavy, 0, ((inside + 0.5 * rest) * light_levels / mass).astype(np.int64))
         new = np.concatenate([[True], (np.diff(run) != 0) | (np.diff(cut) != 0)])
         groups = np.cumsum(new) - 1
         totals = np.bincount(groups, counts * values)
@@ -157,14 +157,14 @@ def _read(
     table: Any, names: Mapping[str, str | None], covariates: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The columns of a table by our words, as pyarrow has them, and what the table calls them."""
-    chosen = {word: name for word, name in names.items() if name is not None}
+    columns = {word: name for word, name in names.items() if name is not None}
     for word in ("episode", "state", "action", "reward"):
-        if word not in chosen:
+        if word not in columns:
             raise ValueError(f"the column of {word!r} cannot be left out")
-    optional = [word for word in OPTIONAL if chosen.get(word) == word]
-    chosen |= {_covariate(name): name for name in covariates}
-    labels = [w for w in ("episode", "state", "action", "next_state") if w in chosen]
-    return frames.columns_of(table, chosen, optional=optional, labels=labels), chosen
+    optional = [word for word in OPTIONAL if columns.get(word) == word]
+    columns |= {_covariate(name): name for name in covariates}
+    labels = [w for w in ("episode", "state", "action", "next_state") if w in columns]
+    return frames.columns_of(table, columns, optional=optional, labels=labels), columns
 
 
 def _covariate(name: str) -> str:
@@ -193,7 +193,7 @@ class _Rows:
     def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
         return values if self.order is None else values[self.order]
 
-    def place(self, row: int) -> str:
+    def called(self, row: int) -> str:
         """How a message calls a sorted row."""
         episode = int(np.searchsorted(self.offsets, row, side="right")) - 1
         number = row if self.order is None else int(self.order[row])
@@ -206,7 +206,7 @@ class _Rows:
             row = int(np.argmax(wrong))
             value = self.columns[word][row if self.order is None else int(self.order[row])].as_py()
             reason = why if isinstance(why, str) else why(row)
-            raise ValueError(f"{self.place(row)}: {self.names[word]} is {value}, {reason}")
+            raise ValueError(f"{self.called(row)}: {self.names[word]} is {value}, {reason}")
 
     def floats(self, word: str) -> Floats:
         """A column of numbers; NaN where a cell is empty."""
@@ -341,7 +341,7 @@ def _labels(
     """Columns of states or of actions by number, -1 where a cell is empty, and their names."""
     present = [word for word in words if word in rows.columns]
     texts = [word for word in present if frames.is_text(rows.columns[word])]
-    filled = [w for w in present if not frames.is_empty(rows.columns[w])]
+    filled = [w for w in present if rows.columns[w].null_count < rows.size]
     if texts and any(word not in texts for word in filled):
         odd = next(word for word in filled if word not in texts)
         raise ValueError(
@@ -357,8 +357,8 @@ def _labels(
     codes: list[Integers]
     *codes, names = frames.coded(*(rows.columns[word] for word in texts))
     if declared is not None:
-        place = {label: i for i, label in enumerate(declared)}
-        rank = np.array([*(place.get(label, -2) for label in names), -1], np.int64)
+        index = {label: i for i, label in enumerate(declared)}
+        rank = np.array([*(index.get(label, -2) for label in names), -1], np.int64)
         codes, names = [rank[c] for c in codes], tuple(declared)
     numbers = {word: rows.sorted(c) for word, c in zip(texts, codes)}
     numbers |= {word: np.full(rows.size, -1) for word in present if word not in texts}
@@ -461,20 +461,20 @@ class _Segments(NamedTuple):
 
 def _segments(rows: _Rows, links: _Links, action: Integers) -> _Segments:
     """Cut episodes where steps are lost; one whose first step is lost begins with an empty one."""
-    known = (links.state >= 0) & (action >= 0)
-    after_gap = np.concatenate([[True], ~known[:-1]])[: rows.size]
-    begins = links.begins | (known & after_gap)
-    place = np.flatnonzero(begins)
-    before: Integers = np.cumsum(known) - known  # steps before each row
-    steps = np.flatnonzero(known)
-    offsets = np.append(before[place], steps.size).astype(np.int64)
+    complete = (links.state >= 0) & (action >= 0)
+    after_gap = np.concatenate([[True], ~complete[:-1]])[: rows.size]
+    begins = links.begins | (complete & after_gap)
+    first = np.flatnonzero(begins)
+    before: Integers = np.cumsum(complete) - complete  # steps before each row
+    steps = np.flatnonzero(complete)
+    offsets = np.append(before[first], steps.size).astype(np.int64)
     empty = np.diff(offsets) == 0
-    last = np.full(place.size, -1, np.int64)
+    last = np.full(first.size, -1, np.int64)
     last[~empty] = links.next_state[steps[offsets[1:][~empty] - 1]]
-    last[empty] = links.state[place[empty]]
+    last[empty] = links.state[first[empty]]
     states = np.insert(links.state[steps], offsets[1:], last)
-    continues = ~links.begins[place]
-    episode = np.searchsorted(rows.offsets, place, side="right") - 1
+    continues = ~links.begins[first]
+    episode = np.searchsorted(rows.offsets, first, side="right") - 1
     final = np.append(~continues[1:], True)[: continues.size] & ~empty
     ends = int((final & (last < 0)).sum())
     return _Segments(states, steps, offsets, continues if continues.any() else None, episode, ends)
@@ -513,7 +513,7 @@ def _rewards(rows: _Rows, steps: Integers, options: TableOptions) -> dict[str, A
 
 
 def reward_values_of_counts(
-    seen: Floats, counts: Integers, levels: int | str | None
+    distinct: Floats, counts: Integers, levels: int | str | None
 ) -> tuple[Floats, Floats | None]:
     """The values of rewards, given the distinct ones in order and their counts, and any edges.
 
@@ -521,10 +521,10 @@ def reward_values_of_counts(
     """
     if levels not in ("auto", None) and (isinstance(levels, bool | str) or int(levels) < 1):
         raise ValueError(f"reward_levels must be 'auto', None or a positive number, got {levels!r}")
-    most = MANY_VALUES if levels == "auto" else seen.size if levels is None else int(levels)
-    if seen.size > most:
-        return reward_levels_of(seen, counts, LEVELS if levels == "auto" else most)
-    return np.array([0.0, 1.0]) if np.isin(seen, (0.0, 1.0)).all() else seen, None
+    most = MANY_VALUES if levels == "auto" else distinct.size if levels is None else int(levels)
+    if distinct.size > most:
+        return reward_levels_of(distinct, counts, LEVELS if levels == "auto" else most)
+    return np.array([0.0, 1.0]) if np.isin(distinct, (0.0, 1.0)).all() else distinct, None
 
 
 def _matched(rows: _Rows, steps: Integers, rewards: Floats, values: Floats) -> Integers:
@@ -533,8 +533,8 @@ def _matched(rows: _Rows, steps: Integers, rewards: Floats, values: Floats) -> I
     nearest = np.minimum(np.searchsorted(values[order], rewards), values.size - 1)
     wrong = np.zeros(rows.size, np.bool_)
     wrong[steps[values[order][nearest] != rewards]] = True
-    shown = values.tolist() if values.size <= 10 else [*values[:5].tolist(), "..."]
-    rows.refuse(wrong, "reward", f"not one of the values {shown}")
+    listing = values.tolist() if values.size <= 10 else [*values[:5].tolist(), "..."]
+    rows.refuse(wrong, "reward", f"not one of the values {listing}")
     return np.asarray(order[nearest])
 
 

@@ -96,8 +96,8 @@ class _Reader:
             begins = _begins(table[name])
             rows = np.diff(np.append(np.flatnonzero(begins), begins.size))
             # Episodes are numbered, so that they stay in the order of the rows.
-            place = table.column_names.index(name)
-            numbered = table.set_column(place, name, [np.cumsum(begins) - 1])
+            index = table.column_names.index(name)
+            numbered = table.set_column(index, name, [np.cumsum(begins) - 1])
             try:
                 yield self._episodes(numbered), rows
             except TrajectoryError as error:
@@ -148,8 +148,8 @@ class _Reader:
         edges = np.cumsum([0, *(file.metadata.row_group(k).num_rows for k in groups)])
         needed = [k for k in groups if edges[k] < span.stop and edges[k + 1] > span.start]
         row = int(edges[needed[0]]) if needed else span.stop
-        chosen = list(dict.fromkeys(names))
-        for batch in file.iter_batches(_PIECE_ROWS, needed, chosen, use_threads=False):
+        columns = list(dict.fromkeys(names))
+        for batch in file.iter_batches(_PIECE_ROWS, needed, columns, use_threads=False):
             if row >= span.stop:
                 break
             low, high = max(span.start - row, 0), min(span.stop - row, batch.num_rows)
@@ -253,8 +253,8 @@ class LogFiles(Logs):
 
     def read(self, batches: Iterable[int] | None = None) -> Trajectories:
         """The episodes of some batches, by default of all, in memory."""
-        chosen = range(len(self._files)) if batches is None else batches
-        return Trajectories.concat(self._files[k].read() for k in chosen)
+        numbers = range(len(self._files)) if batches is None else batches
+        return Trajectories.concat(self._files[k].read() for k in numbers)
 
     def sample(self, steps: int) -> Trajectories:
         """In memory, batches spread evenly over the logs, of about so many steps together."""
@@ -329,9 +329,9 @@ def write_shard(logs: Trajectories, path: str) -> Unit:
 
 def written(units: Iterable[Unit]) -> LogFiles:
     """The logs that were written to some files, in their order."""
-    made = list(units)
-    header = _header(made[0][0][0].path)
-    return _assembled(made, _reader(header, {}, _options([header]), anew=True))
+    shards = list(units)
+    header = _header(shards[0][0][0].path)
+    return _assembled(shards, _reader(header, {}, _options([header]), anew=True))
 
 
 def _assembled(units: Sequence[Unit], reader: _Reader) -> LogFiles:
@@ -341,8 +341,8 @@ def _assembled(units: Sequence[Unit], reader: _Reader) -> LogFiles:
     summary, options = measures.summary, reader.options
     names = [None if n is None else tuple(n) for n in (options.state_names, options.action_names)]
     n_states, n_actions = (
-        max(declared or 0, shown, len(words or ()), 1)
-        for declared, shown, words in (
+        max(declared or 0, observed, len(words or ()), 1)
+        for declared, observed, words in (
             (options.n_states, summary.states, names[0]),
             (options.n_actions, summary.actions, names[1]),
         )
@@ -378,13 +378,13 @@ def _file_batches(
 
 def _between(spans: Sequence[RowRange], low: int, high: int) -> list[RowRange]:
     """Rows low .. high - 1 of some spans, counted through."""
-    chosen, before = [], 0
+    ranges, before = [], 0
     for span in spans:
         first, last = max(low - before, 0), min(high - before, span.stop - span.start)
         if first < last:
-            chosen.append(span._replace(start=span.start + first, stop=span.start + last))
+            ranges.append(span._replace(start=span.start + first, stop=span.start + last))
         before += span.stop - span.start
-    return chosen
+    return ranges
 
 
 # ------------------------------------------------------------------------------- opening the files
@@ -432,14 +432,14 @@ def open_logs(
     work = as_engine(engine)
     spans = [header.span for header in headers]
     plain = TableOptions._field_defaults
-    given = [name for name, value in options.items() if not same_content(value, plain[name])]
-    own = _are_own(headers, ["columns", *given] if columns else given)
-    asked = _options(headers) if own else TableOptions(**options)
-    reader = _reader(headers[0], columns or {}, asked, own or numbered_anew)
+    changed = [name for name, value in options.items() if not same_content(value, plain[name])]
+    ours = _are_own(headers, ["columns", *changed] if columns else changed)
+    settings = _options(headers) if ours else TableOptions(**options)
+    reader = _reader(headers[0], columns or {}, settings, ours or numbered_anew)
     units: list[tuple[RowRange, ...]] = [(span,) for span in spans if span.stop]
-    steps = (1 if own else 2) * sum(span.stop for span in spans)
+    steps = (1 if ours else 2) * sum(span.stop for span in spans)
     with progress_bar(progress, "looking through the files", steps) as move:
-        if not own:
+        if not ours:
             scans = []
             for scan in work.map(_scanned, spans, reader):
                 move(scan.span.stop)
@@ -476,7 +476,7 @@ class _Header(NamedTuple):
 
     span: RowRange
     schema: pa.Schema
-    told: dict[str, Any] | None
+    content: dict[str, Any] | None
 
 
 def _header(path: str) -> _Header:
@@ -485,43 +485,43 @@ def _header(path: str) -> _Header:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
         raise FormatError(f"{path} is not a Parquet file: {error}") from None
-    schema, told = file.schema_arrow, None
+    schema, header = file.schema_arrow, None
     metadata = schema.metadata or {}
     if KEY in metadata:
-        told = json.loads(metadata[KEY])
-        if not isinstance(told, dict) or told.get("kind") != "trajectories":
+        header = json.loads(metadata[KEY])
+        if not isinstance(header, dict) or header.get("kind") != "trajectories":
             raise FormatError(f"{path} does not hold logs")
-    return _Header(RowRange(path, 0, file.metadata.num_rows, stamp), schema, told)
+    return _Header(RowRange(path, 0, file.metadata.num_rows, stamp), schema, header)
 
 
-def _are_own(headers: list[_Header], given: list[str]) -> bool:
+def _are_own(headers: list[_Header], arguments: list[str]) -> bool:
     """Whether latentmdp wrote the files; then no argument about their tables may be given."""
-    own = [header.told is not None for header in headers]
-    if not any(own):
+    ours = [header.content is not None for header in headers]
+    if not any(ours):
         return False
     paths = [header.span.path for header in headers]
-    if not all(own):
-        one, other = paths[own.index(True)], paths[own.index(False)]
+    if not all(ours):
+        one, other = paths[ours.index(True)], paths[ours.index(False)]
         raise FormatError(f"{one} was written by latentmdp and {other} was not: open them apart")
-    if given:
+    if arguments:
         raise TypeError(
-            f"{paths[0]} holds everything already: open_logs takes no {given[0]!r} here"
+            f"{paths[0]} holds everything already: open_logs takes no {arguments[0]!r} here"
         )
     return True
 
 
 def _options(headers: list[_Header]) -> TableOptions:
     """What files that latentmdp wrote say in their headers; sizes and levels are joined."""
-    told = [options_of(header.told or {}) for header in headers]
-    first = told[0]
-    grows = {name: max(getattr(one, name) for one in told) for name in ("n_states", "n_actions")}
-    for header, one in zip(headers, told):
+    options = [options_of(header.content or {}) for header in headers]
+    first = options[0]
+    grows = {name: max(getattr(one, name) for one in options) for name in ("n_states", "n_actions")}
+    for header, one in zip(headers, options):
         for name, value in first._asdict().items():
             if name not in (*grows, "levels") and not same_content(value, getattr(one, name)):
                 path = headers[0].span.path
                 raise TrajectoryError(f"{header.span.path} has other {name} than {path}")
     levels: dict[str, dict[str, None]] = {}
-    for name, labels in (pair for one in told for pair in (one.levels or {}).items()):
+    for name, labels in (pair for one in options for pair in (one.levels or {}).items()):
         levels.setdefault(name, {}).update(dict.fromkeys(labels))
     joined = {name: tuple(labels) for name, labels in levels.items()}
     return first._replace(**grows, levels=joined if first.covariates else None)
@@ -533,8 +533,8 @@ def _reader(
     """The reader of files that have the columns of one of them, by the names given."""
     path, schema = header.span.path, header.schema
     names = {word: columns.get(word, word) for word in WORDS}
-    wanted = {word: n for word, n in names.items() if n != word or word not in OPTIONAL}
-    for name in (*wanted.values(), *options.covariates):
+    required = {word: n for word, n in names.items() if n != word or word not in OPTIONAL}
+    for name in (*required.values(), *options.covariates):
         if name not in schema.names:
             raise TrajectoryError(
                 f"{path} has no column {name!r}; it has {', '.join(schema.names)}"
@@ -577,9 +577,9 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
     counted = counted and not options.rewards_are_indices
     rewards: Counter[float] | None = Counter() if counted else None
     counting = ("state", "action", "reward") if counted else ()
-    wanted = [columns[word] for word in ("episode", *labels, *counting)]
+    names = [columns[word] for word in ("episode", *labels, *counting)]
     episodes, starts, row = [pa.array([], pa.null())], [], 0
-    for table in reader.rows(span, wanted):
+    for table in reader.rows(span, names):
         cells = table[columns["episode"]].combine_chunks()
         if cells.null_count:
             empty = row + int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
@@ -595,9 +595,9 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
         if rewards is not None:
             _count_rewards(table, columns, rewards, span.path)
         row += table.num_rows
-    places = np.append(np.concatenate([np.zeros(0, np.int64), *starts]), span.stop)
+    edges = np.append(np.concatenate([np.zeros(0, np.int64), *starts]), span.stop)
     every = pa.concat_arrays(episodes[1:]) if len(episodes) > 1 else episodes[0]
-    return _Scan(span, int(places[min(1, places.size - 1)]), every, labels, rewards)
+    return _Scan(span, int(edges[min(1, edges.size - 1)]), every, labels, rewards)
 
 
 def _text_columns(span: RowRange, columns: Mapping[str, str]) -> list[str]:
@@ -692,8 +692,8 @@ def _require_once(parts: list[tuple[str, pa.Array]]) -> None:
     if twice.any():
         code = int(np.argmax(twice))
         ends = np.cumsum([len(episodes) for _, episodes in parts])
-        places = np.searchsorted(ends, np.flatnonzero(codes == code)[:2], side="right")
-        one, other = (parts[k][0] for k in places.tolist())
+        files = np.searchsorted(ends, np.flatnonzero(codes == code)[:2], side="right")
+        one, other = (parts[k][0] for k in files.tolist())
         name = encoded.dictionary[code]
         if one == other:
             raise TrajectoryError(

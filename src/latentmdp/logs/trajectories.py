@@ -89,7 +89,7 @@ class History(NamedTuple):
         else:
             try:
                 row = arrays.as_floats("probabilities", answer)
-                chances = arrays.distributions("probabilities", row, (), given=answer)
+                chances = arrays.distributions("probabilities", row, (), source=answer)
             except ValueError as error:
                 raise ValueError(f"{self._answered(answer)}: {error}") from None
         if allowed is not None and chances[~allowed].any():
@@ -495,14 +495,14 @@ class Trajectories(Logs, Fielded):
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[index] - offsets[:-1], lengths)
         first_state = self.offsets[index] + index - offsets[:-1] - np.arange(index.size)
-        places = np.arange(offsets[-1] + index.size) + np.repeat(first_state, lengths + 1)
-        return self._taken(places, steps, offsets, index)
+        states = np.arange(offsets[-1] + index.size) + np.repeat(first_state, lengths + 1)
+        return self._taken(states, steps, offsets, index)
 
     def _taken(self, states: Any, steps: Any, offsets: Integers, episodes: Any) -> Trajectories:
         """Some states and steps with their new offsets, and what is known of their episodes."""
-        chosen = {"states": states, "steps": steps, "episodes": episodes}
+        index = {"states": states, "steps": steps, "episodes": episodes}
         fields = {name: self.__dict__[name] for name in _ALONG}
-        parts = {n: a if a is None else a[chosen[_ALONG[n]]] for n, a in fields.items()}
+        parts = {n: a if a is None else a[index[_ALONG[n]]] for n, a in fields.items()}
         parts["continues"] = self._continuing(episodes)
         return self._with(**parts, offsets=offsets, missing=None)
 
@@ -510,15 +510,15 @@ class Trajectories(Logs, Fielded):
         """`continues` of some episodes; one may not be taken without the one that it continues."""
         if self.continues is None:
             return None
-        taken, index = self.continues[episodes], np.arange(len(self))[episodes]
-        orphaned = taken & (np.diff(index, prepend=-2) != 1)
+        continues, index = self.continues[episodes], np.arange(len(self))[episodes]
+        orphaned = continues & (np.diff(index, prepend=-2) != 1)
         if orphaned.any():
             i = int(index[np.argmax(orphaned)])
             raise IndexError(
                 f"episode {i} continues episode {i - 1}, which is not taken with it: take whole "
                 "individuals, logs.take_individuals(...)"
             )
-        return taken if taken.any() else None
+        return continues if continues.any() else None
 
     def _with(self, **fields: Any) -> Trajectories:
         return Trajectories._trusted(**{**self.__dict__, **fields})
@@ -544,15 +544,15 @@ class Trajectories(Logs, Fielded):
 
     def take_individuals(self, key: Any) -> Trajectories:
         """All segments of some individuals: a slice, a mask or an index array, in its order."""
-        chosen = np.arange(self.n_individuals)[key]
-        if chosen.ndim != 1:
+        individuals = np.arange(self.n_individuals)[key]
+        if individuals.ndim != 1:
             raise IndexError(f"individuals are taken by a slice, mask or 1-d index, got {key}")
         if self.continues is None:
-            return self._gathered(chosen)
+            return self._gathered(individuals)
         first = np.append(self.beginnings(), len(self))
-        sizes = np.diff(first)[chosen]
+        sizes = np.diff(first)[individuals]
         starts = np.cumsum(sizes) - sizes
-        index = np.arange(sizes.sum()) + np.repeat(first[chosen] - starts, sizes)
+        index = np.arange(sizes.sum()) + np.repeat(first[individuals] - starts, sizes)
         return self._gathered(index)
 
     def require_complete(self, what: str) -> None:
@@ -663,9 +663,9 @@ class Trajectories(Logs, Fielded):
     def steps(self) -> Steps:
         """All steps of all episodes, one by one."""
         episode = np.repeat(np.arange(len(self)), self.lengths)
-        place = np.arange(self.n_steps) + episode
+        position = np.arange(self.n_steps) + episode
         return Steps(
-            episode, self.states[place], self.actions, self.rewards, self.states[place + 1]
+            episode, self.states[position], self.actions, self.rewards, self.states[position + 1]
         )
 
     @property
@@ -781,12 +781,12 @@ class Trajectories(Logs, Fielded):
         bounds = (("state", n_states), ("action", n_actions), ("reward index", n_rewards))
         for (what, limit), array in zip(bounds, (self.states, self.actions, self.rewards)):
             if array.max(initial=-1) >= limit:
-                place = int(np.argmax(array >= limit))
+                index = int(np.argmax(array >= limit))
                 starts = self.offsets + (np.arange(len(self) + 1) if what == "state" else 0)
-                episode = int(np.searchsorted(starts, place, side="right")) - 1
+                episode = int(np.searchsorted(starts, index, side="right")) - 1
                 raise TrajectoryError(
-                    f"episode {episode}, step {place - int(starts[episode])}: {what} "
-                    f"{array[place]} is out of range, must be below {limit}"
+                    f"episode {episode}, step {index - int(starts[episode])}: {what} "
+                    f"{array[index]} is out of range, must be below {limit}"
                 )
         contexts = self.contexts
         if contexts is not None and n_contexts is not None and (contexts >= n_contexts).any():
@@ -946,9 +946,9 @@ def _check_last_states(states: Indices, offsets: Integers) -> None:
         return
     unknown[offsets[1:] + np.arange(offsets.size - 1)] = False
     if unknown.any():
-        place = int(np.argmax(unknown))
+        index = int(np.argmax(unknown))
         raise ValueError(
-            f"states[{place}] is -1: only the last state of an episode may be missing (split the "
+            f"states[{index}] is -1: only the last state of an episode may be missing (split the "
             "episode with continues)"
         )
 

@@ -374,7 +374,7 @@ def belief_at(
             f"belief must have one entry for each of {plural(model.n_contexts, 'context')}, got "
             f"shape {b.shape}"
         )
-    return arrays.frozen(arrays.distributions("belief", b, (), given=np.asarray(belief)))
+    return arrays.frozen(arrays.distributions("belief", b, (), source=np.asarray(belief)))
 
 
 def switches(
