@@ -119,9 +119,9 @@ def register(kind: Kind) -> None:
     """Make `save` and `load` know a kind."""
     if kind.name in _KINDS:
         raise ValueError(f"a kind named {kind.name!r} is registered already")
-    for name, kinds in kind.fields.items():
-        if isinstance(kinds, str):
-            require_choice(f"field {name!r}", kinds, tuple(_CHECKS))
+    for name, form in kind.fields.items():
+        if isinstance(form, str):
+            require_choice(f"field {name!r}", form, tuple(_CHECKS))
     _KINDS[kind.name] = kind
 
 

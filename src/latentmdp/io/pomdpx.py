@@ -187,10 +187,10 @@ class _Variable(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A table over (parents, variable), sparse: for each entry its indices and its number."""
+    """A table over (parents, variable), sparse: for each entry its cell and its number."""
 
     axes: list[str]
-    index: Integers  # (k, axes)
+    cells: Integers  # (k, axes)
     numbers: Floats
 
 
@@ -289,11 +289,11 @@ class _FactoredFile:
         values: list[Floats] = []
         total = 0
         for entry in parameter.findall("Entry"):
-            flat_places, numbers = self._entry(entry, axes, sizes, is_chance)
+            positions, numbers = self._entry(entry, axes, sizes, is_chance)
             total += numbers.size
             if total > MAX_EVENTS:
                 raise FormatError(f"the table of {variable!r:.60} has too many entries")
-            keys.append(flat_places)
+            keys.append(positions)
             values.append(numbers)
         if not keys:
             return _Table(axes, np.zeros((0, len(axes)), np.int64), np.zeros(0))
@@ -301,8 +301,8 @@ class _FactoredFile:
         flat, last = np.unique(np.concatenate(keys)[::-1], return_index=True)
         entries = np.concatenate(values)[::-1][last]
         nonzero = entries != 0.0
-        flat_places = np.stack(np.unravel_index(flat[nonzero], sizes or [1]), axis=1)
-        return _Table(axes, flat_places[:, : len(axes)].astype(np.int64), entries[nonzero])
+        positions = np.stack(np.unravel_index(flat[nonzero], sizes or [1]), axis=1)
+        return _Table(axes, positions[:, : len(axes)].astype(np.int64), entries[nonzero])
 
     def _entry(
         self, entry: ET.Element, axes: list[str], sizes: list[int], is_chance: bool
@@ -416,7 +416,7 @@ class _FactoredFile:
         if variable.before not in table.axes:
             return len(variable.values) == 1
         axis = table.axes.index(variable.before)
-        return bool((table.index[:, axis] == table.index[:, -1]).all())
+        return bool((table.cells[:, axis] == table.cells[:, -1]).all())
 
     def _names(self, variables: list[_Variable]) -> list[str]:
         """What each joint value is called."""
@@ -484,7 +484,7 @@ class _FactoredFile:
             i, j = self._matches(joined, table, table.axes[:-1])
             joined = _Joined(
                 {other: column[i] for other, column in joined.columns.items()}
-                | {name: table.index[j, -1]},
+                | {name: table.cells[j, -1]},
                 joined.probability[i] * table.numbers[j],
             )
         return joined
@@ -493,7 +493,7 @@ class _FactoredFile:
         self, joined: _Joined, table: _Table, axes: list[str]
     ) -> tuple[Integers, Integers]:
         """Pairs of an assignment and an entry of a table that agree on some variables."""
-        entries = dict(zip(table.axes, table.index.T))
+        entries = dict(zip(table.axes, table.cells.T))
         return static_pomdp.join(
             self._index(axes, {"": joined.probability, **joined.columns}),
             self._index(axes, {"": table.numbers, **entries}),

@@ -334,7 +334,7 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
         encoded.append((labels, codes))
     occurs = [_occurring(labels, codes) for labels, codes in encoded]
     key = natural_key if natural else None
-    names = sorted({label for ranked in occurs for label in ranked}, key=key)
+    names = sorted({label for labels in occurs for label in labels}, key=key)
     index = {label: i for i, label in enumerate(names)}
     ranked = []
     for labels, codes in encoded:
