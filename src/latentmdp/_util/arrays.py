@@ -23,7 +23,11 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view, as compiled loops take arrays they share: one type, one compilation."""
+    """A read-only view, as compiled loops take arrays they share.
+
+    numba compiles a loop once for arrays that may be written and once for others: with one kind
+    there is one compilation.
+    """
     return frozen(array.view())
 
 

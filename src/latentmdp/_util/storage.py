@@ -490,3 +490,4 @@ def _plain(value: Any, name: str, *, kind: type, words: str) -> Any:
 as_integer = partial(_plain, kind=int, words="an integer")
 as_flag = partial(_plain, kind=bool, words="true or false")
 as_text = partial(_plain, kind=str, words="a string")
+as_object = partial(_plain, kind=dict, words="an object")

@@ -38,7 +38,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
+from latentmdp._util import Floats, RNGLike, arrays, as_generator, plain, validation
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
@@ -165,13 +165,9 @@ class EM:
 
     def __repr__(self) -> str:
         """The settings that differ from the defaults."""
-        settings = [str(self.n_contexts)]
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if value is not field.default:
-                value = value.tolist() if isinstance(value, np.ndarray) else value
-                settings += [f"{field.name}={value!r}"] if value != field.default else []
-        return f"EM({', '.join(settings)})"
+        named = [(one, plain(getattr(self, one.name))) for one in fields(self)[1:]]
+        changed = [f"{one.name}={value!r}" for one, value in named if value != one.default]
+        return f"EM({', '.join([str(self.n_contexts), *changed])})"
 
     def fit(
         self,
@@ -216,7 +212,7 @@ class EM:
         for message in _warnings_before(problem):
             warnings.warn(message, FitWarning, stacklevel=2)
         hypotheses = sharing_hypotheses(
-            problem.own_parts, problem.open_parts, self._given_strengths()
+            problem.own_parts, problem.open_parts, self._fixed_strengths()
         )
         few = self.restarts if len(hypotheses) == 1 else max(2, self.restarts // 4)
         loose, runs = _LOOSE * self.tolerance, {}
@@ -271,7 +267,7 @@ class EM:
         parts: tuple[Part, ...] = ("transitions", "rewards", "initial", "behaviour")
         return tuple(part for part in parts if part not in separate)
 
-    def _given_strengths(self) -> PseudoCounts | None:
+    def _fixed_strengths(self) -> PseudoCounts | None:
         """The strengths given; None where they are to be chosen."""
         if self.pseudo_counts == "auto":
             return None
@@ -295,7 +291,7 @@ class EM:
         likelihood to climb, where to climb from, the history that counts (none where the objective
         has changed) and what was decided, in words.
         """
-        fixed, open_parts = self._given_strengths(), problem.open_parts
+        fixed, open_parts = self._fixed_strengths(), problem.open_parts
         if self.n_contexts == 1 or (fixed is not None and not open_parts):
             ((strengths, best),) = runs.items()
             return problem.likelihood.with_pseudo_counts(strengths), best.point, best.history, ()

@@ -132,7 +132,7 @@ class Chunk(NamedTuple):
         return [(group, block) for group in self.groups() for block in group.blocks(size)]
 
 
-class Coding(NamedTuple):
+class CellEncoder(NamedTuple):
     """How the steps of logs become cells, and their first states beginnings.
 
     `widths` are S' and Z' of `Episodes`; `first_state` and `design` its beginnings, in the order
@@ -203,6 +203,8 @@ class Coding(NamedTuple):
         base = self.base
         moves, pays = self.widths
         steps = self.codes(logs, from_state=False).reshape(-1, length)
+        # The first step has the most significant digits, so sorted keys put episodes with common
+        # beginnings side by side: `common` is then all the pass needs to visit each prefix once.
         keys = logs.first_states.astype(np.int64)
         for t in range(length):
             keys = keys * base + steps[:, t]
@@ -241,14 +243,14 @@ class _Totals(NamedTuple):
 
 
 def _coded(
-    job: tuple[Batch, str | None], coding: Coding
+    job: tuple[Batch, str | None], cell_encoder: CellEncoder
 ) -> tuple[Chunk, NDArray[np.int64], _Totals]:
     """The chunk of a batch, written to a file where one is named; its cells, and its totals."""
     batch, path = job
-    groups = coding.grouped(batch.read())
+    groups = cell_encoder.grouped(batch.read())
     cells, positions = _numbered([group.cells for group in groups])
     groups = [replace(group, cells=numbers) for group, numbers in zip(groups, positions)]
-    totals = _Totals.of(groups, cells.size, coding.first_state.size)
+    totals = _Totals.of(groups, cells.size, cell_encoder.first_state.size)
     if path is None:
         return Chunk(tuple(groups)), cells, totals
     _write_groups(path, groups)
@@ -275,7 +277,7 @@ class Episodes:
         and the last number stands for a missing one.
     chunks : list of Chunk
         The episodes, their cells given by position in `cells`.
-    coding : Coding
+    cell_encoder : CellEncoder
         What the cells mean.
     n_states, n_actions, n_rewards : int
         S, A and Z.
@@ -303,7 +305,7 @@ class Episodes:
             Z + any(one.rewards for one in lacks) if use_rewards else 1,
         )
         beginnings = _beginnings(logs, S, any(one.beginnings for one in lacks), encoder)
-        self.coding = Coding(S, A, Z, use_next_states, widths, encoder, *beginnings)
+        self.cell_encoder = CellEncoder(S, A, Z, use_next_states, widths, encoder, *beginnings)
         self.n_states, self.n_actions, self.n_rewards = S, A, Z
         self.first_state, self.design = beginnings
         self.encoder = encoder
@@ -329,7 +331,9 @@ class Episodes:
         cells = np.zeros(0, np.int64)
         totals = _Totals(np.zeros(0), np.zeros(self.first_state.size), 0)
         chunks: list[tuple[Chunk, Integers]] = []
-        for chunk, chunk_cells, part in engine.map(_coded, list(zip(batches, paths)), self.coding):
+        for chunk, chunk_cells, part in engine.map(
+            _coded, list(zip(batches, paths)), self.cell_encoder
+        ):
             every = cells if np.array_equal(cells, chunk_cells) else np.union1d(cells, chunk_cells)
             counts = np.zeros(every.size)
             counts[np.searchsorted(every, cells)] = totals.cells
@@ -387,10 +391,10 @@ class Episodes:
 
     def parts_of_cells(self) -> CellParts:
         """The columns of every cell."""
-        moves, pays = self.coding.widths
+        moves, pays = self.cell_encoder.widths
         pair, rest = np.divmod(self.cells, moves * pays)
         next_state, reward = np.divmod(rest, pays)
-        if self.coding.uses_next_states:
+        if self.cell_encoder.uses_next_states:
             next_state[next_state == self.n_states] = -1
         if pays > self.n_rewards:
             reward[reward == self.n_rewards] = -1
@@ -431,8 +435,8 @@ class Episodes:
 
         def cells_of(part: Trajectories) -> tuple[Integers, Integers]:
             """The cells of all steps, then the beginnings of individuals: one reading for both."""
-            cells = np.searchsorted(self.cells, self.coding.codes(part))
-            cells = np.append(cells, C + self.coding.first_rows(part))
+            cells = np.searchsorted(self.cells, self.cell_encoder.codes(part))
+            cells = np.append(cells, C + self.cell_encoder.first_rows(part))
             return cells, np.append(part.steps().episode, part.beginnings())
 
         counts = np.ascontiguousarray(dense_counts(logs, cells_of, C + B, shares).T)

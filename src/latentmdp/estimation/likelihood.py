@@ -126,7 +126,7 @@ class Rows(NamedTuple):
 
     def factors(self, values: Floats) -> Floats:
         """The values (entries, M) of every cell, (C, M); 1 where the entry is missing."""
-        if self.of_cell.max(initial=0) == self.position.size:
+        if self.of_cell.max(initial=0) == self.position.size:  # the row of missing entries
             values = np.vstack([values, np.ones(values.shape[1])])
         return np.asarray(values[self.of_cell])
 
@@ -331,7 +331,7 @@ class MixtureLikelihood:
             beta = before.copy()
         X = np.column_stack([np.ones(len(design)), design])
         ridge = np.full(X.shape[1], max(k, _FLOOR))
-        ridge[0] = 0.0
+        ridge[0] = 0.0  # c_m is free; the 1e-9 below keeps the system solvable all the same
         each = counts.sum(axis=1)
         bound = 0.5 * X.T @ (each[:, None] * X) + np.diag(ridge + 1e-9)
         for _ in range(_ROUNDS):
@@ -419,6 +419,7 @@ class MixtureLikelihood:
             episode = np.repeat(np.arange(lengths.size), lengths)
             log_steps = steps[group.cells]
             before = np.cumsum(log_steps, axis=0) - log_steps
+            # an empty last episode would begin beyond the end; it has no step that reads its start
             starts = np.minimum(group.offsets[:-1], max(len(before) - 1, 0))
             before = before - (before[starts] - begin[group.first])[episode]
             log_history = np.logaddexp.reduce(before, axis=1)
@@ -627,7 +628,7 @@ def _block_of(model: LatentMDP, part: Part, joint: bool, position: Integers) -> 
 def _marginal(numbers: Integers, probs: Floats, targets: Integers) -> Floats:
     """Sums of probs (n, M) over equal numbers, for the numbers wanted; 0 where there are none."""
     position = np.searchsorted(targets, numbers)
-    position[position == targets.size] = 0
+    position[position == targets.size] = 0  # any: the comparison below leaves it out
     hit = targets[position] == numbers
     sums = [np.bincount(position[hit], column[hit], targets.size) for column in probs.T]
     return np.column_stack(sums)

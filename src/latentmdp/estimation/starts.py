@@ -214,7 +214,7 @@ class PairMoments:
         P = (self.root**2)[:, None]
         moments -= P * (member @ moments)[self.row]
         moments -= P.T * (member @ moments.T).T[:, self.row]
-        root = np.maximum(self.root, 1e-150)
+        root = np.maximum(self.root, 1e-150)  # of a cell that a fold lacks: its products stay 0
         self.whitened = moments / np.outer(root, root)
 
     def _sum_up(self, n_cells: int, most_visits: int) -> None:

@@ -286,12 +286,6 @@ def _list(value: Any, name: str, *, holds: str, check: Callable[[Any, str], Any]
     raise FormatError(f"field {name!r} must be a list of {holds}, got {value!r:.60}")
 
 
-def _object(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise FormatError(f"field {name!r} must be an object, got {type(value).__name__}")
-    return value
-
-
 _any_number = partial(storage.as_number, finite=False)
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
@@ -304,7 +298,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "seconds": lambda value, _: storage.as_seconds(value),
     "flag": storage.as_flag,
     "text": storage.as_text,
-    "object": _object,
+    "object": storage.as_object,
     "list of integers": partial(_list, holds="integers", check=storage.as_integer),
     "list of numbers": partial(_list, holds="numbers", check=_any_number),
     "list of texts": partial(_list, holds="texts", check=storage.as_text),

@@ -250,20 +250,20 @@ class Encoder(Fielded):
                 values[:, k] = _by_level(column.values, column.labels, levels)
                 for row in np.flatnonzero(np.isnan(values[:, k]) & ~np.isnan(column.values))[:1]:
                     unseen.append(f"{name}={column.labels[int(column.values[row])]}")
-        self._doubt(values, absent, unseen)
+        self._warn_of_averages(values, absent, unseen)
         return Covariates(self.names, values, self.levels)
 
-    def _doubt(self, values: Floats, absent: list[str], unseen: list[str]) -> None:
+    def _warn_of_averages(self, values: Floats, absent: list[str], unseen: list[str]) -> None:
         """Say what is taken for the average."""
-        doubts = [f"{name} is not given" for name in absent]
-        doubts += [f"{case} was never seen before" for case in unseen]
+        notes = [f"{name} is not given" for name in absent]
+        notes += [f"{case} was never seen before" for case in unseen]
         holes = np.atleast_1d(np.isnan(values).any(axis=0))
         named = {case.partition("=")[0] for case in unseen} | set(absent)
-        doubts += [
+        notes += [
             f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in named
         ]
-        if doubts:
-            warnings.warn(f"covariates: {listed(doubts)}; taken for the average", stacklevel=4)
+        if notes:
+            warnings.warn(f"covariates: {listed(notes)}; taken for the average", stacklevel=4)
 
     def __repr__(self) -> str:
         return f"Encoder({', '.join(self.columns)})"
@@ -370,6 +370,7 @@ def _design_of(
 def _by_level(codes: Floats, labels: Sequence[str], levels: Sequence[str]) -> Floats:
     """Indices of labels as indices of other levels; NaN where they have none."""
     index = {label: float(i) for i, label in enumerate(levels)}
+    # the last entry is for missing values, whose code becomes the number of labels
     indices = np.array([*(index.get(label, np.nan) for label in labels), np.nan])
     return indices[np.where(np.isnan(codes), len(labels), codes).astype(np.int64)]
 

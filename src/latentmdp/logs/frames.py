@@ -70,6 +70,7 @@ def _texts(cells: Any) -> Any:
     """A column of pyarrow that holds labels: whole floats as integers, flags as their words."""
     if pa.types.is_floating(cells.type):
         numbers = cells.drop_null().to_numpy(zero_copy_only=False)
+        # below 2^53 every whole float is one integer, and no two are the same
         if ((numbers == np.rint(numbers)) & (np.abs(numbers) < 2.0**53)).all():
             return cells.cast(pa.int64())
     if pa.types.is_boolean(cells.type):
@@ -338,6 +339,7 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
     index = {label: i for i, label in enumerate(names)}
     ranked = []
     for labels, codes in encoded:
+        # one entry more, which the code -1 of an empty cell picks
         rank = np.array([*(index.get(label, -1) for label in labels), -1], np.int64)
         ranked.append(rank[codes])
     return (*ranked, tuple(names))
@@ -345,7 +347,7 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
 
 def _occurring(labels: list[str], codes: Integers) -> list[str]:
     """The labels of a dictionary that some cell has: those of a category may not."""
-    used = np.zeros(len(labels) + 1, np.bool_)
+    used = np.zeros(len(labels) + 1, np.bool_)  # the last is marked by empty cells, -1
     used[codes] = True
     return [label for label, there in zip(labels, used) if there and label is not None]
 

@@ -358,17 +358,15 @@ def _labels(
     *codes, names = frames.coded(*(rows.columns[word] for word in texts))
     if declared is not None:
         index = {label: i for i, label in enumerate(declared)}
+        # an empty cell, -1, picks the last entry, -1 again; -2 is a label that was not declared
         rank = np.array([*(index.get(label, -2) for label in names), -1], np.int64)
         codes, names = [rank[c] for c in codes], tuple(declared)
     numbers = {word: rows.sorted(c) for word, c in zip(texts, codes)}
     numbers |= {word: np.full(rows.size, -1) for word in present if word not in texts}
+    some = [repr(name) for name in names[:5]] + (["..."] if len(names) > 5 else [])
     for word, c in numbers.items():
-        rows.refuse(c == -2, word, f"which is none of {listed(_few(names))}")
+        rows.refuse(c == -2, word, f"which is none of {listed(some)}")
     return numbers, names
-
-
-def _few(names: Sequence[str]) -> list[str]:
-    return [repr(name) for name in names[:5]] + (["..."] if len(names) > 5 else [])
 
 
 def _covariates(rows: _Rows, episode: Integers, options: TableOptions) -> Covariates | None:
@@ -607,7 +605,7 @@ def _with_lost_rows(
 def _named(codes: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
     """Indices by their names, or as they are; -1 becomes None, or NaN."""
     if names is not None:
-        return np.array([*names, None], dtype=object)[codes]
+        return np.array([*names, None], dtype=object)[codes]  # -1 picks the last, None
     if codes.min(initial=0) < 0:
         return np.where(codes < 0, np.nan, codes.astype(np.float64))
     return codes

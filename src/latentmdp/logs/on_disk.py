@@ -444,7 +444,7 @@ def open_logs(
             for scan in work.map(_scanned, spans, reader):
                 move(scan.span.stop)
                 scans.append(scan)
-            reader = replace(reader, options=_settled(reader, scans))
+            reader = replace(reader, options=_completed_options(reader, scans))
             units = _units_of(scans, numbered_anew)
         if not units:
             raise TrajectoryError(f"the logs hold no episode: {spans[0].path} has no rows")
@@ -632,7 +632,7 @@ def _count_rewards(
         )
 
 
-def _settled(reader: _Reader, scans: list[_Scan]) -> TableOptions:
+def _completed_options(reader: _Reader, scans: list[_Scan]) -> TableOptions:
     """The options with the names and the values that all files have together."""
     options, labels = reader.options, {}
     for word in reader.columns:

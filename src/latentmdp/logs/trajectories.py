@@ -501,6 +501,7 @@ class Trajectories(Logs, Fielded):
     def _taken(self, states: Any, steps: Any, offsets: Integers, episodes: Any) -> Trajectories:
         """Some states and steps with their new offsets, and what is known of their episodes."""
         index = {"states": states, "steps": steps, "episodes": episodes}
+        # slices of arrays are views: batches of logs in memory copy nothing
         fields = {name: self.__dict__[name] for name in _ALONG}
         parts = {n: a if a is None else a[index[_ALONG[n]]] for n, a in fields.items()}
         parts["continues"] = self._continuing(episodes)
@@ -757,7 +758,7 @@ class Trajectories(Logs, Fielded):
             values = self.rewards.astype(np.float64)
         else:
             values = self.reward_values[self.rewards]
-        if self.rewards.min(initial=0) < 0:
+        if self.rewards.min(initial=0) < 0:  # -1 picked the last value
             values[self.rewards < 0] = np.nan
         return values
 
