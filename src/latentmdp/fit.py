@@ -122,19 +122,19 @@ class ContextSelection(Result):
         return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
 
     @classmethod
-    def from_fields(cls, stored: dict[str, Any]) -> Self:
+    def from_fields(cls, found: dict[str, Any]) -> Self:
         """The evidence with these fields; raises where they do not fit each other."""
-        candidates, n_contexts = tuple(stored["candidates"]), stored["n_contexts"]
+        candidates, n_contexts = tuple(found["candidates"]), found["n_contexts"]
         if n_contexts not in candidates:
             raise ValueError(f"n_contexts={n_contexts} is not among the candidates {candidates}")
         by_candidate = ("log_likelihood", "held_out", "held_out_loss", "held_out_error")
         number = len(candidates)
         changed = {
             "candidates": candidates,
-            "n_parameters": integer_field(stored, "n_parameters", number),
-            **{name: float_field(stored, name, number, finite=False) for name in by_candidate},
+            "n_parameters": integer_field(found, "n_parameters", number),
+            **{name: float_field(found, name, number, finite=False) for name in by_candidate},
         }
-        return cls(**{**stored, **changed})
+        return cls(**{**found, **changed})
 
 
 class Estimator(Protocol):
@@ -274,16 +274,16 @@ class Fit(Result):
         return {o.name: getattr(self, o.name) for o in fields(self) if o.name not in left_out}
 
     @classmethod
-    def from_fields(cls, stored: dict[str, Any]) -> Self:
+    def from_fields(cls, found: dict[str, Any]) -> Self:
         """The fit with these fields; raises where they do not fit each other."""
-        contexts = stored["model"].n_contexts
+        contexts = found["model"].n_contexts
         changed = {
-            "responsibilities": float_field(stored, "responsibilities", None, contexts),
-            "history": tuple(float_field(stored, "history", None, finite=False).tolist()),
-            "shared": tuple(stored["shared"]),
-            "decisions": tuple(stored["decisions"]),
+            "responsibilities": float_field(found, "responsibilities", None, contexts),
+            "history": tuple(float_field(found, "history", None, finite=False).tolist()),
+            "shared": tuple(found["shared"]),
+            "decisions": tuple(found["decisions"]),
         }
-        return cls(**{**stored, **changed})
+        return cls(**{**found, **changed})
 
 
 def shares_of(

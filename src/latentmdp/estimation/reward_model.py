@@ -24,9 +24,9 @@ from latentmdp.logs import Logs, listed_logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
 
 
-def require_reward_model(reward_model: str) -> None:
+def require_reward_model(given: str) -> None:
     """Refuse what is neither a reward model nor "auto"."""
-    require_choice("reward_model", reward_model, ("state-action", "transition", "auto"))
+    require_choice("reward_model", given, ("state-action", "transition", "auto"))
 
 
 def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats) -> RewardModel:
