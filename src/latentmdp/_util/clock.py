@@ -1,4 +1,4 @@
-"""When numba compiles: how long this process has waited for it, and a line that says so."""
+"""Compilation by numba: the seconds that this process has spent in it, and a line that says so."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The one held-out comparison: which settings of EM predict individuals that it has not seen.
+"""Comparison of settings of EM by the likelihood of held-out individuals.
 
 Individuals are divided at random, once, into folds. A candidate, so many contexts with strengths k
 of the pseudo-counts, is fitted to all folds but one and scored by the log-likelihood of the one

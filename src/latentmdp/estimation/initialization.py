@@ -1,4 +1,4 @@
-"""A latent MDP from logs alone: what is not given is found in the data.
+"""Estimation of a latent MDP from logs alone: what is not given is learned from the data.
 
 Short episodes, of which there are many, and long ones, of which there are few, enter one
 likelihood: EM over all of them, from pair-moment and random starts, with as many pseudo-counts of

@@ -1,4 +1,4 @@
-"""POMDPs of others that are latent MDPs: everything hidden stays as it is.
+"""Latent MDPs among the POMDPs of other programs: the hidden part of the state never changes.
 
 A POMDP is given as the list of what can happen: (x, a, x', o) with a probability and a reward. It
 is a latent MDP if its states are pairs (context, what is seen), where the context never changes and

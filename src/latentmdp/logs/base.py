@@ -1,4 +1,4 @@
-"""What logs are, in memory or on disk: the one protocol of whatever reads episodes.
+"""The protocol of logged episodes, in memory or on disk, and what is known of them as a whole.
 
 `Trajectories` hold all episodes in memory, `LogFiles` leave them on disk. Whatever reads all of
 them reads them in *batches*, in memory as on disk. Individual j, with b_j steps logged before its
