@@ -16,6 +16,7 @@ from latentmdp._util import (
     Result,
     RNGLike,
     Worded,
+    arrays,
     float_field,
     integer_field,
     labelled,
@@ -328,7 +329,7 @@ def _batch_shares(
         if weight_model is not None and logs.covariates is not None:
             design = weight_model.encoder.design(logs.covariates[logs.beginnings()])
             scores += np.log(weight_model.weights(design)) - np.log(model.weights)
-    return normalised(np.exp(scores - scores.max(axis=1, keepdims=True)))[individual]
+    return arrays.shares_of_logs(scores)[individual]
 
 
 def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:

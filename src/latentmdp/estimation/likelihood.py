@@ -40,7 +40,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, few_entries, normalised
+from latentmdp._util import Floats, Integers, arrays, few_entries, normalised
 from latentmdp.engines import Engine
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.logs import Logs, WeightModel, occurring_cells
@@ -305,7 +305,7 @@ class MixtureLikelihood:
         design = self.episodes.design
         assert design is not None
         scores = weights[0] + design @ weights[1:]
-        return normalised(np.exp(scores - scores.max(axis=1, keepdims=True)))
+        return arrays.shares_of_logs(scores)
 
     def mean_weights(self, weights: Floats) -> Floats:
         """The weights of the contexts among all individuals, (M,)."""

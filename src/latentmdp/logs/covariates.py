@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Fielded, Floats, Integers, arrays, listed, normalised
+from latentmdp._util import Fielded, Floats, Integers, arrays, listed
 
 
 class Covariates(Fielded):
@@ -306,7 +306,7 @@ class WeightModel(Fielded):
         """w(x) for a design vector (d,), shape (M,), or for many (N, d), shape (N, M)."""
         x = np.asarray(design, np.float64)
         scores = self.intercepts + x @ self.coefficients.T
-        return normalised(np.exp(scores - scores.max(axis=-1, keepdims=True)))
+        return arrays.shares_of_logs(scores)
 
     def of(self, covariates: Any) -> Floats:
         """The weights of one individual (M,), a mapping of names to values, or of many (N, M).
