@@ -17,13 +17,13 @@ from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.storage import atomic_write
 from latentmdp.belief import posterior
 from latentmdp.deterministic import Exploration, explore
+from latentmdp.experiments import trailing_means
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import learn
 from latentmdp.planning import HSVI, evaluate
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.report.page import COLOURS, MUTED, canvas, legend, standalone_svg
-from latentmdp.report.records import trailing
 from latentmdp.simulation import simulate
 from latentmdp.theory import connectivity, inference_horizon, revelation
 
@@ -115,14 +115,12 @@ def learning_figure(episodes: int = 600, seeds: int = 3) -> Figure:
     figure, (axes,) = canvas(3.2)
     window = episodes // 10
     runs = [learn(model, 3, episodes, rng=seed).returns for seed in range(seeds)]
-    curves = np.stack([trailing(returns, window) for returns in runs])
-    drawn = np.arange(window // 2, episodes, 5)
+    ends = np.arange(window // 2, episodes, 5) + 1
+    curves = np.stack([trailing_means(returns, ends, window) for returns in runs])
     axes.axhspan(best.lower, best.upper, color=COLOURS[2], alpha=0.6, label="the best, proved")
     axes.axhline(random, color=MUTED, linestyle="--", label="random actions")
-    axes.plot(drawn + 1, curves.mean(axis=0)[drawn], color=BLUE, label=f"learned, {seeds} runs")
-    axes.fill_between(
-        drawn + 1, curves.min(axis=0)[drawn], curves.max(axis=0)[drawn], color=BLUE, alpha=0.2
-    )
+    axes.plot(ends, curves.mean(axis=0), color=BLUE, label=f"learned, {seeds} runs")
+    axes.fill_between(ends, curves.min(axis=0), curves.max(axis=0), color=BLUE, alpha=0.2)
     axes.set(xlabel="episodes played, contexts never shown", ylabel="mean return")
     legend(figure, columns=3)
     return figure

@@ -8,6 +8,7 @@ from pages import small_world
 
 import latentmdp as lm
 from latentmdp.errors import FormatError
+from latentmdp.experiments import trailing_means
 from latentmdp.report.contexts import difference_maps, growth
 from latentmdp.report.page import Section, Table, render
 from latentmdp.report.plans import certificate, compact_table, risk_table
@@ -18,7 +19,6 @@ from latentmdp.report.records import (
     group_records,
     read,
     runs_section,
-    trailing,
 )
 from latentmdp.report.report import model_section, write_report
 
@@ -103,7 +103,8 @@ def test_runs_that_differ_in_seed_and_world_are_one_curve(learned):
 def test_trailing_means_match_their_definition():
     returns = np.random.default_rng(0).random(30)
     expected = [returns[max(0, k - 6) : k + 1].mean() for k in range(30)]
-    np.testing.assert_allclose(trailing(returns, 7), expected, rtol=1e-12)
+    means = trailing_means(returns, np.arange(1, returns.size + 1), 7)
+    np.testing.assert_allclose(means, expected, rtol=1e-12)
 
 
 def test_difference_maps_attain_the_separation():

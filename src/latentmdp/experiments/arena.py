@@ -20,7 +20,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ from latentmdp._util import (
 from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
-from latentmdp.experiments.findings import COLOURS, write_figure
+from latentmdp.experiments.findings import COLOURS, trailing_means, write_figure
 from latentmdp.experiments.results import Columns, read_result
 from latentmdp.experiments.runner import Setting, run_sweep
 from latentmdp.metrics import last_tenth
@@ -72,11 +72,10 @@ class Entry:
     informed: bool = False
 
 
-def _learn(n_contexts: str, method: str = "likelihood") -> Learn:
+def _learn(n_contexts: str, method: Any = "likelihood") -> Learn:
     def run(task: Task, world: World, episodes: int, seed: int) -> Returns:
         M: Any = world.space.n_contexts if n_contexts == "given" else "auto"
-        chosen: Any = method
-        return learn(world, M, episodes, rng=seed, method=chosen).returns
+        return learn(world, M, episodes, rng=seed, method=method).returns
 
     return run
 
@@ -106,15 +105,14 @@ def _replan(world: World) -> str:
 
 
 def _q_learning(informed: bool) -> Learn:
-    def run(task: Task, world: World, episodes: int, seed: int) -> Returns:
-        return QLearning(informed=informed).run(world, episodes, rng=seed).returns
-
-    return run
+    learner = QLearning(informed=informed)
+    return lambda task, world, episodes, seed: learner.run(world, episodes, rng=seed).returns
 
 
 def _thompson(task: Task, world: World, episodes: int, seed: int) -> Returns:
     """The true model is known; only the context is not."""
-    return thompson_sampling(task.model(seed)).run(task.model(seed), episodes, rng=seed).returns
+    model = task.model(seed)
+    return thompson_sampling(model).run(model, episodes, rng=seed).returns
 
 
 LEARNERS = {
@@ -340,9 +338,7 @@ def compare_learners(
     require_writable(folder / "arena.md")
     settings = sweep(chosen, players, variants, episodes)
     _forget_failures(runs, settings)
-    for standards in (True, False):  # two sweeps, since their columns differ
-        part = [setting for setting in settings if (setting["learner"] == STANDARD) == standards]
-        run_sweep(part, work, runs, jobs, progress=progress, engine=engine)
+    run_sweep(settings, work, runs, jobs, progress=progress, engine=engine)
     arena = _arena(folder, runs, settings)
     _write(arena)
     return arena
@@ -383,19 +379,15 @@ def _cell(setting: Setting, table: pa.Table, standard: Standard) -> Cell:
     last = last_tenth(returns.size)
     earned = float(np.average(returns[-last:], weights=sizes[-last:]))
     window = max(1, returns.size // 20)
-    sums = np.concatenate([[0.0], np.cumsum(returns * sizes)])
-    trailing = (sums[window:] - sums[:-window]) / (
-        episode[window - 1 :] - np.concatenate([[0], episode])[: episode.size - window + 1]
-    )
-    good = np.flatnonzero(standard.score(trailing, informed) >= 0.9)
+    ends = episode[window - 1 :]
+    begins = np.concatenate([[0], episode])[: ends.size]
+    trailing = trailing_means(np.repeat(returns, sizes), ends, ends - begins)
+    good = ends[standard.score(trailing, informed) >= 0.9]
     return Cell(
-        task=setting["task"],
-        learner=setting["learner"],
-        seed=setting["seed"],
-        episodes=setting["episodes"],
+        **{name: setting[name] for name in ("task", "learner", "seed", "episodes")},
         score=float(standard.score(earned)),
         earned=earned,
-        reached=float(episode[good[0] + window - 1]) if good.size else float("nan"),
+        reached=float(good[0]) if good.size else float("nan"),
         seconds=table["run_seconds"][0].as_py(),
         problem=table["problem"][0].as_py(),
     )
@@ -403,10 +395,9 @@ def _cell(setting: Setting, table: pa.Table, standard: Standard) -> Cell:
 
 def _write(arena: Arena) -> None:
     folder = arena.folder
-    names = list(Cell.__dataclass_fields__)
-    columns = {name: [getattr(cell, name) for cell in arena.cells] for name in names}
+    table = pa.Table.from_pylist([asdict(cell) for cell in arena.cells])
     with atomic_write(folder / "arena.parquet") as stream:
-        pq.write_table(pa.table(columns).replace_schema_metadata({"window": "last tenth"}), stream)
+        pq.write_table(table.replace_schema_metadata({"window": "last tenth"}), stream)
     with atomic_write(folder / "arena.md") as stream:
         stream.write(page(arena).encode())
     write_figure(picture(arena), folder / "arena.svg")

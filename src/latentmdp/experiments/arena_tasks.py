@@ -51,11 +51,11 @@ class Task:
         built = self.build(seed)
         return built if isinstance(built, LatentMDP) else tabular_model(built, self.horizon)
 
-    def world(self, seed: int, tell_context: bool = False, as_model: bool = False) -> World:
-        """What a learner acts in; `as_model` is the model also where there are environments."""
+    def world(self, seed: int, tell_context: bool = False) -> World:
+        """What a learner acts in."""
         built = self.build(seed)
-        if isinstance(built, LatentMDP) or as_model:
-            return as_world(self.model(seed))
+        if isinstance(built, LatentMDP):
+            return as_world(built)
         return adapt(MixtureEnv(built, horizon=self.horizon, tell_context=tell_context))
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from latentmdp.experiments.findings import SMALL, Claim, Findings, sizes_of
+from latentmdp.experiments.findings import SMALL, Claim, Findings, grouped, sizes_of
 from latentmdp.experiments.lucrl_runs import (
     Curves,
     curve_panels,
     curves_of_run,
     final,
-    group_curves,
     labelled_samples,
     unrelated_model,
 )
@@ -79,7 +78,7 @@ def _instance(setting: Setting) -> LatentMDP:
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
     """Average over seeds, draw, and judge the paper's three statements."""
-    arms = {arm: curves for (arm,), curves in group_curves(table, ["arm"]).items()}
+    arms = {arm: Curves(rows) for (arm,), rows in grouped(table, ["arm"]).items()}
     first = arms["revealed"]
     description = (
         f"L-UCRL with Q-MDP on {first.error.shape[0]} random instances with "
@@ -94,7 +93,7 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
         title="Figure 1a: contexts revealed or inferred",
         description=description,
         panels=curve_panels(
-            {ARMS[arm]: arms[arm] for arm in ARMS}, [(i, "-") for i in range(len(ARMS))]
+            {name: arms[arm] for arm, name in ARMS.items()}, [(i, "-") for i in range(len(ARMS))]
         ),
         claims=_claims(arms["revealed"], arms["good"], arms["random"]),
     )

@@ -11,13 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from latentmdp.experiments.findings import SMALL, Claim, Findings, sizes_of
+from latentmdp.experiments.findings import SMALL, Claim, Findings, grouped, sizes_of
 from latentmdp.experiments.lucrl_runs import (
     Curves,
     curve_panels,
     curves_of_run,
     final,
-    group_curves,
     labelled_samples,
 )
 from latentmdp.experiments.results import Columns
@@ -62,7 +61,7 @@ def work(setting: Setting) -> Columns:
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
     """Average over seeds, draw, and judge the paper's statements."""
-    arms = group_curves(table, ["delta", "horizon"])
+    arms = {arm: Curves(rows) for arm, rows in grouped(table, ["delta", "horizon"]).items()}
     first = next(iter(arms.values()))
     description = (
         f"L-UCRL with Q-MDP and inferred contexts on {first.error.shape[0]} instances for each "

@@ -18,7 +18,7 @@ import pyarrow as pa
 from latentmdp.belief import posterior
 from latentmdp.errors import RecoveryError
 from latentmdp.estimation import EM, SubspaceClustering, TrajectoryKMeans, initialize
-from latentmdp.experiments.findings import SMALL, Claim, Findings, Line, Panel, sizes_of
+from latentmdp.experiments.findings import SMALL, Claim, Findings, Line, Panel, grouped, sizes_of
 from latentmdp.experiments.results import Columns
 from latentmdp.experiments.runner import Setting, over_separation, seeds_of
 from latentmdp.instances import make
@@ -168,18 +168,16 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
 
 def summarise(table: pa.Table) -> Points:
     """Mean, 10th and 90th percentile of every quantity, and how often the method failed."""
-    groups: dict[tuple[str, float, int], list[float]] = {}
-    names = ("quantity", "delta", "horizon", "value")
-    for *key, value in zip(*(table[name].to_pylist() for name in names)):
-        groups.setdefault((key[0], key[1], key[2]), []).append(value)
-    points = {}
-    for place, found in sorted(groups.items()):
-        values = np.array(found)
-        kept = values[np.isfinite(values)]
+    points: Points = {}
+    groups = grouped(table, ["quantity", "delta", "horizon"])
+    for quantity, delta, horizon in sorted(groups):
+        key = (quantity, delta, horizon)
+        values = groups[key]["value"].to_numpy()
+        finite = values[np.isfinite(values)]
         mean, low, high = float("nan"), float("nan"), float("nan")
-        if kept.size:
-            mean, low, high = float(kept.mean()), *map(float, np.percentile(kept, (10, 90)))
-        points[place] = Point(*place, mean, low, high, values.size, values.size - kept.size)
+        if finite.size:
+            mean, low, high = float(finite.mean()), *map(float, np.percentile(finite, (10, 90)))
+        points[key] = Point(*key, mean, low, high, values.size, values.size - finite.size)
     return points
 
 
@@ -299,8 +297,8 @@ def _line(
     points: Points, quantity: str, horizon: int, name: str, colour: int, style: str = "-"
 ) -> Line:
     """A mean with its band; where every instance failed there is a gap."""
-    chosen = [p for (found, _, h), p in points.items() if (found, h) == (quantity, horizon)]
+    shown = [p for p in points.values() if (p.quantity, p.horizon) == (quantity, horizon)]
     delta, mean, low, high = (
-        tuple(getattr(p, part) for p in chosen) for part in ("delta", "mean", "low", "high")
+        tuple(getattr(p, part) for p in shown) for part in ("delta", "mean", "low", "high")
     )
     return Line(name, delta, mean, low, high, colour, style)

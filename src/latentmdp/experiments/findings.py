@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import atomic_write, plural, require_choice
+from latentmdp._util import Floats, Integers, atomic_write, plural, require_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,6 +114,22 @@ def sizes_of(table: pa.Table, names: Sequence[str]) -> str:
         f"{name} {number}" if name == "horizon" else plural(number, name.removesuffix("s"))
         for name, number in sizes.items()
     )
+
+
+def grouped(table: pa.Table, names: Sequence[str]) -> dict[tuple[Any, ...], pa.Table]:
+    """The rows of a table by their values in some columns, in the order of appearance."""
+    keys = list(zip(*(table[name].to_pylist() for name in names)))
+    rows: dict[tuple[Any, ...], list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    return {key: table.take(indices) for key, indices in rows.items()}
+
+
+def trailing_means(returns: Floats, ends: Integers, windows: Integers | int) -> Floats:
+    """Means of the last `windows` returns (of all there are, at first) after `ends` episodes."""
+    sums = np.concatenate([[0.0], np.cumsum(returns)])
+    begins = np.maximum(0, ends - windows)
+    return np.asarray((sums[ends] - sums[begins]) / (ends - begins))
 
 
 def figure_of(panels: Sequence[Panel], title: str) -> Figure:

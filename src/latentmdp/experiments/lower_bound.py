@@ -17,15 +17,14 @@ sequence hides. `latentmdp reproduce lower-bound` runs it in full.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
 
 from latentmdp._util import Flags, Floats, Integers
 from latentmdp.deterministic import explore
-from latentmdp.experiments.findings import Claim, Findings, Line, Panel
+from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped, trailing_means
 from latentmdp.experiments.lucrl_runs import unrelated_model
 from latentmdp.experiments.results import Columns
 from latentmdp.experiments.runner import Setting, seeds_of
@@ -106,10 +105,9 @@ def _lucrl(model: LatentMDP, setting: Setting) -> int | None:
 def first_success(returns: Floats, contexts: int) -> int | None:
     """Episodes until the end of the first window of 20 M that earns half the optimum, 1/(2 M)."""
     window = 20 * contexts
-    totals = np.concatenate([[0.0], np.cumsum(returns)])
-    means = (totals[window:] - totals[:-window]) / window
-    good = np.flatnonzero(means >= 0.5 / contexts)
-    return int(good[0]) + window if good.size else None
+    ends = np.arange(window, returns.size + 1)
+    good = ends[trailing_means(returns, ends, window) >= 0.5 / contexts]
+    return int(good[0]) if good.size else None
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class Runs:
 
 def analyse(table: pa.Table, quick: bool) -> Findings:
     """Fit, draw and judge."""
-    arms = {arm: _runs(table, arm) for arm in ARMS}
+    arms = {arm: _runs(rows) for (arm,), rows in grouped(table, ["arm"]).items()}
     slopes = {arm: fit(runs) for arm, runs in arms.items()}
     sizes = arms["exploration"].sequences
     seeds = len(set(table["seed"].to_pylist()))
@@ -154,11 +152,9 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
     )
 
 
-def _runs(table: pa.Table, arm: str) -> Runs:
-    chosen = np.array(table["arm"].to_pylist()) == arm
-    columns = ("contexts", "sequences", "episodes", "censored")
-    found: list[Any] = [np.array(table[name].to_pylist())[chosen] for name in columns]
-    return Runs(found[0], found[1], found[2].astype(np.float64), found[3])
+def _runs(rows: pa.Table) -> Runs:
+    columns = {field.name: np.array(rows[field.name].to_pylist()) for field in fields(Runs)}
+    return Runs(**columns | {"episodes": columns["episodes"].astype(np.float64)})
 
 
 def medians(runs: Runs) -> list[tuple[int, float, float, float, bool]]:

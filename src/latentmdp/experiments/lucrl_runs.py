@@ -9,14 +9,12 @@ and 1b average them over seeds and draw two panels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from latentmdp._util import Floats, Integers, RNGLike, as_generator
-from latentmdp.experiments.findings import Line, Panel
+from latentmdp.experiments.findings import Line, Panel, grouped, trailing_means
 from latentmdp.experiments.results import Columns
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import last_tenth
@@ -28,7 +26,7 @@ from latentmdp.planning import QMDP, evaluate
 def labelled_samples(model: LatentMDP, per_row: int, rng: RNGLike) -> Trajectories:
     """A good start: `per_row` samples of every (m, s, a), as one-step episodes with contexts."""
     generator = as_generator(rng)
-    M, S, A, Z = model.n_contexts, model.n_states, model.n_actions, model.n_rewards
+    M, S, A, Z = model.dimensions
     m, s, a, _ = (i.ravel() for i in np.indices((M, S, A, per_row)))
     outcomes = model.observation_probs().reshape(M, S, A, S * Z)
     cumulative = np.cumsum(outcomes, axis=-1)[m, s, a]
@@ -69,13 +67,12 @@ def curves_of_run(run: Run, model: LatentMDP, episodes: int, seed: int) -> Colum
     That value is a Monte Carlo estimate over a number of `episodes`.
     """
     points = run.error_curve.episodes
-    sums = np.concatenate([[0.0], np.cumsum(run.returns)])
-    begin = points - np.array([last_tenth(int(point)) for point in points])
+    windows = np.array([last_tenth(int(point)) for point in points])
     reference = evaluate(model, QMDP().plan(model).policy, episodes=episodes, rng=seed)
     return {
         "episode": points,
         "error": run.error_curve.values,
-        "trailing_return": (sums[points] - sums[begin]) / (points - begin),
+        "trailing_return": trailing_means(run.returns, points, windows),
         "qmdp_value": np.full(points.size, reference.mean),
     }
 
@@ -84,8 +81,7 @@ class Curves:
     """One arm: rows are seeds, columns are milestones."""
 
     def __init__(self, table: pa.Table) -> None:
-        seeds = pc.unique(table["seed"]).to_pylist()
-        parts = [table.filter(pc.equal(table["seed"], seed)) for seed in seeds]
+        parts = list(grouped(table, ["seed"]).values())
         self.episodes: Integers = parts[0]["episode"].to_numpy()
         self.error, self.returns, self.reference = (
             np.stack([part[name].to_numpy() for part in parts])
@@ -96,18 +92,6 @@ class Curves:
     def share(self) -> Floats:
         """Trailing return as a share of Q-MDP's value on the true model."""
         return np.asarray(self.returns / self.reference)
-
-
-def group_curves(table: pa.Table, columns: Sequence[str]) -> dict[tuple[Any, ...], Curves]:
-    """The curves of every combination of values in some columns, in order of appearance."""
-    keys = list(dict.fromkeys(zip(*(table[name].to_pylist() for name in columns))))
-    found = {}
-    for key in keys:
-        rows = table
-        for name, value in zip(columns, key):
-            rows = rows.filter(pc.equal(rows[name], value))
-        found[key] = Curves(rows)
-    return found
 
 
 def final(values: Floats) -> tuple[float, float]:
@@ -124,7 +108,7 @@ def curve_panels(
 
     `looks` gives the colour and the style of each arm.
     """
-    drawn = [(name, curves, look) for (name, curves), look in zip(arms.items(), looks)]
+    lines = [(name, curves, look) for (name, curves), look in zip(arms.items(), looks)]
     first = next(iter(arms.values()))
     whole = (float(first.episodes[0]), float(first.episodes[-1]))
     spread = f" Lines are means over {len(first.error)} instances, bands one standard deviation."
@@ -135,7 +119,7 @@ def curve_panels(
         "model being learned; one that levels off is stuck." + spread,
         "episodes played",
         "model error (sum of L1 distances)",
-        tuple(_line(name, c.episodes, c.error, *look) for name, c, look in drawn),
+        tuple(_line(name, c.episodes, c.error, *look) for name, c, look in lines),
         log="xy",
     )
     share = Panel(
@@ -146,7 +130,7 @@ def curve_panels(
         "episodes played",
         "return / Q-MDP on the truth",
         (
-            *(_line(name, c.episodes, c.share, *look) for name, c, look in drawn),
+            *(_line(name, c.episodes, c.share, *look) for name, c, look in lines),
             Line("Q-MDP on the truth", whole, (1.0, 1.0), style="--"),
         ),
         log="x",

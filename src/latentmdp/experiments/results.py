@@ -16,7 +16,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from latentmdp._util import FORMAT, storage
+from latentmdp._util import FORMAT, plain, storage
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
-from latentmdp.experiments.findings import Findings, Panel
+from latentmdp.experiments.findings import Findings
 from latentmdp.io import check_table
 
 KEY = b"latentmdp"
@@ -119,20 +119,9 @@ class Experiment:
 
 def write_experiment(folder: str | os.PathLike[str], experiment: Experiment) -> None:
     """Write the manifest, all or nothing."""
-    findings = experiment.findings
-    told = {
-        "format": FORMAT,
-        "kind": KIND,
-        "schema": SCHEMA,
-        "name": experiment.name,
-        "quick": experiment.quick,
-        "title": findings.title,
-        "description": findings.description,
-        "claims": [asdict(claim) for claim in findings.claims],
-        "panels": [_panel_fields(panel) for panel in findings.panels],
-        "runs": [asdict(run) for run in experiment.runs],
-    }
-    signed = {**told, "version": experiment.version, "digest": _manifest_digest(told)}
+    content = plain(experiment)
+    content |= {"format": FORMAT, "kind": KIND, "schema": SCHEMA, **content.pop("findings")}
+    signed = {**content, "digest": _manifest_digest(content)}
     with storage.atomic_write(Path(folder) / MANIFEST) as stream:
         stream.write(json.dumps(signed, indent=1, allow_nan=False).encode())
 
@@ -179,14 +168,6 @@ def _manifest_digest(found: dict[str, Any]) -> str:
     told = {name: v for name, v in found.items() if name not in ("digest", "version")}
     told["runs"] = [{k: v for k, v in run.items() if k != "seconds"} for run in found["runs"]]
     return storage.digest_of({}, json.dumps(told, sort_keys=True))
-
-
-def _panel_fields(panel: Panel) -> dict[str, Any]:
-    fields = asdict(panel)
-    for line in fields["lines"]:
-        for name in ("x", "mean", "low", "high"):
-            line[name] = [x if math.isfinite(x) else None for x in line[name]]
-    return fields
 
 
 def _typed(hint: Any, value: Any, name: str) -> Any:

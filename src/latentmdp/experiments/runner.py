@@ -142,11 +142,11 @@ def reproduce(
     engine
         Where to run instead, for instance `engines.Dask`.
     """
-    known, own = designs(), name.replace("-", "_")
+    known, stem = designs(), name.replace("-", "_")
     design = known.get(name.replace("_", "-"))
     if design is None:
         raise ValueError(f"there is no experiment {name!r}; known: {', '.join(known)}")
-    folder = Path(out) / (f"{own}-quick" if quick else own)
+    folder = Path(out) / (f"{stem}-quick" if quick else stem)
     folder.mkdir(parents=True, exist_ok=True)
     require_writable(folder / MANIFEST)
     settings = design.sweep(quick, seeds)
@@ -157,12 +157,12 @@ def reproduce(
         FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs / s.file_name).seconds)
         for s in settings
     )
-    experiment = Experiment(own, quick, findings, finished)
-    figures = tuple(folder / f"{own}.{suffix}" for suffix in ("svg", "png"))
+    experiment = Experiment(stem, quick, findings, finished)
+    figures = tuple(folder / f"{stem}.{suffix}" for suffix in ("svg", "png"))
     figure = figure_of(findings.panels, findings.title)
     for path in figures:
         write_figure(figure, path)
-    numbers, page = folder / f"{own}.parquet", folder / f"{own}.md"
+    numbers, page = folder / f"{stem}.parquet", folder / f"{stem}.md"
     with atomic_write(numbers) as stream:
         pq.write_table(table, stream)
     with atomic_write(page) as stream:
@@ -190,36 +190,33 @@ def run_sweep(
     ids = [setting.id for setting in settings]
     if len(set(ids)) < len(ids):
         raise ValueError("settings must have distinct ids")
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    with one_writer(place), progress_bar(progress, "runs", len(settings)) as move:
-        missing = [s for s in settings if not (place / s.file_name).exists()]
+    results = Path(folder)
+    results.mkdir(parents=True, exist_ok=True)
+    with one_writer(results), progress_bar(progress, "runs", len(settings)) as move:
+        missing = [s for s in settings if not (results / s.file_name).exists()]
         move(len(settings) - len(missing))
         workers = min(thread_count(jobs), len(missing))
         if engine is not None:
             for i, (columns, seconds) in engine.finished(_timed, missing, work):
-                _write(place, missing[i], columns, seconds)
+                _write(results, missing[i], columns, seconds)
                 move()
         elif workers <= 1:
             for setting in missing:
-                _run_one(work, setting, str(place))
+                _run_one(setting, work, results)
                 move()
-        elif missing:
+        else:
             with _pool(workers) as pool:
-                futures = [pool.submit(_run_one, work, s, str(place)) for s in missing]
-                try:
-                    for future in as_completed(futures):
-                        future.result()
-                        move()
-                except BaseException:
-                    for future in futures:
-                        future.cancel()
-                    raise
-    return pa.concat_tables([_read(place, setting) for setting in settings])
+                futures = [pool.submit(_run_one, s, work, results) for s in missing]
+                for future in as_completed(futures):
+                    future.result()
+                    move()
+    tables = [_read(results, setting) for setting in settings]
+    return pa.concat_tables(tables, promote_options="default")  # null where a run has no column
 
 
-def _run_one(work: Work, setting: Setting, folder: str) -> None:
-    _write(Path(folder), setting, *_timed(setting, work))
+def _run_one(setting: Setting, work: Work, folder: Path) -> None:
+    """In a process of its own it writes too: what runs when another fails is not lost."""
+    _write(folder, setting, *_timed(setting, work))
 
 
 def _timed(setting: Setting, work: Work) -> tuple[Columns, float]:
@@ -243,14 +240,19 @@ def _read(folder: Path, setting: Setting) -> pa.Table:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[Executor]:
-    """Fresh processes, each with one thread for linear algebra."""
+    """Fresh processes, each with one thread for linear algebra.
+
+    They read the number of threads when they start, so it stands in the environment meanwhile.
+    After an error, what runs is finished and what has not begun is dropped.
+    """
     name = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(name)
     os.environ[name] = "1"
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            yield pool
+        yield pool
     finally:
+        pool.shutdown(cancel_futures=True)
         if before is None:
             os.environ.pop(name, None)
         else:

@@ -19,7 +19,7 @@ import numpy as np
 from latentmdp import io
 from latentmdp._util import Floats, Integers, listed
 from latentmdp.errors import FormatError
-from latentmdp.experiments import Experiment, read_experiment
+from latentmdp.experiments import Experiment, read_experiment, trailing_means
 from latentmdp.metrics import last_tenth
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
@@ -203,25 +203,17 @@ def _goal(references: Mapping[str, float]) -> str:
     return f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
 
 
-def trailing(returns: Floats, window: int) -> Floats:
-    """Mean of the last `window` returns (of all there are, at first), after each episode."""
-    sums = np.concatenate([[0.0], np.cumsum(returns)])
-    last = np.arange(1, returns.size + 1)
-    first = np.maximum(0, last - window)
-    return np.asarray((sums[last] - sums[first]) / (last - first))
-
-
 def _returns_figure(groups: Groups, references: Mapping[str, float]) -> Figure:
     """Trailing mean return of groups of runs, beside horizontal lines to compare with."""
     figure, (axes,) = canvas()
     for i, (name, records) in enumerate(groups.items()):
         episodes = min(r.run.n_episodes for r in records)
         window = last_tenth(episodes)
-        curves = np.stack([trailing(r.run.returns[:episodes], window) for r in records])
         # The first few means are of hardly any episodes: noise that would set the scale.
         # 400 points are about one a pixel, so that a page stays small.
-        drawn = np.unique(np.linspace(window // 2, episodes - 1, 400).astype(int))
-        _band(axes, drawn + 1, curves[:, drawn], COLOURS[i % len(COLOURS)], name)
+        ends = np.unique(np.linspace(window // 2, episodes - 1, 400).astype(int)) + 1
+        curves = np.stack([trailing_means(r.run.returns, ends, window) for r in records])
+        _band(axes, ends, curves, COLOURS[i % len(COLOURS)], name)
     for (name, value), dash in zip(references.items(), _DASHES):
         axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
     axes.locator_params(axis="x", nbins=6)
