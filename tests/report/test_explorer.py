@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.report.explorer import write_explorer
+from latentmdp.report.policy_page import write_explorer
 from latentmdp.testing import random_model
 
 STEPS = 1_000

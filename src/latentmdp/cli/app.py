@@ -15,9 +15,6 @@ COMMANDS = {
 }
 """Commands in the order help shows them, by the name of their module, and the modules."""
 
-TAKES_MORE_OPTIONS = {"make", "plan", "info", "convert"}
-"""Commands that hand options they do not know on to an instance, a planner, or `load`."""
-
 app = typer.Typer(
     name="latentmdp",
     help="Plan, learn and act when one of several hidden MDPs is in force.",
@@ -29,8 +26,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(asked_for: bool) -> None:
+    if asked_for:
         from latentmdp._version import __version__
 
         typer.echo(f"latentmdp {__version__}")
@@ -47,7 +44,8 @@ def _root(
 
 
 for _name, _module in COMMANDS.items():
-    _more = _name in TAKES_MORE_OPTIONS
+    # A command that asks for the context hands options it does not know on to others from there.
+    _more = typer.Context in _module.command.__annotations__.values()
     app.command(
         _name, context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more}
     )(_module.command)

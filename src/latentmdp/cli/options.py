@@ -34,6 +34,11 @@ def completed(*names: str) -> Callable[[str], list[str]]:
     return complete
 
 
+def one_of(option: str, help: str, *names: str) -> Any:
+    """An option that takes one of these names, which a shell offers."""
+    return typer.Option(option, help=help, autocompletion=completed(*names))
+
+
 readable: dict[str, Any] = {"exists": True, "dir_okay": False, "readable": True}
 """Settings of an argument that is a file to read."""
 
@@ -51,88 +56,34 @@ File = Annotated[
         **readable,
     ),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        "--columns", help="What a table calls its columns: `context=model,state=from,...`."
-    ),
-]
-LogsFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="LOGS",
-        help="Logged episodes: a file (.parquet, .csv or .npz); or, read batch by batch, a folder "
-        "or a quoted pattern of .parquet files.",
-    ),
-]
 Cluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="ADDRESS", help="Run on the Dask scheduler at this address."),
-]
-LogColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--columns", help="What a table calls its columns: `episode=id,t=week,state=brand,...`."
-    ),
-]
-CovariateColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--covariates", help="Columns of a table that describe the individual: `age,region`."
-    ),
-]
-RewardLevels = Annotated[
-    str,
-    typer.Option(
-        "--reward-levels",
-        help="Levels that measured rewards of a table are cut into: a number, `auto` or `none`.",
-    ),
-]
-InformativeRewards = Annotated[
-    bool,
-    typer.Option(
-        "--informative-rewards/--silent-rewards",
-        help="Whether rewards of a table tell contexts apart, or are only to be earned.",
-    ),
 ]
 Contexts = Annotated[
     str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
 ]
 RewardModel = Annotated[
     str,
-    typer.Option(
+    one_of(
         "--reward-model",
-        help="What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
-        autocompletion=completed("auto", "state-action", "transition"),
+        "What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
+        *("auto", "state-action", "transition"),
     ),
 ]
-_SHARED = typer.Option(
-    help="Whether all contexts share them: `yes`, `no` or `auto`.",
-    autocompletion=completed("auto", "yes", "no"),
-)
-Shared = Annotated[str, _SHARED]
-Behaviour = Annotated[
+Shared = Annotated[
     str,
     typer.Option(
-        "--behaviour",
-        help="Whether the logger knew the context: `shared` (no), `by-context` or `auto`.",
-        autocompletion=completed("auto", "shared", "by-context"),
+        help="Whether all contexts share them: `yes`, `no` or `auto`.",
+        autocompletion=completed("auto", "yes", "no"),
     ),
 ]
 PolicyName = Annotated[
     str,
-    typer.Option(
+    one_of(
         "--policy",
-        help="`uniform`, a planner's name (`qmdp`, `hsvi`), or a file.",
-        autocompletion=completed("uniform", *PLANNERS),
-    ),
-]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        help=f"Which planner: {', '.join(PLANNERS)}.",
-        autocompletion=completed(*PLANNERS),
+        "`uniform`, a planner's name (`qmdp`, `hsvi`), or a file.",
+        *("uniform", *PLANNERS),
     ),
 ]
 TimeLimit = Annotated[
@@ -142,24 +93,11 @@ Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf).")
 ]
 PolicyOut = Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")]
-ModelOut = Annotated[
-    Path | None, typer.Option("--model-out", help="Save the model that was found here.")
-]
-RunOut = Annotated[
-    Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
-]
 Checkpoint = Annotated[
     Path | None, typer.Option("--checkpoint", help="Save to, and go on from, this .npz file.")
 ]
 Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        help="`cpu`, or `cuda` for a GPU.",
-        autocompletion=completed("cpu", "cuda"),
-    ),
-]
+Device = Annotated[str, one_of("--device", "`cpu`, or `cuda` for a GPU.", "cpu", "cuda")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")]
 ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
@@ -222,7 +160,12 @@ class AnyFile:
 
     file: File
     context: typer.Context
-    columns: Columns = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="What a table calls its columns: `context=model,state=from,...`."
+        ),
+    ] = None
 
     def load(self) -> Any:
         """What the file holds; options that the command does not know say how to read it."""
@@ -233,11 +176,41 @@ class AnyFile:
 class LogSource:
     """Logs in a file, a folder or a pattern, how to read those of others, and where to work."""
 
-    logs: LogsFile
-    columns: LogColumns = None
-    covariates: CovariateColumns = None
-    reward_levels: RewardLevels = "auto"
-    informative_rewards: InformativeRewards = True
+    logs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOGS",
+            help="Logged episodes: a file (.parquet, .csv or .npz); or, read batch by batch, a "
+            "folder or a quoted pattern of .parquet files.",
+        ),
+    ]
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="What a table calls its columns: `episode=id,t=week,state=brand,...`."
+        ),
+    ] = None
+    covariates: Annotated[
+        str | None,
+        typer.Option(
+            "--covariates", help="Columns of a table that describe the individual: `age,region`."
+        ),
+    ] = None
+    reward_levels: Annotated[
+        str,
+        typer.Option(
+            "--reward-levels",
+            help="Levels that measured rewards of a table are cut into: a number, `auto` or "
+            "`none`.",
+        ),
+    ] = "auto"
+    informative_rewards: Annotated[
+        bool,
+        typer.Option(
+            "--informative-rewards/--silent-rewards",
+            help="Whether rewards of a table tell contexts apart, or are only to be earned.",
+        ),
+    ] = True
     cluster: Cluster = None
 
     def read(self, device: str = "cpu") -> tuple[Logs, lm.engines.Engine | None]:
@@ -268,7 +241,14 @@ class StructureOptions:
 
     contexts: Contexts = "auto"
     reward_model: RewardModel = "auto"
-    behaviour: Behaviour = "auto"
+    behaviour: Annotated[
+        str,
+        one_of(
+            "--behaviour",
+            "Whether the logger knew the context: `shared` (no), `by-context` or `auto`.",
+            *("auto", "shared", "by-context"),
+        ),
+    ] = "auto"
     shared_rewards: Shared = "auto"
     shared_transitions: Shared = "auto"
     shared_initial: Shared = "auto"
@@ -291,8 +271,12 @@ class OutcomeFiles:
     """Where the policy, the model and everything that `learn` or `solve` found are saved."""
 
     out: PolicyOut = None
-    model_out: ModelOut = None
-    run_out: RunOut = None
+    model_out: Annotated[
+        Path | None, typer.Option("--model-out", help="Save the model that was found here.")
+    ] = None
+    run_out: Annotated[
+        Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
+    ] = None
 
     def check(self, owner: type) -> None:
         """Refuse paths where they cannot be saved, before the work begins."""

@@ -8,10 +8,10 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,14 +20,6 @@ from latentmdp.errors import LatentMDPError
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-@runtime_checkable
-class HasFacts(Protocol):
-    """A result that says what it is."""
-
-    def facts(self) -> Mapping[str, Any]:
-        """Values by name."""
 
 
 class Screen:
@@ -40,26 +32,24 @@ class Screen:
         """Where the work goes on after an interruption."""
         self._aside: int | None = None  # the real stdout, while nothing but results may reach it
 
-    def result(
-        self, title: str = "", found: HasFacts | Mapping[str, Any] | None = None, /, **given: Any
-    ) -> None:
-        """Print what a command found: its facts as a table, or as one JSON object with --json.
+    def result(self, title: str = "", result: Any = None, /, **inputs: Any) -> None:
+        """Print a result: its `facts()`, or a mapping of them, as a table; with --json as JSON.
 
-        What the user has `given`, and what tables show, goes to machines only. Warnings stand below
-        the table, each on a line of its own.
+        What the user gave, `inputs`, and what tables show, goes to machines only. Warnings stand
+        below the table, each on a line of its own.
         """
         from latentmdp._util import labelled, plain
 
-        facts = dict(found.facts() if isinstance(found, HasFacts) else found or {})
+        facts = dict(result.facts() if hasattr(result, "facts") else result or {})
         if self.as_json:
             with self._stdout():
-                typer.echo(json.dumps(plain({**given, **facts}), allow_nan=False))
+                typer.echo(json.dumps(plain({**inputs, **facts}), allow_nan=False))
         if self.talks and facts:
-            doubts = plain(facts.pop("warnings", ()))
+            messages = plain(facts.pop("warnings", ()))
             header = ("name", "fact")
             self.table(title, header, labelled(facts), words=("fact",), show_header=False)
-            for doubt in doubts:
-                self.say(doubt, "warning")
+            for message in messages:
+                self.say(message, "warning")
 
     @contextmanager
     def results_only(self) -> Iterator[None]:
@@ -141,21 +131,16 @@ class Screen:
                 collapse_padding=not framed,
             )
             for i, name in enumerate(header):
-                left = i == 0 or name in words
-                table.add_column(
-                    name,
-                    justify="left" if left else "right",
-                    no_wrap=show_header and i == 0,
-                    overflow="fold",
-                )
+                side: Any = "left" if i == 0 or name in words else "right"
+                whole = show_header and i == 0
+                table.add_column(name, justify=side, no_wrap=whole, overflow="fold")
             for row in cells:
                 table.add_row(*map(escape, row))
             console.print(table)
 
     def progress(self, doing: str = "", total: int | None = None) -> AbstractContextManager[Move]:
         """Show what is being done, on stderr, to people at a terminal."""
-        shown = self.talks and sys.stderr.isatty()
-        return progress_bar(shown, doing, total, transient=True)
+        return progress_bar(self.talks and sys.stderr.isatty(), doing, total, transient=True)
 
     @contextmanager
     def compilation_told(self) -> Iterator[None]:
@@ -219,23 +204,16 @@ def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> T
         table.add_column(name, justify="right")
     table.add_column("1e-4 … 1", justify="left")
     for seconds, lower, upper in recent:
-        shown = bar = ""
+        text = bar = ""
         if lower != 0.0:
             gap = max(upper - lower, 0.0) / abs(lower)
             share = (math.log10(max(gap, 1e-4)) + 4.0) / 4.0
-            shown, bar = f"{gap:.3%}", "█" * round(30 * min(share, 1.0))
-        table.add_row(f"{seconds:.2f}", f"{lower:.6g}", f"{upper:.6g}", shown, bar)
+            text, bar = f"{gap:.3%}", "█" * round(30 * min(share, 1.0))
+        table.add_row(f"{seconds:.2f}", f"{lower:.6g}", f"{upper:.6g}", text, bar)
     return table
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *where: Any) -> None:
     """A warning for people: what it says, not where in the code."""
     typer.secho(f"warning: {message}", err=True)
 
@@ -253,8 +231,8 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
             warnings.showwarning = _show_warning
             yield screen
     except KeyboardInterrupt:
-        kept = None if screen is None else screen.checkpoint
-        on = f"; the same command goes on from {kept}" if kept and kept.is_file() else ""
+        path = None if screen is None else screen.checkpoint
+        on = f"; the same command goes on from {path}" if path and path.is_file() else ""
         typer.secho(f"interrupted{on}", err=True)
         raise typer.Exit(130) from None
     except BrokenPipeError:
@@ -267,10 +245,10 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
         if debug:
             raise
         foreseen = isinstance(error, LatentMDPError | ValueError | TypeError | OSError)
-        told = str(error)
+        message = str(error)
         if not foreseen:
-            told = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+            message = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
         elif isinstance(error, OSError) and error.filename:
-            told = f"{error.filename}: {error.strerror}"
-        typer.secho(f"error: {told}", err=True, fg="red")
+            message = f"{error.filename}: {error.strerror}"
+        typer.secho(f"error: {message}", err=True, fg="red")
         raise typer.Exit(2 if foreseen else 1) from None

@@ -127,9 +127,6 @@ def _instance(name: str, **arguments: Any) -> Callable[[int], LatentMDP]:
 
 # -- Blackjack ------------------------------------------------------------------------------------
 
-_FACES, _BUST = 10, 22
-"""Cards count from 1 (the ace) to 10; 22 stands for every sum above 21."""
-
 _DECKS = {"full": (1.0, 1.0), "rich in tens": (1.0, 3.0), "poor in tens": (1.0, 0.0)}
 """How often a card below ten and a ten is drawn, against a full deck."""
 
@@ -145,10 +142,11 @@ def blackjack_model(decks: Sequence[Floats], horizon: int = 10) -> LatentMDP:
     over, values = 32 * 11 * 2, (-1.0, 0.0, 1.0)
     entries: list[tuple[int, int, int, int, float]] = []  # row, s', z, context, probability
     initial = np.zeros((len(decks), over + 1))
+    cards = range(1, len(decks[0]) + 1)
+    hands = [_with_card(*_with_card(0, 0, a), b) for a in cards for b in cards]
     for m, deck in enumerate(decks):
-        hands = [_hand(a, b) for a in range(1, _FACES + 1) for b in range(1, _FACES + 1)]
         chances = np.outer(deck, deck).ravel()
-        for card in range(1, _FACES + 1):
+        for card in cards:
             final = _dealer(card, deck)
             for (total, ace), p in zip(hands, chances):
                 initial[m, _state(total, card, ace)] += p * deck[card - 1]
@@ -157,8 +155,8 @@ def blackjack_model(decks: Sequence[Floats], horizon: int = 10) -> LatentMDP:
                     row = 2 * _state(total, card, ace)
                     for z, chance in enumerate(_comparison(total, final)):
                         entries.append((row, over, z, m, chance))
-                    for drawn, chance in enumerate(deck.tolist(), start=1):
-                        after, usable = _drawn(total, ace, drawn)
+                    for next_card, chance in enumerate(deck.tolist(), start=1):
+                        after, usable = _with_card(total, ace, next_card)
                         bust = after > 21
                         n = over if bust else _state(after, card, usable)
                         entries.append((row + 1, n, 0 if bust else 1, m, chance))
@@ -174,13 +172,7 @@ def _state(total: int, card: int, ace: int) -> int:
     return (total * 11 + card) * 2 + ace
 
 
-def _hand(first: int, second: int) -> tuple[int, int]:
-    """Sum and usable ace of two cards."""
-    total, ace = first + second, int(1 in (first, second))
-    return total + 10 * ace, ace
-
-
-def _drawn(total: int, ace: int, card: int) -> tuple[int, int]:
+def _with_card(total: int, ace: int, card: int) -> tuple[int, int]:
     """Sum and usable ace after one card more."""
     low = total - 10 * ace + card
     usable = int((ace or card == 1) and low + 10 <= 21)
@@ -188,26 +180,24 @@ def _drawn(total: int, ace: int, card: int) -> tuple[int, int]:
 
 
 def _dealer(card: int, deck: Floats) -> Floats:
-    """The distribution of the dealer's final sum, by sum up to 21, and 22 for a bust."""
-    final = np.zeros(_BUST + 1)
-    waiting = {_hand(card, other): 0.0 for other in range(1, _FACES + 1)}
-    for other, p in enumerate(deck, start=1):
-        waiting[_hand(card, other)] += p
+    """The distribution of the dealer's final sum, by sum up to 21, and last for every bust."""
+    final = np.zeros(21 + 2)
+    waiting = {_with_card(0, 0, card): 1.0}
     while waiting:
         (total, ace), mass = waiting.popitem()
         if total >= 17:
-            final[min(total, _BUST)] += mass
+            final[min(total, 22)] += mass
             continue
-        for drawn, p in enumerate(deck, start=1):
-            after = _drawn(total, ace, drawn)
+        for next_card, p in enumerate(deck, start=1):
+            after = _with_card(total, ace, next_card)
             waiting[after] = waiting.get(after, 0.0) + mass * p
     return final
 
 
 def _comparison(total: int, dealer: Floats) -> tuple[float, float, float]:
     """Probabilities to lose, to draw and to win with a sum against the dealer's."""
-    below = float(dealer[:total].sum() + dealer[_BUST])
-    return float(dealer[total + 1 : _BUST].sum()), float(dealer[total]), below
+    below = float(dealer[:total].sum() + dealer[-1])
+    return float(dealer[total + 1 : -1].sum()), float(dealer[total]), below
 
 
 def _blackjack(seed: int) -> LatentMDP:

@@ -16,6 +16,7 @@ from latentmdp._util import Floats, normalised, require_choice
 from latentmdp.instances._parts import number
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
+from latentmdp.worlds import table_entries
 
 DIRECTIONS = ("left", "down", "right", "up")
 
@@ -64,11 +65,9 @@ def _joint_table(map_name: str, slippery: bool) -> Floats:
     """Gymnasium's P(s', r | s, a) as an array (S, A, S, 2)."""
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
-    table = FrozenLakeEnv(map_name=map_name, is_slippery=slippery).P
-    S, A = len(table), len(table[0])
-    joint = np.zeros((S, A, S, 2))
-    for s, actions in table.items():
-        for a, outcomes in actions.items():
-            for probability, next_state, reward, _ in outcomes:
-                joint[s, a, next_state, int(reward)] += probability
+    env = FrozenLakeEnv(map_name=map_name, is_slippery=slippery)
+    S, A = env.observation_space.n, env.action_space.n
+    entries, joint = table_entries([env]), np.zeros((S, A, S, 2))
+    cells = (entries.state, entries.action, entries.next_state, entries.reward.astype(np.int64))
+    np.add.at(joint, cells, entries.probability)  # slipping may lead to one cell in two ways
     return joint

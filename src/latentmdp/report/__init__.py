@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from latentmdp.report.decision_page import write_decision_page
     from latentmdp.report.decisions import DecisionTable, decision_table
     from latentmdp.report.explanations import plot_explanation, plot_policy_graph
-    from latentmdp.report.explorer import write_explorer
     from latentmdp.report.plans import plot_bounds
+    from latentmdp.report.policy_page import write_explorer
     from latentmdp.report.report import write_report
 
 if TYPE_CHECKING:  # for other parts of the library

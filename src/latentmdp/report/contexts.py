@@ -92,7 +92,7 @@ def _differences_figure(model: LatentMDP) -> Figure:
     columns = min(3, len(maps))
     rows = -(-len(maps) // columns)
     height = min(8.0, rows * max(2.0, 0.75 + 0.24 * min(model.n_states, 24)))
-    figure, axes = canvas(height, rows, columns)
+    figure, axes = canvas(height, len(maps), columns)
     S, A, slant = model.n_states, model.n_actions, 0 if model.action_names is None else 60
     places, labels = _ticks(S, model.state_names)
     for k, (panel, (name, distances)) in enumerate(zip(axes, maps.items())):
@@ -107,8 +107,6 @@ def _differences_figure(model: LatentMDP) -> Figure:
         panel.set_yticks(places, labels if k % columns == 0 else [""] * len(places), fontsize=9)
         panel.set(xlabel="action", ylabel="state" if k % columns == 0 else "")
         panel.set_title(name.replace(" / ", "\nvs "), fontsize=9.5)
-    for panel in axes[len(maps) :]:
-        panel.set_axis_off()
     return figure
 
 

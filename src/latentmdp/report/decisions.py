@@ -30,7 +30,7 @@ from latentmdp.planning import (
     towards,
 )
 from latentmdp.policies import Policy
-from latentmdp.report.page import Table
+from latentmdp.report.page import Table, context_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class DecisionTable:
             if rule.action is None:
                 writer.writerow((state, "", "", ""))
                 continue
-            for m, name in enumerate(self._contexts()):
+            for m, name in enumerate(context_labels(self.model)):
                 writer.writerow((state, name, float(self.belief[m]), self._action(rule.action)))
                 for share, action in _changes(rule, m):
                     writer.writerow((state, name, share, self._action(action)))
@@ -95,9 +95,6 @@ class DecisionTable:
         with atomic_write(path) as stream:
             stream.write(text.encode())
 
-    def _contexts(self) -> list[str]:
-        return names.labels("context", self.model.context_names, self.model.n_contexts)
-
     def _state(self, s: int) -> str:
         return names.label("state", s, self.model.state_names)
 
@@ -106,7 +103,7 @@ class DecisionTable:
 
     def header(self) -> tuple[str, ...]:
         """What the columns are called."""
-        contexts = self._contexts()
+        contexts = context_labels(self.model)
         shares = ", ".join(f"{c} {b:.0%}" for c, b in zip(contexts, self.belief.tolist()))
         return ("state", f"at {shares}", *(f"growing sure of {c}" for c in contexts))
 

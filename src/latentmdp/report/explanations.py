@@ -198,10 +198,8 @@ def _mark(axes: Axes, told: Explanation, height: float) -> None:
 def _bars_figure(told: Explanation) -> Figure:
     """Belief in each context, and where growing sure of it would change the action."""
     contexts = context_labels(told.model)
-    figure, (axes,) = canvas(1.0 + 0.36 * len(contexts))
-    palette, rows = _Palette(told.model), np.arange(len(contexts))
-    now = MUTED if told.action is None else palette.colour(told.action)
-    axes.barh(rows, told.belief, color=now, alpha=_TINT, height=0.7)
+    actions = [told.action] * len(contexts)
+    palette, figure, axes = _bars(told.model, told.belief, actions, contexts, "of the context")
     for point in told.turning_points:
         if point.belief is not None and point.action is not None:
             share, row = point.belief[point.context], point.context
@@ -218,9 +216,6 @@ def _bars_figure(told: Explanation) -> Figure:
                 fontsize=8.5,
                 color=INK,
             )
-    axes.set_yticks(rows, contexts, fontsize=9.5)
-    axes.invert_yaxis()
-    axes.set(xlim=(0.0, 1.0), xlabel="probability of the context")
     if told.action is not None:
         palette.legend(figure)
     return figure
@@ -228,17 +223,26 @@ def _bars_figure(told: Explanation) -> Figure:
 
 def _mixture_figure(told: MixtureExplanation) -> Figure:
     """With which probability each policy is drawn, coloured by what it does here."""
-    figure, (axes,) = canvas(1.0 + 0.36 * len(told.parts))
-    palette, rows = _Palette(told.model), np.arange(len(told.parts))
-    for row, (share, part) in enumerate(zip(told.weights, told.parts)):
-        colour = MUTED if part.action is None else palette.colour(part.action)
-        axes.barh(row, share, color=colour, alpha=_TINT, height=0.7)
-    axes.set_yticks(rows, [f"policy {row + 1}" for row in rows], fontsize=9.5)
-    axes.invert_yaxis()
-    axes.set(xlim=(0.0, 1.0), xlabel="probability of being drawn")
+    actions = [part.action for part in told.parts]
+    policies = [f"policy {row + 1}" for row in range(len(actions))]
+    palette, figure, _ = _bars(told.model, told.weights, actions, policies, "of being drawn")
     if told.action is not None:
         palette.legend(figure)
     return figure
+
+
+def _bars(
+    model: LatentMDP, shares: Floats, actions: Sequence[int | None], rows: Sequence[str], what: str
+) -> tuple[_Palette, Figure, Axes]:
+    """Probabilities as horizontal bars, each in the colour of an action; grey for none."""
+    figure, (axes,) = canvas(1.0 + 0.36 * len(rows))
+    palette = _Palette(model)
+    colours = [MUTED if action is None else palette.colour(action) for action in actions]
+    axes.barh(range(len(rows)), shares, color=colours, alpha=_TINT, height=0.7)
+    axes.set_yticks(range(len(rows)), rows, fontsize=9.5)
+    axes.invert_yaxis()
+    axes.set(xlim=(0.0, 1.0), xlabel=f"probability {what}")
+    return palette, figure, axes
 
 
 def policy_map(model: LatentMDP, policy: Policy, t: int = 0, most: int = 6) -> Picture | None:
@@ -254,7 +258,8 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0, most: int = 6) -> P
         return None
     columns = min(2, len(states))
     rows = -(-len(states) // columns)
-    figure, axes = canvas((1.6 if model.n_contexts == 2 else 2.6) * rows + 0.6, rows, columns)
+    row_height = 1.6 if model.n_contexts == 2 else 2.6
+    figure, axes = canvas(row_height * rows + 0.6, len(states), columns)
     palette = _Palette(model)
     for panel, s in zip(axes, states):
         group = slice(*policy.group(t, s))
@@ -262,8 +267,6 @@ def policy_map(model: LatentMDP, policy: Policy, t: int = 0, most: int = 6) -> P
         labels = policy.actions[group].astype(np.int64)
         _belief_map(panel, policy.vectors[group], labels, contexts, palette)
         panel.set_title(names.label("state", s, model.state_names), fontsize=9.5)
-    for panel in axes[len(states) :]:
-        panel.set_axis_off()
     palette.legend(figure)
     shape = "line" if model.n_contexts == 2 else "triangle"
     return Picture(

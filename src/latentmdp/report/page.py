@@ -43,12 +43,8 @@ DARK = {
 }
 """The same for those who ask for dark pages."""
 
-_VARIABLES = {
-    INK: "--ink",
-    "#000000": "--ink",
-    MUTED: "--muted",
-    **{colour: f"--series-{i}" for i, colour in enumerate(COLOURS)},
-}
+_VARIABLES = {colour: f"--{name}" for name, colour in LIGHT.items() if name != "paper"}
+_VARIABLES["#000000"] = "--ink"
 _STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 11.0,
@@ -60,21 +56,24 @@ _STYLE: Any = {
 }
 
 
-def canvas(height: float = 3.4, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure of the width that stays readable on a phone, and its axes."""
+def canvas(height: float = 3.4, panels: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """An empty figure of the width that stays readable on a phone, and the axes of its panels."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    rows = -(-panels // columns)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(5.2, height), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False)
-    return figure, list(axes.flat)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in axes[panels:]:
+        spare.set_axis_off()
+    return figure, list(axes[:panels])
 
 
 def legend(figure: Figure, columns: int = 2, handles: Sequence[Any] | None = None) -> None:
     """What the lines and areas of a figure are, below it, where it covers nothing."""
-    given = {} if handles is None else {"handles": handles}
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5, **given)
+    style = {"frameon": False, "fontsize": 9.5, **({} if handles is None else {"handles": handles})}
+    figure.legend(loc="outside lower center", ncols=columns, **style)
 
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
@@ -191,8 +190,23 @@ class Section:
 
 def render(title: str, lead: str, sections: Sequence[Section]) -> str:
     """The page as text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+
+    numbers = itertools.count()
+
+    def svg(picture: Picture) -> Markup:
+        # Drawn by matplotlib, which escapes its texts: safe to stand in the page as it is.
+        return Markup(inline_svg(picture.figure, f"f{next(numbers)}"))
+
+    palettes = {"light": _declarations(LIGHT), "dark": _declarations(DARK)}
+    return from_template(
+        "report.html.j2", title=title, lead=lead, sections=sections, svg=svg, **palettes
+    )
+
+
+def from_template(name: str, **values: Any) -> str:
+    """A template of this package with these values, which are escaped unless they are `Markup`."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("latentmdp.report"),
@@ -201,21 +215,7 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    numbers = itertools.count()
-
-    def svg(picture: Picture) -> Markup:
-        # Drawn by matplotlib, which escapes its texts: safe to stand in the page as it is.
-        return Markup(inline_svg(picture.figure, f"f{next(numbers)}"))
-
-    return environment.get_template("report.html.j2").render(
-        title=title,
-        lead=lead,
-        sections=sections,
-        svg=svg,
-        version=__version__,
-        light=_declarations(LIGHT),
-        dark=_declarations(DARK),
-    )
+    return environment.get_template(name).render(version=__version__, **values)
 
 
 def write_page(

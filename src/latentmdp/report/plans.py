@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util import RNGLike, Worded, names
+from latentmdp._util import RNGLike, Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
@@ -21,7 +21,7 @@ from latentmdp.planning import (
     evaluate,
 )
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy
-from latentmdp.report.page import COLOURS, Picture, Table, canvas, legend
+from latentmdp.report.page import COLOURS, Picture, Table, canvas, context_labels, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,7 +140,6 @@ def risk_table(
     """
     known = context_values(model)
     earned = {name: evaluate(model, p, rng=0).by_context for name, p in policies.items()}
-    contexts = names.labels("context", model.context_names, model.n_contexts)
     rows = [
         (
             context,
@@ -148,7 +147,7 @@ def risk_table(
             f"{known[m]:.4g}",
             *(f"{by[m]:.4g}" + (" (worst)" if m == by.argmin() else "") for by in earned.values()),
         )
-        for m, context in enumerate(contexts)
+        for m, context in enumerate(context_labels(model))
     ]
     mean = (f"{model.weights @ by:.4g}" for by in earned.values())
     rows.append(("on average", "100%", f"{model.weights @ known:.4g}", *mean))
@@ -214,8 +213,7 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
         if drawn:
             legend(figure)
         return figure
-    rows = -(-len(drawn) // 2)
-    figure, panels = canvas(0.4 + 1.9 * rows, rows, 2)
+    figure, panels = canvas(0.4 + 1.9 * -(-len(drawn) // 2), len(drawn), 2)
     low, high = _common_scale(drawn.values())
     times = [seconds for history in drawn.values() for seconds, *_ in history]
     longest = max(*times, 1e-3)  # where the axis of time begins at the earliest
@@ -227,8 +225,6 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
         axes.set(title=name, ylim=(low, high), xscale="log")
         axes.set_xlim(0.7 * first, 1.4 * longest)
         axes.locator_params(axis="y", nbins=4)
-    for axes in panels[len(drawn) :]:
-        axes.set_axis_off()
     figure.supxlabel("seconds", fontsize=11)
     figure.supylabel("value per episode", fontsize=11)
     return figure

@@ -17,7 +17,7 @@ Sizes are guarded, because the number of histories grows as (S A Z)^H.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -289,17 +289,26 @@ def posterior(
         If an observation has probability zero in every context still possible.
     """
     _require_lengths(states, actions, rewards)
-    following = _following(model)
-    observations = model.n_states * model.n_rewards
-    belief = [float(w) * float(nu) for w, nu in zip(model.weights, model.initial[:, states[0]])]
-    if smoothing > 0.0 and not any(belief):
-        belief = [float(w) for w in model.weights]
-    belief = _normalised(belief, 0)
-    for t, (a, z) in enumerate(zip(actions, rewards)):
-        chance = _likelihood(following, model, states[t], a, states[t + 1], z)
-        row = smoothing + (1.0 - smoothing * observations) * chance
-        belief = _normalised([b * float(p) for b, p in zip(belief, row)], t + 1)
+    history, belief = History(tuple(states), tuple(actions), tuple(rewards)), model.weights
+    for t, likelihood in enumerate(_likelihoods(model, _following(model), history, smoothing)):
+        updated = belief * likelihood
+        if not updated.any() and (t > 0 or smoothing == 0.0):
+            raise ImpossibleObservationError(
+                f"what is seen at time {t} has probability zero in every context still possible"
+            )
+        belief = updated / updated.sum() if updated.any() else belief
     return np.array(belief)
+
+
+def _likelihoods(
+    model: LatentMDP, following: Following, history: History, smoothing: float
+) -> Iterator[Floats]:
+    """Of the first state and of every step of a history, in every context (M,)."""
+    yield model.initial[:, history.states[0]]
+    observations = model.n_states * model.n_rewards
+    for t, (a, z) in enumerate(zip(history.actions, history.rewards)):
+        chance = _likelihood(following, model, history.states[t], a, history.states[t + 1], z)
+        yield smoothing + (1.0 - smoothing * observations) * chance
 
 
 def action_probabilities(
@@ -403,14 +412,9 @@ def _acting_belief(
 ) -> Floats:
     """The belief of an acting filter: an observation that is impossible changes nothing."""
     belief = model.weights
-    first = belief * model.initial[:, history.states[0]]
-    belief = first / first.sum() if first.sum() > 0.0 else belief
-    for t, (a, z) in enumerate(zip(history.actions, history.rewards)):
-        s, next_state = history.states[t], history.states[t + 1]
-        likelihood = _likelihood(following, model, s, a, next_state, z)
-        observations = model.n_states * model.n_rewards
-        updated = belief * (smoothing + (1.0 - smoothing * observations) * likelihood)
-        belief = updated / updated.sum() if updated.sum() > 0.0 else belief
+    for likelihood in _likelihoods(model, following, history, smoothing):
+        updated = belief * likelihood
+        belief = updated / updated.sum() if updated.any() else belief
     return belief
 
 
@@ -433,22 +437,12 @@ def _takes_time(policy: Callable[..., Any]) -> bool:
 
 def _following(model: LatentMDP) -> Following:
     """The outcomes of every allowed (s, a) that are possible in some context, one by one."""
-    found: Following = {(int(s), int(a)): [] for s, a in np.argwhere(model.allowed)}
-    for s, a in found:
-        found[s, a] = [item for item in _row(model, s, a) if item[2].any()]
-    return found
-
-
-def _row(model: LatentMDP, s: int, a: int) -> Iterable[tuple[int, int, Floats]]:
-    if model.is_table:
-        starts, next_state, reward, probs = model.outcomes
-        row = s * model.n_actions + a
-        for k in range(int(starts[row]), int(starts[row + 1])):
-            yield int(next_state[k]), int(reward[k]), probs[k]
-        return
-    for n, z in product(range(model.n_states), range(model.n_rewards)):
-        R = model.reward_probs[:, s, a]
-        yield n, z, model.transitions[:, s, a, n] * (R[:, z] if R.ndim == 2 else R[:, n, z])
+    P = model.observation_probs()
+    observations = list(product(range(model.n_states), range(model.n_rewards)))
+    return {
+        (s, a): [(n, z, P[:, s, a, n, z]) for n, z in observations if P[:, s, a, n, z].any()]
+        for s, a in np.argwhere(model.allowed).tolist()
+    }
 
 
 def _likelihood(following: Following, model: LatentMDP, s: int, a: int, n: int, z: int) -> Floats:
@@ -470,15 +464,6 @@ def _bonus(model: LatentMDP) -> Floats:
 
 def _initial_bonus(model: LatentMDP) -> float:
     return 0.0 if model.initial_bonus is None else float(model.weights @ model.initial_bonus)
-
-
-def _normalised(weights: list[float], t: int) -> list[float]:
-    total = sum(weights)
-    if total == 0.0:
-        raise ImpossibleObservationError(
-            f"what is seen at time {t} has probability zero in every context still possible"
-        )
-    return [x / total for x in weights]
 
 
 def _require_lengths(states: Sequence[int], actions: Sequence[int], rewards: Sequence[int]) -> None:

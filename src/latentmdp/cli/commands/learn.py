@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import typer
-
 import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
@@ -18,10 +16,10 @@ def command(
     reward_model: options.RewardModel = "auto",
     method: Annotated[
         str,
-        typer.Option(
+        options.one_of(
             "--method",
-            help="`likelihood`, or `psr` for the paper's path: PSR, clustering, L-UCRL.",
-            autocompletion=options.completed("likelihood", "psr"),
+            "`likelihood`, or `psr` for the paper's path: PSR, clustering, L-UCRL.",
+            *("likelihood", "psr"),
         ),
     ] = "likelihood",
     episodes: options.Episodes = 3_000,

@@ -17,10 +17,10 @@ def command(
     episodes: options.Episodes = 10_000,
     labels: Annotated[
         str,
-        typer.Option(
+        options.one_of(
             "--labels",
-            help="Contexts are `revealed` after each episode, or `inferred`.",
-            autocompletion=options.completed("revealed", "inferred"),
+            "Contexts are `revealed` after each episode, or `inferred`.",
+            *("revealed", "inferred"),
         ),
     ] = "revealed",
     contexts: Annotated[

@@ -7,7 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import planner, takes
+from latentmdp.cli.catalogue import PLANNERS, planner, takes
 from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
@@ -17,16 +17,18 @@ def command(
     screen: Screen,
     context: typer.Context,
     model: options.ModelFile,
-    method: options.Method = "qmdp",
+    method: Annotated[
+        str, options.one_of("--method", f"Which planner: {', '.join(PLANNERS)}.", *PLANNERS)
+    ] = "qmdp",
     gap: Annotated[
         float | None, typer.Option("--gap", min=0.0, help="Stop at this (upper - lower) / lower.")
     ] = None,
     objective: Annotated[
         str | None,
-        typer.Option(
+        options.one_of(
             "--objective",
-            help="Plan for the bad case: worst-case, cvar, regret or ball.",
-            autocompletion=options.completed("worst-case", "cvar", "regret", "ball"),
+            "Plan for the bad case: worst-case, cvar, regret or ball.",
+            *("worst-case", "cvar", "regret", "ball"),
         ),
     ] = None,
     level: Annotated[

@@ -1,4 +1,4 @@
-"""The explorer: a policy as one HTML page on which observations are picked step by step.
+"""The policy page, or explorer: one HTML page on which observations are picked step by step.
 
 The page holds the policy's vectors, the likelihoods of its filter by outcome, and the names. A
 script of its own filters the belief, chooses the vector and looks one step ahead, in the order of
@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util import atomic_write, require_writable
-from latentmdp._version import __version__
 from latentmdp.belief import filter_tables
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning import policy_values
@@ -33,6 +32,7 @@ from latentmdp.policies import (
     Policy,
     PolicyGraph,
 )
+from latentmdp.report.page import from_template
 
 
 def write_explorer(
@@ -119,25 +119,17 @@ def _require_size(policy: AlphaVectorPolicy, graph: PolicyGraph | None, most: fl
 
 
 def _page(data: Mapping[str, Any], title: str) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("latentmdp.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    parts = files("latentmdp.report") / "templates"
-    return environment.get_template("explorer.html.j2").render(
+    templates = files("latentmdp.report") / "templates"
+    return from_template(
+        "policy_page.html.j2",
         title=title,
         # Written by us: safe to stand in the page as they are. Of the data, "<" is escaped.
-        style=Markup((parts / "explorer.css").read_text("utf-8")),
-        script=Markup((parts / "explorer.js").read_text("utf-8")),
+        style=Markup((templates / "policy_page.css").read_text("utf-8")),
+        script=Markup((templates / "policy_page.js").read_text("utf-8")),
         data=Markup(json.dumps(data).replace("<", "\\u003c")),
         mixes="weights" in data,
-        version=__version__,
     )
 
 
@@ -156,7 +148,7 @@ def _data(policy: AlphaVectorPolicy) -> dict[str, Any]:
         "vectors": policy.vectors,
         "labels": policy.actions,
         "offsets": policy.offsets.astype(np.int32),
-        "bonus": None if model.bonus is None else model.bonus,
+        "bonus": model.bonus,
     }
     encoded = {name: None if a is None else _encoded(a) for name, a in arrays.items()}
     return {
