@@ -6,9 +6,7 @@ and reward, at most 2. The belief b(m) along an episode is that of a filter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +17,6 @@ from latentmdp.belief import posterior
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.report.page import (
     COLOURS,
@@ -32,6 +29,7 @@ from latentmdp.report.page import (
     triangle,
 )
 from latentmdp.simulation import simulate
+from latentmdp.theory import context_distances
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +53,7 @@ def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
     """The state-action pairs that separate some two contexts most, farthest first."""
     farthest = np.zeros((model.n_states, model.n_actions))
     who = np.zeros((*farthest.shape, 2), dtype=np.int64)
-    for m, n, distance in _distances(model):
+    for m, n, distance in context_distances(model):
         better = distance > farthest
         farthest[better] = distance[better]
         who[better] = m, n
@@ -67,19 +65,11 @@ def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
     ]
 
 
-def _distances(model: LatentMDP) -> Iterator[tuple[int, int, Floats]]:
-    """Every two contexts with their distances (S, A)."""
-    table = model.outcomes
-    for m, n in combinations(range(model.n_contexts), 2):
-        apart = np.abs(table.probs[:, m] - table.probs[:, n])
-        yield m, n, row_sums(table, apart[:, None]).reshape(model.allowed.shape)
-
-
 def difference_maps(model: LatentMDP) -> dict[str, Floats]:
     """Distances (S, A) by name: of each pair of contexts, or nearest and farthest pair if many."""
-    called, pairs = context_labels(model), list(_distances(model))
+    labels, pairs = context_labels(model), context_distances(model)
     if len(pairs) <= 6:  # two rows of three still read on a phone
-        return {f"{called[m]} / {called[n]}": distances for m, n, distances in pairs}
+        return {f"{labels[m]} / {labels[n]}": distances for m, n, distances in pairs}
     every = np.stack([distances for _, _, distances in pairs])
     return {"nearest pair": every.min(axis=0), "farthest pair": every.max(axis=0)}
 
@@ -212,7 +202,7 @@ def belief_pictures(
 def _beliefs(
     world: LatentMDP, policy: Policy | HistoryPolicy, believed: LatentMDP, episodes: int, seed: int
 ) -> tuple[Floats, Integers]:
-    """Beliefs (N, H + 1, M) of a filter on `believed`, and the true contexts in its labels."""
+    """Beliefs (N, H + 1, M) of a filter on `believed`, and the true contexts (N,) in its labels."""
     logs = simulate(world, policy, episodes, rng=seed)
     # The filter's alpha: an outcome that a learned model calls impossible must not end the belief,
     # and no bar of a picture may move.

@@ -80,9 +80,9 @@ class Demonstration:
     ----------
     delta
         Separation: the least L1 distance between two contexts over all (s, a).
-    random, memoryless, best : Value
-        What policies earn per episode, the context hidden: uniformly random actions, the memoryless
-        one found by coordinate ascent, the plan for the true model.
+    values
+        What policies earn per episode, the context hidden: of "random" actions, of the "memoryless"
+        policy found by coordinate ascent, and of the "best", the plan for the true model.
     informed
         The value if the context were known: no policy earns more.
     plan
@@ -98,9 +98,7 @@ class Demonstration:
     name: str
     model: LatentMDP
     delta: float
-    random: Value
-    memoryless: Value
-    best: Value
+    values: dict[str, Value]
     informed: float
     plan: Plan
     told: int | Literal["auto"]
@@ -117,11 +115,9 @@ class Demonstration:
         """What each policy earns, and how the belief in the true context grows."""
         return {
             "separation": self.delta,
-            "random": _with_error(self.random),
-            "memoryless": _with_error(self.memoryless),
+            **{name: _with_error(value) for name, value in self.values.items()},
             "learned": Worded([value.mean for value in self.learned], _several(self.learned)),
-            "best": _with_error(self.best),
-            "best_stderr": self.best.stderr,
+            "best_stderr": self.values["best"].stderr,
             "lower": self.plan.lower,
             "upper": self.plan.upper,
             "full_information": self.informed,
@@ -131,9 +127,10 @@ class Demonstration:
         }
 
     @property
-    def learned_mean(self) -> float:
-        """What the learned policies earn per episode, averaged over the runs."""
-        return float(np.mean([value.mean for value in self.learned]))
+    def means(self) -> dict[str, float]:
+        """What each policy earns per episode, the learned ones averaged over the runs."""
+        learned = float(np.mean([value.mean for value in self.learned]))
+        return {name: value.mean for name, value in self.values.items()} | {"learned": learned}
 
 
 def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None]) -> Demonstration:
@@ -145,7 +142,11 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
     informed = QMDP().plan(model).upper
     assert informed is not None, "Q-MDP always gives its informed bound"
     report(f"{name}: the best policy without memory")
-    memoryless = Memoryless(method="cadp").plan(model).policy
+    policies: dict[str, Policy | HistoryPolicy] = {
+        "random": UniformPolicy(),
+        "memoryless": Memoryless(method="cadp").plan(model).policy,
+        "best": plan.policy,
+    }
     runs = []
     for k in range(sizes.seeds):
         report(f"{name}: learning from nothing, {sizes.episodes:,} episodes, run {k + 1}")
@@ -156,18 +157,15 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
         return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
 
     first = runs[0]
-    known = growth(model, plan.policy, model, seed=seed)
-    curves = {"filter with the true model": known}
+    curves = {"filter with the true model": growth(model, plan.policy, model, seed=seed)}
     if first.model.n_contexts == model.n_contexts:
-        own = growth(model, first.policy, first.model, seed=seed)
-        curves["filter with the learned model"] = own
+        learned = growth(model, first.policy, first.model, seed=seed)
+        curves["filter with the learned model"] = learned
     return Demonstration(
         name=name,
         model=model,
         delta=float(separation(model)),
-        random=worth(UniformPolicy()),
-        memoryless=worth(memoryless),
-        best=worth(plan.policy),
+        values={name: worth(policy) for name, policy in policies.items()},
         informed=informed,
         plan=plan,
         told=sizes.contexts,
@@ -236,7 +234,8 @@ def _several(values: Sequence[Value]) -> str:
 
 def _overview(demos: Sequence[Demonstration]) -> Section:
     shares = [
-        f"On {d.name}, what was learned earns {d.learned_mean / d.best.mean:.1%} of the best plan."
+        f"On {d.name}, what was learned earns {d.means['learned'] / d.means['best']:.1%} of the "
+        "best plan."
         for d in demos
     ]
     table = Table(
@@ -258,20 +257,17 @@ def _overview(demos: Sequence[Demonstration]) -> Section:
 
 def _values_figure(demos: Sequence[Demonstration]) -> Figure:
     figure, (axes,) = canvas(3.0)
-    labels = ("random", "no memory", "learned", "best plan")
-    colours = (MUTED, COLOURS[1], COLOURS[0], COLOURS[2])
-    earned = [(d.random.mean, d.memoryless.mean, d.learned_mean, d.best.mean) for d in demos]
-    for i, (label, colour) in enumerate(zip(labels, colours)):
-        values = [row[i] / d.informed for row, d in zip(earned, demos)]
-        places = [k + 0.2 * (i - 1.5) for k in range(len(demos))]
-        axes.bar(places, values, width=0.18, color=colour)
-        for place, value in zip(places, values):
+    for i, (name, colour) in enumerate(zip(COLUMNS, (MUTED, COLOURS[1], COLOURS[0], COLOURS[2]))):
+        values = [d.means[name] / d.informed for d in demos]
+        positions = [k + 0.2 * (i - 1.5) for k in range(len(demos))]
+        axes.bar(positions, values, width=0.18, color=colour)
+        for position, value in zip(positions, values):
             # A label that the line at 1 would strike through stands above it.
-            top = (place, 1.0 if 0.88 < value < 1.0 else value)
+            top = (position, 1.0 if 0.88 < value < 1.0 else value)
             axes.annotate(
                 f"{value:.2f}", top, (0, 2), textcoords="offset points", ha="center", fontsize=8.5
             )
-        axes.scatter([], [], color=colour, marker="s", label=label)
+        axes.scatter([], [], color=colour, marker="s", label=COLUMNS[name])
     axes.axhline(1.0, color=MUTED, linestyle="--", linewidth=1.0)
     axes.set_xticks(range(len(demos)), [d.name for d in demos])
     axes.set(ylim=(0.0, 1.12), ylabel="share of value, context known")
@@ -295,9 +291,9 @@ def _sections(d: Demonstration) -> list[Section]:
 
 def _learning(d: Demonstration, name: str) -> Section:
     references = {
-        "best plan, model known": d.best.mean,
-        "no memory, model known": d.memoryless.mean,
-        "random actions": d.random.mean,
+        "best plan, model known": d.means["best"],
+        "no memory, model known": d.means["memoryless"],
+        "random actions": d.means["random"],
     }
     curves = curves_section({"learned from nothing": d.records}, references)
     found = ", ".join(str(run.model.n_contexts) for run in d.runs)

@@ -11,7 +11,6 @@ from latentmdp._util import RNGLike, Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
-    HSVI,
     Memoryless,
     Plan,
     Planner,
@@ -97,11 +96,6 @@ def try_planner(
         return PlannerResult(name, plan, value, "", regret, bounds_of)
     except (LatentMDPError, ValueError) as error:
         return PlannerResult(name, plan, None, str(error))
-
-
-def certify(model: LatentMDP, time_limit: float = 10.0) -> Plan:
-    """Plan to a gap of 1 %, for the bounds of a model that came without a plan."""
-    return HSVI(gap=0.01, time_limit=time_limit).plan(model)
 
 
 def certificate(plans: Mapping[str, Plan]) -> Table:

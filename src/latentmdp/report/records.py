@@ -109,19 +109,16 @@ def filled(model: LatentMDP) -> LatentMDP:
     """The model with rows that were never visited made uniform, so that it can be played."""
     if not model.allow_unvisited:
         return model
-    return model.replace(
-        transitions=_uniform_if_empty(model.transitions),
-        rewards=_uniform_if_empty(model.reward_probs),
-        initial=_uniform_if_empty(model.initial),
-        bonus=None,
-        initial_bonus=None,
-        allow_unvisited=False,
-    )
-
-
-def _uniform_if_empty(rows: Floats) -> Floats:
-    seen = rows.sum(axis=-1, keepdims=True) > 0.0
-    return np.where(seen, rows, 1.0 / rows.shape[-1])
+    tables = {
+        "transitions": model.transitions,
+        "rewards": model.reward_probs,
+        "initial": model.initial,
+    }
+    uniform = {
+        name: np.where(rows.any(axis=-1, keepdims=True), rows, 1.0 / rows.shape[-1])
+        for name, rows in tables.items()
+    }
+    return model.replace(**uniform, bonus=None, initial_bonus=None, allow_unvisited=False)
 
 
 def runs_section(groups: Groups, grouped_by: str = "method") -> Section:

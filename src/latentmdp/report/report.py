@@ -13,20 +13,14 @@ from latentmdp.experiments import Experiment
 from latentmdp.io import load_as
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
-from latentmdp.planning import QMDP, Plan, evaluate
+from latentmdp.planning import HSVI, QMDP, Plan, evaluate
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_pictures, difference_picture
 from latentmdp.report.decisions import decision_table, page_table
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
 from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
 from latentmdp.report.page import Picture, Section, Table, facts_table, write_page
-from latentmdp.report.plans import (
-    bounds_picture,
-    certificate,
-    certify,
-    compact_table,
-    risk_table,
-)
+from latentmdp.report.plans import bounds_picture, certificate, compact_table, risk_table
 from latentmdp.report.records import (
     Record,
     curves_section,
@@ -133,7 +127,7 @@ def model_section(
     truth: LatentMDP | None = None,
 ) -> Section:
     """A model, given or learned: decisions, risk, bounds, beliefs, differences, assumptions."""
-    plan = certify(model) if plan is None else plan
+    plan = HSVI(gap=0.01, time_limit=10.0).plan(model) if plan is None else plan
     policy = plan.policy if policy is None else policy
     known = truth is not None and truth.n_contexts == model.n_contexts
     world = truth if truth is not None and known else model

@@ -48,7 +48,7 @@ def separation(model: LatentMDP) -> float:
     With a single context there is nothing to tell apart and the value is infinity.
     """
     require_model(model)
-    return min((float(d.min()) for _, _, d in _distances(model)), default=float("inf"))
+    return min((float(d.min()) for _, _, d in _allowed_distances(model)), default=float("inf"))
 
 
 def closest_contexts(model: LatentMDP) -> Closest:
@@ -58,21 +58,24 @@ def closest_contexts(model: LatentMDP) -> Closest:
     """
     if model.n_contexts < 2:
         raise ValueError("closest_contexts needs at least two contexts, the model has one")
-    first, second, distances = min(_distances(model), key=lambda entry: float(entry[2].min()))
+    pairs = _allowed_distances(model)
+    first, second, distances = min(pairs, key=lambda entry: float(entry[2].min()))
     s, a = np.unravel_index(int(np.argmin(distances)), distances.shape)
     return Closest(float(distances[s, a]), (first, second), int(s), int(a))
 
 
-def _distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
-    """For each pair of contexts, the L1 distances of their observations at every (s, a).
-
-    They are infinite where an action is not allowed: it never fails to tell contexts apart.
-    """
+def context_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
+    """For each pair of contexts, the L1 distances (S, A) of what follows; 0 where not allowed."""
     p = model.outcomes.probs
     return [
-        (m, n, np.where(model.allowed, _by_action(model, np.abs(p[:, m] - p[:, n])), np.inf))
+        (m, n, _by_action(model, np.abs(p[:, m] - p[:, n])))
         for m, n in combinations(range(model.n_contexts), 2)
     ]
+
+
+def _allowed_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
+    """The same, infinite where an action is not allowed: it never fails to tell contexts apart."""
+    return [(m, n, np.where(model.allowed, d, np.inf)) for m, n, d in context_distances(model)]
 
 
 def _by_action(model: LatentMDP, terms: Floats) -> Floats:

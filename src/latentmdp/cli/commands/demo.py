@@ -62,5 +62,5 @@ def _in_words(d: "Demonstration") -> str:
     return (
         f"{plural(d.model.n_contexts, 'hidden context')} ({number}); "
         f"belief in the true one grows from {belief[0]:.2f} to {belief[-1]:.2f} in an episode; "
-        f"the plan for the true model earns {d.best.mean:.3f}{gap}."
+        f"the plan for the true model earns {d.means['best']:.3f}{gap}."
     )
