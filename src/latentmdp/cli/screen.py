@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -30,7 +30,7 @@ class Screen:
         self.talks = not (as_json or quiet)
         self.checkpoint: Path | None = None
         """Where the work goes on after an interruption."""
-        self._aside: int | None = None  # the real stdout, while nothing but results may reach it
+        self._results: TextIO | None = None  # the real stdout, while only results may reach it
 
     def result(self, title: str = "", result: Any = None, /, **inputs: Any) -> None:
         """Print a result: its `facts()`, or a mapping of them, as a table; with --json as JSON.
@@ -42,8 +42,7 @@ class Screen:
 
         facts = dict(result.facts() if hasattr(result, "facts") else result or {})
         if self.as_json:
-            with self._stdout():
-                typer.echo(json.dumps(plain({**inputs, **facts}), allow_nan=False))
+            typer.echo(json.dumps(plain({**inputs, **facts}), allow_nan=False), self._results)
         if self.talks and facts:
             messages = plain(facts.pop("warnings", ()))
             header = ("name", "fact")
@@ -61,30 +60,14 @@ class Screen:
             yield
             return
         sys.stdout.flush()
-        aside = os.dup(1)
-        os.dup2(2, 1)
-        self._aside = aside
-        try:
-            yield
-        finally:
-            _flush()
-            os.dup2(aside, 1)
-            os.close(aside)
-            self._aside = None
-
-    @contextmanager
-    def _stdout(self) -> Iterator[None]:
-        """Stdout as the caller has it, also within `results_only`."""
-        if self._aside is None:
-            yield
-            return
-        _flush()
-        os.dup2(self._aside, 1)
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
+        with os.fdopen(os.dup(1), "w") as self._results:
             os.dup2(2, 1)
+            try:
+                yield
+            finally:
+                _flush()
+                os.dup2(self._results.fileno(), 1)
+        self._results = None
 
     def say(self, text: str, subject: str = "") -> None:
         """Print a line of prose, after its subject in bold."""
