@@ -415,9 +415,10 @@ def open_logs(
         Where the files are checked, each by one worker; by default in threads.
     progress
         Show a bar on the standard error stream.
-    covariates, reward_levels, informative_rewards, rewards_are_indices, reward_values, \
-    reward_edges, n_states, n_actions, state_names, action_names
-        As for `Trajectories.from_table`. Files that latentmdp wrote tell all of this, and the
+    **options
+        `covariates`, `reward_levels`, `informative_rewards`, `rewards_are_indices`,
+        `reward_values`, `reward_edges`, `n_states`, `n_actions`, `state_names` and `action_names`
+        as for `Trajectories.from_table`. Files that latentmdp wrote tell all of this, and the
         columns, themselves.
 
     Raises

@@ -142,7 +142,10 @@ class Trajectories(Logs, Fielded):
     n_states, n_actions, reward_values
         Sizes of the space the data come from. By default no larger than the data show.
     **details
-        What else is known, by the following names.
+        What else is known, by the names of the other parameters.
+
+    Other Parameters
+    ----------------
     continues : (N,) or None
         Which episodes are further segments of the individual of the episode before.
     propensities : (n,) or None
