@@ -32,9 +32,9 @@ def planner(method: str, **options: Any) -> Any:
     owner, arguments = PLANNERS[method]
     for option in options:
         if option in arguments or not takes(method, option):
-            known = ", ".join(_shown(f.name) for f in fields(getattr(lm, owner)) if f.init)
+            accepted = ", ".join(_shown(f.name) for f in fields(getattr(lm, owner)) if f.init)
             raise typer.BadParameter(
-                f"{method} takes no option {_shown(option)}; its own are: {known}"
+                f"{method} takes no option {_shown(option)}; its own are: {accepted}"
             )
     return getattr(lm, owner)(**arguments, **options)
 
@@ -58,17 +58,18 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
         return lm.io.load_as(lm.policies.Policy, name, "a policy")
     if Path(name).suffix:
         raise typer.BadParameter(f"there is no file {name!r} with a policy")
-    known = ", ".join(["uniform", *PLANNERS])
-    raise typer.BadParameter(f"unknown policy {name!r}; known: {known}, or a policy's file")
+    names = ", ".join(["uniform", *PLANNERS])
+    raise typer.BadParameter(f"unknown policy {name!r}; known: {names}, or a policy's file")
 
 
 def _planners() -> dict[str, str]:
     """Names for `--method` and `--policy`."""
-    found = {}
+    summaries = {}
     for name, (owner, arguments) in PLANNERS.items():
-        told = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        found[name] = _summary(getattr(lm, owner)) + (f" {owner}({told})" if told else "")
-    return found
+        settings = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        call = f" {owner}({settings})" if settings else ""
+        summaries[name] = _summary(getattr(lm, owner)) + call
+    return summaries
 
 
 def _learners() -> dict[str, str]:
@@ -83,8 +84,8 @@ def _learners() -> dict[str, str]:
         lm.online.PosteriorSampling,
         lm.deterministic.explore,
     )
-    found = {**commands, **{thing.__name__: thing for thing in others}}
-    return {name: _summary(thing) for name, thing in found.items()}
+    learners = {**commands, **{thing.__name__: thing for thing in others}}
+    return {name: _summary(thing) for name, thing in learners.items()}
 
 
 def _summary(thing: Any) -> str:

@@ -23,40 +23,40 @@ _WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path}: not valid TOML: {error}") from None
-    for key, value in found.items():
+    for key, value in values.items():
         if isinstance(value, dict):
             raise typer.BadParameter(f"{path}: {key!r} is a table; write key = value")
-    return {key.replace("-", "_"): value for key, value in found.items()}
+    return {key.replace("-", "_"): value for key, value in values.items()}
 
 
 def _names(context: typer.Context) -> dict[str, str]:
     """Key in a file to the parameter it sets."""
-    found = {}
+    parameters = {}
     for parameter in context.command.params:
         if parameter.name is None or parameter.name in ("config", "help"):
             continue
         longest = max(parameter.opts, key=len)
         key = longest.removeprefix("--") if longest.startswith("--") else parameter.name
-        found[key.replace("-", "_")] = parameter.name
-    return found
+        parameters[key.replace("-", "_")] = parameter.name
+    return parameters
 
 
 def _apply(context: typer.Context, path: Path | None) -> Path | None:
     """Let the values of a file stand where the command line says nothing."""
     if path is None or context.resilient_parsing:
         return path
-    known, values, extra = _names(context), {}, {}
+    parameters, values, extra = _names(context), {}, {}
     for key, value in _read(path).items():
-        if key in known:
-            values[known[key]] = value
+        if key in parameters:
+            values[parameters[key]] = value
         elif context.allow_extra_args and key != "config":
             extra[key] = value
         else:
             raise typer.BadParameter(
-                f"{path}: unknown key {key!r}; known: {', '.join(sorted(known))}"
+                f"{path}: unknown key {key!r}; known: {', '.join(sorted(parameters))}"
             )
     context.default_map = {**(context.default_map or {}), **values}
     context.meta[_EXTRA] = extra
@@ -78,7 +78,7 @@ Config = Annotated[
 
 def handed_on(context: typer.Context) -> dict[str, Any]:
     """Keyword arguments from what a file and the command line have that the command does not."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     rest = list(context.args)
     while rest:
         token = rest.pop(0)
@@ -86,15 +86,15 @@ def handed_on(context: typer.Context) -> dict[str, Any]:
             raise typer.BadParameter(f"unexpected {token!r}: options look like --name value")
         option, equals, text = token[2:].partition("=")
         name = option.replace("-", "_")
-        if name in found:
+        if name in arguments:
             raise typer.BadParameter(f"--{option} is given twice")
         if equals:
-            found[name] = _value(text)
+            arguments[name] = _value(text)
         elif rest and not rest[0].startswith("--"):
-            found[name] = _value(rest.pop(0))
+            arguments[name] = _value(rest.pop(0))
         else:
-            found[name] = True
-    return {**context.meta.get(_EXTRA, {}), **found}
+            arguments[name] = True
+    return {**context.meta.get(_EXTRA, {}), **arguments}
 
 
 def _value(text: str) -> Any:

@@ -121,16 +121,18 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     kind = inspect.Parameter.KEYWORD_ONLY  # so that options with and without a default may mix
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(body, eval_str=True)
-        _, *given = own.parameters.values()
-        kinds: dict[str, Any] = {p.name: p.annotation for p in given if is_dataclass(p.annotation)}
+        signature = inspect.signature(body, eval_str=True)
+        _, *declared = signature.parameters.values()
+        kinds: dict[str, Any] = {
+            p.name: p.annotation for p in declared if is_dataclass(p.annotation)
+        }
         groups = {
             name: (group, inspect.signature(group, eval_str=True).parameters)
             for name, group in kinds.items()
         }
         parameters = [
             option.replace(kind=kind)
-            for p in given
+            for p in declared
             for option in (groups[p.name][1].values() if p.name in groups else [p])
         ]
         for name, (annotation, default) in shared.items():
@@ -145,7 +147,7 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
                 body(screen, **values)
 
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        run.__dict__["__signature__"] = own.replace(parameters=parameters)
+        run.__dict__["__signature__"] = signature.replace(parameters=parameters)
         return run
 
     return decorate
@@ -255,15 +257,17 @@ class StructureOptions:
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `initialize` and `solve`."""
-        found: dict[str, Any] = {**vars(self), "n_contexts": contexts_of(self.contexts)}
-        del found["contexts"]
-        known = {"yes": True, "no": False, "auto": "auto"}
-        for name in [name for name in found if name.startswith("shared")]:
-            if found[name] not in known:
+        arguments: dict[str, Any] = {**vars(self), "n_contexts": contexts_of(self.contexts)}
+        del arguments["contexts"]
+        answers = {"yes": True, "no": False, "auto": "auto"}
+        for name in [name for name in arguments if name.startswith("shared")]:
+            if arguments[name] not in answers:
                 option = "--" + name.replace("_", "-")
-                raise typer.BadParameter(f"{option} must be yes, no or auto, got {found[name]!r}")
-            found[name] = known[found[name]]
-        return found
+                raise typer.BadParameter(
+                    f"{option} must be yes, no or auto, got {arguments[name]!r}"
+                )
+            arguments[name] = answers[arguments[name]]
+        return arguments
 
 
 @dataclass
@@ -287,11 +291,11 @@ class OutcomeFiles:
         ):
             check_target(path, kind)
 
-    def save(self, found: Any) -> None:
+    def save(self, result: Any) -> None:
         """Save each where the user asked for it."""
-        save(found.policy, self.out)
-        save(found.model, self.model_out)
-        save(found, self.run_out)
+        save(result.policy, self.out)
+        save(result.model, self.model_out)
+        save(result, self.run_out)
 
 
 # -- values of single options ---------------------------------------------------------------------
@@ -328,8 +332,8 @@ def belief_of(text: str | None) -> list[float] | dict[str, float] | None:
 
 def state_of(text: str, model: lm.LatentMDP) -> int | str:
     """The value of `--state`: a name of the model, or a number."""
-    known = model.state_names or ()
-    return int(text) if text.isdigit() and text not in known else text
+    names = model.state_names or ()
+    return int(text) if text.isdigit() and text not in names else text
 
 
 def _named(columns: str | None) -> dict[str, Any]:
@@ -370,9 +374,9 @@ def mean_return(logs: Logs) -> float:
     earned, total = 0.0, 0
     for part in (batch.read() for batch in logs.batches()):
         returns, counts = part.returns(), part.multiplicities()
-        known = ~np.isnan(returns)
-        earned += float((returns[known] * counts[known]).sum())
-        total += int(counts[known].sum())
+        complete = ~np.isnan(returns)
+        earned += float((returns[complete] * counts[complete]).sum())
+        total += int(counts[complete].sum())
     return earned / total if total else float("nan")
 
 
@@ -402,10 +406,10 @@ def draw_bounds(histories: Mapping[str, Any], path: Path | None) -> None:
         write_figure(bounds_figure(histories), path)
 
 
-def save(found: object, path: Path | None) -> None:
+def save(result: object, path: Path | None) -> None:
     """Save what was found where the user asked for it, if anywhere."""
     if path is not None:
-        lm.save(found, path)
+        lm.save(result, path)
 
 
 def written_page(screen: Screen, kind: str, out: Path) -> None:

@@ -73,8 +73,8 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         """Start an episode; options={"context": m} chooses the context instead of drawing it."""
         super().reset(seed=seed)
         model = self.model
-        drawn = self._draw(np.cumsum(model.weights))
-        self._context = int((options or {}).get("context", drawn))
+        context = self._draw(np.cumsum(model.weights))
+        self._context = int((options or {}).get("context", context))
         if not 0 <= self._context < model.n_contexts:
             raise ValueError(f"context must lie in [0, {model.n_contexts}), got {self._context}")
         self._state = self._draw(np.cumsum(model.initial[self._context]))
@@ -119,9 +119,9 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
 
     def _draw(self, cumulative: NDArray[np.float64]) -> int:
         # Searching to the right skips outcomes of probability zero, whose edges coincide.
-        place = np.searchsorted(cumulative, self.np_random.random() * cumulative[-1], side="right")
-        return int(min(place, cumulative.size - 1))
+        index = np.searchsorted(cumulative, self.np_random.random() * cumulative[-1], side="right")
+        return int(min(index, cumulative.size - 1))
 
     @staticmethod
-    def _name(index: int, known: tuple[str, ...] | None) -> str:
-        return str(index) if known is None else known[index]
+    def _name(index: int, labels: tuple[str, ...] | None) -> str:
+        return str(index) if labels is None else labels[index]

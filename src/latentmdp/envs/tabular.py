@@ -54,13 +54,13 @@ def tabular_model(
     aside = entries.terminated & ~ends[entries.next_state]
     target = np.where(aside, S, entries.next_state)
     n_states = S + int(aside.any())
-    kept = ~ends[entries.state]
+    goes_on = ~ends[entries.state]
     outcomes = outcomes_from_entries(
-        (entries.state * A + entries.action)[kept],
-        target[kept],
-        np.searchsorted(values, entries.reward)[kept],
-        entries.context[kept],
-        entries.probability[kept],
+        (entries.state * A + entries.action)[goes_on],
+        target[goes_on],
+        np.searchsorted(values, entries.reward)[goes_on],
+        entries.context[goes_on],
+        entries.probability[goes_on],
         (M, n_states, A, len(values)),
     )
     return LatentMDP.from_outcomes(

@@ -148,8 +148,8 @@ def sweep(
         K = episodes or TASKS[name].episodes
         for seed in seeds:
             values = {"task": name, "seed": seed}
-            told = {**values, "learner": STANDARD, "gap": gap, "time_limit": time_limit}
-            settings.append(Setting(f"arena/{name}/{STANDARD}/{seed}", told))
+            certificate = {**values, "learner": STANDARD, "gap": gap, "time_limit": time_limit}
+            settings.append(Setting(f"arena/{name}/{STANDARD}/{seed}", certificate))
             settings += [
                 Setting(
                     f"arena/{name}/{learner}/{seed}", {**values, "learner": learner, "episodes": K}
@@ -191,8 +191,8 @@ def _standard(task: Task, seed: int, gap: float, time_limit: float) -> Columns:
     plan = HSVI(gap=gap, time_limit=time_limit, threads=1).plan(model)
     random = evaluate(model, UniformPolicy(), episodes=100_000, rng=seed, threads=1).mean
     informed = QMDP().plan(model).upper
-    found = {"random": random, "lower": plan.lower, "upper": plan.upper, "informed": informed}
-    return {name: np.array([value], np.float64) for name, value in found.items()}
+    values = {"random": random, "lower": plan.lower, "upper": plan.upper, "informed": informed}
+    return {name: np.array([value], np.float64) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -259,8 +259,8 @@ class Arena:
 
     def mean(self, task: str, learner: str, what: str = "score") -> float:
         """The mean of a field of the cells over seeds; NaN where one failed."""
-        found = [getattr(c, what) for c in self.cells if (c.task, c.learner) == (task, learner)]
-        return float(np.mean(found)) if found else float("nan")
+        values = [getattr(c, what) for c in self.cells if (c.task, c.learner) == (task, learner)]
+        return float(np.mean(values)) if values else float("nan")
 
     def table(self, what: str = "score") -> tuple[list[str], list[list[str]]]:
         """Header and rows of the means of a field, by task and learner; a dash where one failed."""
@@ -321,12 +321,12 @@ def compare_learners(
         Where to run instead, for instance `engines.Dask`.
     """
     few = ("wait-hub", "deterministic", "lake-permuted"), ("lucrl", "q-informed", "q-blind")
-    chosen = tuple(tasks or (few[0] if quick else TASKS))
-    players = tuple(learners or (few[1] if quick else LEARNERS))
-    for kind, names, known in (("task", chosen, TASKS), ("learner", players, LEARNERS)):
+    task_names = tuple(tasks or (few[0] if quick else TASKS))
+    learner_names = tuple(learners or (few[1] if quick else LEARNERS))
+    for kind, names, entries in (("task", task_names, TASKS), ("learner", learner_names, LEARNERS)):
         for name in names:
-            if name not in known:
-                raise ValueError(f"there is no {kind} {name!r}; known: {', '.join(known)}")
+            if name not in entries:
+                raise ValueError(f"there is no {kind} {name!r}; known: {', '.join(entries)}")
     variants = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not variants:
         raise ValueError("seeds must name at least one variant")
@@ -336,7 +336,7 @@ def compare_learners(
     runs = folder / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     require_writable(folder / "arena.md")
-    settings = sweep(chosen, players, variants, episodes)
+    settings = sweep(task_names, learner_names, variants, episodes)
     _forget_failures(runs, settings)
     run_sweep(settings, work, runs, jobs, progress=progress, engine=engine)
     arena = _arena(folder, runs, settings)
@@ -440,7 +440,7 @@ def picture(arena: Arena) -> Figure:
     from matplotlib.figure import Figure
 
     tasks, learners = arena.tasks, arena.learners
-    left, right = -0.25, 1.25  # scores beyond the frame are drawn at its edge
+    low_edge, high_edge = -0.25, 1.25  # scores beyond the frame are drawn at its edge
     height = 1.6 + 0.32 * len(tasks) * max(1.0, len(learners) / 5)
     figure = Figure(figsize=(7.5, height), layout="constrained")
     figure.patch.set_alpha(0.0)
@@ -453,16 +453,16 @@ def picture(arena: Arena) -> Figure:
         axes.plot([], [], linestyle="", label=learner, **style)
         for k, task in enumerate(tasks):
             scores = [c.score for c in arena.cells if (c.task, c.learner) == (task, learner)]
-            found = np.array([x for x in scores if np.isfinite(x)])
-            if found.size:
-                ends = found.min(), found.mean(), found.max()
-                y, (low, mean, high) = k + offset, np.clip(ends, left, right)
+            finite = np.array([x for x in scores if np.isfinite(x)])
+            if finite.size:
+                ends = finite.min(), finite.mean(), finite.max()
+                y, (low, mean, high) = k + offset, np.clip(ends, low_edge, high_edge)
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
                 axes.plot([mean], [y], linestyle="", **style)
     for score in (0.0, 1.0):
         axes.axvline(score, color=_INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(tasks)), tasks)
-    axes.set(xlim=(left - 0.03, right + 0.03), ylim=(len(tasks) - 0.5, -0.5))
+    axes.set(xlim=(low_edge - 0.03, high_edge + 0.03), ylim=(len(tasks) - 0.5, -0.5))
     axes.set_xlabel("score: 0 random, 1 the certified optimum", color=_INK)
     axes.tick_params(colors=_INK)
     for side in axes.spines.values():

@@ -108,14 +108,14 @@ def _claims(
     standard errors, a model error beyond so many times the other.
     """
     arms = (revealed, good, random)
-    (told, told_se), (well, well_se), (poor, poor_se) = (final(curves.share) for curves in arms)
+    (full, full_se), (well, well_se), (poor, poor_se) = (final(curves.share) for curves in arms)
     errors = [final(curves.error)[0] for curves in arms]
     gap, gap_se = final(revealed.share - random.share)
     return (
         Claim(
             "with true contexts in hindsight L-UCRL converges to the optimal policy.",
-            f"its return is {told:.3f} ± {told_se:.3f} of Q-MDP's on the true model.",
-            told >= 1.0 - near,
+            f"its return is {full:.3f} ± {full_se:.3f} of Q-MDP's on the true model.",
+            full >= 1.0 - near,
         ),
         Claim(
             "poorly initialised, the model converges to a local optimum and the policy is "
@@ -126,8 +126,8 @@ def _claims(
         ),
         Claim(
             "well initialised, it performs as well as with true contexts.",
-            f"return {well:.3f} ± {well_se:.3f} against {told:.3f}; model error {errors[1]:.0f} "
+            f"return {well:.3f} ± {well_se:.3f} against {full:.3f}; model error {errors[1]:.0f} "
             f"against {errors[0]:.0f}.",
-            well >= told - near,
+            well >= full - near,
         ),
     )

@@ -297,8 +297,8 @@ def _line(
     points: Points, quantity: str, horizon: int, name: str, colour: int, style: str = "-"
 ) -> Line:
     """A mean with its band; where every instance failed there is a gap."""
-    shown = [p for p in points.values() if (p.quantity, p.horizon) == (quantity, horizon)]
+    curve = [p for p in points.values() if (p.quantity, p.horizon) == (quantity, horizon)]
     delta, mean, low, high = (
-        tuple(getattr(p, part) for p in shown) for part in ("delta", "mean", "low", "high")
+        tuple(getattr(p, part) for p in curve) for part in ("delta", "mean", "low", "high")
     )
     return Line(name, delta, mean, low, high, colour, style)

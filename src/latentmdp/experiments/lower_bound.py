@@ -184,8 +184,8 @@ def fit(runs: Runs) -> Exponent:
         z = (y - c - b * x) / np.exp(log_spread)
         return float(np.where(late, -norm.logsf(z), 0.5 * z**2 + log_spread).sum())
 
-    found = minimize(loss, np.array([y.mean() - x.mean(), 1.0, 0.0]), method="BFGS")
-    return Exponent(float(found.x[1]), float(np.sqrt(np.asarray(found.hess_inv)[1, 1])))
+    optimum = minimize(loss, np.array([y.mean() - x.mean(), 1.0, 0.0]), method="BFGS")
+    return Exponent(float(optimum.x[1]), float(np.sqrt(np.asarray(optimum.hess_inv)[1, 1])))
 
 
 def _claim(arm: str, runs: Runs, slope: Exponent) -> Claim:

@@ -56,9 +56,9 @@ def write_result(
 ) -> None:
     """Write the result of the setting with this id (`name`) and values, all or nothing."""
     table = pa.table({key: np.asarray(column) for key, column in columns.items()})
-    told = {"id": name, "values": dict(setting)}
-    digest = _result_digest(told, table)
-    signed = {**told, "version": __version__, "seconds": seconds, "digest": digest}
+    content = {"id": name, "values": dict(setting)}
+    digest = _result_digest(content, table)
+    signed = {**content, "version": __version__, "seconds": seconds, "digest": digest}
     with storage.atomic_write(path) as stream:
         described = table.replace_schema_metadata({KEY: json.dumps(signed).encode()})
         pq.write_table(described, stream, write_page_checksum=True)
@@ -74,8 +74,8 @@ def read_result(path: str | os.PathLike[str]) -> SettingResult:
             table = file.read()
             header = storage.parse((table.schema.metadata or {})[KEY].decode())
             table = table.replace_schema_metadata(None)
-            told = {name: header[name] for name in ("id", "values")}
-            if "digest" in header and header["digest"] != _result_digest(told, table):
+            content = {name: header[name] for name in ("id", "values")}
+            if "digest" in header and header["digest"] != _result_digest(content, table):
                 raise FormatError("its contents are not those that were written")
             seconds = header.get("seconds")
             return SettingResult(table, None if seconds is None else storage.as_seconds(seconds))
@@ -87,9 +87,9 @@ def read_result(path: str | os.PathLike[str]) -> SettingResult:
             ) from None
 
 
-def _result_digest(told: Mapping[str, Any], table: pa.Table) -> str:
+def _result_digest(content: Mapping[str, Any], table: pa.Table) -> str:
     """Of the setting and of every value of the table, which is small."""
-    return storage.digest_of({}, json.dumps([told, table.to_pydict()], sort_keys=True))
+    return storage.digest_of({}, json.dumps([content, table.to_pydict()], sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -152,22 +152,22 @@ def read_experiment(folder: str | os.PathLike[str]) -> Experiment:
             raise FormatError(f"{path} is not the manifest of an experiment: {reason}") from None
 
 
-def _decode(found: dict[str, Any]) -> Experiment:
-    if (found["format"], found["kind"]) != (FORMAT, KIND):
-        raise FormatError(f"it holds {found['kind']!r}")
-    if found["schema"] != SCHEMA:
-        raise FormatError(f"schema {found['schema']!r}, this version reads {SCHEMA}")
-    if found["digest"] != _manifest_digest(found):
+def _decode(content: dict[str, Any]) -> Experiment:
+    if (content["format"], content["kind"]) != (FORMAT, KIND):
+        raise FormatError(f"it holds {content['kind']!r}")
+    if content["schema"] != SCHEMA:
+        raise FormatError(f"schema {content['schema']!r}, this version reads {SCHEMA}")
+    if content["digest"] != _manifest_digest(content):
         raise FormatError("its contents are not those that were written")
-    experiment: Experiment = _typed(Experiment, {**found, "findings": found}, "")
+    experiment: Experiment = _typed(Experiment, {**content, "findings": content}, "")
     return experiment
 
 
-def _manifest_digest(found: dict[str, Any]) -> str:
+def _manifest_digest(content: dict[str, Any]) -> str:
     """Of everything but the digest, the version and the seconds of runs."""
-    told = {name: v for name, v in found.items() if name not in ("digest", "version")}
-    told["runs"] = [{k: v for k, v in run.items() if k != "seconds"} for run in found["runs"]]
-    return storage.digest_of({}, json.dumps(told, sort_keys=True))
+    lasting = {name: v for name, v in content.items() if name not in ("digest", "version")}
+    lasting["runs"] = [{k: v for k, v in run.items() if k != "seconds"} for run in content["runs"]]
+    return storage.digest_of({}, json.dumps(lasting, sort_keys=True))
 
 
 def _typed(hint: Any, value: Any, name: str) -> Any:
@@ -177,16 +177,16 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     """
     if is_dataclass(hint):
         hints = get_type_hints(hint)
-        given = {field.name: value[field.name] for field in fields(hint)}
-        return hint(**{name: _typed(hints[name], part, name) for name, part in given.items()})  # type: ignore[operator]
+        names = [field.name for field in fields(hint)]
+        return hint(**{name: _typed(hints[name], value[name], name) for name in names})  # type: ignore[operator]
     origin, parts = get_origin(hint), get_args(hint)
     if origin is UnionType:  # with None
         return None if value is None else _typed(parts[0], value, name)
     if origin in (tuple, dict):
-        wanted = {tuple: list, dict: dict}[origin]
-        if not isinstance(value, wanted):
-            kind = type(value).__name__
-            raise FormatError(f"field {name!r} must be a {wanted.__name__}, got {kind}")
+        kind = {tuple: list, dict: dict}[origin]
+        if not isinstance(value, kind):
+            value_type = type(value).__name__
+            raise FormatError(f"field {name!r} must be a {kind.__name__}, got {value_type}")
         return value if origin is dict else tuple(_typed(parts[0], item, name) for item in value)
     if hint is float:
         return math.nan if value is None else storage.as_number(value, name)

@@ -142,10 +142,10 @@ def reproduce(
     engine
         Where to run instead, for instance `engines.Dask`.
     """
-    known, stem = designs(), name.replace("-", "_")
-    design = known.get(name.replace("_", "-"))
+    experiments, stem = designs(), name.replace("-", "_")
+    design = experiments.get(name.replace("_", "-"))
     if design is None:
-        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(known)}")
+        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(experiments)}")
     folder = Path(out) / (f"{stem}-quick" if quick else stem)
     folder.mkdir(parents=True, exist_ok=True)
     require_writable(folder / MANIFEST)

@@ -26,8 +26,8 @@ def number(name: str, value: Any, low: float, high: float, *, open_low: bool = F
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not (low < value if open_low else low <= value) or not value <= high:
-        left = "(" if open_low else "["
-        raise ValueError(f"{name} must lie in {left}{low:g}, {high:g}], got {value}")
+        bracket = "(" if open_low else "["
+        raise ValueError(f"{name} must lie in {bracket}{low:g}, {high:g}], got {value}")
     return float(value)
 
 

@@ -50,9 +50,9 @@ def deterministic(
     next_state = np.tile(rng.integers(S, size=S * A), (M, 1))
     pays = np.tile(rng.random(S * A) < density, (M, 1))
     for m in range(M):
-        places = rng.choice(S * A, size=redrawn, replace=False)
-        next_state[m, places] = rng.integers(S, size=redrawn)
-        pays[m, places] = rng.random(redrawn) < density
+        pairs = rng.choice(S * A, size=redrawn, replace=False)
+        next_state[m, pairs] = rng.integers(S, size=redrawn)
+        pays[m, pairs] = rng.random(redrawn) < density
     first = np.full(M, start) if start is not None else rng.integers(S, size=M)
     if start is not None and not 0 <= start < S:
         raise ValueError(f"start must lie in [0, {S}), got {start}")

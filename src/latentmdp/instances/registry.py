@@ -134,17 +134,17 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
             raise ValueError(f"instance {name!r}: horizon=None needs a discount below 1")
     for argument in arguments:
         if argument not in instance.arguments:
-            known = [*instance.arguments, *(["discount"] if takes_horizon else [])]
+            accepted = [*instance.arguments, *(["discount"] if takes_horizon else [])]
             raise TypeError(
                 f"instance {name!r} takes no argument {argument!r}"
-                f"{_did_you_mean(argument, known)}; it takes: {', '.join(known) or 'none'}"
+                f"{_did_you_mean(argument, accepted)}; it takes: {', '.join(accepted) or 'none'}"
             )
     generator = as_generator(rng)
     model = instance.build(*([generator] if instance.uses_rng else []), **arguments)
     return model.replace(**changes) if changes else model
 
 
-def _did_you_mean(word: str, known: list[str]) -> str:
-    close = get_close_matches(word.lower().replace("_", "-"), known, n=3, cutoff=0.5)
-    close = close or get_close_matches(word.lower(), known, n=3, cutoff=0.5)
-    return f" (did you mean {' or '.join(repr(c) for c in close)}?)" if close else ""
+def _did_you_mean(word: str, words: list[str]) -> str:
+    matches = get_close_matches(word.lower().replace("_", "-"), words, n=3, cutoff=0.5)
+    matches = matches or get_close_matches(word.lower(), words, n=3, cutoff=0.5)
+    return f" (did you mean {' or '.join(repr(c) for c in matches)}?)" if matches else ""

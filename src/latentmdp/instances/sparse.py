@@ -55,21 +55,21 @@ def sparse(
     share = number("rewarded", rewarded, 0.0, 1.0)
     if k > S:
         raise ValueError(f"successors must be at most the number of states, {S}, got {k}")
-    own = 1 if shared_successors else M
+    draws = 1 if shared_successors else M
     require_memory(
-        8.0 * S * A * (4.0 * k * M * (1.0 + own) + 4.0 * M),
+        8.0 * S * A * (4.0 * k * M * (1.0 + draws) + 4.0 * M),
         f"an instance with {S:,} states, {A:,} actions and {k:,} successors in {M:,} contexts",
     )
     rows = S * A
-    places = np.stack([_distinct(rng, rows, k, S) for _ in range(own)])
-    places = np.broadcast_to(places, (M, rows, k))
+    next_states = np.stack([_distinct(rng, rows, k, S) for _ in range(draws)])
+    next_states = np.broadcast_to(next_states, (M, rows, k))
     probability = rng.dirichlet(np.ones(k), size=(M, rows))
     m, row, _ = np.indices((M, rows, k))
-    flat = (row.ravel(), places.ravel(), np.zeros(m.size, np.int64), m.ravel())
+    flat = (row.ravel(), next_states.ravel(), np.zeros(m.size, np.int64), m.ravel())
     steps = outcomes_from_entries(*flat, probability.ravel(), (M, S, A, 1))
     means = np.zeros((rows, M))
-    chosen = rng.choice(rows, size=round(share * rows), replace=False)
-    means[chosen] = rng.random((chosen.size, M))
+    paying = rng.choice(rows, size=round(share * rows), replace=False)
+    means[paying] = rng.random((paying.size, M))
     outcomes = with_rewards(steps, np.stack([1.0 - means, means], axis=1))
     return LatentMDP.from_outcomes(
         *outcomes, n_states=S, horizon=horizon, initial=start, reward_model="state-action"
@@ -78,9 +78,9 @@ def sparse(
 
 def _distinct(rng: np.random.Generator, rows: int, k: int, S: int) -> Integers:
     """K of S for each row, without replacement (Floyd's algorithm, all rows at once)."""
-    chosen = np.full((rows, k), -1)
+    sample = np.full((rows, k), -1)
     for i, last in enumerate(range(S - k, S)):
-        drawn = rng.integers(last + 1, size=rows)
-        taken = (chosen[:, :i] == drawn[:, None]).any(axis=1)
-        chosen[:, i] = np.where(taken, last, drawn)
-    return chosen
+        candidate = rng.integers(last + 1, size=rows)
+        repeated = (sample[:, :i] == candidate[:, None]).any(axis=1)
+        sample[:, i] = np.where(repeated, last, candidate)
+    return sample

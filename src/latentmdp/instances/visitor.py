@@ -45,7 +45,7 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
     types; between 0.04 and 1.2 on the pages. It is here for logs of short episodes from a mixed
     population.
     """
-    cart, bought, left = (STATES.index(name) for name in ("cart", "bought", "left"))
+    cart, bought, gone = (STATES.index(name) for name in ("cart", "bought", "left"))
     M, S, A, Z = len(VISITORS), len(STATES), len(ACTIONS), 3
     T = np.zeros((M, S, A, S))
     for m, (_, forward, away, buy) in enumerate(VISITORS.values()):
@@ -53,11 +53,11 @@ def visitor(*, horizon: int = 12) -> LatentMDP:
             for s in range(cart + 1):
                 go_on = forward[a] * (buy if s == cart else 1.0)
                 T[m, s, a, s + 1] = go_on
-                T[m, s, a, left] += leave
+                T[m, s, a, gone] += leave
                 T[m, s, a, max(s - 1, 0)] += (1.0 - go_on - leave) / 2
                 T[m, s, a, s] += (1.0 - go_on - leave) / 2
     T[:, bought, :, bought] = 1.0
-    T[:, left, :, left] = 1.0
+    T[:, gone, :, gone] = 1.0
     R = np.zeros((M, S, A, S, Z))
     nothing, reduced, full_price = np.eye(Z)
     R[:] = nothing

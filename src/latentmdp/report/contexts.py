@@ -84,7 +84,7 @@ def _differences_figure(model: LatentMDP) -> Figure:
     height = min(8.0, rows * max(2.0, 0.75 + 0.24 * min(model.n_states, 24)))
     figure, axes = canvas(height, len(maps), columns)
     S, A, slant = model.n_states, model.n_actions, 0 if model.action_names is None else 60
-    places, labels = _ticks(S, model.state_names)
+    positions, labels = _ticks(S, model.state_names)
     for k, (panel, (name, distances)) in enumerate(zip(axes, maps.items())):
         # Half-transparent over the page, this blue reads on light paper and on dark.
         colours = np.tile(to_rgba("#2f88cc"), (S, A, 1))
@@ -94,15 +94,16 @@ def _differences_figure(model: LatentMDP) -> Figure:
             for (s, a), value in np.ndenumerate(distances):
                 panel.text(a, s, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=INK)
         panel.set_xticks(*_ticks(A, model.action_names), rotation=slant, fontsize=9)
-        panel.set_yticks(places, labels if k % columns == 0 else [""] * len(places), fontsize=9)
-        panel.set(xlabel="action", ylabel="state" if k % columns == 0 else "")
+        outer = k % columns == 0
+        panel.set_yticks(positions, labels if outer else [""] * len(labels), fontsize=9)
+        panel.set(xlabel="action", ylabel="state" if outer else "")
         panel.set_title(name.replace(" / ", "\nvs "), fontsize=9.5)
     return figure
 
 
 def _ticks(size: int, names: tuple[str, ...] | None) -> tuple[list[int], list[str]]:
-    places = list(range(0, size, -(-size // 16)))  # more names would run into each other
-    return places, [str(i) if names is None else names[i] for i in places]
+    positions = list(range(0, size, -(-size // 16)))  # more names would run into each other
+    return positions, [str(i) if names is None else names[i] for i in positions]
 
 
 def difference_picture(model: LatentMDP, what: str) -> Picture:

@@ -84,14 +84,14 @@ def _tables(
 
 def _reading(policy: Policy) -> str:
     """How to read a decision table."""
-    told = "Find the row of the state. The second column is the action at the belief in its heading"
+    text = "Find the row of the state. The second column is the action at the belief in its heading"
     if isinstance(policy, PolicyGraph) and policy.nodes.n_layers > 1:
         return (
-            f"{told}, at the step that the table is of. From there on the policy goes by what is "
+            f"{text}, at the step that the table is of. From there on the policy goes by what is "
             "seen: the explorer page follows it step by step."
         )
     return (
-        f"{told}. Later, when what was seen makes one context likelier, the column of that context "
+        f"{text}. Later, when what was seen makes one context likelier, the column of that context "
         "says from which probability on something else is done."
     )
 

@@ -119,8 +119,8 @@ class DecisionTable:
             return
         yield self._action(rule.action)
         for m in range(self.model.n_contexts):
-            told = [f"{self._action(a)} from {share:.1%}" for share, a in _changes(rule, m)]
-            yield "; ".join(told) or "the same"
+            changes = [f"{self._action(a)} from {share:.1%}" for share, a in _changes(rule, m)]
+            yield "; ".join(changes) or "the same"
 
 
 def page_table(table: DecisionTable) -> Table:
@@ -171,8 +171,8 @@ def decision_table(
     b = belief_at(model, belief, model.weights)
     listed = range(model.n_states) if states is None else states
     rules = []
-    for given in listed:
-        s = names.to_index("states", given, model.state_names, model.n_states)
+    for state in listed:
+        s = names.to_index("states", state, model.state_names, model.n_states)
         action = None if model.terminal[s] else int(np.argmax(rule.probabilities(t, s, b)))
         points = () if action is None else tuple(_all_changes(rule, t, s, b))
         rules.append(Rule(s, action, points))

@@ -87,7 +87,7 @@ class Demonstration:
         The value if the context were known: no policy earns more.
     plan
         The certificate for the true model.
-    told
+    declared
         The number of contexts as the learner was told it; "auto" if it had to find out.
     runs, learned
         The runs of the learner, and what the final policy of each earns in the true model.
@@ -101,7 +101,7 @@ class Demonstration:
     values: dict[str, Value]
     informed: float
     plan: Plan
-    told: int | Literal["auto"]
+    declared: int | Literal["auto"]
     runs: tuple[Run, ...]
     learned: tuple[Value, ...]
     growth: dict[str, Floats]
@@ -168,7 +168,7 @@ def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None
         values={name: worth(policy) for name, policy in policies.items()},
         informed=informed,
         plan=plan,
-        told=sizes.contexts,
+        declared=sizes.contexts,
         runs=tuple(runs),
         learned=tuple(worth(run.policy) for run in runs),
         growth=curves,
@@ -296,11 +296,11 @@ def _learning(d: Demonstration, name: str) -> Section:
         "random actions": d.means["random"],
     }
     curves = curves_section({"learned from nothing": d.records}, references)
-    found = ", ".join(str(run.model.n_contexts) for run in d.runs)
+    numbers = ", ".join(str(run.model.n_contexts) for run in d.runs)
     number = (
-        f"The number of contexts was not told either; the runs found {found}."
-        if d.told == "auto"
-        else f"Told is only that there are {d.told} contexts."
+        f"The number of contexts was not told either; the runs found {numbers}."
+        if d.declared == "auto"
+        else f"Told is only that there are {d.declared} contexts."
     )
     text = (
         f"{plural(len(d.runs), 'run')} of {plural(d.runs[0].returns.size, 'episode')}, exploration "
@@ -312,14 +312,14 @@ def _learning(d: Demonstration, name: str) -> Section:
 
 def _inferring(d: Demonstration, name: str) -> Section:
     ends = {label: values[:, -1].mean() for label, values in d.growth.items()}
-    said = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
+    beliefs = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
     number = len(next(iter(d.growth.values())))
     pictures = [
         Picture(
             "Belief in the true context",
             growth_figure(d.growth),
             f"Mean over {number:,} episodes; the band holds the middle 80% of them. It "
-            f"starts at the prior and should climb towards 1. At the end of an episode, {said}.",
+            f"starts at the prior and should climb towards 1. At the end of an episode, {beliefs}.",
         )
     ]
     first = d.runs[0]

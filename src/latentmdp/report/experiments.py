@@ -51,12 +51,12 @@ def panel_figure(panel: Panel) -> Figure:
 
 def experiment_settings(name: str, experiment: Experiment) -> Table:
     """What the runs have in common, and what they run through."""
-    found: dict[str, list[Any]] = {}
+    values_by_name: dict[str, list[Any]] = {}
     for run in experiment.runs:
         for key, value in run.values.items():
-            if value not in found.setdefault(key, []):
-                found[key].append(value)
-    ranges = {key: _range(listed) for key, listed in found.items()}
+            if value not in values_by_name.setdefault(key, []):
+                values_by_name[key].append(value)
+    ranges = {key: _range(values) for key, values in values_by_name.items()}
     return facts_table(
         f"Settings: {name}",
         {"runs": len(experiment.runs), "latentmdp": experiment.version, **ranges},
@@ -65,21 +65,21 @@ def experiment_settings(name: str, experiment: Experiment) -> Table:
     )
 
 
-def _range(listed: Sequence[Any]) -> str:
+def _range(values: Sequence[Any]) -> str:
     """Values in words: consecutive integers by their ends."""
-    whole = all(type(value) is int for value in listed)
-    if whole and len(listed) > 2 and sorted(listed) == list(range(min(listed), max(listed) + 1)):
-        return f"{min(listed)} to {max(listed)} ({len(listed)} of them)"
-    return in_words([str(value) for value in listed], most=12)
+    whole = all(type(value) is int for value in values)
+    if whole and len(values) > 2 and sorted(values) == list(range(min(values), max(values) + 1)):
+        return f"{min(values)} to {max(values)} ({len(values)} of them)"
+    return in_words([str(value) for value in values], most=12)
 
 
 def timing_table(experiments: Mapping[str, Experiment]) -> Table:
     """Seconds of the runs of each experiment."""
     rows = []
     for name, experiment in experiments.items():
-        known = [run.seconds for run in experiment.runs if run.seconds is not None]
-        shown = [f(known) if known else None for f in (sum, median, max)]
-        rows.append((name, len(experiment.runs), len(known), *shown))
+        seconds = [run.seconds for run in experiment.runs if run.seconds is not None]
+        statistics = [f(seconds) if seconds else None for f in (sum, median, max)]
+        rows.append((name, len(experiment.runs), len(seconds), *statistics))
     return Table(
         "Wall-clock time of experiments",
         ("experiment", "runs", "timed", "seconds in all", "median run", "slowest run"),

@@ -60,18 +60,18 @@ def plot_explanation(
         write_figure(explanation_figure(explanation), path)
 
 
-def explanation_figure(told: Explanation) -> Figure:
+def explanation_figure(explanation: Explanation) -> Figure:
     """The line, the triangle or the bars of an explanation."""
-    M = told.model.n_contexts
-    if told.uses_belief and 2 <= M <= 3:
-        figure, (axes,) = canvas(2.6 if M == 2 else 4.2)
-        palette = _Palette(told.model)
-        vectors, labels = action_rule(told.policy, told.model).vectors(told.t, told.state)
-        _belief_map(axes, vectors, labels, context_labels(told.model), palette)
-        _mark(axes, told, float((vectors @ told.belief).max()))
+    model = explanation.model
+    if explanation.uses_belief and model.n_contexts in (2, 3):
+        figure, (axes,) = canvas(2.6 if model.n_contexts == 2 else 4.2)
+        palette, rule = _Palette(model), action_rule(explanation.policy, model)
+        vectors, labels = rule.vectors(explanation.t, explanation.state)
+        _belief_map(axes, vectors, labels, context_labels(model), palette)
+        _mark(axes, explanation, float((vectors @ explanation.belief).max()))
         palette.legend(figure)
         return figure
-    return _bars_figure(told)
+    return _bars_figure(explanation)
 
 
 class _Palette:
@@ -81,8 +81,8 @@ class _Palette:
         self._model, self._colours = model, dict[int, str]()
 
     def colour(self, action: int) -> str:
-        place = action if self._model.n_actions <= len(COLOURS) else len(self._colours)
-        return self._colours.setdefault(action, COLOURS[place % len(COLOURS)])
+        index = action if self._model.n_actions <= len(COLOURS) else len(self._colours)
+        return self._colours.setdefault(action, COLOURS[index % len(COLOURS)])
 
     def legend(self, figure: Figure) -> None:
         from matplotlib.patches import Patch
@@ -160,8 +160,8 @@ def action_regions(
 def _grid(subdivisions: int) -> Floats:
     """All beliefs over three contexts with entries that are multiples of 1 / subdivisions."""
     i, j = np.meshgrid(np.arange(subdivisions + 1), np.arange(subdivisions + 1))
-    kept = i + j <= subdivisions
-    first, second = i[kept], j[kept]
+    inside = i + j <= subdivisions
+    first, second = i[inside], j[inside]
     return np.column_stack([first, second, subdivisions - first - second]) / subdivisions
 
 
@@ -170,24 +170,24 @@ def _cut(piece: Floats, normal: Floats) -> Floats:
     height = piece @ normal
     if (height >= 0.0).all():
         return piece
-    kept = []
+    corners = []
     for i in range(len(piece)):
         j = (i + 1) % len(piece)
         if height[i] >= 0.0:
-            kept.append(piece[i])
+            corners.append(piece[i])
         if (height[i] >= 0.0) != (height[j] >= 0.0):
             share = height[i] / (height[i] - height[j])
-            kept.append(piece[i] + share * (piece[j] - piece[i]))
-    return np.array(kept).reshape(-1, 3)
+            corners.append(piece[i] + share * (piece[j] - piece[i]))
+    return np.array(corners).reshape(-1, 3)
 
 
-def _mark(axes: Axes, told: Explanation, height: float) -> None:
+def _mark(axes: Axes, explanation: Explanation, height: float) -> None:
     """The present belief, worth `height`, and the ways to where the action changes."""
-    points = [point.belief for point in told.turning_points if point.belief is not None]
-    if told.model.n_contexts == 2:
-        axes.scatter([told.belief[1]], [height], color=INK, s=45, zorder=4)
+    points = [point.belief for point in explanation.turning_points if point.belief is not None]
+    if explanation.model.n_contexts == 2:
+        axes.scatter([explanation.belief[1]], [height], color=INK, s=45, zorder=4)
         return
-    here = told.belief @ CORNERS
+    here = explanation.belief @ CORNERS
     for belief in points:
         x, y = np.array([here, belief @ CORNERS]).T
         axes.plot(x, y, color=INK, linewidth=0.9, linestyle=":", zorder=3)
@@ -195,16 +195,16 @@ def _mark(axes: Axes, told: Explanation, height: float) -> None:
     axes.scatter(here[:1], here[1:], color=INK, s=60, zorder=4)
 
 
-def _bars_figure(told: Explanation) -> Figure:
+def _bars_figure(explanation: Explanation) -> Figure:
     """Belief in each context, and where growing sure of it would change the action."""
-    contexts = context_labels(told.model)
-    actions = [told.action] * len(contexts)
-    palette, figure, axes = _bars(told.model, told.belief, actions, contexts, "of the context")
-    for point in told.turning_points:
+    model, contexts = explanation.model, context_labels(explanation.model)
+    actions = [explanation.action] * len(contexts)
+    palette, figure, axes = _bars(model, explanation.belief, actions, contexts, "of the context")
+    for point in explanation.turning_points:
         if point.belief is not None and point.action is not None:
             share, row = point.belief[point.context], point.context
             axes.plot([share] * 2, [row - 0.35, row + 0.35], color=palette.colour(point.action))
-            name = names.label("action", point.action, told.model.action_names)
+            name = names.label("action", point.action, model.action_names)
             right = share > 0.6
             axes.annotate(
                 name,
@@ -216,17 +216,18 @@ def _bars_figure(told: Explanation) -> Figure:
                 fontsize=8.5,
                 color=INK,
             )
-    if told.action is not None:
+    if explanation.action is not None:
         palette.legend(figure)
     return figure
 
 
-def _mixture_figure(told: MixtureExplanation) -> Figure:
+def _mixture_figure(explanation: MixtureExplanation) -> Figure:
     """With which probability each policy is drawn, coloured by what it does here."""
-    actions = [part.action for part in told.parts]
+    actions = [part.action for part in explanation.parts]
     policies = [f"policy {row + 1}" for row in range(len(actions))]
-    palette, figure, _ = _bars(told.model, told.weights, actions, policies, "of being drawn")
-    if told.action is not None:
+    shares, what = explanation.weights, "of being drawn"
+    palette, figure, _ = _bars(explanation.model, shares, actions, policies, what)
+    if explanation.action is not None:
         palette.legend(figure)
     return figure
 
@@ -324,12 +325,13 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
         visits[vector] += mass
         for after, share in following:
             moves[vector, after] += mass * share
-    found = np.array(sorted(visits, key=lambda k: -visits[k]))
-    state = np.searchsorted(nodes.offsets, found, side="right") - 1
-    merged = found.size > most
-    keys = list(zip(state.tolist(), nodes.actions[found].tolist())) if merged else found.tolist()
+    visited = np.array(sorted(visits, key=lambda k: -visits[k]))
+    state = np.searchsorted(nodes.offsets, visited, side="right") - 1
+    merged = visited.size > most
+    pairs = zip(state.tolist(), nodes.actions[visited].tolist())
+    keys = list(pairs) if merged else visited.tolist()
     order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    node = {int(k): order[key] for k, key in zip(found, keys)}
+    node = {int(k): order[key] for k, key in zip(visited, keys)}
     weight, flow = np.zeros(len(order)), np.zeros((len(order), len(order)))
     for k, mass in visits.items():
         weight[node[k]] += mass
@@ -337,7 +339,7 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
         if after in node:
             flow[node[k], node[after]] += mass
     heaviest = np.argsort(-weight, kind="stable")[:most]
-    first = np.array([next(int(k) for k in found if node[int(k)] == i) for i in heaviest])
+    first = np.array([next(int(k) for k in visited if node[int(k)] == i) for i in heaviest])
     return FollowedGraph(
         nodes.model,
         np.searchsorted(nodes.offsets, first, side="right") - 1,
@@ -366,8 +368,8 @@ def _followed(
         # A node says all about what follows; without nodes, the belief does.
         belief = b"" if graph else np.round(memory.belief, digits).tobytes()
         key = (state, memory.node, belief)
-        before, kept = layer.get(key, (0.0, memory))
-        layer[key] = (before + masses, kept)
+        before, first = layer.get(key, (0.0, memory))
+        layer[key] = (before + masses, first)
 
     for s in np.flatnonzero(~model.terminal & (model.initial.T @ model.weights > 0.0)).tolist():
         add(s, following.start(s), model.weights * model.initial[:, s])
@@ -395,14 +397,14 @@ def graph_figure(graph: FollowedGraph) -> Figure:
     figure, (axes,) = canvas(5.2)
     n, palette = graph.states.size, _Palette(graph.model)
     angles = np.pi / 2 - 2.0 * np.pi * np.arange(n) / max(n, 1)
-    places = np.column_stack([np.cos(angles), np.sin(angles)])
+    positions = np.column_stack([np.cos(angles), np.sin(angles)])
     for i, j in zip(*np.nonzero(graph.probabilities >= 0.05)):
         share = float(graph.probabilities[i, j])
         if i != j:
             axes.add_patch(
                 FancyArrowPatch(
-                    places[i],
-                    places[j],
+                    positions[i],
+                    positions[j],
                     arrowstyle="-|>",
                     connectionstyle="arc3,rad=0.14",
                     shrinkA=24,
@@ -412,11 +414,11 @@ def graph_figure(graph: FollowedGraph) -> Figure:
                     color=MUTED,
                 )
             )
-    for i, (x, y) in enumerate(places):
+    for i, (x, y) in enumerate(positions):
         state = names.label("state", int(graph.states[i]), graph.model.state_names)
         action = names.label("action", int(graph.actions[i]), graph.model.action_names)
         stays = float(graph.probabilities[i, i])
-        told = f"{state}\n{action}" + (f"\nstays {stays:.0%}" if stays >= 0.05 else "")
+        text = f"{state}\n{action}" + (f"\nstays {stays:.0%}" if stays >= 0.05 else "")
         axes.scatter(
             [x],
             [y],
@@ -425,7 +427,7 @@ def graph_figure(graph: FollowedGraph) -> Figure:
             alpha=_TINT,
             zorder=3,
         )
-        axes.text(x, y, told, ha="center", va="center", fontsize=8.0, color=INK, zorder=4)
+        axes.text(x, y, text, ha="center", va="center", fontsize=8.0, color=INK, zorder=4)
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.margins(0.22)

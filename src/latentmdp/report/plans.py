@@ -100,7 +100,7 @@ def try_planner(
 
 def certificate(plans: Mapping[str, Plan]) -> Table:
     """What is proved of each plan; only what is known has a row."""
-    rows = [(name, what, told) for name, plan in plans.items() for what, told in _proved(plan)]
+    rows = [(name, what, proof) for name, plan in plans.items() for what, proof in _proved(plan)]
     several = len(plans) > 1
     return Table(
         "What is proved of the plan" + ("s" if several else ""),
@@ -132,20 +132,20 @@ def risk_table(
 
     `bounds` are those of a `Robust` plan for the worst case.
     """
-    known = context_values(model)
+    informed = context_values(model)
     earned = {name: evaluate(model, p, rng=0).by_context for name, p in policies.items()}
     rows = [
         (
             context,
             f"{model.weights[m]:.0%}",
-            f"{known[m]:.4g}",
+            f"{informed[m]:.4g}",
             *(f"{by[m]:.4g}" + (" (worst)" if m == by.argmin() else "") for by in earned.values()),
         )
         for m, context in enumerate(context_labels(model))
     ]
     mean = (f"{model.weights @ by:.4g}" for by in earned.values())
-    rows.append(("on average", "100%", f"{model.weights @ known:.4g}", *mean))
-    most = (f"{(known - by).max():.4g}" for by in earned.values())
+    rows.append(("on average", "100%", f"{model.weights @ informed:.4g}", *mean))
+    most = (f"{(informed - by).max():.4g}" for by in earned.values())
     rows.append(("largest regret", "", "", *most))
     caption = (
         "Per episode. Nobody is told the context, so the column of those who know it cannot be "
@@ -166,12 +166,12 @@ def compact_table(plan: Plan, loss: float = 0.01) -> Table | None:
     if plan.lower is None or not isinstance(policy, AlphaVectorPolicy):
         return None
     small = plan.compact(loss=loss)
-    kept = small.policy
-    if not isinstance(kept, AlphaVectorPolicy) or kept.actions.size >= policy.actions.size:
+    compact = small.policy
+    if not isinstance(compact, AlphaVectorPolicy) or compact.actions.size >= policy.actions.size:
         return None
     rows = [
         ("as planned", f"{policy.actions.size:,}", f"{plan.lower:.4f}", "-"),
-        ("compact", f"{kept.actions.size:,}", f"{small.lower:.4f}", f"{small.loss or 0.0:.2%}"),
+        ("compact", f"{compact.actions.size:,}", f"{small.lower:.4f}", f"{small.loss or 0.0:.2%}"),
     ]
     return Table(
         "The plan in short",
@@ -198,24 +198,24 @@ def bounds_figure(histories: Mapping[str, History]) -> Figure:
     More than two would hide each other: they get a panel each, all to the same scale. Time is then
     logarithmic, since some planners take a thousand times as long as others.
     """
-    drawn = {name: history for name, history in histories.items() if history}
-    if len(drawn) <= 2:
+    curves = {name: history for name, history in histories.items() if history}
+    if len(curves) <= 2:
         figure, (axes,) = canvas()
-        for i, (name, history) in enumerate(drawn.items()):
+        for i, (name, history) in enumerate(curves.items()):
             _draw_bounds(axes, history, COLOURS[i], name)
         axes.set(xlabel="seconds", ylabel="value per episode")
-        if drawn:
+        if curves:
             legend(figure)
         return figure
-    figure, panels = canvas(0.4 + 1.9 * -(-len(drawn) // 2), len(drawn), 2)
-    low, high = _common_scale(drawn.values())
-    times = [seconds for history in drawn.values() for seconds, *_ in history]
+    figure, panels = canvas(0.4 + 1.9 * -(-len(curves) // 2), len(curves), 2)
+    low, high = _common_scale(curves.values())
+    times = [seconds for history in curves.values() for seconds, *_ in history]
     longest = max(*times, 1e-3)  # where the axis of time begins at the earliest
     first = min(time for time in (*times, longest) if time >= 1e-3)
-    for i, (axes, (name, history)) in enumerate(zip(panels, drawn.items())):
-        shown = [(max(seconds, first), *bounds) for seconds, *bounds in history]
+    for i, (axes, (name, history)) in enumerate(zip(panels, curves.items())):
+        points = [(max(seconds, first), *bounds) for seconds, *bounds in history]
         ended = (longest, *history[-1][1:])
-        _draw_bounds(axes, [*shown, ended], COLOURS[i % len(COLOURS)], name)
+        _draw_bounds(axes, [*points, ended], COLOURS[i % len(COLOURS)], name)
         axes.set(title=name, ylim=(low, high), xscale="log")
         axes.set_xlim(0.7 * first, 1.4 * longest)
         axes.locator_params(axis="y", nbins=4)

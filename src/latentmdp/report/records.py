@@ -81,13 +81,13 @@ def read(path: str | os.PathLike[str]) -> Record | Solved | Experiment | LatentM
     source = Path(path)
     if source.is_dir():
         return read_experiment(source)
-    found = io.load(source)
-    if isinstance(found, Run):
-        return Record(source.stem, found)
-    if isinstance(found, LatentMDP | Solved):
-        return found
+    content = io.load(source)
+    if isinstance(content, Run):
+        return Record(source.stem, content)
+    if isinstance(content, LatentMDP | Solved):
+        return content
     raise FormatError(
-        f"{source} holds {type(found).__name__}: a report needs runs, outcomes of `learn` or "
+        f"{source} holds {type(content).__name__}: a report needs runs, outcomes of `learn` or "
         "`solve`, folders of experiments, or models"
     )
 
@@ -149,11 +149,11 @@ def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
 
 def _warnings(groups: Groups) -> Iterator[str]:
     """What the runs themselves advise against, each once with the runs it is about."""
-    told: dict[str, list[str]] = {}
+    runs: dict[str, list[str]] = {}
     for record in (r for records in groups.values() for r in records):
         for message in record.run.warnings:
-            told.setdefault(message, []).append(record.name)
-    for message, where in told.items():
+            runs.setdefault(message, []).append(record.name)
+    for message, where in runs.items():
         yield f"Warning ({listed(where)}): {message}."
 
 
@@ -227,10 +227,10 @@ def _error_figure(groups: Groups) -> Figure:
         curves = [r.run.error_curve for r in records]
         points = min((curve.episodes for curve in curves), key=len)
         errors = np.stack([curve.values[: len(points)] for curve in curves])
-        known = np.isfinite(errors).any(axis=0) & (points > 0)
-        if known.any():
+        finite = np.isfinite(errors).any(axis=0) & (points > 0)
+        if finite.any():
             colour = COLOURS[i % len(COLOURS)]
-            _band(axes, points[known], errors[:, known], colour, name, marker=".")
+            _band(axes, points[finite], errors[:, finite], colour, name, marker=".")
     low, high = axes.dataLim.intervalx
     if low > 0.0 and high > 100.0 * low:
         axes.set_xscale("log")

@@ -61,11 +61,11 @@ def write_report(
     if isinstance(truth, str | os.PathLike):
         compared = f", compared with the true model of {Path(truth).name}"
         truth = load_as(LatentMDP, truth, "a model")
-    found = {str(path): read(path) for path in paths}
-    records = [item for item in found.values() if isinstance(item, Record)]
-    models = {Path(p).name: item for p, item in found.items() if isinstance(item, LatentMDP)}
-    solved = {Path(p).stem: item for p, item in found.items() if isinstance(item, Solved)}
-    experiments = {p: item for p, item in found.items() if isinstance(item, Experiment)}
+    contents = {str(path): read(path) for path in paths}
+    records = [item for item in contents.values() if isinstance(item, Record)]
+    models = {Path(p).name: item for p, item in contents.items() if isinstance(item, LatentMDP)}
+    solved = {Path(p).stem: item for p, item in contents.items() if isinstance(item, Solved)}
+    experiments = {p: item for p, item in contents.items() if isinstance(item, Experiment)}
     groups = group_records(records)
     page = [
         *(section for name, item in solved.items() for section in _solved(name, item, truth)),
@@ -129,11 +129,11 @@ def model_section(
     """A model, given or learned: decisions, risk, bounds, beliefs, differences, assumptions."""
     plan = HSVI(gap=0.01, time_limit=10.0).plan(model) if plan is None else plan
     policy = plan.policy if policy is None else policy
-    known = truth is not None and truth.n_contexts == model.n_contexts
-    world = truth if truth is not None and known else model
+    comparable = truth is not None and truth.n_contexts == model.n_contexts
+    world = truth if truth is not None and comparable else model
     text = (
         "The belief is that of the learned filter, in an episode of the true model."
-        if known
+        if comparable
         else "The belief is over an episode simulated from the model itself."
     )
     if truth is not None:
@@ -196,14 +196,14 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
     )
 
 
-def _timing(records: Sequence[Record], solved: Mapping[str, Solved], own: float) -> Table:
+def _timing(records: Sequence[Record], solved: Mapping[str, Solved], seconds: float) -> Table:
     rows: list[tuple[Any, ...]] = []
     for r in records:
         rate = r.run.n_episodes / r.run.seconds if r.run.seconds else None
         rows.append((r.name, r.run.seconds, rate, getattr(r.run.plan, "seconds", None)))
     for name, outcome in solved.items():
         rows.append((name, outcome.seconds, None, outcome.plan.seconds))
-    rows.append(("this report", own, None, None))
+    rows.append(("this report", seconds, None, None))
     return Table(
         "Wall-clock time",
         ("run", "seconds", "episodes a second", "of which final plan, seconds"),

@@ -50,7 +50,7 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
 
 
 def _pictures(solved: Solved, true: float | None) -> list[Picture]:
-    found = [
+    pictures = [
         Picture(
             "Two estimates side by side",
             _estimates_figure(solved, true),
@@ -70,7 +70,7 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
             if steps == horizon
             else f"after step {steps} of {horizon} too few are left for an estimate"
         )
-        found.append(
+        pictures.append(
             Picture(
                 "How far the logs reach",
                 _effective_figure(solved),
@@ -78,7 +78,7 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
                 f"step. It falls as the episode goes on; {reach}.",
             )
         )
-    return found
+    return pictures
 
 
 def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
@@ -92,15 +92,15 @@ def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
         rows.append((f"{first}from the logs", logged.mean, logged.mean - wide, logged.mean + wide))
         rows.append((f"{first}by the model", by_model, by_model, by_model))
     rows.append(("whole episode", *value))
-    for place, (_, mean, low, high) in enumerate(rows):
-        colour = COLOURS[place % len(COLOURS)]
-        axes.errorbar(mean, -place, xerr=[[mean - low], [high - mean]], fmt="o", color=colour)
+    for row_index, (_, mean, low, high) in enumerate(rows):
+        colour = COLOURS[row_index % len(COLOURS)]
+        axes.errorbar(mean, -row_index, xerr=[[mean - low], [high - mean]], fmt="o", color=colour)
     if true is not None:
         axes.axvline(
             true, color=INK, linestyle="--", linewidth=1.2, label="whole episode, in the true model"
         )
         legend(figure)
-    axes.set_yticks([-place for place in range(len(rows))], [row[0] for row in rows])
+    axes.set_yticks([-row_index for row_index in range(len(rows))], [row[0] for row in rows])
     axes.set_ylim(-len(rows) + 0.5, 0.5)
     axes.set(xlabel="sum of rewards per episode", ylabel="what is estimated")
     return figure

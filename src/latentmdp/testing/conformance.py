@@ -165,7 +165,7 @@ def _broken(rules_of: Callable[[LatentMDP], Rules], models: Mapping[str, LatentM
             rules = rules_of(model)
         except Exception as error:
             rules = {f"raised {type(error).__name__}: {error}": False}
-        failures += [f"{name}: {rule}" for rule, kept in rules.items() if not kept]
+        failures += [f"{name}: {rule}" for rule, holds in rules.items() if not holds]
     return failures
 
 
@@ -223,9 +223,9 @@ def _fit_rules(learner: Any, model: LatentMDP, episodes: int) -> Rules:
     missing = [field for field in FIT_FIELDS if not hasattr(fit, field)]
     if missing:
         return {f"the fit lacks {', '.join(missing)}": False}
-    found, wanted = ((m.n_contexts, m.n_states, m.n_actions) for m in (fit.model, model))
-    if found != wanted:
-        return {f"the fit has (contexts, states, actions) {found}, the model {wanted}": False}
+    sizes, expected = ((m.n_contexts, m.n_states, m.n_actions) for m in (fit.model, model))
+    if sizes != expected:
+        return {f"the fit has (contexts, states, actions) {sizes}, the model {expected}": False}
     error, typical = model_error(model, fit.model, per_cell=True), _counting_error(model, logs)
     hidden = logs.without_contexts()
     rules = {
@@ -256,13 +256,13 @@ def _counting_error(model: LatentMDP, logs: Trajectories) -> float:
 def _invariance_rules(learner: Any, logs: Trajectories, fit: Any, tolerance: float) -> Rules:
     """Order and counts change the model by little, though both depend on what episodes show."""
     steps = logs.steps()
-    shown = np.bincount(steps.episode, steps.state == 0, minlength=len(logs))
-    counts = np.where(shown > np.median(shown), 5, 1)
+    visits = np.bincount(steps.episode, steps.state == 0, minlength=len(logs))
+    counts = np.where(visits > np.median(visits), 5, 1)
     copied = logs[np.repeat(np.arange(len(logs)), counts)]
     merged = copied.deduplicate()
     counted = learner.fit(merged, rng=0)
     pairs = {
-        "another order of the episodes": (fit, logs[np.argsort(shown, kind="stable")]),
+        "another order of the episodes": (fit, logs[np.argsort(visits, kind="stable")]),
         "copies in place of counts": (counted, copied),
     }
     rules = {}
@@ -270,7 +270,7 @@ def _invariance_rules(learner: Any, logs: Trajectories, fit: Any, tolerance: flo
         moved = model_error(first.model, learner.fit(others, rng=0).model, per_cell=True)
         rules[f"{what} moved the model by {moved:.3g} per cell"] = moved <= tolerance
     with_counts = _report_rules(counted, merged).items()
-    rules |= {f"with counts of episodes, {rule}": kept for rule, kept in with_counts}
+    rules |= {f"with counts of episodes, {rule}": holds for rule, holds in with_counts}
     return rules | _report_rules(fit, logs)
 
 
@@ -281,15 +281,15 @@ def _report_rules(fit: Any, logs: Trajectories) -> Rules:
     weights = np.exp(joint - largest)
     totals = weights.sum(axis=1, keepdims=True)
     expected = float(logs.multiplicities() @ (largest + np.log(totals))[:, 0])
-    given = np.asarray(fit.responsibilities)
+    posterior = np.asarray(fit.responsibilities)
     return {
         f"log_likelihood is {fit.log_likelihood:.9g}, that of the model {expected:.9g}": bool(
             np.isclose(fit.log_likelihood, expected, rtol=1e-8, atol=0.0)
         ),
-        f"responsibilities must have shape {joint.shape}, got {given.shape}": given.shape
+        f"responsibilities must have shape {joint.shape}, got {posterior.shape}": posterior.shape
         == joint.shape,
-        "the responsibilities are not the posterior under the model": given.shape == joint.shape
-        and np.allclose(given, weights / totals, rtol=0.0, atol=1e-6),
+        "the responsibilities are not the posterior under the model": posterior.shape == joint.shape
+        and np.allclose(posterior, weights / totals, rtol=0.0, atol=1e-6),
     }
 
 
@@ -310,14 +310,14 @@ def _refusal_rules(learner: Any, logs: Trajectories, model: LatentMDP) -> Rules:
         "a word in place of a seed": (logs, "seed"),
     }
     rules = {}
-    for what, (given, rng) in attempts.items():
+    for what, (logs_or_model, rng) in attempts.items():
         try:
-            learner.fit(given, rng=rng)
-            answer, kept = "accepted", False
+            learner.fit(logs_or_model, rng=rng)
+            answer, holds = "accepted", False
         except Exception as error:
-            kept = isinstance(error, ValueError | TypeError | LatentMDPError)
+            holds = isinstance(error, ValueError | TypeError | LatentMDPError)
             answer = f"met with {type(error).__name__}"
-        rules[f"{what} must raise ValueError or TypeError, was {answer}"] = kept
+        rules[f"{what} must raise ValueError or TypeError, was {answer}"] = holds
     return rules
 
 

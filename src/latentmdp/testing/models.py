@@ -114,8 +114,8 @@ def endless_models(rng: RNGLike = 0) -> dict[str, LatentMDP]:
 def _rows(g: np.random.Generator, shape: tuple[int, ...], size: int, zeros: float) -> Floats:
     rows = g.dirichlet(np.ones(size), size=shape)
     impossible = g.random(rows.shape) < zeros
-    kept = rows.argmax(axis=-1)[..., None]
-    np.put_along_axis(impossible, kept, False, axis=-1)
+    likeliest = rows.argmax(axis=-1)[..., None]
+    np.put_along_axis(impossible, likeliest, False, axis=-1)
     rows[impossible] = 0.0
     return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
 

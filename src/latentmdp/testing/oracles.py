@@ -116,14 +116,14 @@ def _achievable(model: LatentMDP, limit: int) -> Floats:
         """Of histories that end in s at time t, with probability `reached` in every context."""
         if t == horizon or model.terminal[s]:
             return nothing
-        found = []
+        values = []
         for a in allowed[s]:
             rest, earned = [], bonus[:, s, a].copy()
             for n, z, chance in following[s, a]:
                 earned = earned + chance * model.reward_values[z]
                 rest.append(after(t + 1, n, reached * chance))
-            found.append(reached * model.discount**t * earned + combined(rest))
-        return np.concatenate(found)
+            values.append(reached * model.discount**t * earned + combined(rest))
+        return np.concatenate(values)
 
     starts = combined(after(0, s, model.initial[:, s]) for s in range(model.n_states))
     return starts if model.initial_bonus is None else starts + model.initial_bonus
@@ -213,7 +213,7 @@ def _memoryless_value(
             (np.einsum("sa,msan->msn", p, T), np.einsum("sa,msa->ms", p, means)) for p in actions
         ]
     else:
-        rules = [(T[:, states, chosen], means[:, states, chosen]) for chosen in actions]
+        rules = [(T[:, states, action], means[:, states, action]) for action in actions]
     total, factor = 0.0, 1.0
     if model.horizon is None:
         P, earned = rules[0]
@@ -360,8 +360,8 @@ def count_histories(model: LatentMDP) -> int:
 def _uniform(allowed: list[list[int]] | None, history: History, n_actions: int) -> Floats:
     if allowed is None:
         return np.full(n_actions, 1.0 / n_actions)
-    own = allowed[history.states[-1]]
-    return np.array([(a in own) / len(own) for a in range(n_actions)])
+    actions = allowed[history.states[-1]]
+    return np.array([(a in actions) / len(actions) for a in range(n_actions)])
 
 
 def _markov(policy: MarkovPolicy, history: History, n_actions: int) -> Floats:

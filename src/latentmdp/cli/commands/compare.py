@@ -40,18 +40,18 @@ def command(
         limited = time_limit is not None and name in PLANNERS and takes(name, "time_limit")
         planners[name] = planner(name, **({"time_limit": time_limit} if limited else {}))
     world = options.load_model(model)
-    found: list[PlannerResult] = []
+    results: list[PlannerResult] = []
     with screen.progress(total=len(planners)) as move:
-        for name, chosen in planners.items():
+        for name, solver in planners.items():
             move(0, f"planning with {name}")
             try:
-                found.append(try_planner(name, chosen, world, episodes, seed))
+                results.append(try_planner(name, solver, world, episodes, seed))
             except KeyboardInterrupt:
                 break
             move()
-    mean = [r for r in found if r.bounds_of in ("", "memoryless")]
+    mean = [r for r in results if r.bounds_of in ("", "memoryless")]
     options.draw_bounds({r.name: r.plan.history for r in mean if r.plan is not None}, plot)
-    plans = [result.facts() for result in found]
+    plans = [result.facts() for result in results]
     screen.result(model=model, seed=seed, plans=plans)
     columns = ("method", "value", "worst", "regret", "lower", "upper", "gap", "seconds")
     rows = [[plan[name] for name in columns] for plan in plans]
@@ -60,14 +60,14 @@ def command(
     screen.say(
         "regret: at most, beside knowing the context; lower, upper: proved bounds of the value."
     )
-    errors = [r.value.stderr_by_context for r in found if r.value is not None]
+    errors = [r.value.stderr_by_context for r in results if r.value is not None]
     largest = max((float(e.max()) for e in errors if e is not None), default=0.0)
     if largest:
         screen.say(f"~ simulated, with standard errors of at most {largest:.1g}.")
-    if any(r.bounds_of == "memoryless" for r in found):
+    if any(r.bounds_of == "memoryless" for r in results):
         screen.say("* over memoryless policies; the other upper bounds are over all policies.")
-    if any(r.bounds_of not in ("", "memoryless") for r in found):
+    if any(r.bounds_of not in ("", "memoryless") for r in results):
         screen.say("+ bounds of the worst case, not of the mean.")
-    for result in found:
+    for result in results:
         if result.problem:
             screen.say(result.problem, f"{result.name}:")

@@ -37,7 +37,7 @@ def command(
 
     Example: `latentmdp compare-learners --quick`
     """
-    found = lm.experiments.compare_learners(
+    arena = lm.experiments.compare_learners(
         None if tasks is None else options.parts_of(tasks),
         None if learners is None else options.parts_of(learners),
         seeds=range(first_seed, first_seed + seeds),
@@ -48,9 +48,9 @@ def command(
         progress=screen.talks,
         engine=options.engine_of(cluster),
     )
-    screen.result(folder=found.folder, cells=found.cells)
-    screen.table("score: 0 random, 1 the certified optimum", *found.table("score"))
-    for cell in found.cells:
+    screen.result(folder=arena.folder, cells=arena.cells)
+    screen.table("score: 0 random, 1 the certified optimum", *arena.table("score"))
+    for cell in arena.cells:
         if cell.problem:
             screen.say(cell.problem, f"{cell.learner} on {cell.task}, variant {cell.seed}:")
-    screen.say(f"See {found.folder / 'arena.md'}")
+    screen.say(f"See {arena.folder / 'arena.md'}")

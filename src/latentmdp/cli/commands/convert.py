@@ -29,11 +29,11 @@ def command(
     Example: `latentmdp convert m.npz m.pomdpx`
     """
     options.check_target(out)
-    found = source.load()
+    content = source.load()
     if discounted:
-        lm.io.export(found, out, discounted=True)
+        lm.io.export(content, out, discounted=True)
     else:
-        lm.save(found, out)
-    kind = type(found).__name__
+        lm.save(content, out)
+    kind = type(content).__name__
     screen.result(file=source.file, target=out, kind=kind)
     screen.say(f"{kind} from {source.file} to {out}")

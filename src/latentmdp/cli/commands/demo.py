@@ -55,8 +55,8 @@ def command(
 
 
 def _in_words(d: "Demonstration") -> str:
-    found = ", ".join(str(run.model.n_contexts) for run in d.runs)
-    number = f"found by the learner: {found}" if d.told == "auto" else "the learner was told"
+    numbers = ", ".join(str(run.model.n_contexts) for run in d.runs)
+    number = f"found by the learner: {numbers}" if d.declared == "auto" else "the learner was told"
     belief = d.growth["filter with the true model"].mean(axis=0)
     gap = "" if d.plan.gap is None else f", proved within {d.plan.gap:.2%} of optimal"
     return (

@@ -31,16 +31,16 @@ def command(
 
     Example: `latentmdp diagnose m.npz --requirements`
     """
-    found, more, acting = lm.load(file), dict[str, Any](), None
-    if isinstance(found, lm.LatentMDP):
+    content, more, acting = lm.load(file), dict[str, Any](), None
+    if isinstance(content, lm.LatentMDP):
         more, acting = (
             {"episodes": episodes, "requirements": requirements},
-            find_policy(policy, found),
+            find_policy(policy, content),
         )
-    elif not isinstance(found, lm.Trajectories):
-        raise typer.BadParameter(f"{file} holds {type(found).__name__}")
+    elif not isinstance(content, lm.Trajectories):
+        raise typer.BadParameter(f"{file} holds {type(content).__name__}")
     with screen.progress("measuring"):
-        diagnosis = lm.diagnose(found, acting, length, seed, **more)
+        diagnosis = lm.diagnose(content, acting, length, seed, **more)
     rows = diagnosis.rows()
     screen.result(file=file, seed=seed, rows=rows, **diagnosis.facts())
     screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))

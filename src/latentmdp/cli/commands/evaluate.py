@@ -54,6 +54,6 @@ def command(
             facts = value.facts(world.context_names)
         else:
             warnings.simplefilter("ignore")  # they stand in the result
-            chosen: Any = "doubly-robust" if method == "auto" else method
-            facts = lm.off_policy_value(data, acting, None, chosen, world, seed).facts()
+            estimator: Any = "doubly-robust" if method == "auto" else method
+            facts = lm.off_policy_value(data, acting, None, estimator, world, seed).facts()
     screen.result(f"{policy} earns", facts, model=model, policy=policy, logs=logs, seed=seed)

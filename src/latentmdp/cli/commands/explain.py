@@ -58,21 +58,21 @@ def command(
     options.check_target(out)
     options.check_plot(plot)
     believed, world = options.belief_of(belief), options.load_model(model)
-    acting, told = find_policy(policy, world), None
+    acting, explanation = find_policy(policy, world), None
     if state is not None:
-        told = lm.explain(world, acting, options.state_of(state, world), believed, t)
+        explanation = lm.explain(world, acting, options.state_of(state, world), believed, t)
     if out is not None and out.suffix.lower() == ".html":
         with screen.progress("weighing the worst case"):
             lm.report.write_decision_page(world, acting, out, believed, t)
     elif out is not None:
         lm.report.decision_table(world, acting, believed, t).write(out)
-    if plot is not None and told is not None:
-        lm.report.plot_explanation(told, plot)
+    if plot is not None and explanation is not None:
+        lm.report.plot_explanation(explanation, plot)
     elif plot is not None:
         lm.report.plot_policy_graph(acting, plot)
-    data = {} if told is None else told.to_dict()
+    data = {} if explanation is None else explanation.to_dict()
     screen.result(model=model, policy=policy, out=out, plot=plot, **data)
-    for line in () if told is None else told.text.splitlines():
+    for line in () if explanation is None else explanation.text.splitlines():
         screen.say(line)
     for path in filter(None, (out, plot)):
         screen.say(str(path), "written")

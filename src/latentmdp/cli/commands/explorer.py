@@ -38,10 +38,10 @@ def command(
     Example: `latentmdp explorer policy.npz --out explorer.html`
     """
     options.check_target(out)
-    found = lm.load(policy)
-    acting = getattr(found, "policy", found)
+    content = lm.load(policy)
+    acting = getattr(content, "policy", content)
     if not isinstance(acting, lm.policies.Policy):
-        raise typer.BadParameter(f"{policy} holds a {type(found).__name__}, not a policy")
+        raise typer.BadParameter(f"{policy} holds a {type(content).__name__}, not a policy")
     world = None if model is None else options.load_model(model)
     lm.report.write_explorer(acting, out, world, title)
     options.written_page(screen, "explorer", out)

@@ -18,16 +18,16 @@ def command(screen: Screen, source: options.AnyFile) -> None:
 
     Example: `latentmdp info m.npz`
     """
-    found = source.load()
-    facts: dict[str, Any] = {"kind": type(found).__name__}
-    if isinstance(found, lm.LatentMDP):
-        facts |= _model_facts(found)
-    elif isinstance(found, lm.Trajectories):
-        facts |= _log_facts(found)
-    elif hasattr(found, "facts"):
-        facts |= {**found.facts(), "model": repr(getattr(found, "model", None))}
+    content = source.load()
+    facts: dict[str, Any] = {"kind": type(content).__name__}
+    if isinstance(content, lm.LatentMDP):
+        facts |= _model_facts(content)
+    elif isinstance(content, lm.Trajectories):
+        facts |= _log_facts(content)
+    elif hasattr(content, "facts"):
+        facts |= {**content.facts(), "model": repr(getattr(content, "model", None))}
     else:
-        facts["summary"] = repr(found)
+        facts["summary"] = repr(content)
     screen.result(str(source.file), facts, file=source.file)
 
 
@@ -86,7 +86,7 @@ def _range(numbers: Any) -> Any:
     return Worded(ends, "{:.4g} to {:.4g}".format(*ends))
 
 
-def _names(found: Any, *kinds: str) -> dict[str, Any]:
+def _names(owner: Any, *kinds: str) -> dict[str, Any]:
     """What a model or logs call things, as far as they do."""
-    known = {kind: getattr(found, kind) for kind in kinds}
-    return {kind: list(names) for kind, names in known.items() if names is not None}
+    lists = {kind: getattr(owner, kind) for kind in kinds}
+    return {kind: list(names) for kind, names in lists.items() if names is not None}

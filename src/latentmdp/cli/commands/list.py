@@ -28,8 +28,8 @@ def command(
     """
     if what is not None and what not in KINDS:
         raise typer.BadParameter(f"unknown kind {what!r}; known: {', '.join(KINDS)}")
-    found = {kind: entries() for kind, entries in KINDS.items() if what in (None, kind)}
-    screen.result(**found)
-    for kind, entries in found.items():
+    catalogue = {kind: entries() for kind, entries in KINDS.items() if what in (None, kind)}
+    screen.result(**catalogue)
+    for kind, entries in catalogue.items():
         header = (kind.removesuffix("s"), "what it is")
         screen.table(kind, header, entries.items(), words=header[1:])

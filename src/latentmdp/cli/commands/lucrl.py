@@ -48,8 +48,8 @@ def command(
     options.check_target(out, lm.Run)
     options.check_target(checkpoint)
     world = options.load_model(model)
-    known = None if start is None else lm.load(start)
-    learner = lm.LUCRL(contexts=labels, start=known, n_contexts=contexts)
+    beginning = None if start is None else lm.load(start)
+    learner = lm.LUCRL(contexts=labels, start=beginning, n_contexts=contexts)
     screen.checkpoint = checkpoint
     run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
     options.save(run, out)

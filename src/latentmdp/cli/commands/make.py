@@ -42,8 +42,8 @@ def command(
             ]
         )
         for entry in entries:
-            given = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
-            screen.say(f"{entry.summary}\n    {'  '.join(given)}", entry.name)
+            defaults = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
+            screen.say(f"{entry.summary}\n    {'  '.join(defaults)}", entry.name)
         return
     if name is None or name.startswith("-"):
         raise typer.BadParameter("give the name of an instance first; --list shows them")

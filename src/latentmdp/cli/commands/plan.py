@@ -54,13 +54,13 @@ def command(
         if method not in ("qmdp", "robust"):
             raise typer.BadParameter(f"--objective is for --method robust, not {method}")
         method = "robust"
-    given = {"gap": gap, "time_limit": time_limit, "objective": objective, "level": level}
-    more = {name: value for name, value in given.items() if value is not None}
-    chosen = planner(method, **more, **handed_on(context))
+    settings = {"gap": gap, "time_limit": time_limit, "objective": objective, "level": level}
+    more = {name: value for name, value in settings.items() if value is not None}
+    solver = planner(method, **more, **handed_on(context))
     world, doing = options.load_model(model), f"planning with {method}"
     watched = takes(method, "on_progress")
     with screen.closing_bounds(doing) if watched else screen.progress(doing) as show:
-        plan = (replace(chosen, on_progress=show) if watched else chosen).plan(world)
+        plan = (replace(solver, on_progress=show) if watched else solver).plan(world)
     options.save(plan.policy, out)
     options.draw_bounds({method: plan.history}, plot)
     screen.result(f"plan for {model}", plan, model=model, out=out, method=method)

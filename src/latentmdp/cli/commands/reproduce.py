@@ -39,10 +39,10 @@ def command(
     Example: `latentmdp reproduce fig1a --quick`
     """
     engine = options.engine_of(cluster)
-    found = lm.experiments.reproduce(
+    outputs = lm.experiments.reproduce(
         name, quick=quick, out=out, seeds=seeds, jobs=jobs, progress=screen.talks, engine=engine
     )
-    screen.result(**vars(found))
-    for claim in found.claims:
+    screen.result(**vars(outputs))
+    for claim in outputs.claims:
         screen.say(f"{claim.paper} {claim.measured}", f"{claim.verdict}:")
-    screen.say(f"See {found.page}")
+    screen.say(f"See {outputs.page}")

@@ -46,7 +46,7 @@ def command(
             logs = logs.without_contexts() if hide_contexts else logs
             lm.save(logs, out)
     mean = options.mean_return(logs)
-    given = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
-    screen.result(**given, mean_return=mean, out=out)
+    inputs = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
+    screen.result(**inputs, mean_return=mean, out=out)
     kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"
     screen.say(f"{logs!r}, {kind} {mean:.4g}, in {out}")

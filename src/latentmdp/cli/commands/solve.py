@@ -37,7 +37,7 @@ def command(
         warnings.simplefilter("ignore")
         solved = lm.solve(data, rng=seed, bootstrap=bootstrap, engine=engine, **arguments)
     outputs.save(solved)
-    known = {"logged_return": options.mean_return(data), "missing": data.missing}
+    of_logs = {"logged_return": options.mean_return(data), "missing": data.missing}
     screen.result(
-        f"policy from {source.logs}", {**solved.facts(), **known}, logs=source.logs, seed=seed
+        f"policy from {source.logs}", {**solved.facts(), **of_logs}, logs=source.logs, seed=seed
     )
