@@ -78,10 +78,10 @@ def purpose_figure(months: int = 11, context: int = 2) -> Figure:
         axes.bar(0, 0, color=colour, alpha=fade, label=name + " (the truth)" * (m == context))
         below = below + share
     for t in range(months):
-        seen, done = (model.state_names or ())[states[t]], (model.action_names or ())[actions[t]]
-        bold = "bold" if done == "overhaul" else "normal"
-        axes.text(t, 1.03, seen, rotation=60, fontsize=8.5, ha="left", va="bottom")
-        axes.text(t, -0.04, done, rotation=60, fontsize=8.5, ha="right", va="top", weight=bold)
+        state, action = (model.state_names or ())[states[t]], (model.action_names or ())[actions[t]]
+        bold = "bold" if action == "overhaul" else "normal"
+        axes.text(t, 1.03, state, rotation=60, fontsize=8.5, ha="left", va="bottom")
+        axes.text(t, -0.04, action, rotation=60, fontsize=8.5, ha="right", va="top", weight=bold)
     axes.set(ylabel="belief that it is", ylim=(0.0, 1.0), xticks=[])
     axes.text(-0.9, 1.12, "seen:", fontsize=9, ha="right", weight="bold")
     axes.text(-0.9, -0.14, "done:", fontsize=9, ha="right", va="top", weight="bold")
@@ -138,8 +138,8 @@ def bounds_closing_figure(seconds: float = 10.0) -> Figure:
     axes.step(time, upper, where="post", color=ORANGE, label="no policy earns more than")
     axes.step(time, lower, where="post", color=BLUE, label="the policy earns at least")
     axes.fill_between(time, lower, upper, step="post", color=GREY, alpha=0.2, linewidth=0)
-    shown = (0.93 * lower[-1], 1.02 * upper[0])  # the first lower bound is far below
-    axes.set(xscale="log", xlabel="seconds", ylabel="value per episode", ylim=shown)
+    visible = (0.93 * lower[-1], 1.02 * upper[0])  # the first lower bound is far below
+    axes.set(xscale="log", xlabel="seconds", ylabel="value per episode", ylim=visible)
     axes.set_xlim(left=0.02)
     axes.annotate(
         f"{plan.gap:.2%} left",
@@ -198,13 +198,13 @@ def action_tree_figure(actions: int = 3, depth: int = 2) -> Figure:
     model = make("lower-bound", 0, contexts=2, actions=actions, variant="amplified", depth=depth)
     figure, axes = _canvas(5.5, 3.0)
     levels = [(level, i) for level in range(depth) for i in range(actions**level)]
-    places = {n: ((i + 0.5) / actions**level, -level) for n, (level, i) in enumerate(levels)}
+    positions = {n: ((i + 0.5) / actions**level, -level) for n, (level, i) in enumerate(levels)}
     leaf = 0
-    for s, (x, y) in places.items():
+    for s, (x, y) in positions.items():
         for a in range(actions):
             next_state = int(np.argmax(model.transitions[0, s, a]))
-            if next_state in places and next_state > s:
-                target = places[next_state]
+            if next_state in positions and next_state > s:
+                target = positions[next_state]
             else:
                 target = ((leaf + 0.5) / actions**depth, -depth)
                 leaf += 1
@@ -212,7 +212,7 @@ def action_tree_figure(actions: int = 3, depth: int = 2) -> Figure:
             axes.plot((x, target[0]), (y, target[1]), color=GREY, linewidth=1, zorder=1)
         axes.scatter(x, y, s=180, color=BLUE, zorder=2)
     axes.set_title(
-        f"{len(places)} states with {actions} actions act like one with {actions**depth}"
+        f"{len(positions)} states with {actions} actions act like one with {actions**depth}"
     )
     axes.set_ylim(-depth - 0.5, 0.4)
     axes.set_axis_off()
@@ -222,28 +222,32 @@ def action_tree_figure(actions: int = 3, depth: int = 2) -> Figure:
 def graph_figure() -> Figure:
     """The graph that Algorithm 5 finds on a small deterministic LMDP."""
     model = make("deterministic", 3, contexts=3, states=4, actions=2, horizon=3, variation=0.4)
-    found = explore(model, 3, rng=0)
+    exploration = explore(model, 3, rng=0)
     figure, axes = _canvas(6.5, 4.2)
-    places = _layers(found)
-    for edge in found.graph.edges:
-        (x, y), (u, v) = places[edge.source], places[edge.target]
+    positions = _layers(exploration)
+    for edge in exploration.graph.edges:
+        (x, y), (u, v) = positions[edge.source], positions[edge.target]
         if u > x:
             axes.plot((x, u), (y, v), color=GREY, linewidth=0.4 + 1.6 * edge.probability, zorder=1)
-    for n, node in enumerate(found.graph.nodes):
+    for n, node in enumerate(exploration.graph.nodes):
         colour = (BLUE, ORANGE, RED)[min(2, len(node.observations))]
-        axes.scatter(*places[n], s=150, color=colour, zorder=2)
-        axes.text(*places[n], str(node.state), ha="center", va="center", color="white", fontsize=8)
+        axes.scatter(*positions[n], s=150, color=colour, zorder=2)
+        axes.text(
+            *positions[n], str(node.state), ha="center", va="center", color="white", fontsize=8
+        )
     for size, colour in enumerate((BLUE, ORANGE, RED)):
         axes.scatter([], [], color=colour, label=f"{size} distinguishing observations")
-    axes.set(xlabel="level (steps from the start)", xticks=range(found.horizon + 1), yticks=[])
-    axes.set_title(f"Nodes (C, s) found in {found.episodes} episodes; numbers are states")
+    axes.set(
+        xlabel="level (steps from the start)", xticks=range(exploration.horizon + 1), yticks=[]
+    )
+    axes.set_title(f"Nodes (C, s) found in {exploration.episodes} episodes; numbers are states")
     figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     return figure
 
 
-def _layers(found: Exploration) -> dict[int, tuple[float, float]]:
+def _layers(exploration: Exploration) -> dict[int, tuple[float, float]]:
     levels: dict[int, list[int]] = {}
-    for n, node in enumerate(found.graph.nodes):
+    for n, node in enumerate(exploration.graph.nodes):
         levels.setdefault(node.level, []).append(n)
     return {
         n: (float(level), (i + 0.5) / len(members))
@@ -269,8 +273,8 @@ def connectivity_figure() -> Figure:
             ends = x[[s, n]], y[[s, n]]
             axes.plot(*ends, color=colour, linewidth=width, alpha=fade, zorder=1)
     axes.scatter(x, y, s=220, color="black", zorder=2)
-    for s, place in enumerate(zip(x, y)):
-        axes.text(*place, str(s), ha="center", va="center", color="white", fontsize=9)
+    for s, position in enumerate(zip(x, y)):
+        axes.text(*position, str(s), ha="center", va="center", color="white", fontsize=9)
     axes.set_axis_off()
     axes.set_title(f"Edges of at least alpha_3 = {alpha:.2f} connect G_m")
     return figure
@@ -279,10 +283,10 @@ def connectivity_figure() -> Figure:
 def theory_figure() -> Figure:
     """The horizon that Theorem 3.4 asks for, and the one that is needed, over delta."""
     figure, axes = _canvas()
-    asked = [inference_horizon(delta, 7, 1e6) for delta in DELTAS]
-    found = [revelation(_separated(delta, 30), episodes=1000, rng=0) for delta in DELTAS]
-    half, _, nearly_all = zip(*(each.quantiles for each in found))
-    axes.plot(DELTAS, asked, "o-", color=GREY, label="Theorem 3.4 with C = 1")
+    required = [inference_horizon(delta, 7, 1e6) for delta in DELTAS]
+    measured = [revelation(_separated(delta, 30), episodes=1000, rng=0) for delta in DELTAS]
+    half, _, nearly_all = zip(*(each.quantiles for each in measured))
+    axes.plot(DELTAS, required, "o-", color=GREY, label="Theorem 3.4 with C = 1")
     axes.plot(DELTAS, nearly_all, "o-", color=ORANGE, label="0.99 posterior in 99% of episodes")
     axes.plot(DELTAS, half, "o-", color=BLUE, label="0.99 posterior in half of them")
     axes.set(xscale="log", yscale="log", xlabel="separation delta", ylabel="steps")

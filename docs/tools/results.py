@@ -74,31 +74,35 @@ def planning_part(file: Path) -> Part | None:
     """The gap of planners over time, a curve for each size: the median over instances."""
     if not file.is_file():
         return None
-    found: dict[tuple[str, tuple[int, ...]], list[list[tuple[float, float]]]] = {}
+    curves_by_kind: dict[tuple[str, tuple[int, ...]], list[list[tuple[float, float]]]] = {}
     for entry in json.loads(file.read_text()):
         key = entry.get("planner", "HSVI"), tuple(entry["sizes"])
-        found.setdefault(key, []).append([point for point in entry["gaps"] if point[1] > 0.0])
-    colours = {sizes: COLOURS[i] for i, sizes in enumerate(dict.fromkeys(s for _, s in found))}
-    figure, (axes,) = canvas(height=2.8 + 0.22 * len(found))
+        curves_by_kind.setdefault(key, []).append(
+            [point for point in entry["gaps"] if point[1] > 0.0]
+        )
+    colours = {
+        sizes: COLOURS[i] for i, sizes in enumerate(dict.fromkeys(s for _, s in curves_by_kind))
+    }
+    figure, (axes,) = canvas(height=2.8 + 0.22 * len(curves_by_kind))
     rows = []
-    for (planner, sizes), curves in sorted(found.items(), key=lambda item: item[0][::-1]):
+    for (planner, sizes), curves in sorted(curves_by_kind.items(), key=lambda item: item[0][::-1]):
         end = min(curve[-1][0] for curve in curves)
         times = np.geomspace(0.1, max(end, 0.2), 80)
         gaps = np.array([[_gap_at(curve, t) for t in times] for curve in curves])
-        known = np.isfinite(gaps).all(axis=0)
-        middle = np.median(gaps[:, known], axis=0)
+        finite = np.isfinite(gaps).all(axis=0)
+        middle = np.median(gaps[:, finite], axis=0)
         style = "-" if planner == "HSVI" else "--"
         label = f"{planner}, (M, S, A, H) = {sizes}"
-        curve = times[known], 100.0 * middle
+        curve = times[finite], 100.0 * middle
         axes.plot(*curve, color=colours[sizes], linestyle=style, label=label)
-        low, high = gaps[:, known].min(axis=0), gaps[:, known].max(axis=0)
-        axes.fill_between(times[known], 100 * low, 100 * high, color=colours[sizes], alpha=0.18)
+        low, high = gaps[:, finite].min(axis=0), gaps[:, finite].max(axis=0)
+        axes.fill_between(times[finite], 100 * low, 100 * high, color=colours[sizes], alpha=0.18)
         last = [curve[-1][1] for curve in curves]
         rows.append((str(sizes), planner, str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap, per cent")
     legend(figure, columns=1)
     header = ("(M, S, A, H)", "planner", "instances", "after", "median gap")
-    peer = any(planner == "SARSOP" for planner, _ in found)
+    peer = any(planner == "SARSOP" for planner, _ in curves_by_kind)
     against = (
         ", beside SARSOP (broken lines, one thread) on the same instances as .pomdpx files"
         if peer
@@ -219,13 +223,13 @@ def write_results(out: Path, docs: Path) -> list[str]:
         part = make(out / where)
         if part is None:
             continue
-        told, figures = part
+        markdown, figures = part
         for key, figure in figures.items():
             with atomic_write(docs / "pictures" / f"{key}.svg") as stream:
                 stream.write(standalone_svg(figure, key).encode())
-            shown = f"![{key.replace('-', ' ').replace('_', ' ')}](pictures/{key}.svg)"
-            told = told.replace(f"{{{key}}}", shown)
-        text = _filled(text, name, told)
+            image = f"![{key.replace('-', ' ').replace('_', ' ')}](pictures/{key}.svg)"
+            markdown = markdown.replace(f"{{{key}}}", image)
+        text = _filled(text, name, markdown)
         filled.append(name)
     with atomic_write(page) as stream:
         stream.write(text.encode())
@@ -242,7 +246,7 @@ def _filled(text: str, name: str, part: str) -> str:
 
 
 def _main(arguments: Sequence[str]) -> None:
-    out, docs = (Path(given) for given in (*arguments, *("out", "docs")[len(arguments) :]))
+    out, docs = (Path(argument) for argument in (*arguments, *("out", "docs")[len(arguments) :]))
     for name in write_results(out, docs):
         print(name)
 

@@ -146,6 +146,7 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
                     values[name] = group(**{option: values.pop(option) for option in options})
                 body(screen, **values)
 
+        # typer reads a command from its signature, in which groups stand as their options.
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__dict__["__signature__"] = signature.replace(parameters=parameters)
         return run

@@ -59,6 +59,8 @@ class Screen:
         if not self.as_json or not _is_real(sys.stdout):
             yield
             return
+        # Compiled code writes to descriptor 1 whatever Python's sys.stdout is, so the descriptor
+        # itself is exchanged; both buffers are emptied before, or what they hold goes astray.
         sys.stdout.flush()
         with os.fdopen(os.dup(1), "w") as self._results:
             os.dup2(2, 1)
@@ -196,7 +198,7 @@ def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> T
     return table
 
 
-def _show_warning(message: Warning | str, *where: Any) -> None:
+def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     """A warning for people: what it says, not where in the code."""
     typer.secho(f"warning: {message}", err=True)
 

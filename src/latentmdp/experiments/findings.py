@@ -1,4 +1,7 @@
-"""The findings of an experiment: claims held against numbers, and the panels of its figure."""
+"""The findings of an experiment: claims held against numbers, and the panels of its figure.
+
+Also what analyses share: rows of a table by group, trailing means of returns, sizes in words.
+"""
 
 from __future__ import annotations
 

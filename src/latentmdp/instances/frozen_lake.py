@@ -66,7 +66,7 @@ def _joint_table(map_name: str, slippery: bool) -> Floats:
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
     env = FrozenLakeEnv(map_name=map_name, is_slippery=slippery)
-    S, A = env.observation_space.n, env.action_space.n
+    S, A = len(env.P), len(env.P[0])
     entries, joint = table_entries([env]), np.zeros((S, A, S, 2))
     cells = (entries.state, entries.action, entries.next_state, entries.reward.astype(np.int64))
     np.add.at(joint, cells, entries.probability)  # slipping may lead to one cell in two ways

@@ -77,7 +77,12 @@ def sparse(
 
 
 def _distinct(rng: np.random.Generator, rows: int, k: int, S: int) -> Integers:
-    """K of S for each row, without replacement (Floyd's algorithm, all rows at once)."""
+    """K of S for each row, without replacement, shape (rows, k).
+
+    Floyd's algorithm, all rows at once: a state that is drawn a second time is replaced by the
+    last one, which could not be drawn before; so k draws are enough, and all samples equally
+    likely.
+    """
     sample = np.full((rows, k), -1)
     for i, last in enumerate(range(S - k, S)):
         candidate = rng.integers(last + 1, size=rows)

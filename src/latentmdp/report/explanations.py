@@ -8,7 +8,6 @@ change the action. The policy graph shows which (state, vector) follows which.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -319,32 +318,30 @@ def policy_graph(policy: Policy, most: int = 12) -> FollowedGraph:
             "a policy graph is drawn of alpha vectors that serve at all times, as planners find "
             "them for models without a horizon"
         )
-    visits: dict[int, float] = defaultdict(float)
-    moves: dict[tuple[int, int], float] = defaultdict(float)
+    visits, moves = np.zeros(nodes.actions.size), dict[tuple[int, int], float]()
     for vector, mass, following in _followed(policy if isinstance(policy, PolicyGraph) else nodes):
         visits[vector] += mass
         for after, share in following:
-            moves[vector, after] += mass * share
-    visited = np.array(sorted(visits, key=lambda k: -visits[k]))
-    state = np.searchsorted(nodes.offsets, visited, side="right") - 1
+            moves[vector, after] = moves.get((vector, after), 0.0) + mass * share
+    visited = np.argsort(-visits, kind="stable")[: np.count_nonzero(visits)]
+    states = np.searchsorted(nodes.offsets, np.arange(visits.size), side="right") - 1
     merged = visited.size > most
-    pairs = zip(state.tolist(), nodes.actions[visited].tolist())
-    keys = list(pairs) if merged else visited.tolist()
-    order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    node = {int(k): order[key] for k, key in zip(visited, keys)}
-    weight, flow = np.zeros(len(order)), np.zeros((len(order), len(order)))
-    for k, mass in visits.items():
-        weight[node[k]] += mass
-    for (k, after), mass in moves.items():
-        if after in node:
-            flow[node[k], node[after]] += mass
-    heaviest = np.argsort(-weight, kind="stable")[:most]
-    first = np.array([next(int(k) for k in visited if node[int(k)] == i) for i in heaviest])
+    kinds = states * nodes.model.n_actions + nodes.actions if merged else np.arange(visits.size)
+    # The first vector of a kind in the order of visits is its most visited one.
+    _, first, node = np.unique(kinds[visited], return_index=True, return_inverse=True)
+    weight = np.bincount(node, visits[visited])
+    numbers = dict(zip(visited.tolist(), node.tolist()))
+    flow = np.zeros((weight.size, weight.size))
+    for (vector, after), mass in moves.items():
+        if after in numbers:
+            flow[numbers[vector], numbers[after]] += mass
+    heaviest = np.lexsort((first, -weight))[:most]
+    vectors = visited[first[heaviest]]
     return FollowedGraph(
         nodes.model,
-        np.searchsorted(nodes.offsets, first, side="right") - 1,
-        nodes.actions[first].astype(np.int64),
-        first,
+        states[vectors],
+        nodes.actions[vectors].astype(np.int64),
+        vectors,
         weight[heaviest] / weight.sum(),
         flow[np.ix_(heaviest, heaviest)] / weight[heaviest, None],
         merged,

@@ -43,6 +43,7 @@ DARK = {
 }
 """The same for those who ask for dark pages."""
 
+# Colours that matplotlib draws with. White is not among them: a text on a dark mark stays white.
 _VARIABLES = {colour: f"--{name}" for name, colour in LIGHT.items() if name != "paper"}
 _VARIABLES["#000000"] = "--ink"
 _STYLE: Any = {

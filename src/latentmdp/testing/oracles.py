@@ -375,9 +375,7 @@ def _markov(policy: MarkovPolicy, history: History, n_actions: int) -> Floats:
 def _alpha(
     policy: AlphaVectorPolicy, following: Following, history: History, n_actions: int
 ) -> Floats:
-    t, s = len(history.actions) % policy.n_layers, history.states[-1]
-    group = t * policy.model.n_states + s
-    first, last = int(policy.offsets[group]), int(policy.offsets[group + 1])
+    first, last = policy.group(len(history.actions), history.states[-1])
     belief = _acting_belief(policy.model, following, history, policy.smoothing)
     scores = [float(sum(policy.vectors[k] * belief)) for k in range(first, last)]
     return _as_probabilities(int(policy.actions[first + int(np.argmax(scores))]), n_actions)
@@ -396,12 +394,9 @@ def _graph(policy: PolicyGraph, history: History, n_actions: int) -> Floats:
                 node = -1
                 break
             s, n = history.states[t], history.states[t + 1]
-            begin = int(table.starts[s * model.n_actions + a])
-            end = int(table.starts[s * model.n_actions + a + 1])
-            k = next(
-                k for k in range(begin, end) if (table.next_state[k], table.reward[k]) == (n, z)
-            )
-            node = policy.follower(node, k)
+            begin, end = table.starts[s * model.n_actions + a :][:2].tolist()
+            follows = (table.next_state[begin:end] == n) & (table.reward[begin:end] == z)
+            node = policy.follower(node, begin + int(np.argmax(follows)))
         if node >= 0:
             chances[int(nodes.actions[node])] += share
     return chances / chances.sum() if chances.sum() > 0.0 else np.full(n_actions, 1.0 / n_actions)

@@ -115,13 +115,13 @@
   /** The outcome of a step in the table; -1 if it is not listed. */
   function outcome(s, a, n, z) {
     let begin = starts[s * A + a], end = starts[s * A + a + 1];
-    const last = end, wanted = n * Z + z;
+    const last = end, key = n * Z + z;
     while (begin < end) {
       const middle = (begin + end) >> 1;
-      if (nextState[middle] * Z + reward[middle] < wanted) begin = middle + 1;
+      if (nextState[middle] * Z + reward[middle] < key) begin = middle + 1;
       else end = middle;
     }
-    return begin < last && nextState[begin] * Z + reward[begin] === wanted ? begin : -1;
+    return begin < last && nextState[begin] * Z + reward[begin] === key ? begin : -1;
   }
 
   /** The belief after a step; as it was if the step is impossible, or equally likely in all. */
@@ -156,8 +156,8 @@
   function nextNode(node, s, a, k, t, n, awake) {
     if (k >= 0 && node >= 0 && labels[node] === a) {
       if (graph.stays[node]) {  // at its place among the nodes of the next state
-        const own = data.layers > 1 ? (t - 1) * S + s : s, next = data.layers > 1 ? t * S + n : n;
-        return over(t, n) ? -1 : offsets[next] + node - offsets[own];
+        const here = data.layers > 1 ? (t - 1) * S + s : s, next = data.layers > 1 ? t * S + n : n;
+        return over(t, n) ? -1 : offsets[next] + node - offsets[here];
       }
       return graph.followers[graph.nodeStarts[node] + k - starts[s * A + a]];
     }
@@ -216,7 +216,7 @@
   }
 
   /** The same history, had another policy of the mixture been drawn. */
-  function drawnInstead(other) {
+  function followInstead(other) {
     const before = steps;
     part = other;
     if (before.length === 0) return;
@@ -224,7 +224,7 @@
     for (const { action, state, reward: z } of before.slice(1)) add(action, state, z);
   }
 
-  function drawn() {
+  function randomPart() {
     const uniform = crypto.getRandomValues(new Uint32Array(1))[0] / 2 ** 32;
     let i = 0, reached = graph.weights[0];
     while (i < graph.weights.length - 1 && uniform >= reached) reached += graph.weights[++i];
@@ -261,22 +261,22 @@
   const find = (id) => document.getElementById(id);
   const percent = (p) =>
     p > 0 && p < 0.001 ? "< 0.1 %" : p < 1 && p > 0.999 ? "> 99.9 %" : `${(100 * p).toFixed(1)} %`;
-  const shown = (x) => String(Number(x.toPrecision(4)));
+  const rounded = (x) => String(Number(x.toPrecision(4)));
   const MOST_OPTIONS = 40, MOST_STEPS = 50;
 
   function element(tag, text, attributes = {}) {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    return made;
+    const created = document.createElement(tag);
+    created.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) created.setAttribute(name, value);
+    return created;
   }
 
   function fill(select, entries) {
     select.replaceChildren(...entries.map(([value, text]) => element("option", text, { value })));
   }
 
-  const rewardText = (z) => shown(rewardValues[z]);
-  const seen = (n, z) => stateName(n) + (Z > 1 ? `, reward ${rewardText(z)}` : "");
+  const rewardText = (z) => rounded(rewardValues[z]);
+  const observation = (n, z) => stateName(n) + (Z > 1 ? `, reward ${rewardText(z)}` : "");
 
   function showAdvice(action, choices) {
     if (steps.length === 0) {
@@ -315,8 +315,8 @@
     if (margin === null) return `There is no other action.${blind}`;
     const { other, by } = margin, name = actionName(other.action);
     if (by === 0) return `It is worth as much as ${name}.${blind}`;
-    if (by < 0) return `One step of lookahead prefers ${name}, by ${shown(-by)}.${blind}`;
-    return `It is worth ${shown(by)} more than the next best, ${name}.${blind}`;
+    if (by < 0) return `One step of lookahead prefers ${name}, by ${rounded(-by)}.${blind}`;
+    return `It is worth ${rounded(by)} more than the next best, ${name}.${blind}`;
   }
 
   function showBelief() {
@@ -347,7 +347,7 @@
     const line = (name, entry, chosen) => {
       const row = element("tr", "", chosen ? { class: "chosen" } : {});
       row.append(element("th", name, { scope: "row" }));
-      for (const c of choices) row.append(element("td", shown(entry(c))));
+      for (const c of choices) row.append(element("td", rounded(entry(c))));
       return row;
     };
     find("by-action").tHead.replaceChildren(head);
@@ -367,14 +367,14 @@
   }
 
   function observations(a) {
-    const { state, belief } = now(), found = [];
+    const { state, belief } = now(), entries = [];
     for (let k = starts[state * A + a]; k < starts[state * A + a + 1]; k++) {
       let total = 0;
       for (let m = 0; m < M; m++) total += belief.awake[m] * chance(k, m);
       const n = nextState[k], z = reward[k];
-      found.push({ key: `${n}.${z}`, text: seen(n, z), chance: total });
+      entries.push({ key: `${n}.${z}`, text: observation(n, z), chance: total });
     }
-    return found;
+    return entries;
   }
 
   function showOptions(entries) {
@@ -418,7 +418,7 @@
       ...steps.slice(first).map((step, i) => {
         if (first + i === 0) return element("li", `began in ${stateName(step.state)}`);
         const odd = step.listed ? "" : " (impossible in every context: the belief stays)";
-        return element("li", `${actionName(step.action)}, then ${seen(step.state, step.reward)}${odd}`);
+        return element("li", `${actionName(step.action)}, then ${observation(step.state, step.reward)}${odd}`);
       }),
     );
     find("undo").disabled = find("restart").disabled = steps.length === 0;
@@ -530,10 +530,10 @@
   if (mixes) {
     fill(find("part"), graph.weights.map((w, i) => [i, `policy ${i + 1} (${percent(w)})`]));
     find("part").addEventListener("change", () => {
-      drawnInstead(Number(find("part").value));
+      followInstead(Number(find("part").value));
       changed();
     });
-    find("draw").addEventListener("click", () => { drawnInstead(drawn()); changed(); });
+    find("draw").addEventListener("click", () => { followInstead(randomPart()); changed(); });
   }
   fill(find("other-state"), Array.from({ length: S }, (_, s) => [s, stateName(s)]));
   fill(find("other-reward"), Array.from({ length: Z }, (_, z) => [z, rewardText(z)]));
