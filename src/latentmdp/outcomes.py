@@ -187,12 +187,18 @@ def outcomes_from_arrays(
     T = read_only(transitions.reshape(M, S * A, S))
     R = read_only(reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1]))
     counts, run = np.empty(S * A, np.int64), run or at_once
-    run(tables.count_outcomes, S * A, T, R, counts)
+    table = _room(np.zeros(S * A, np.int64), M)
+    run(tables.list_outcomes, S * A, T, R, counts, *table)
+    table = _room(counts, M)
+    run(tables.list_outcomes, S * A, T, R, counts, *table)
+    return table
+
+
+def _room(counts: Integers, M: int) -> Outcomes:
+    """A table with so many outcomes in each row, to be filled."""
     starts = np.concatenate([[0], np.cumsum(counts)])
     n = int(starts[-1])
-    table = Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
-    run(tables.fill_outcomes, S * A, T, R, *table)
-    return table
+    return Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
 
 
 def outcomes_from_entries(

@@ -214,9 +214,7 @@ def block_sums(
         spans = blocks(total, max(1, BATCH_STEPS // steps))
         parts = engine.map(_sums_of, spans, model, policy, runs, key, engine.within)
         sums = np.concatenate(list(parts))
-    sizes = np.full(total, SUMMED)
-    sizes[runs.blocks[1:] - 1] = (counts - 1) % SUMMED + 1
-    return BlockSums(sums[:, 0], sums[:, 1], sizes, runs.blocks)
+    return BlockSums(sums[:, 0], sums[:, 1], runs.spans(0, total)[2], runs.blocks)
 
 
 class BlockSums(NamedTuple):
@@ -262,20 +260,21 @@ def _stepped_sums(
     sums: Floats,
 ) -> None:
     """`sum_returns` for a function of the history, step by step."""
-    from latentmdp._kernels import SUMMED, block_of, sum_block
+    from latentmdp._kernels import sum_blocks
 
     model, horizon = world.model, world.space.longest_episode
-    for block in range(start, stop):
-        m, first, n = block_of(runs, block)
-        world.given_context, returns = m, np.empty(SUMMED)
-        for i in range(n):
-            states, actions, rewards, _ = play_episode(world, agent, key, first + i, horizon)
-            earned = model.reward_values[rewards]
-            if model.bonus is not None:
-                earned = earned + model.bonus[m, states[:-1], actions]
-            returns[i] = earned @ model.discount ** np.arange(actions.size)
-            returns[i] += 0.0 if model.initial_bonus is None else model.initial_bonus[m]
-        sum_block(returns, n, sums, block)
+    contexts, first, sizes = runs.spans(start, stop)
+    returns = np.empty(sizes.sum())
+    for i, m in enumerate(np.repeat(contexts, sizes).tolist()):
+        world.given_context = m
+        played = play_episode(world, agent, key, int(first[0]) + i, horizon)
+        states, actions, rewards, _ = played
+        earned = model.reward_values[rewards]
+        if model.bonus is not None:
+            earned = earned + model.bonus[m, states[:-1], actions]
+        returns[i] = earned @ model.discount ** np.arange(actions.size)
+        returns[i] += 0.0 if model.initial_bonus is None else model.initial_bonus[m]
+    sums[start:stop] = sum_blocks(returns, sizes)
 
 
 def _rolled_out(
@@ -294,12 +293,12 @@ def _rolled_out(
         12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
     )
     tables, earning = _playing(policy, world, space), _earning(world.model)
-    lengths, contexts = np.empty(episodes, np.int64), np.empty(episodes, np.int32)
+    lengths, contexts = np.empty(episodes, np.int64), np.full(episodes, -1, np.int32)
     size, parts = max(1, _BLOCK_STEPS // H), []
     # Where episodes may end early, few are played at a time: most of their rows may stay empty.
     for start, stop in blocks(episodes, max(1, BATCH_STEPS // H) if ragged else episodes):
         logs = [np.empty((stop - start, width), np.int32) for width in (H + 1, H, H)]
-        where = (np.uint64(key), first_episode + start, H, -1)
+        where = (np.uint64(key), first_episode + start, H)
         noted = (contexts[start:stop], lengths[start:stop], *logs, earning, np.empty(0))
         engine.run(play_episodes, stop - start, size, *tables, *where, *noted)
         if ragged:

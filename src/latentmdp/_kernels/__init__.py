@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from latentmdp._kernels.alias import alias_draw, alias_tables, draw_entry, ragged_alias_tables
     from latentmdp._kernels.belief import (
         AWAKE,
+        LEVEL,
+        MANTISSA,
         Filter,
         cell,
         find_outcome,
@@ -53,9 +55,9 @@ if TYPE_CHECKING:
         Earning,
         add_scaled,
         align_likelihoods,
+        begin_by,
         begin_episode,
         best_vector,
-        block_of,
         choose,
         decide,
         decision_uniform,
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
         observe_first,
         observe_next,
         play_episodes,
-        sum_block,
+        sum_blocks,
         sum_returns,
         world_step,
     )

@@ -100,7 +100,7 @@ def _update_sleepers(belief, table, row):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _product(belief, table, row, m):
     """Mantissa and binary exponent of b(m) times its likelihood; (0, _NEVER) if it is zero."""
     level = int(belief[LEVEL, m])
@@ -112,7 +112,7 @@ def _product(belief, table, row, m):
     return weight * likelihood, bits + likelihood_bits - _LEVEL_BITS * level
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def set_prior(belief, prior):
     """The belief before anything was seen."""
     # Loops go by the width of the belief, a constant on a GPU, so that it stays in registers there.
@@ -128,7 +128,7 @@ def reset_belief(belief, prior, initial, state):
     return update_belief(belief, initial, state)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def write_belief(belief, out, row):
     """The belief as plain numbers, contexts asleep included as far as a double reaches."""
     for m in range(out.shape[1]):
@@ -181,16 +181,7 @@ def observe_step(belief, table, s, a, n, z):
     return update_belief(belief, table.likelihood, k)
 
 
-@njit(cache=True, nogil=True)
-def observe_seen(belief, table, s, a, n, z, scratch):
-    """`observe_step` where the next state, the reward or both may be missing (-1)."""
-    if n >= 0 and z >= 0:
-        return observe_step(belief, table, s, a, n, z)
-    sum_likelihoods(table, s, a, n, z, scratch)
-    return update_belief(belief, scratch, 0)
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def sum_likelihoods(table, s, a, n, z, out):
     """The likelihoods (1, M) of a step of which the next state, the reward or both are missing.
 
@@ -224,7 +215,7 @@ def posteriors(start, stop, table, states, actions, rewards, offsets, begins, al
     # Fields are read once, see `find_outcome`.
     starts, next_state, reward = table.starts, table.next_state, table.reward
     likelihood, prior, initial, sizes = table.likelihood, table.prior, table.initial, table.sizes
-    belief, tolerant = np.zeros((3, prior.shape[0])), table.smoothing > 0.0
+    belief, tolerant = np.empty((3, prior.shape[0])), table.smoothing > 0.0
     scratch = np.empty((1, prior.shape[0]))
     for individual in range(start, stop):
         for i in range(begins[individual], begins[individual + 1]):
@@ -241,7 +232,7 @@ def posteriors(start, stop, table, states, actions, rewards, offsets, begins, al
                     a, z = actions[j], rewards[j]
                     if missing is not None and (n < 0 or z < 0):
                         sum_likelihoods(table, s, a, n, z, scratch)
-                        possible = update_belief(belief, scratch, 0)
+                        possible = update_belief(belief, scratch, np.int64(0))
                     else:
                         k = find_outcome(sizes, starts, next_state, reward, s, a, n, z)
                         possible = update_belief(belief, likelihood, k) if k >= 0 else tolerant

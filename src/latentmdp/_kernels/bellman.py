@@ -59,8 +59,9 @@ def dense_transitions(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
     return padded.reshape(M, W // GROUP, GROUP, A * W)
 
 
-# Inlined, as `maxima`: to pass the arrays to a function takes as long as a layer of a small model.
-@njit(cache=True, nogil=True, fastmath={"contract"}, forceinline=True)
+# Inlined by numba, as `maxima`: to pass the arrays to a function takes as long as a layer of a
+# small model. Whoever calls it fuses products and sums (`contract`); nothing else is fused there.
+@njit(cache=True, nogil=True, inline="always")
 def expect(transitions, m, value, start, out, t):
     """Set out[m, t] (n,) to start[m] + sum_s' transitions[m, s'] value[s'].
 
@@ -92,7 +93,7 @@ def expect(transitions, m, value, start, out, t):
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, forceinline=True)
+@njit(cache=True, nogil=True, inline="always")
 def expect_moments(transitions, m, value, out):
     """Set out[0] and out[1] (n,) to sum_s' transitions[m, s'] times value[s'], and its square.
 
@@ -118,7 +119,7 @@ def expect_moments(transitions, m, value, out):
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, nogil=True, inline="always")
 def maxima(values, m, t, discount, out):
     """Set out (W,) to discount max_a values[m, t, a]; values are (M, H, A, W)."""
     A, W = values.shape[2:]
@@ -130,19 +131,19 @@ def maxima(values, m, t, discount, out):
             out[s] = other if other > out[s] else out[s]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def dense_values(transitions, rewards, discount, first, last, values):
     """Fill layers first..last-1 of values (M, H, A, W) from the one at `last`, or from the end."""
     M, H, A, W = values.shape
     flat, later = values.reshape((M, H, A * W)), np.empty(W)
     by_group = later.reshape((W // GROUP, GROUP))
     for m in range(M):
-        later[:] = 0.0
-        if last < H:
-            maxima(values, m, last, discount, later)
-        for t in range(last - 1, first - 1, -1):
-            expect(transitions, m, by_group, rewards, flat, t)
-            maxima(values, m, t, discount, later)
+        for s in range(W):
+            later[s] = 0.0
+        for t in range(last, first, -1):
+            if t < H:
+                maxima(values, m, t, discount, later)
+            expect(transitions, m, by_group, rewards, flat, t - 1)
 
 
 @njit(cache=True, nogil=True)
@@ -171,15 +172,17 @@ def informed_value(values, weights, initial):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _expect_rows(begin, end, chosen, starts, next_state, probs, rewards, later, out):
-    """One step of K choices at the states begin..end-1, in every context.
+def follow(begin, end, steps, rewards, chosen, later, out):
+    """One step of K policies at the states begin..end-1, in every context.
 
     Set out[s K + j] to rewards[row] + sum_k probs[k] later[next_state[k] K + j] with row =
-    chosen[s, j]; where that is -1, `out` is left alone. `chosen` is (S, K), rewards (R, M), later
-    and out (S K, M). Contexts are the innermost loop, so that all arrays are read as they lie.
+    chosen[s, j]; where that is -1, as in a terminal state, `out` is left alone. `steps` are
+    `Successors`, `chosen` is (S, K), rewards (R, M), later, discounted already, and out (S K, M).
+    Contexts are the innermost loop, so that all arrays are read as they lie.
     Indices are unsigned where the compiler cannot know that they are not negative: otherwise every
     access would check whether to count from the end, which is a third of the time.
     """
+    _, starts, next_state, probs = steps
     K, M = np.uint64(chosen.shape[1]), rewards.shape[1]
     for s in range(begin, end):
         for j in range(K):
@@ -222,13 +225,11 @@ def outcome_values(begin, end, steps, rewards, discount, first, last, ahead, q, 
     it must be there before the next begins. `q` is (H, R, M), or (1, R, M) where only maxima are
     wanted, which go to `best` (H, S, M) unless that has no layers.
     """
-    by_state, starts, next_state, probs = steps
+    by_state = steps.first
     rows = np.arange(q.shape[1]).reshape((-1, 1))
     for t in range(last - 1, first - 1, -1):
         later, now, own = ahead[(t + 1) % 2], ahead[t % 2], q[t % q.shape[0]]
-        _expect_rows(
-            by_state[begin], by_state[end], rows, starts, next_state, probs, rewards, later, own
-        )
+        follow(by_state[begin], by_state[end], steps, rewards, rows, later, own)
         _outcome_maxima(begin, end, by_state, own, now)
         if best.shape[0] > 0:
             best[t, begin:end] = now[begin:end]
@@ -248,25 +249,15 @@ def greedy_rows(first, q, chosen):
 
 
 @njit(cache=True, nogil=True)
-def follow(steps, rewards, chosen, later, values):
-    """One step of K policies: fill values (S K, M) from later (S K, M), discounted already.
-
-    `chosen` (S, K) are rows of `steps`, -1 in a terminal state, whose values are left alone.
-    """
-    _, starts, next_state, probs = steps
-    S = chosen.shape[0]
-    _expect_rows(0, S, chosen, starts, next_state, probs, rewards, later, values)
-
-
-@njit(cache=True, nogil=True)
 def policy_values(steps, rewards, chosen, discount, values):
     """Fill values (H, S, K, M): in every context, that of following policy k from (t, s) on.
 
     `chosen` is (H, S, K), or (1, S, K) for the same rules at all times; see `follow`.
     """
     H, S, K, M = values.shape
+    first = np.int64(0)  # a function is compiled anew for a number that is written out
     by_policy, later = values.reshape((H, S * K, M)), np.zeros((S * K, M))
     values[:] = 0.0
     for t in range(H - 1, -1, -1):
-        follow(steps, rewards, chosen[t % chosen.shape[0]], later, by_policy[t])
+        follow(first, S, steps, rewards, chosen[t % chosen.shape[0]], later, by_policy[t])
         later[:] = discount * by_policy[t]

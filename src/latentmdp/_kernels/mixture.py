@@ -182,7 +182,7 @@ def kernels(width):
                     break
             for m in range(width):
                 pending[last, m] += gathered[m]
-        _hand_up(cells, (stop - 1) * length, last, 0, pending, by_cell)
+        _hand_up(cells, (stop - 1) * length, last, np.int64(0), pending, by_cell)
         for m in range(width):
             by_first[first[stop - 1], m] += pending[0, m]
         return shift

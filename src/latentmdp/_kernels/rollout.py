@@ -23,8 +23,8 @@ from latentmdp._kernels.belief import (
     AWAKE,
     Filter,
     find_outcome,
-    observe_seen,
     reset_belief,
+    sum_likelihoods,
     update_belief,
 )
 from latentmdp._kernels.philox import uniform_pair
@@ -164,7 +164,7 @@ def next_node(acting, node, s, a, k, t, n, belief):
     return same if same < acting.offsets[group + 1] else np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_outcome(chances, uniform, m, s, a):
     """The outcome that a uniform number selects."""
     row, starts = s * chances.sizes[1] + a, chances.starts
@@ -176,6 +176,12 @@ def draw_outcome(chances, uniform, m, s, a):
 def begin_episode(chances, key, episode, context=-1):
     """Context and first state of an episode; the context is drawn unless it is given."""
     first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(0))
+    return begin_by(chances, first, second, context)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def begin_by(chances, first, second, context):
+    """`begin_episode` by the two uniform numbers of its block 0."""
     m = np.int64(context)
     if context < 0:
         m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
@@ -198,7 +204,10 @@ def add_scaled(total, scale, earned):
 
 @njit(cache=True, nogil=True)
 def draw_uniforms(key, episode, start, count, first, second):
-    """Fill both arrays with the uniform numbers of steps start, start + 1, ..."""
+    """Fill both arrays with the uniform numbers of blocks start, start + 1, ...
+
+    Block 0 begins an episode, and block t + 1 is its step t.
+    """
     for j in range(count):
         first[j], second[j] = uniform_pair(key, WORLD_STREAM, episode, np.uint64(start + j))
 
@@ -224,7 +233,6 @@ def play_episodes(
     key,
     first_episode,
     horizon,
-    given,
     contexts,
     lengths,
     states,
@@ -235,10 +243,10 @@ def play_episodes(
 ):
     """Play the episodes of rows start..stop-1, and note there what is asked for.
 
-    Row i is episode number first_episode + i, in the context `given`, or in one that is drawn if
-    that is -1. Fills contexts and lengths (N,), states (N, H+1), actions (N, H) and rewards (N, H)
-    unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays of one
-    type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
+    Row i is episode number first_episode + i, in the context contexts[i], or in one that is drawn
+    and noted there if that is -1. Fills lengths (N,), states (N, H+1), actions (N, H) and rewards
+    (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
+    of one type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
     policy's filter for outcome k of the world, see `align_likelihoods`; `places` are these outcomes
     in its table, -1 for none, if it `follows`.
     """
@@ -256,12 +264,15 @@ def play_episodes(
     state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     action, outcome = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     node = np.empty(_LANES, np.int64)
+    zero = np.int64(0)  # not written out in a call, which would compile the callee anew
     for begins in range(start, stop, _LANES):
         count = min(_LANES, stop - begins)
         running = 0
         for e in range(count):
             i = begins + e
-            m, s = begin_episode(chances, key, np.uint64(first_episode + i), given)
+            episode, numbers = np.uint64(first_episode + i), min(_BUFFER, horizon + 1)
+            draw_uniforms(key, episode, zero, numbers, first[e], second[e])
+            m, s = begin_by(chances, first[e, 0], second[e, 0], contexts[i])
             context[e], state[e], contexts[i] = m, s, m
             lengths[i] = 0 if terminal[s] else horizon
             running += not terminal[s]
@@ -277,7 +288,7 @@ def play_episodes(
         for t in range(horizon):
             if running == 0:
                 break
-            j = t % _BUFFER
+            j = (t + 1) % _BUFFER
             if j == 0:  # in one go, since this loop runs in vector registers
                 for e in range(count):
                     if lengths[begins + e] == horizon:
@@ -346,76 +357,63 @@ class ContextRuns(NamedTuple):
         sizes = (counts, -(-counts // SUMMED))
         return cls(*(np.concatenate([[0], np.cumsum(size)]) for size in sizes))
 
-
-@njit(cache=True, nogil=True)
-def block_of(runs, block):
-    """The context of a block, its first episode, and how many it has."""
-    m = 0
-    while block >= runs.blocks[m + 1]:
-        m += 1
-    first = runs.episodes[m] + (block - runs.blocks[m]) * SUMMED
-    return m, first, min(SUMMED, runs.episodes[m + 1] - first)
+    def spans(self, start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
+        """Of the blocks start..stop-1: the context, the first episode, and how many they have."""
+        block = np.arange(start, stop)
+        m = np.searchsorted(self.blocks, block, side="right") - 1
+        first = self.episodes[m] + (block - self.blocks[m]) * SUMMED
+        return m, first, np.minimum(SUMMED, self.episodes[m + 1] - first)
 
 
-@njit(cache=True, nogil=True)
-def sum_block(room, n, sums, block):
-    """Set sums[block] to the sum of room[:n], and to that of squared distances from their mean.
+def sum_blocks(returns: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums (B, 2) of blocks of returns: of themselves, and of squared distances from their mean.
 
-    Added in halves: room[i] + room[i + 128] for i < 128, then with 64, and so on to 1; what is
-    beyond n is zero. A GPU adds in the same order. `room` (SUMMED,) is spoilt.
+    Block b has the next sizes[b] of the returns. They are added in halves: i and i + 128 for
+    i < 128, then with 64, and so on to 1; what is beyond the size is zero. A GPU adds in the same
+    order.
     """
-    squares = np.zeros(SUMMED)
-    for i in range(n):
-        squares[i] = room[i]
-    for i in range(n, SUMMED):
-        room[i] = 0.0
-    total = _added(room)
-    mean = total / n
-    for i in range(n):
-        distance = squares[i] - mean
-        squares[i] = distance * distance
-    sums[block, 0], sums[block, 1] = total, _added(squares)
+    room, listed = np.zeros((sizes.size, SUMMED)), np.arange(SUMMED) < sizes[:, None]
+    room[listed] = returns
+    totals = _added(room)
+    squares = np.where(listed, (room - (totals / sizes)[:, None]) ** 2, 0.0)
+    return np.stack([totals, _added(squares)], axis=1)
 
 
-@njit(cache=True, nogil=True)
-def _added(room):
-    half = SUMMED // 2
-    while half > 0:
-        for i in range(half):
-            room[i] += room[i + half]
-        half //= 2
-    return room[0]
+def _added(room: NDArray[np.float64]) -> NDArray[np.float64]:
+    while room.shape[1] > 1:
+        half = room.shape[1] // 2
+        room = room[:, :half] + room[:, half:]
+    return room[:, 0]
 
 
-@njit(cache=True, nogil=True)
 def sum_returns(
-    start,
-    stop,
-    chances,
-    acting,
-    likelihood,
-    places,
-    key,
-    first_episode,
-    horizon,
-    earning,
-    runs,
-    sums,
-):
-    """Fill sums[b] (2,) with what `sum_block` makes of the returns of the blocks start..stop-1.
+    start: int,
+    stop: int,
+    chances: Chances,
+    acting: Acting,
+    likelihood: NDArray[np.float64],
+    places: NDArray[np.int64],
+    key: np.uint64,
+    first_episode: int,
+    horizon: int,
+    earning: Earning,
+    runs: ContextRuns,
+    sums: NDArray[np.float64],
+) -> None:
+    """Fill sums[b] (2,) with what `sum_blocks` makes of the returns of the blocks start..stop-1.
 
     The episodes and their contexts are those of `runs`, with numbers from first_episode on; the
-    rest is as for `play_episodes`.
+    rest is as for `play_episodes`. Not compiled: the sums are next to nothing beside the episodes.
     """
-    contexts, lengths = np.empty(SUMMED, np.int32), np.empty(SUMMED, np.int64)
-    nothing, returns = np.empty((0, 0), np.int32), np.empty(SUMMED)
-    for block in range(start, stop):
-        m, first, n = block_of(runs, block)
-        play_episodes(
-            0, n, chances, acting, likelihood, places, key, first_episode + first, horizon, m,
-            contexts, lengths, nothing, nothing, nothing, earning, returns,
-        )  # fmt: skip
-        sum_block(returns, n, sums, block)
+    context, first, sizes = runs.spans(start, stop)
+    contexts = np.repeat(context, sizes).astype(np.int32)
+    lengths, returns = np.empty(contexts.size, np.int64), np.empty(contexts.size)
+    nothing = np.empty((0, 0), np.int32)
+    play_episodes(
+        0, contexts.size, chances, acting, likelihood, places, key, first_episode + int(first[0]),
+        horizon, contexts, lengths, nothing, nothing, nothing, earning, returns,
+    )  # fmt: skip
+    sums[start:stop] = sum_blocks(returns, sizes)
 
 
 @njit(cache=True, nogil=True)
@@ -437,26 +435,34 @@ def observe_next(acting, t, beliefs, nodes, running, before, actions, states, re
 
     An impossible observation leaves a belief as it was. A reward of -1 is missing.
     """
+    table = acting.filter
+    starts, next_state, reward, likelihood = (
+        table.starts, table.next_state, table.reward, table.likelihood
+    )  # fmt: skip
     scratch = np.empty((1, beliefs.shape[2]))
     for i in range(states.shape[0]):
-        if running[i] and acting.filters:
-            s, a, n, z = before[i], actions[i], states[i], rewards[i]
-            observe_seen(beliefs[i], acting.filter, s, a, n, z, scratch)
-            if acting.follows:
-                table = acting.filter
-                k = find_outcome(
-                    table.sizes, table.starts, table.next_state, table.reward, s, a, n, z
-                )
-                nodes[i] = next_node(acting, nodes[i], s, a, k, t, n, beliefs[i])
+        if not (running[i] and acting.filters):
+            continue
+        s, a, n, z = before[i], actions[i], states[i], np.int32(rewards[i])
+        k = np.int64(-1)
+        if z < 0:
+            sum_likelihoods(table, s, a, n, z, scratch)
+            update_belief(beliefs[i], scratch, np.int64(0))
+        else:
+            k = find_outcome(table.sizes, starts, next_state, reward, s, a, n, z)
+            if k >= 0:  # an outcome that is not listed leaves the belief alone
+                update_belief(beliefs[i], likelihood, k)
+        if acting.follows:
+            nodes[i] = next_node(acting, nodes[i], s, a, k, t, n, beliefs[i])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def decision_uniform(key, individual, t):
     """The uniform number by which a stochastic policy decides for an individual at time t."""
     return uniform_pair(key, _DECISION_STREAM, np.uint64(individual), np.uint64(t))[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def choose(acting, t, s, belief, node, uniform):
     """The action of a policy at time t in state s; a number draws that of a stochastic one."""
     if acting.stochastic:

@@ -4,43 +4,31 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def count_outcomes(start, stop, transitions, rewards, counts):
+def list_outcomes(start, stop, transitions, rewards, counts, starts, next_state, reward, probs):
     """Fill counts (R,) with the outcomes of rows start..stop-1 that are possible in some context.
 
-    `transitions` is (M, R, S), `rewards` (M, R, S or 1, Z).
+    Write them too, those of a row by (s', z) from starts[row] on, unless the table has no entries:
+    whoever calls counts first, and then knows how long it is. `transitions` is (M, R, S), `rewards`
+    (M, R, S or 1, Z).
     """
     M, _, S = transitions.shape
     _, _, U, Z = rewards.shape
     for row in range(start, stop):
         counts[row] = 0
         for n in range(S):
+            u = n if n < U else U - 1
             for z in range(Z):
-                for m in range(M):
-                    if transitions[m, row, n] * rewards[m, row, min(n, U - 1), z] > 0.0:
-                        counts[row] += 1
-                        break
-
-
-@njit(cache=True, nogil=True)
-def fill_outcomes(start, stop, transitions, rewards, starts, next_state, reward, probs):
-    """Write the outcomes counted by `count_outcomes`, those of a row by (s', z)."""
-    M, _, S = transitions.shape
-    _, _, U, Z = rewards.shape
-    for row in range(start, stop):
-        k = starts[row]
-        for n in range(S):
-            u = min(n, U - 1)
-            for z in range(Z):
-                possible = False
-                for m in range(M):
-                    if transitions[m, row, n] * rewards[m, row, u, z] > 0.0:
-                        possible = True
-                        break
-                if possible:
+                m = 0
+                while m < M and not transitions[m, row, n] * rewards[m, row, u, z] > 0.0:
+                    m += 1
+                if m == M:
+                    continue
+                if next_state.shape[0] > 0:
+                    k = starts[row] + counts[row]
                     next_state[k], reward[k] = n, z
                     for m in range(M):
                         probs[k, m] = transitions[m, row, n] * rewards[m, row, u, z]
-                    k += 1
+                counts[row] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -30,6 +30,7 @@ from latentmdp._util import (
     integer_field,
     normalised,
     plural,
+    read_only,
     require_memory,
 )
 from latentmdp.logs import Trajectories, first_state_counts, occurring_cells
@@ -513,6 +514,10 @@ class EmpiricalModel:
         e.heads[...], e.counts[...] = -1, 0.0
         e.used[0] = e.counts.shape[1] if e.dense else 0
         self._make_room(len(keys))
+        if e.dense:
+            for m, added in enumerate(counts.T):
+                np.add.at(e.counts[m], keys * e.seen.size + columns, added)
+            return
         parts = (np.ascontiguousarray(part) for part in (columns, keys, counts))
         add_cells(self.estimate, *parts)
 
@@ -578,7 +583,8 @@ class EmpiricalModel:
 
         counts, values, weights = self.counts(), self.optimistic.values.copy(), self.weights()
         initial, bonus = self._optimistic_start(counts)
-        value = float(informed_value(values, weights, initial) + weights @ bonus)
+        start = (read_only(part) for part in (weights, initial))
+        value = float(informed_value(values, *start) + weights @ bonus)
         model = self.acting_model(counts)
         smoothing = self.estimate.smoothing
         return AlphaVectorPolicy.from_values(values, model, smoothing, dense=True), value
@@ -624,7 +630,8 @@ class EmpiricalModel:
         """Plan by Q-MDP in every context whose counts changed, if that is due."""
         from latentmdp.online.kernels_lucrl import replan
 
-        replan(self.estimate, self.optimistic)
+        # As it is, not compiled: it runs rarely, and the loops of L-UCRL have it within them.
+        replan.py_func(self.estimate, self.optimistic)
 
     def require_plan(self) -> None:
         """Make a plan due that knows all that was counted, however little it is."""

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from latentmdp._kernels import (
     AWAKE,
     GROUP,
-    begin_episode,
+    begin_by,
     draw_entry,
     draw_uniforms,
     expect_moments,
@@ -147,7 +147,7 @@ class Played(NamedTuple):
 # -- counts ----------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def find_cell(dense, n, heads, links, column, key):
     """The cell of (column, key), -1 if there is none; n is the number of columns.
 
@@ -187,29 +187,25 @@ def _join_cell(heads, links, counts, used, column, key):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_cells(estimate, columns, keys, counts):
-    """Add counts (k, M) to those of the cells (columns, keys), which there must be room for.
+    """Add counts (k, M) to those of the listed cells (columns, keys), for which there is room.
 
     columns and keys are (k,). They are added in their order; `counts` must not be the estimate's.
     """
     heads, links, own, used = estimate.heads, estimate.links, estimate.counts, estimate.used
     for i in range(columns.shape[0]):
-        k = keys[i] * estimate.seen.shape[0] + columns[i]
-        if not estimate.dense:
-            k = _join_cell(heads, links, own, used, columns[i], keys[i])
+        k = _join_cell(heads, links, own, used, columns[i], keys[i])
         for m in range(own.shape[0]):
             own[m, k] += counts[i, m]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def refresh(estimate, optimistic):
-    """Derive everything from the sums of all columns.
+def refresh(estimate: Estimate, optimistic: OptimisticValues) -> None:
+    """Derive everything from the sums of all columns. Not compiled: it runs once a run.
 
     Writes the derived terms of `columns`, `met`, `initial` and `prior`, and reads no cell.
     """
     met, pairs, terminal = optimistic.met, optimistic.pairs, optimistic.terminal
+    met[:, : terminal.size], met[:, terminal.size :] = terminal, False
     for m in range(met.shape[0]):
-        for s in range(met.shape[1]):
-            met[m, s] = s < terminal.shape[0] and terminal[s]
         _refresh_columns(
             estimate.columns, met, optimistic.factors, optimistic.kind, pairs, pairs.shape[0], m
         )
@@ -266,7 +262,7 @@ def _refresh_start(start, counts, initial, prior, m):
         prior[m] = episodes + 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _locate(dense, by_next, width, heads, links, counts, used, steps, places, seen, visited):
     """Note the cells of an episode's steps, where new ones join, and the columns it visited.
 
@@ -275,7 +271,7 @@ def _locate(dense, by_next, width, heads, links, counts, used, steps, places, se
     `seen` (n,) is all False before and after, so nobody has to clear n flags for an episode.
     """
     states, actions, rewards, length = steps
-    n, distinct = seen.shape[0], 0
+    n, distinct = seen.shape[0], np.int64(0)  # not a literal, for which callees compile anew
     for t in range(length):
         column = actions[t] * width + states[t]
         reward_key = width + by_next * states[t + 1] + rewards[t]
@@ -292,7 +288,7 @@ def _locate(dense, by_next, width, heads, links, counts, used, steps, places, se
     return distinct
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _count(counts, columns, places, values, width, m, weight, steps):
     """Add an episode to the counts of one context; False if all was below their rounding.
 
@@ -313,7 +309,7 @@ def _count(counts, columns, places, values, width, m, weight, steps):
     return changed
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _is_due(columns, growth, visited, distinct, m):
     """Whether one of the columns just visited has grown so much that a plan is due.
 
@@ -331,7 +327,7 @@ def _is_due(columns, growth, visited, distinct, m):
     return due
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def absorb_episode(estimate, optimistic, belief, states, actions, rewards, length):
     """Add an episode to the counts with weight belief[m] [kwon2021, Alg. 1, lines 6-16].
 
@@ -363,7 +359,7 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
 # -- the filter ------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, out):
     """Put the smoothed likelihoods of a step into out[0], of every context.
 
@@ -458,7 +454,7 @@ def distances(estimate, starts, next_state, reward, probs, out):
 # -- planning --------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _counted_moves(dense, links, counts, used, width, m):
     """Column, s' and count of the listed transitions that context m has; none if dense.
 
@@ -476,7 +472,7 @@ def _counted_moves(dense, links, counts, used, width, m):
     return moves, weights[:length]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _listed_moments(moves, weights, value, out):
     """`expect_moments` of one context, from listed transitions; value is (W,), out (2, n).
 
@@ -490,7 +486,7 @@ def _listed_moments(moves, weights, value, out):
         out[1, moves[0, k]] += weights[k] * (v * v)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _plan_context(
     dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m
 ):  # fmt: skip
@@ -528,7 +524,7 @@ def _plan_context(
             span = high - low if low <= high else reach
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"}, forceinline=True)
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _raise_values(sums, columns, m, added, origin, span, cap, out, t):
     """Set out[m, t] to optimistic values, see `OptimisticValues`.
 
@@ -582,7 +578,7 @@ def _largest_value(columns, pairs, values, highest, m):
     return min(largest, highest) if known else highest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def replan(estimate, optimistic):
     """Q-values of the contexts whose counts changed, once a plan is due.
 
@@ -651,7 +647,7 @@ def largest_bonus(estimate, optimistic):
 # -- acting ----------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def greedy_action(values, t, s, belief):
     """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones.
 
@@ -667,7 +663,7 @@ def greedy_action(values, t, s, belief):
     return winner
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _act(
     starts, next_state, paid, thresholds, aliases, context, sizes, smoothing, dense, by_next, heads,
     links, counts, columns, values, terminal, uniforms, belief, likelihood, states, actions,
@@ -686,7 +682,7 @@ def _act(
     while t < actions.shape[0] and not terminal[s]:
         a = greedy_action(values, t, s, belief)
         row, column = s * A + a, a * width + s
-        o = draw_entry(uniforms[t], thresholds, aliases, context, starts[row], starts[row + 1])
+        o = draw_entry(uniforms[t + 1], thresholds, aliases, context, starts[row], starts[row + 1])
         n, z = np.int64(next_state[o]), np.int64(paid[o])
         k = find_cell(dense, n_columns, heads, links, column, n)
         j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
@@ -710,8 +706,8 @@ def play_lucrl(
     episodes gives the bits of two calls for k.
     """
     M, H = optimistic.values.shape[:2]
-    belief, weight = np.empty((3, M)), np.zeros(M)
-    first, second = np.empty(H), np.empty(H)
+    belief, weight, zero = np.empty((3, M)), np.empty(M), np.int64(0)
+    first, second = np.empty(H + 1), np.empty(H + 1)
     states = np.empty(H + 1, np.int64)
     actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
     # All that the loop reads of tuples is taken out of them once.
@@ -730,8 +726,8 @@ def play_lucrl(
             return i
         replan(estimate, optimistic)
         episode = np.uint64(first_episode + i)
-        context, states[0] = begin_episode(chances, key, episode)
-        draw_uniforms(key, episode, 1, H, first, second)
+        draw_uniforms(key, episode, zero, H + 1, first, second)
+        context, states[0] = begin_by(chances, first[0], second[0], -1)
         reset_belief(belief, prior, initial, states[0])
         length = _act(
             starts, next_state, paid, thresholds, aliases, context, estimate.sizes,
@@ -751,7 +747,7 @@ def play_lucrl(
     return returns.shape[0]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _record(played, i, states, actions, rewards, length):
     """Write an episode to row i of what was played; what is behind its end stays as it was."""
     played.lengths[i], played.states[i, length] = length, states[length]
@@ -760,7 +756,7 @@ def _record(played, i, states, actions, rewards, length):
         played.rewards[i, t] = rewards[t]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def discounted_return(rewards, length, reward_values, discount):
     """Sum of discount^t r_t over the first `length` rewards, given as indices, first step first."""
     total, scale = 0.0, 1.0

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels import AWAKE, find_outcome, reset_belief, update_belief
+from latentmdp._kernels import AWAKE, LEVEL, MANTISSA, find_outcome, reset_belief, update_belief
 
 
 @njit(cache=True, nogil=True)
@@ -20,10 +20,10 @@ def moving_evidence(table, known, states, actions, rewards, offsets, change, out
     """
     prior, sizes = table.prior, table.sizes
     starts, next_state, reward = table.starts, table.next_state, table.reward
-    belief = np.zeros((3, prior.shape[0]))
+    belief = np.empty((3, prior.shape[0]))
     for i in range(out.shape[0]):
         begin = offsets[i] + i
-        reset_belief(belief, prior, table.initial, states[begin])
+        reset_belief(belief, prior, table.initial, np.int64(states[begin]))
         out[i] = 0.0
         for t in range(offsets[i + 1] - offsets[i]):
             s, a = states[begin + t], actions[offsets[i] + t]
@@ -39,8 +39,8 @@ def moving_evidence(table, known, states, actions, rewards, offsets, change, out
                     out[i] += math.log(chance)
                     update_belief(belief, table.likelihood, k)
             if change > 0.0:
-                # What slept (rows below AWAKE) is less than rounding beside the prior's share.
+                # What slept is less than rounding beside the prior's share.
                 for m in range(prior.shape[0]):
                     belief[AWAKE, m] = (1.0 - change) * belief[AWAKE, m] + change * prior[m]
-                belief[AWAKE + 1 :] = 0.0
+                    belief[MANTISSA, m] = belief[LEVEL, m] = 0.0
     return out

@@ -107,7 +107,7 @@ def policies_from_below(
     total = 0
     while True:
         later = discount * value.reshape(S * K, M)
-        bellman.follow(steps, rewards, rows, later, backed)
+        bellman.follow(0, S, steps, rewards, rows, later, backed)
         value, before = backed.reshape(S, K, M).copy(), value
         shift, is_close = _closeness(flatness, -value, -before)
         total += 1

@@ -183,7 +183,7 @@ def backward_q(
     later, backed, rows = np.zeros((S, M)), np.empty_like(earned), np.arange(allowed.size)[:, None]
     for t in range(horizon - 1, -1, -1):
         pi, Q = probabilities[t if len(probabilities) > 1 else 0], np.zeros((M, S, A))
-        bellman.follow(steps, earned, rows, later, backed)
+        bellman.follow(0, len(rows), steps, earned, rows, later, backed)
         Q.reshape(M, S * A)[:, allowed] = backed.T
         yield pi, Q
         later = np.ascontiguousarray(model.discount * (pi * Q).sum(axis=-1).T)

@@ -33,7 +33,6 @@ def play_episodes(
     key: np.uint64,
     first_episode: int,
     horizon: int,
-    context: int,
     contexts: Indices,
     lengths: Integers,
     *logs: Any,

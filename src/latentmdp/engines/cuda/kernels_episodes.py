@@ -20,7 +20,6 @@ from latentmdp._kernels import (
     alias_draw,
     begin_episode,
     best_vector,
-    block_of,
     draw_entry,
     observe_step,
     product,
@@ -138,6 +137,16 @@ def rollout_kernel(kind):
     return rollout
 
 
+@cuda.jit(device=True)
+def _block_of(runs, block):
+    """The context of a block of `ContextRuns`, its first episode, and how many it has."""
+    m = 0
+    while block >= runs.blocks[m + 1]:
+        m += 1
+    first = runs.episodes[m] + (block - runs.blocks[m]) * SUMMED
+    return m, first, min(SUMMED, runs.episodes[m + 1] - first)
+
+
 @cache
 def returns_kernel(kind, threads):
     """The compiled sums of returns, see `sum_returns`: a block of `threads` a block of episodes.
@@ -155,7 +164,7 @@ def returns_kernel(kind, threads):
         room = cuda.shared.array(SUMMED, np.float64)
         belief = cuda.local.array((3, width), np.float64)
         thread, b = cuda.threadIdx.x, cuda.blockIdx.x
-        m, first, n = block_of(runs, first_block + b)
+        m, first, n = _block_of(runs, first_block + b)
         A = chances.sizes[1]
         for i in range(thread, SUMMED, threads):
             room[i] = 0.0

@@ -142,7 +142,8 @@ class MemorylessProblem:
         _, S, A, M = self.sizes
         rows = np.arange(S * A)[:, None]
         steps, rewards, discount, _ = self.tables
-        bellman.follow(steps, rewards, rows, discount * later, q.reshape(S * A, M))
+        later = discount * later
+        bellman.follow(0, S * A, steps, rewards, rows, later, q.reshape(S * A, M))
         return q
 
     def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:

@@ -58,7 +58,7 @@ def sweep(steps, rewards, discount, start, rows, policy):
                     _push(steps, discount, s * A + policy[t, s], m, y[t, s, m], y[t + 1])
     later, q = np.zeros((S, M)), np.empty((S * A, M))
     for t in range(H - 1, -1, -1):
-        follow(steps, rewards, rows.reshape((-1, 1)), discount * later, q)
+        follow(0, S * A, steps, rewards, rows.reshape((-1, 1)), discount * later, q)
         for s in range(S):
             best = _product(y[t, s], q[s * A + policy[t, s]])
             for row in range(s * A, s * A + A):
@@ -97,7 +97,7 @@ def relax(steps, rewards, discount, start, rows, horizon, rules, excluded, q, ga
                 counted[t, row, 0] = rows[row] if permitted else -1
     for t in range(horizon - 1, -1, -1):
         layer = t % L
-        follow(steps, rewards, counted[layer], discount * V[t + 1], q[t])
+        follow(0, counted.shape[1], steps, rewards, counted[layer], discount * V[t + 1], q[t])
         for s in range(S):
             fixed = rules[layer, s]
             for row in range(s * A, s * A + A):
