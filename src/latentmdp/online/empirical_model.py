@@ -631,7 +631,7 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import replan
 
         # As it is, not compiled: it runs rarely, and the loops of L-UCRL have it within them.
-        replan.py_func(self.estimate, self.optimistic)
+        replan.py_func(self.estimate, self.optimistic)  # type: ignore[no-untyped-call]
 
     def require_plan(self) -> None:
         """Make a plan due that knows all that was counted, however little it is."""
