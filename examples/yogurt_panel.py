@@ -316,7 +316,7 @@ def tell_held_out(scores, earned, brand):
 
 def groups_picture(fit):
     """What each group buys while nothing is promoted, and how far a promotion moves it."""
-    figure, (left, right) = canvas(3.4, columns=2)
+    figure, (left, right) = canvas(3.4, 2, columns=2)
     members = np.bincount(fit.labels, minlength=fit.model.n_contexts)
     order = np.argsort(-members, kind="stable")
     shares, lifts = long_run(fit.model)[order], responses(fit.model)[order]

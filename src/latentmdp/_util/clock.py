@@ -1,6 +1,5 @@
-"""Compilation by numba: its seconds in this process, a line that says so, and no collector."""
+"""Compilation by numba: the seconds that this process has spent in it, and a line that says so."""
 
-import gc
 import sys
 import time
 from functools import lru_cache
@@ -66,29 +65,6 @@ class CompileAnnouncement(event.Listener):
         pass
 
 
-class CollectorPause(event.Listener):
-    """No garbage is collected while numba compiles.
-
-    A compiler makes many objects that live until it is done, and the collector would go through
-    all of them again and again, a tenth of the time. numba compiles under one lock, so that no
-    other thread comes between a start and its end.
-    """
-
-    def __init__(self) -> None:
-        self._depth, self._resumes = 0, False
-
-    def on_start(self, event: Any) -> None:
-        if self._depth == 0:
-            self._resumes = gc.isenabled()
-            gc.disable()
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._resumes:
-            gc.enable()
-
-
 def _public_call() -> str | None:
     """The outermost function of the library on the stack, but for commands and engines.
 
@@ -109,11 +85,8 @@ def _public_call() -> str | None:
 def compile_announcement() -> CompileAnnouncement:
     """What says, from the first call on, when loops of the library are compiled.
 
-    From then on the collector pauses meanwhile, too.
-
     What is loaded from disk is not compiled, and is not announced.
     """
     announcement = CompileAnnouncement()
-    for listener in (announcement, CollectorPause()):
-        event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
+    event.register("numba:compile", announcement)  # type: ignore[no-untyped-call]
     return announcement

@@ -22,21 +22,30 @@ PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "branch-and-bound": ("Memoryless", {"method": "branch-and-bound"}),
     "cadp": ("Memoryless", {"method": "cadp"}),
 }
-"""Name to public class and arguments; the class is looked up when it is needed."""
+"""What help shows: name to class and arguments; the class is looked up when it is needed."""
 
 
 def planner(method: str, **options: Any) -> Any:
     """The planner called `method`, made with `options`."""
-    if method not in PLANNERS:
-        raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
-    owner, arguments = PLANNERS[method]
+    owner, arguments = _planner_class(method)
     for option in options:
         if option in arguments or not takes(method, option):
-            accepted = ", ".join(_shown(f.name) for f in fields(getattr(lm, owner)) if f.init)
+            accepted = ", ".join(_shown(f.name) for f in fields(owner) if f.init)
             raise typer.BadParameter(
                 f"{method} takes no option {_shown(option)}; its own are: {accepted}"
             )
-    return getattr(lm, owner)(**arguments, **options)
+    return owner(**arguments, **options)
+
+
+def _planner_class(method: str) -> tuple[Any, dict[str, Any]]:
+    """The class and the arguments of a planner: one of the table, or by its name in lower case."""
+    if method in PLANNERS:
+        owner, arguments = PLANNERS[method]
+        return getattr(lm.planning, owner), arguments
+    for name in lm.planning.__all__:
+        if name.lower() == method and hasattr(getattr(lm.planning, name), "plan"):
+            return getattr(lm.planning, name), {}
+    raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
 
 
 def _shown(option: str) -> str:
@@ -45,7 +54,7 @@ def _shown(option: str) -> str:
 
 def takes(method: str, option: str) -> bool:
     """Whether a planner has an option."""
-    return any(field.name == option for field in fields(getattr(lm, PLANNERS[method][0])))
+    return any(field.name == option for field in fields(_planner_class(method)[0]))
 
 
 def find_policy(name: str, model: lm.LatentMDP) -> Any:

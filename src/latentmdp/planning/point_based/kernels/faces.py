@@ -145,7 +145,7 @@ def split_value(faces, s, mass, order):
         order[m] = m
     sort_down(order, mass)
     best = _star(vertices, edges, s, mass, order[0])
-    best = min(best, _pairs(vertices, edges, s, mass, order, 0))
+    best = min(best, _pairs(vertices, edges, s, mass, order, np.int64(0)))
     if M >= 3 and triangles.shape[2] > 1:
         value, k = 0.0, 0
         while k + 3 <= M:
@@ -163,7 +163,7 @@ def split_values(faces, states, beliefs, out):
     """`split_value` of many points."""
     order = np.empty(beliefs.shape[1], np.int64)
     for i in range(states.shape[0]):
-        out[i] = split_value(faces, states[i], beliefs[i], order)
+        out[i] = split_value(faces, np.int64(states[i]), beliefs[i], order)
 
 
 @njit(cache=True, nogil=True)

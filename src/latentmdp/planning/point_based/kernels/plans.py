@@ -110,7 +110,7 @@ def search(starts, groups, leaders, columns, standing, n_standing, ruler, s, mas
     if ruler[0] > 0:
         value, f = best_corner(standing, ruler, s, mass)
     else:
-        value, f = best_product(standing[s], mass, 0, n_standing, scores)
+        value, f = best_product(standing[s], mass, np.int64(0), n_standing, scores)
     count = best_cells(starts, groups, leaders, s, mass, scores, cells)
     j, other = best_plan(starts, columns, mass, cells, count, scores)
     if other > value:
@@ -166,7 +166,7 @@ def best_plans(step, states, beliefs, values, out):
         begin, end = starts[groups[s]], starts[groups[s + 1]]
         if scores.shape[0] < end - begin:
             scores = np.empty(end - begin)
-        value, f = best_product(standing[s], beliefs[i], 0, n_standing, scores)
+        value, f = best_product(standing[s], beliefs[i], np.int64(0), n_standing, scores)
         other, j = best_product(columns, beliefs[i], begin, end, scores)
         values[i], out[i] = max(value, other), j if other > value else -1 - f
 

@@ -60,7 +60,7 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
         step.ruler, s, mass, scores, cells,
     )  # fmt: skip
     vertices = faces.vertices
-    upper = split_value(faces, s, mass, order)
+    upper = split_value(faces, np.int64(s), mass, order)
     if upper - lower <= close * abs(upper):
         return lower, upper
     beliefs, inverses, uppers = step.beliefs, step.inverses, step.uppers
@@ -78,7 +78,7 @@ def _bounds(step, faces, close, s, mass, total, cells, room):
                 if rest[m] < 0.0:
                     other += rest[m] * least[s, m]
                     rest[m] = 0.0
-            upper = min(upper, other + split_value(faces, s, rest, order))
+            upper = min(upper, other + split_value(faces, np.int64(s), rest, order))
     return lower, upper
 
 

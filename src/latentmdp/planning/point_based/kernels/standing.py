@@ -78,7 +78,7 @@ def back_up_standing(
                 for k in range(starts[row], starts[row] if is_last else starts[row + 1]):
                     condition(lattice[f], probs, k, mass)
                     n = next_state[k]
-                    _, j = best_product(later[n], mass, 0, F, scores)
+                    _, j = best_product(later[n], mass, np.int64(0), F, scores)
                     for m in range(M):
                         vector[m] += probs[k, m] * later[n, m, j]
                 value = 0.0
@@ -110,7 +110,7 @@ def mark_standing(start, stop, table, n_actions, lattice, ruler, later, labels, 
                     j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
                 else:
                     condition(lattice[f], probs, k, mass)
-                    _, j = best_product(later[next_state[k]], mass, 0, F, scores)
+                    _, j = best_product(later[next_state[k]], mass, np.int64(0), F, scores)
                 if not out[next_state[k], j]:  # a write would take the line from other threads
                     out[next_state[k], j] = True
 
@@ -132,5 +132,5 @@ def follow_standing(start, stop, table, lattice, ruler, later, plans, rows, begi
                 j = corner_followed(lattice, f, probs, k, later, next_state[k], ruler, mass)
             else:
                 condition(lattice[f], probs, k, mass)
-                _, j = best_product(later[next_state[k]], mass, 0, F, scores)
+                _, j = best_product(later[next_state[k]], mass, np.int64(0), F, scores)
             out[begins[i] + k - begin] = -1 - j
