@@ -276,3 +276,23 @@ def test_covariates_set_the_belief(tmp_path):
         policy.batch_session(3, covariates=people)
     with pytest.raises(ValueError, match="has 2 contexts, the policy's model 3"):
         random_alpha_policy(random_model(0, contexts=3), 1).with_weight_model(weights)
+
+
+def test_a_graph_goes_on_at_the_best_node_where_a_reward_is_missing():
+    """No outcome tells which node follows: it is the best one at the belief."""
+    model = lm.testing.random_model(3, contexts=3, states=3, actions=2, horizon=6)
+    policy = lm.Robust(gap=0.5, time_limit=5).plan(model).policy
+    graphs = policy.parts if isinstance(policy, lm.MixturePolicy) else [policy]
+    for graph in (g for g in graphs if isinstance(g, lm.PolicyGraph)):
+        nodes = graph.nodes
+        for state in range(3):
+            session = graph.session()
+            session.observe(0)
+            session.act()
+            session.observe(state, float("nan"))
+            group = nodes.offsets[model.n_states + state : model.n_states + state + 2]
+            if nodes.n_layers == 1:
+                group = nodes.offsets[state : state + 2]
+            scores = nodes.vectors[group[0] : group[1]] @ session.belief
+            best = np.flatnonzero(scores >= scores.max() - 1e-12) + group[0]
+            assert session.act() in nodes.actions[best]
