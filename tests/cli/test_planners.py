@@ -31,6 +31,14 @@ def test_plan_hands_its_options_on(model) -> None:
     assert "exact takes no option --time-limit" in failed.stderr
 
 
+def test_a_planner_that_the_package_lists_is_known_by_its_name(model) -> None:
+    """`Memoryless` stands in the table under its methods only."""
+    assert "memoryless" not in PLANNERS
+    found = run_json("plan", model, "--method", "memoryless", "--starts", 1)
+    assert found["lower"] == lm.Memoryless(starts=1).plan(random_model()).lower
+    assert "unknown method 'plan'" in run("plan", model, "--method", "plan", code=2).stderr
+
+
 def test_plan_draws_the_bounds(model) -> None:
     picture = model.with_name("bounds.svg")
     run("plan", model, "--method", "branch-and-bound", "--plot", picture)

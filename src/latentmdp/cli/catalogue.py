@@ -42,7 +42,7 @@ def _planner_class(method: str) -> tuple[Any, dict[str, Any]]:
     if method in PLANNERS:
         owner, arguments = PLANNERS[method]
         return getattr(lm.planning, owner), arguments
-    for name in lm.planning.__all__:
+    for name in dir(lm.planning):
         if name.lower() == method and hasattr(getattr(lm.planning, name), "plan"):
             return getattr(lm.planning, name), {}
     raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
