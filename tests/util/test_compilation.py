@@ -37,6 +37,17 @@ def test_each_call_that_compiles_is_announced_once_on_an_empty_cache(cache):
     assert announced(SCRIPT, cache) == []
 
 
+def test_what_threads_compile_is_announced_for_the_call_that_waits(cache):
+    script = """
+import latentmdp as lm
+
+lm.simulate(lm.make("visitor"), lm.UniformPolicy(), 100_000, rng=0, threads=2)
+"""
+    assert announced(script, cache) == [
+        "latentmdp: compiling simulate, once; kept on disk, so the next start is quick"
+    ]
+
+
 def test_other_peoples_kernels_are_not_announced(cache):
     script = """
 import latentmdp._kernels

@@ -1,6 +1,7 @@
 """Compilation by numba: the seconds that this process has spent in it, and a line that says so."""
 
 import sys
+import threading
 import time
 from functools import lru_cache
 from types import FrameType
@@ -66,11 +67,15 @@ class CompileAnnouncement(event.Listener):
 
 
 def _public_call() -> str | None:
-    """The outermost function of the library on the stack, but for commands and engines.
+    """The outermost function of the library that waits, but for commands and engines.
 
-    A thread of an engine has only its own stack; None then.
+    A thread of an engine has only its own stack, so that of the main thread is looked at first.
     """
-    frame: FrameType | None = sys._getframe()
+    main = sys._current_frames().get(threading.main_thread().ident or 0)
+    return _outermost(main) or _outermost(sys._getframe())
+
+
+def _outermost(frame: FrameType | None) -> str | None:
     outermost = None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
