@@ -261,8 +261,8 @@ def solve(
     began = time.perf_counter()
     generator = as_generator(rng)
     some = logs.held()
-    if logs.fits_memory:
-        logs = some
+    if len(some) == len(logs):
+        logs = some  # read once
     known_rows = None
     if behaviour is not None and not isinstance(behaviour, str):
         known_rows = _checked(behaviour, logs)
