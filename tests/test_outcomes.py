@@ -361,3 +361,29 @@ def test_reports_show_the_same_differences(pair):
     dense, table = map(difference_maps, pair)
     for name, distances in dense.items():
         close(table[name], distances)
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 1 << 20])
+def test_large_tables_are_checked_part_by_part(at_once, monkeypatch):
+    monkeypatch.setattr("latentmdp.outcomes._CHECKED_AT_ONCE", at_once)
+    model = lm.make("rock-sample", size=2, rocks=2, rng=0)
+    table, sizes = model.outcomes, {"n_states": model.n_states, "n_rewards": model.n_rewards}
+    sizes |= {"allowed": model.allowed, "optional": False}
+    check_outcomes(table, **sizes)
+    last, row = table.size - 1, int(table.rows()[-1])
+    s, a = divmod(row, model.n_actions)
+    for wrong, message in (
+        (1.5, rf"probs\[{last}, 3\] is 1.5: probabilities lie in"),
+        (0.9, rf"the row of context 3, state {s}, action {a} sums to .*, must sum to 1"),
+    ):
+        probs = table.probs.copy()
+        probs[last, 3] = wrong
+        with pytest.raises(ValueError, match=message):
+            check_outcomes(table._replace(probs=probs), **sizes)
+    forbidden = model.allowed.copy()
+    forbidden[s, a] = False
+    with pytest.raises(ValueError, match=f"state {s}, action {a} .* but the action is not allowed"):
+        check_outcomes(table, **(sizes | {"allowed": forbidden}))
+    cut = table.where(table.rows() < row)
+    with pytest.raises(ValueError, match=f"state {s}, action {a} sums to 0, must sum to 1"):
+        check_outcomes(cut, **sizes)

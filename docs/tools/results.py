@@ -76,6 +76,8 @@ def planning_part(file: Path) -> Part | None:
         return None
     curves_by_kind: dict[tuple[str, tuple[int, ...]], list[list[tuple[float, float]]]] = {}
     for entry in json.loads(file.read_text()):
+        if not entry.get("problem", "dense").startswith("dense"):
+            continue  # other problems that the benchmark plans
         key = entry.get("planner", "HSVI"), tuple(entry["sizes"])
         curves_by_kind.setdefault(key, []).append(
             [point for point in entry["gaps"] if point[1] > 0.0]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -380,6 +381,11 @@ def _possible(outcomes: Outcomes) -> Outcomes:
     return outcomes.where(np.asarray(outcomes.probs.any(axis=1)))
 
 
+_CHECKED_AT_ONCE = 1 << 20
+"""Probabilities that are looked at together: checks of large tables stay in the cache, and need no
+memory beside the table."""
+
+
 def check_outcomes(
     outcomes: Outcomes, n_states: int, allowed: Flags | None, n_rewards: int, optional: bool
 ) -> None:
@@ -410,23 +416,47 @@ def check_outcomes(
     if (np.diff(keys) <= 0).any():
         i = int(np.argmax(np.diff(keys) <= 0)) + 1
         raise ValueError(f"outcome {i}: the outcomes of a row must rise by (next_state, reward)")
+    cuts = np.arange(0, n, max(1, _CHECKED_AT_ONCE // probs.shape[1]))
+    rows = np.unique([0, *np.searchsorted(starts, cuts), starts.size - 1])
+    for first, stop in pairwise(rows.tolist()):
+        _check_distributions(outcomes, first, stop, n_states, allowed, optional)
+
+
+def _check_distributions(
+    outcomes: Outcomes,
+    first: int,
+    stop: int,
+    n_states: int,
+    allowed: Flags | None,
+    optional: bool,
+) -> None:
+    """Raise unless rows `first` .. `stop` - 1 of a table are distributions."""
+    begin, end = outcomes.starts[[first, stop]].tolist()
+    part = Outcomes(
+        outcomes.starts[first : stop + 1] - begin,
+        outcomes.next_state[begin:end],
+        outcomes.reward[begin:end],
+        outcomes.probs[begin:end],
+    )
+    probs, sums = part.probs, row_sums(part, part.probs)
     wrong = ~np.isfinite(probs) | (probs < 0.0) | (probs > 1.0 + ROW_TOLERANCE)
     if wrong.any():
-        where = first_index(wrong)
-        raise ValueError(f"probs{list(where)} is {probs[where]:.12g}: probabilities lie in [0, 1]")
-    sums = row_sums(outcomes, probs)
+        i, m = first_index(wrong)
+        raise ValueError(
+            f"probs[{begin + i}, {m}] is {probs[i, m]:.12g}: probabilities lie in [0, 1]"
+        )
     empty = sums == 0.0
-    may_be_empty = np.diff(starts) == 0 if allowed is None else ~allowed.ravel()
+    forbidden = None if allowed is None else ~allowed.ravel()[first:stop]
+    may_be_empty = np.diff(part.starts) == 0 if forbidden is None else forbidden
     off = np.abs(sums - 1.0) > ROW_TOLERANCE
     off &= ~(empty & (may_be_empty[:, None] | optional))
-    if allowed is not None:
-        off |= ~empty & ~allowed.ravel()[:, None]
+    if forbidden is not None:
+        off |= ~empty & forbidden[:, None]
     if off.any():
         row, m = first_index(off)
-        A = (starts.size - 1) // n_states
-        s, a = divmod(row, A)
-        forbidden = allowed is not None and not allowed[s, a]
-        why = "but the action is not allowed" if forbidden else "must sum to 1"
+        s, a = divmod(first + row, (outcomes.starts.size - 1) // n_states)
+        not_allowed = forbidden is not None and forbidden[row]
+        why = "but the action is not allowed" if not_allowed else "must sum to 1"
         raise ValueError(
             f"the row of context {m}, state {s}, action {a} sums to {sums[row, m]:.12g}, {why}"
         )

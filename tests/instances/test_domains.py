@@ -6,8 +6,10 @@ from belief_dp import informed_values, q_values
 
 import latentmdp as lm
 
+NAMED = ("treatment", "visitor", "frozen-lake", "wait-hub", "river-swim", "rock-sample")
 
-@pytest.mark.parametrize("name", ["treatment", "visitor", "frozen-lake", "wait-hub", "river-swim"])
+
+@pytest.mark.parametrize("name", [*NAMED, "identification"])
 def test_everything_has_a_name(name):
     model = lm.make(name)
     assert len(model.context_names) == model.n_contexts

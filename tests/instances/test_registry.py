@@ -23,6 +23,8 @@ def test_the_registry_lists_every_family():
         "visitor",
         "frozen-lake",
         "sparse",
+        "rock-sample",
+        "identification",
     }
 
 
@@ -36,7 +38,7 @@ def test_a_seed_fixes_the_model_bit_for_bit(name):
     assert make(name, rng=3) == make(name, rng=np.random.default_rng(3))
 
 
-@pytest.mark.parametrize("name", ["random", "separated", "deterministic"])
+@pytest.mark.parametrize("name", ["random", "separated", "deterministic", "rock-sample"])
 def test_another_seed_is_another_model(name):
     assert make(name, rng=0) != make(name, rng=1)
 
@@ -57,6 +59,15 @@ def test_the_horizon_is_an_argument_unless_the_construction_fixes_it(name):
         assert "horizon" not in get_instance(name).arguments
     else:
         assert make(name, rng=0, horizon=4).horizon == 4
+
+
+def test_a_duration_is_given_to_any_builder_that_takes_a_horizon():
+    assert make("rock-sample", rng=0, horizon=None).horizon is None
+    assert make("rock-sample", rng=0, horizon=3, discount=1.0).discount == 1.0
+    endless = make("identification", horizon=None, discount=0.9)
+    assert (endless.horizon, endless.discount) == (None, 0.9)
+    with pytest.raises(ValueError, match="horizon=None needs a discount below 1"):
+        make("identification", horizon=None)
 
 
 def test_the_documentation_lists_every_instance_with_its_arguments():
@@ -115,6 +126,21 @@ def test_an_unknown_argument_suggests_close_ones():
         ("river-swim", {"backward": 0.9}, r"backward must lie in \[0, 0.72\], got 0.9"),
         ("frozen-lake", {"map_name": "5x5"}, "map_name must be one of '4x4', '8x8', got '5x5'"),
         ("wait-hub", {"horizon": 0}, "horizon must be at least 1, got 0"),
+        ("identification", {"noise": 1.5}, r"noise must lie in \[0, 1\], got 1.5"),
+        ("rock-sample", {"size": 2, "rocks": 5}, "rocks must be at most the number of cells, 4"),
+        ("rock-sample", {"positions": [(0, 1)]}, "positions must be those of 4 rocks, got 1"),
+        (
+            "rock-sample",
+            {"rocks": 2, "positions": [(0, 1), (0, 1)]},
+            r"positions must be distinct, got \[\(0, 1\), \(0, 1\)\]",
+        ),
+        (
+            "rock-sample",
+            {"rocks": 2, "positions": [(0, 1), (4, 0)]},
+            r"positions: \(4, 0\) is not on a grid of 4 x 4",
+        ),
+        ("rock-sample", {"start": (0, -1)}, r"start: \(0, -1\) is not on a grid of 4 x 4"),
+        ("rock-sample", {"discount": 1.0}, "discount"),
     ],
 )
 def test_bad_values_name_the_argument(name, arguments, message):
@@ -125,6 +151,8 @@ def test_bad_values_name_the_argument(name, arguments, message):
 def test_bad_types_name_the_argument():
     with pytest.raises(TypeError, match="delta must be a number, got str"):
         make("separated", rng=0, delta="big")
+    with pytest.raises(TypeError, match=r"start must be given as \(row, column\), in integers"):
+        make("rock-sample", rng=0, start=3)
     with pytest.raises(TypeError, match="rng must be a non-negative integer seed"):
         make("river-swim", rng="seed")
 

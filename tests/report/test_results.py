@@ -39,7 +39,8 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
         for planner in ("HSVI", "SARSOP")
         for seed in (0, 1)
     ]
-    (out / "planning_gap.json").write_text(json.dumps(entries))
+    other = {"problem": "no end", "sizes": [4, 2, 4, None], "seed": 0, "gaps": gaps}
+    (out / "planning_gap.json").write_text(json.dumps([*entries, other]))
     cells = {
         **{"task": ["a", "b"], "learner": ["learn", "learn"], "seed": [0, 0]},
         **{"episodes": [5, 5], "score": [0.95, 0.5], "earned": [1.0, 1.0], "reached": [1.0, 1.0]},
@@ -61,6 +62,7 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
     assert "| all | 10 | 90% | 9.5% | -0.5% |" in text
     assert "| (3, 7, 2, 10) | HSVI | 2 | 2 s | 1.00% |" in text
     assert "| (3, 7, 2, 10) | SARSOP | 2 | 2 s | 1.00% |" in text
+    assert "(4, 2, 4" not in text
     assert "beside SARSOP" in text
     assert "| learn | 0.72 | 0.50 | 1 |" in text or "| learn | 0.73 | 0.50 | 1 |" in text
     shown = {path.stem for path in (docs / "pictures").iterdir()}

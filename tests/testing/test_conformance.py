@@ -183,6 +183,17 @@ def test_check_instance_takes_a_model():
         check_instance(random_model(0).replace(weights=[1.0, 0.0]))
 
 
+def test_check_instance_takes_forbidden_actions_and_terminal_states():
+    model = random_model(0, states=3, actions=2)
+    allowed = [[True, False], [True, True], [False, False]]
+    check_instance(model.replace(allowed=allowed, initial=0))
+    twin = model.subset([0, 1]).replace(
+        transitions=model.transitions[[0, 0]], rewards=model.reward_probs[[0, 0]], initial=0
+    )
+    with pytest.raises(ConformanceError, match="contexts 0 and 1 are the same MDP"):
+        check_instance(twin.replace(allowed=allowed))
+
+
 def test_small_models_are_small_and_fixed_by_their_seed():
     models = small_models(5)
     assert models.keys() == small_models(5).keys()

@@ -109,7 +109,7 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
         None draws a fresh one. Instances that are not random ignore it.
     **arguments
         What the instance takes; every argument has a default. Where it takes a horizon, this may
-        be None, and `discount` may be given too.
+        be None, and `discount` may be given even if the instance does not list it.
 
     Raises
     ------
@@ -124,17 +124,18 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
     >>> model = lm.make("separated", contexts=7, states=15, actions=3, delta=0.5, rng=0)
     """
     instance = get_instance(name)
-    takes_horizon = "horizon" in instance.arguments
+    # A builder that takes a discount takes any duration; others are built with an end.
+    only_ends = "horizon" in instance.arguments and "discount" not in instance.arguments
     changes: dict[str, Any] = {}
-    if takes_horizon and "discount" in arguments and "discount" not in instance.arguments:
+    if only_ends and "discount" in arguments:
         changes["discount"] = arguments.pop("discount")
-    if takes_horizon and arguments.get("horizon", 1) is None:
+    if only_ends and arguments.get("horizon", 1) is None:
         changes["horizon"] = arguments.pop("horizon")
         if changes.get("discount", 1.0) == 1.0:
             raise ValueError(f"instance {name!r}: horizon=None needs a discount below 1")
     for argument in arguments:
         if argument not in instance.arguments:
-            accepted = [*instance.arguments, *(["discount"] if takes_horizon else [])]
+            accepted = [*instance.arguments, *(["discount"] if only_ends else [])]
             raise TypeError(
                 f"instance {name!r} takes no argument {argument!r}"
                 f"{_did_you_mean(argument, accepted)}; it takes: {', '.join(accepted) or 'none'}"

@@ -29,6 +29,7 @@ from latentmdp.logs import Trajectories, cell_counts
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
+from latentmdp.outcomes import row_sums
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
 from latentmdp.testing.models import random_model, small_models
@@ -393,17 +394,19 @@ def _entry_failures(entry: Instance) -> list[str]:
 
 def _model_failures(model: LatentMDP) -> list[str]:
     failures = []
-    P = model.observation_probs()
-    for what, rows in (("initial", model.initial), ("observations", P.reshape(*P.shape[:3], -1))):
-        off = float(np.abs(rows.sum(axis=-1) - 1.0).max())
+    table, allowed = model.outcomes, model.allowed
+    observations = row_sums(table, table.probs)[allowed.ravel()]
+    for what, sums in (("initial", model.initial.sum(axis=-1)), ("observations", observations)):
+        off = float(np.abs(sums - 1.0).max())
         if off > 1e-12:
             failures.append(f"a distribution of {what} is off by {off:.3g}")
     if (model.weights <= 0.0).any():
         failures.append(f"context {int(np.argmin(model.weights))} is never drawn")
-    if np.ptp(model.planning_rewards()) == 0.0:
+    if np.ptp(model.planning_rewards()[:, allowed]) == 0.0:
         failures.append("all mean rewards are equal: every policy is optimal")
     for m, n in combinations(range(model.n_contexts), 2):
-        if np.array_equal(P[m], P[n]) and np.array_equal(model.initial[m], model.initial[n]):
+        same = np.array_equal(table.probs[:, m], table.probs[:, n])
+        if same and np.array_equal(model.initial[m], model.initial[n]):
             failures.append(f"contexts {m} and {n} are the same MDP")
     return failures
 
