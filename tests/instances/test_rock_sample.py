@@ -33,9 +33,8 @@ def play(size, rocks, good, place, action):
         pays = 10 if i in good and i not in sampled else -10
         return {((cell, sampled | {i}), pays): 1.0}
     i = int(action.removeprefix("check "))
-    if i in sampled:
-        return {(place, -READING): 1.0}
-    p = accuracy(cell, rocks[i]) if i in good else 1 - accuracy(cell, rocks[i])
+    is_good = i in good and i not in sampled
+    p = accuracy(cell, rocks[i]) if is_good else 1 - accuracy(cell, rocks[i])
     return {(place, READING): p, (place, -READING): 1 - p}
 
 

@@ -1,4 +1,4 @@
-"""The parts of the bounds one by one: search, backups, sampling, and the policy's closure."""
+"""The parts of the search one by one: plans, points, sampling, garbage, and the policy's closure."""
 
 import numpy as np
 import pytest
@@ -6,97 +6,127 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.point_based.bounds import Bounds
-from latentmdp.planning.point_based.expansion import inclusion, locate, systematic
-from latentmdp.planning.point_based.standing import LATTICES, lattice
+from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.hsvi.nodes import alpha_policy, reached, vectors_of
+from latentmdp.planning.hsvi.search import HeuristicSearch, inclusion, systematic
+from latentmdp.planning.limits import PlanningClock
 
 
-def first_bounds(model: lm.LatentMDP, exact: bool) -> Bounds:
-    bounds = Bounds(model, exact, lambda: None)
-    bounds.tabulate()
-    bounds.prepare(lattice(model.n_contexts, LATTICES[2]))
-    return bounds
-
-
-def filled_bounds(seed: int, exact: bool, points: int = 60) -> tuple[Bounds, object]:
+def filled_bounds(seed: int, few: float = 32, points: int = 60) -> Bounds:
+    """Bounds with points at random beliefs, all backed up twice."""
     model = random_model(seed, contexts=4, states=2, horizon=4, sparse=True, discount=0.9)
-    bounds = first_bounds(model, exact)
-    bounds.tighten(1e6, np.inf)
+    bounds = Bounds(model, PlanningClock(60.0), 1, few=few)
     rng = np.random.default_rng(seed)
     for t in range(model.horizon):
         bounds.add(t, rng.integers(2, size=points), rng.dirichlet(np.ones(4), points))
-    visited = [np.arange(len(points)) for points in bounds.points]
-    bounds.sweep(visited)
-    return bounds, model
+    for _ in range(2):
+        sweep(bounds)
+    return bounds
+
+
+def sweep(bounds: Bounds) -> None:
+    for points in reversed(bounds.points):
+        chosen = np.arange(len(points))
+        bounds.back_up(points.layer, chosen, np.ones(chosen.size, np.bool_))
+        bounds.arrange(points.layer)
+    bounds.keep_better()
+
+
+def rest_of(model: lm.LatentMDP, t: int, s: int, belief: np.ndarray) -> lm.LatentMDP:
+    """What is left of an episode from (t, s) with this belief."""
+    first = np.eye(model.n_states)[s]
+    return model.replace(weights=belief, initial=first, horizon=model.horizon - t)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_first_plans_are_context_policies_evaluated_in_every_context(seed: int) -> None:
+def test_first_plans_are_policies_evaluated_in_every_context(seed: int) -> None:
     model = random_model(seed, contexts=3, states=3, horizon=4, form="values", bonus=True)
-    bounds = first_bounds(model, True)
-    for k in range(3):
-        policy = lm.MarkovPolicy(bounds.context_actions[:, :, k])
+    bounds = Bounds(model, PlanningClock(60.0), 1)
+    values = bounds.tables.first_plans.reshape(4, 3, 3, -1)
+    for k in range(values.shape[-1]):
+        policy = lm.MarkovPolicy(bounds.first_actions[:, :, k])
         for m, s in np.ndindex(3, 3):
             alone = model.context(m).replace(initial=s, initial_bonus=None)
             value = lm.evaluate(alone, policy).mean
-            assert bounds.standing.plans[0][s, m, k] == pytest.approx(value, rel=1e-12)
-    plans = np.array(bounds.standing.plans)[..., : len(bounds.standing.lattices[0])]
-    np.testing.assert_allclose(
-        np.einsum("tskk->tsk", plans[..., :3]), bounds.q.max(axis=2), rtol=1e-12
-    )
-    assert (plans <= bounds.q.max(axis=2)[..., None] + 1e-12).all()
-    assert (plans >= bounds.least[..., None] - 1e-12).all()
+            assert values[0, s, m, k] == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("contexts", "seed", "spread", "points"),
-    [(2, 10, 0.1, 60), (2, 14, 0.3, 60), (3, 18, 0.3, 120), (4, 7, 0.3, 200), (4, 3, 1.0, 120)],
-)
-def test_every_plan_can_be_followed(contexts: int, seed: int, spread: float, points: int) -> None:
-    """No plan earns more in a context than its optimum, also where the cells searched are empty."""
-    model = random_model(seed, contexts=contexts, states=2, horizon=4, sparse=True, discount=0.9)
-    bounds = first_bounds(model, False)
-    rng = np.random.default_rng(seed)
-    for t in range(model.horizon):
-        states = rng.integers(2, size=points)
-        bounds.add(t, states, rng.dirichlet(np.full(contexts, spread), points))
-    bounds.sweep([np.arange(len(points)) for points in bounds.points])
-    n_empty = 0
-    for t, step in enumerate(bounds.steps):
-        states = np.repeat([0, 1], np.diff(step.starts[step.groups]))
-        assert (step.rows <= bounds.q[t].max(axis=1)[states] + 1e-12).all()
-        assert (step.rows >= bounds.least[t][states] - 1e-12).all()
-        n_empty += (np.diff(step.starts) == 0).sum()
-    assert n_empty > 0
-
-
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("few", [4, np.inf])
 @pytest.mark.parametrize("seed", range(4))
-def test_points_enclose_the_optimum(seed: int, exact: bool) -> None:
-    bounds, model = filled_bounds(seed, exact)
-    for t, (points, step) in enumerate(zip(bounds.points, bounds.steps)):
+def test_points_enclose_the_optimum(seed: int, few: float) -> None:
+    bounds = filled_bounds(seed, few)
+    for t, points in enumerate(bounds.points):
         for i in range(0, len(points), 15):
-            s, belief = points.states[i], points.beliefs[i]
-            rest = model.replace(weights=belief, initial=np.eye(2)[s], horizon=model.horizon - t)
-            best = testing.optimal_value(rest)
-            begin, end = step.starts[step.groups[[s, s + 1]]]
-            assert (step.rows[begin:end] @ belief).max(initial=-np.inf) <= best + 1e-9
-            standing = step.standing[s, :, : step.standing_labels.shape[1]]
-            assert (belief @ standing).max() <= best + 1e-9
-            assert best <= points.uppers[i] + 1e-9
+            s, belief = points.states.array[i], points.beliefs.array[i]
+            best = testing.optimal_value(rest_of(bounds.model, t, s, belief))
+            assert points.vectors.array[i] @ belief <= best + 1e-9 or points.plans.array[i] < 0
+            assert best <= points.uppers.array[i] + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
+    """In every context, by a recursion over the model's own outcomes."""
+    bounds = filled_bounds(seed)
+    model, plans, table = bounds.model, bounds.plans, bounds.model.outcomes
+    rewards = model.planning_rewards()
+
+    def earned(t: int, s: int, plan: int) -> np.ndarray:
+        if t == model.horizon or model.terminal[s]:
+            return np.zeros(model.n_contexts)
+        x = bounds.lumping.state[s]
+        a = plans.actions.array[plan] if plan >= 0 else bounds.first_actions[t, x, -1 - plan]
+        total = rewards[:, s, a].copy()
+        for k in range(*table.starts[s * model.n_actions + a :][:2]):
+            link = plan
+            if plan >= 0 and t + 1 < model.horizon:
+                link = plans.links.array[plans.starts.array[plan] + bounds.lumping.outcome[k]]
+            total += model.discount * table.probs[k] * earned(t + 1, table.next_state[k], link)
+        return total
+
+    rng = np.random.default_rng(seed)
+    for plan in rng.choice(len(plans), 20, replace=False):
+        t, x = plans.layers.array[plan], plans.states.array[plan]
+        s = bounds.lumping.leaders[x]
+        by_context = plans.vectors.array[plan][bounds.lumping.classes[s]]
+        np.testing.assert_allclose(earned(t, s, plan), by_context, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_dropping_plans_that_are_not_followed_keeps_the_value(seed: int) -> None:
-    bounds, model = filled_bounds(seed, exact=False, points=200)
-    policy = bounds.policy(bounds.steps)
-    assert policy.actions.size < sum(len(step.rows) for step in bounds.steps)
-    assert testing.policy_value(model, policy) >= bounds.lower() - 1e-10
+def test_the_policy_keeps_only_plans_that_are_followed_and_their_value(seed: int) -> None:
+    bounds = filled_bounds(seed, points=200)
+    policy = alpha_policy(bounds)
+    assert policy.actions.size < len(bounds.plans)
+    assert testing.policy_value(bounds.model, policy) >= bounds.best_lower - 1e-10
+    nodes = reached(bounds, bounds.start_states, bounds.best_plans)
+    np.testing.assert_array_equal(vectors_of(bounds, nodes), policy.vectors)
 
 
-def test_an_abandoned_sweep_leaves_the_bounds_as_they_were() -> None:
-    bounds, _ = filled_bounds(0, exact=False)
-    lower, upper, steps = bounds.lower(), bounds.upper(), bounds.steps
+@pytest.mark.parametrize("seed", range(3))
+def test_garbage_is_collected_and_nothing_else(seed: int) -> None:
+    bounds, rng = filled_bounds(seed, points=20), np.random.default_rng(seed)
+    for _ in range(3):  # new points, after which plans are improved and replaced
+        for t in range(1, 4):
+            bounds.add(t, rng.integers(2, size=60), rng.dirichlet(np.ones(4), 60))
+        sweep(bounds)
+    bounds.kept = [np.array([3, -1, 7])]
+    before, kept = alpha_policy(bounds), bounds.plans.vectors.used[[3, 7]].copy()
+    n = len(bounds.plans)
+    bounds.collect()
+    after = alpha_policy(bounds)
+    assert len(bounds.plans) < n
+    np.testing.assert_array_equal(before.vectors, after.vectors)
+    np.testing.assert_array_equal(before.actions, after.actions)
+    np.testing.assert_array_equal(bounds.plans.vectors.used[bounds.kept[0][[0, 2]]], kept)
+    assert bounds.kept[0][1] == -1
+    numbers = np.concatenate([points.plans.used for points in bounds.points])
+    vectors = np.concatenate([points.vectors.used for points in bounds.points])
+    found = numbers >= 0
+    np.testing.assert_array_equal(bounds.plans.vectors.used[numbers[found]], vectors[found])
+
+
+def test_work_that_is_stopped_leaves_bounds_that_hold() -> None:
+    bounds = filled_bounds(0)
+    lower, upper = bounds.best_lower, bounds.best_upper
     calls = iter(range(3))
 
     def stop() -> None:
@@ -105,10 +135,23 @@ def test_an_abandoned_sweep_leaves_the_bounds_as_they_were() -> None:
 
     bounds.check = stop
     with pytest.raises(KeyboardInterrupt):
-        bounds.sweep([np.arange(len(points)) for points in bounds.points])
-    assert bounds.steps is steps
-    assert bounds.lower() == lower
-    assert bounds.upper() <= upper
+        sweep(bounds)
+    bounds.keep_better()
+    best = testing.optimal_value(bounds.model)
+    assert lower <= bounds.best_lower <= best + 1e-9
+    assert best - 1e-9 <= bounds.best_upper <= upper
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_same_bits_with_any_number_of_threads(threads: int) -> None:
+    model = random_model(3, contexts=4, states=4, horizon=6)
+    runs = []
+    for n in (1, threads):
+        search = HeuristicSearch(model, PlanningClock(None), n)
+        for _ in range(6):
+            search.round()
+        runs.append((search.bounds.best_lower, search.bounds.best_upper, search.bounds.n_points))
+    assert runs[0] == runs[1]
 
 
 def test_inclusion_probabilities_sum_to_the_count() -> None:
@@ -143,14 +186,15 @@ def test_systematic_sampling_has_its_inclusion_probabilities() -> None:
 
 
 def test_locate_finds_known_beliefs_and_adds_the_others() -> None:
-    model = random_model(0, contexts=3, horizon=3)
-    bounds = first_bounds(model, True)
+    bounds = Bounds(random_model(0, contexts=3, horizon=3), PlanningClock(60.0), 1)
     beliefs = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
-    states = np.array([0, 0, 0, 1])
-    found = locate(bounds, 1, states, beliefs, 100.0)
-    assert len(bounds.points[1]) == 3
+    states, points = np.array([0, 0, 0, 1]), bounds.points[1]
+    found = bounds.locate(1, states, beliefs)
+    assert len(points) == 3
     assert found[0] == found[2]
-    np.testing.assert_array_equal(bounds.points[1].beliefs[found], beliefs)
-    np.testing.assert_array_equal(bounds.points[1].states[found], states)
-    again = locate(bounds, 1, states, beliefs + 1e-4 * np.array([1.0, -1.0, 0.0]), 100.0)
-    np.testing.assert_array_equal(again, found)
+    np.testing.assert_array_equal(points.beliefs.used[found], beliefs)
+    np.testing.assert_array_equal(points.states.used[found], states)
+    near = beliefs + 1e-4 * np.array([1.0, -1.0, 0.0])
+    np.testing.assert_array_equal(bounds.locate(1, states, near), found)
+    bounds.refine(1e4)
+    assert not np.isin(bounds.locate(1, states, near), found).any()

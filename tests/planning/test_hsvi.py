@@ -14,7 +14,7 @@ from latentmdp import testing
 from latentmdp.instances import list_instances
 from latentmdp.planning import CrossedBoundsError
 from latentmdp.planning.limits import PlanningClock
-from latentmdp.planning.point_based.bounds import Bounds
+from latentmdp.planning.hsvi.bounds import Bounds
 
 
 def dense_model(seed: int, M: int, S: int, A: int, H: int) -> lm.LatentMDP:
@@ -60,17 +60,27 @@ def test_bounds_that_cross_are_an_error_and_no_closed_gap(
 ) -> None:
     """One bound is a hundredth of V* off, so that on the way to a small gap they must cross."""
     model = random_model(0, contexts=3, states=3, horizon=4)
-    honest, sign = getattr(Bounds, wrong), 1.0 if wrong == "lower" else -1.0
+    honest, sign = Bounds._at_start, 1.0 if wrong == "lower" else -1.0
     error = sign * 0.01 * testing.optimal_value(model)
-    monkeypatch.setattr(Bounds, wrong, lambda bounds: honest(bounds) + error)
+
+    def off(bounds: Bounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lowers, uppers, items = honest(bounds)
+        return lowers + error * (wrong == "lower"), uppers + error * (wrong == "upper"), items
+
+    monkeypatch.setattr(Bounds, "_at_start", off)
     with pytest.raises(CrossedBoundsError, match="exceeds the upper bound"):
         lm.HSVI(gap=0.0, time_limit=None).plan(model)
 
 
 def test_bounds_that_cross_by_rounding_count_as_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(0, contexts=1, states=3, horizon=4)
-    honest = Bounds.lower
-    monkeypatch.setattr(Bounds, "lower", lambda bounds: honest(bounds) * (1.0 + 1e-13))
+    honest = Bounds._at_start
+
+    def off(bounds: Bounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lowers, uppers, items = honest(bounds)
+        return lowers * (1.0 + 1e-13), uppers, items
+
+    monkeypatch.setattr(Bounds, "_at_start", off)
     plan = lm.HSVI(gap=0.0, time_limit=None).plan(model)
     assert plan.converged
     assert plan.lower == plan.upper == pytest.approx(testing.optimal_value(model), rel=1e-12)
@@ -151,7 +161,7 @@ def test_stops_at_an_absolute_gap() -> None:
 
 def test_stops_at_the_memory_limit_with_valid_bounds() -> None:
     model = random_model(0, contexts=4, states=3, horizon=4)
-    plan = lm.HSVI(gap=0.0, time_limit=None, memory_limit=0.4).plan(model)
+    plan = lm.HSVI(gap=0.0, time_limit=None, memory_limit=0.05).plan(model)
     assert not plan.converged
     assert "memory limit" in plan.message
     best = testing.optimal_value(model)

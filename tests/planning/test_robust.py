@@ -7,6 +7,7 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp.planning import robust
+from latentmdp.planning.hsvi.search import HeuristicSearch
 from latentmdp.testing import random_model as any_model
 
 OBJECTIVES = [("worst-case", None), ("cvar", 0.5), ("regret", None), ("ball", 0.4)]
@@ -23,6 +24,43 @@ def test_is_the_linear_program_over_all_policies(objective: str, level: float, s
     assert plan.lower - 1e-9 <= best <= plan.upper + 1e-9
     assert plan.lower == pytest.approx(best, abs=1e-6)
     assert plan.upper == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize(("objective", "level"), OBJECTIVES)
+@pytest.mark.parametrize("terminal", [0, 1])
+def test_first_states_that_contexts_do_not_share(
+    objective: str, level: float, terminal: int
+) -> None:
+    """A policy must begin well also where the weights that it was planned for never begin."""
+    model = any_model(terminal, contexts=3, states=3, horizon=1, n_terminal=terminal, bonus=True)
+    model = model.replace(initial=[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]])
+    best = testing.robust_value(model, objective, level)
+    planner = lm.Robust(objective, level, gap=0.0, absolute_gap=1e-7, time_limit=None)
+    plan = planner.plan(model)
+    assert plan.converged
+    assert plan.lower == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("horizon", [5, None])
+def test_plans_are_followed_after_the_search_has_renumbered_them(
+    horizon: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_of_search = HeuristicSearch.round
+
+    def with_collection(self: HeuristicSearch) -> None:
+        round_of_search(self)
+        if len(self.bounds.plans) > 100:
+            self.bounds.collect()
+
+    monkeypatch.setattr(HeuristicSearch, "round", with_collection)
+    discount = 0.8 if horizon is None else 1.0
+    model = lm.make("random", contexts=4, states=5, horizon=horizon, discount=discount, rng=1)
+    plan = lm.Robust(gap=0.005, time_limit=10.0).plan(model)
+    assert plan.n_iter > 1  # some of the policies are older than the last plans
+    np.testing.assert_allclose(lm.evaluate(model, plan.policy).by_context, plan.by_context)
+    assert plan.by_context.min() == pytest.approx(plan.lower)
+    # Before the graph was evaluated, the same followed from the vectors of the plans.
+    assert plan.lower == pytest.approx(plan.history[-1][1], rel=1e-8)
 
 
 @pytest.mark.parametrize(("objective", "level"), OBJECTIVES)

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.planning.hsvi import HeuristicSearch
-from latentmdp.planning.limits import PlanningClock
-from latentmdp.planning.point_based import endless
 from latentmdp.testing import random_model
 
 KINDS = {
@@ -94,18 +91,6 @@ def test_the_policy_attains_its_lower_bound(kind: str) -> None:
         assert max(shortfall(model, plan.policy, seed) for seed in range(5)) <= 1e-9
 
 
-def test_few_plans_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endless, "_MOST_PLANS", 150)
-    model = without_end(1, 0.95, contexts=4, actions=3)
-    plan = lm.HSVI(gap=0.01, time_limit=6.0).plan(model)
-    low, high = long_horizon(model)
-    assert plan.policy.actions.size <= 150
-    assert plan.lower <= high + 1e-9
-    assert low <= plan.upper + 1e-9
-    assert shortfall(model, plan.policy, 0) <= 1e-9
-    assert plan.gap < 0.02
-
-
 def test_every_bound_in_the_history_holds_and_none_gets_worse() -> None:
     model = without_end(2, 0.95, contexts=4)
     plan = lm.HSVI(gap=0.01, time_limit=5.0).plan(model)
@@ -117,23 +102,6 @@ def test_every_bound_in_the_history_holds_and_none_gets_worse() -> None:
     assert uppers.min() >= low - 1e-9
     assert lowers[-1] > lowers[0]
     assert uppers[-1] < uppers[0]
-
-
-def test_time_is_kept_back_for_the_policy_of_many_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a share of what the first plans took: they are made once, and timed once."""
-    model = without_end(0, 0.9, states=500, zeros=0.9, as_table=True)
-    timed = []
-    prepare = endless.EndlessBounds.prepare
-
-    def noted(bounds: object, lattice: np.ndarray) -> None:
-        timed.append(bounds)
-        prepare(bounds, lattice)
-
-    monkeypatch.setattr(endless.EndlessBounds, "prepare", noted)
-    search = HeuristicSearch(model, PlanningClock(60.0), 1)
-    search.begin()
-    assert len(timed) == 1
-    assert search.clock.reserve > 0.0
 
 
 def test_four_experts_and_two_states() -> None:

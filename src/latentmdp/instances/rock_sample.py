@@ -77,7 +77,7 @@ def rock_sample(
     M = 2^k, S = size^2 2^k + 1, A = 5 + k; the last state is terminal. State n is cell
     n mod size^2 (row by row) and set n // size^2 of sampled rocks, bit i being rock i; contexts are
     numbered like these sets. To move into a wall and to sample where no rock lies is forbidden; a
-    sampled rock always reads as bad. Separation: 0, since moves tell nothing. It is here as the
+    sampled rock reads like a bad one. Separation: 0, since moves tell nothing. It is here as the
     standard test of point-based planners, with many contexts that factor.
     """
     size, k = sizes(size=size, rocks=rocks)
@@ -85,7 +85,7 @@ def rock_sample(
     rock_cells = _rock_cells(rng, size, k, positions)
     middle = (size // 2, 0)
     first = _cells("start", [middle if start is None else start], size)[0]
-    outcomes = sets * (4.0 * cells + 1.5 * k * (cells + 1))
+    outcomes = sets * (4.0 * cells + 2.0 * k * (cells + 1))
     require_memory(
         2.0 * 8.0 * outcomes * sets, f"rock-sample with {k} rocks on a grid of {size} x {size}"
     )
@@ -170,16 +170,17 @@ def _steps(size: int, rock_cells: Integers) -> tuple[Integers, Integers, Integer
         law[known, SAMPLE, 0], law[open_, SAMPLE] = 0, (1 + 2 * i, 2 + 2 * i)
         read_bad = 1 + 2 * k + 2 * (cell * k + i)
         reward[:left, CHECK + i] = (READ_BAD, READ_GOOD)
-        law[:left, CHECK + i, 0] = np.where(sampled, 0, read_bad)
-        law[:left, CHECK + i, 1] = np.where(sampled, -1, read_bad + 1)
+        law[:left, CHECK + i, 0] = read_bad + 2 * cells * k * sampled
+        law[:left, CHECK + i, 1] = law[:left, CHECK + i, 0] + 1
+        law[known, CHECK + i] = (0, -1)  # on the rock itself it is right
     return next_state, reward, law
 
 
 def _laws(size: int, rock_cells: Integers) -> Floats:
-    """The few distinct rows of probabilities that outcomes have, (1 + 2 k + 2 cells k, M).
+    """The few distinct rows of probabilities that outcomes have, (1 + 2 k + 4 cells k, M).
 
     In this order: what is sure; that rock i is bad, and good; that from a cell it reads as bad,
-    and as good.
+    and as good; the same of one that was sampled.
     """
     k, cells = rock_cells.size, size * size
     good = (np.arange(2**k) >> np.arange(k)[:, None] & 1).astype(np.float64)  # (k, M)
@@ -187,10 +188,12 @@ def _laws(size: int, rock_cells: Integers) -> Floats:
     distance = np.linalg.norm(places[:, None] - places[rock_cells], axis=-1)
     right = 0.5 * (1.0 + 2.0 ** (-distance / HALF_EFFICIENCY))[:, :, None]  # (cells, k, 1)
     reads_good = good * right + (1.0 - good) * (1.0 - right)
-    quality, readings = (
-        np.stack([1.0 - chance, chance], axis=-2).reshape(-1, 2**k) for chance in (good, reads_good)
+    of_bad = np.broadcast_to(1.0 - right, reads_good.shape)
+    quality, readings, of_sampled = (
+        np.stack([1.0 - chance, chance], axis=-2).reshape(-1, 2**k)
+        for chance in (good, reads_good, of_bad)
     )
-    return np.concatenate([np.ones((1, 2**k)), quality, readings])
+    return np.concatenate([np.ones((1, 2**k)), quality, readings, of_sampled])
 
 
 def _listed(members: int, k: int) -> str:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays
+from latentmdp._util import Floats, arrays
 from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import MIB, POLICY_SHARE, PlanningClock, check_limit
+from latentmdp.planning.limits import MIB, PlanningClock, check_limit
 
 if TYPE_CHECKING:
-    from latentmdp.planning.point_based.bounds import BeliefPoints, Bounds
+    from latentmdp.planning.hsvi.bounds import Bounds
 
 _FIRST_ROUND = 25
 """Points of the first round; later rounds double, so that all before cost as much as the last."""
@@ -82,36 +82,34 @@ class PBVI:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
-        from latentmdp.planning.point_based.endless import bounds_of
-        from latentmdp.planning.point_based.standing import standing_cost
+        from latentmdp.planning.hsvi.bounds import Bounds
+        from latentmdp.planning.hsvi.nodes import alpha_policy
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
         grid = None if self.spacing is None else self._grid(model, self.spacing)
-        bounds = bounds_of(model, exact=True, check=clock.check, threads=self.threads)
-        n_iter = 0
-        with clock.searching(), clock.interruptible():
-            clock.require_memory(bounds.table_memory())
-            bounds.tabulate()
-            clock.require_memory(standing_cost(bounds, ())[1])
-            began = clock.seconds
-            bounds.prepare(np.eye(model.n_contexts))
-            prepared = clock.seconds
-            round_began, clock.reserve = prepared, POLICY_SHARE * (prepared - began)
-            for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
-                clock.require_memory(bounds.memory(0, 0))
-                bounds.sweep([np.empty(0, np.int64)] * (bounds.depth + 1))
-                n_iter += 1
-                bounds.keep_better()
-                clock.record(bounds.best_lower, bounds.best_upper)
-                spent = clock.seconds - round_began + prepared - began
-                round_began, clock.reserve = clock.seconds, POLICY_SHARE * spent
+        n_iter, gained = 0, 0.0
+        with clock.interruptible():
+            bounds = Bounds(model, clock, self.threads, few=math.inf, informed=False)
+            with clock.searching():
+                for _ in self._rounds(bounds) if grid is None else _fill(bounds, grid):
+                    before = math.inf
+                    while True:
+                        gained = _sweep(bounds)
+                        clock.require_memory(2.0 * bounds.nbytes)
+                        n_iter += 1
+                        bounds.keep_better()
+                        clock.record(bounds.best_lower, bounds.best_upper)
+                        # On a grid without an end, go on until plans hardly gain.
+                        if grid is None or not 0.0 < gained < _SETTLING * before:
+                            break
+                        before = gained
         upper, guarantee = bounds.best_upper, None
         if self.spacing is not None and clock.stopped is None:
-            guarantee = _guarantee(model, self.spacing, bounds.gained)
+            guarantee = _guarantee(model, self.spacing, gained)
             upper = min(upper, bounds.best_lower + guarantee[1])
         return Plan(
-            policy=bounds.policy(bounds.best_steps),
+            policy=alpha_policy(bounds),
             lower=bounds.best_lower,
             upper=upper,
             converged=clock.stopped is None,
@@ -124,29 +122,12 @@ class PBVI:
 
     def _rounds(self, bounds: Bounds) -> Iterator[None]:
         """Add beliefs that the current policy meets, as many again in each round."""
-        from latentmdp.planning.point_based.expansion import walk
-
         rng = np.random.default_rng(0)
-
-        def explore(points: BeliefPoints, chosen: Integers) -> Integers:
-            """The current policy's action, now and then a random one."""
-            scores = rng.random((chosen.size, points.limits.shape[1]))
-            random = np.where(np.isfinite(points.limits[chosen]), scores, -1.0).argmax(axis=1)
-            return np.where(rng.random(chosen.size) < _EXPLORATION, random, points.labels[chosen])
-
+        bounds.resolution = _RESOLUTION
         total, done = 200 if self.beliefs is None else self.beliefs, 0
         while done < total:
             count = min(max(done, _FIRST_ROUND), total - done)
-            walk(
-                bounds,
-                count=count,
-                spare=0.0,
-                resolution=_RESOLUTION,
-                act=explore,
-                excess=lambda weights, gaps: weights,
-                allotment=0.0,
-                rng=rng,
-            )
+            _walk(bounds, count, rng)
             done += count
             yield
 
@@ -173,18 +154,53 @@ def simplex_grid(n_contexts: int, n: int) -> Floats:
     return (np.diff(edges, axis=1) - 1) / n
 
 
-def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
-    """Put the grid at every time and state; without an end, go on until plans hardly gain."""
-    S = bounds.model.n_states
-    inner = grid[(grid > 0.0).sum(axis=1) > 1]  # the vertices are known
-    for t in range(bounds.model.n_layers):
+def _walk(bounds: Bounds, count: int, rng: np.random.Generator) -> None:
+    """Visit about `count` points a step under the current policy, now and then a random action."""
+    from latentmdp.planning.hsvi.search import inclusion, systematic
+
+    points, weights = bounds.start_points, bounds.start_weights
+    for t in range(bounds.depth):
         bounds.check()
-        bounds.add(t, np.repeat(np.arange(S), len(inner)), np.tile(inner, (S, 1)))
+        now = bounds.points[bounds.layer(t)]
+        limits = now.limits.array[points]
+        scores = rng.random(limits.shape)
+        random = np.where(np.isfinite(limits), scores, -1.0).argmax(axis=1)
+        numbers = now.plans.array[points]
+        planned = limits.argmax(axis=1)
+        planned[numbers >= 0] = bounds.plans.actions.array[numbers[numbers >= 0]]
+        actions = np.where(rng.random(points.size) < _EXPLORATION, random, planned)
+        states, beliefs, chances, _ = bounds.expand(bounds.layer(t), points, weights, actions)
+        probabilities = inclusion(chances, max(1.0, count))
+        kept = systematic(probabilities, rng)
+        weights = chances[kept] / probabilities[kept]
+        points = bounds.locate(bounds.layer(t + 1), states[kept], beliefs[kept])
+        points, where = np.unique(points, return_inverse=True)
+        weights = np.bincount(where, weights, points.size).astype(np.float64)
+
+
+def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
+    """Put the grid, by class, at every time and state."""
+    lumping, problem = bounds.lumping, bounds.problem
+    for t in range(problem.layers):
+        bounds.check()
+        for x, s in enumerate(lumping.leaders.tolist()):
+            pushed = np.zeros((len(grid), int(problem.width.max())))
+            for m in range(grid.shape[1]):
+                pushed[:, lumping.classes[s, m]] += grid[:, m]
+            beliefs = np.unique(pushed, axis=0)
+            bounds.locate(t, np.full(len(beliefs), x), beliefs)
     yield
-    before = math.inf
-    while 0.0 < bounds.gained < _SETTLING * before:
-        before = bounds.gained
-        yield
+
+
+def _sweep(bounds: Bounds) -> float:
+    """Back up the plans of all points, from the last step on; by how much one rose at most."""
+    gained = 0.0
+    for points in reversed(bounds.points):
+        chosen = np.arange(len(points))
+        risen = bounds.back_up(points.layer, chosen, np.zeros(chosen.size, np.bool_))
+        gained = max(gained, risen)
+        bounds.arrange(points.layer)
+    return 0.0 if bounds.problem.ends else gained
 
 
 def _guarantee(model: LatentMDP, spacing: float, gained: float) -> tuple[float, float]:

@@ -40,12 +40,11 @@ from latentmdp._util import Floats, Integers, Worded, arrays, require_choice
 from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing, relative
-from latentmdp.planning.graphs import evaluated_graph, graph_bounds, start_values
-from latentmdp.planning.hsvi import HeuristicSearch, NothingLeft
+from latentmdp.planning.endless import TOLERANCE
+from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.hsvi.policy_graph import earned_by_context, mixture_graph, plans_at
+from latentmdp.planning.hsvi.search import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
-from latentmdp.planning.point_based.graphs import first_beliefs, nodes_of, plans_at, snapshot
-from latentmdp.planning.qmdp import context_values
-from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 
 OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
 
@@ -161,12 +160,11 @@ class Robust:
         """Plan until the gap or a limit is reached."""
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        planes = _CuttingPlanes(model, self, clock)
-        with clock.searching(), clock.interruptible():
-            planes.search.begin()
-            planes.respond()
-            while not planes.reached():
-                planes.cut()
+        with clock.interruptible():
+            planes = _CuttingPlanes(model, self, clock)
+            with clock.searching():
+                while not planes.reached():
+                    planes.cut()
         return planes.result()
 
 
@@ -251,14 +249,27 @@ class WeightSet(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A mixture of policies, with the plans that it follows."""
+    """A mixture of policies."""
 
     lower: float
-    plans: Any
-    states: Integers  # (n,): first states
-    first_plans: Integers  # (K, n): the plan of each policy there
+    plans: Integers  # (K, n): the plan of each policy in the first states
     mixture: Floats  # (K,)
     nature: Floats  # (M,): weights under which it is worst
+
+
+class _Plane:
+    """Weights that were planned for, and the best plans at the start for them so far."""
+
+    def __init__(self, weights: Floats, points: Integers) -> None:
+        self.weights, self._points = weights, points
+        self.plans, self._lowers = np.full(points.size, -1), np.full(points.size, -math.inf)
+
+    def renew(self, bounds: Bounds) -> Floats:
+        """Ask the newest plans too; what the best earn in each context, (M,)."""
+        plans, lowers = plans_at(bounds, self._points)
+        better = lowers > self._lowers
+        self.plans[better], self._lowers[better] = plans[better], lowers[better]
+        return earned_by_context(bounds, self.plans)
 
 
 class _CuttingPlanes:
@@ -272,42 +283,44 @@ class _CuttingPlanes:
 
     def __init__(self, model: LatentMDP, settings: Robust, clock: PlanningClock) -> None:
         self.model, self.settings, self.clock = model, settings, clock
-        # The bounds of single weights are no bounds on the objective: they are not shown. To link
-        # the plans into a graph takes 1.2 of the time for the plans at lattice beliefs and for a
-        # round: every plan is followed once, with its own action.
-        self.search = HeuristicSearch(model, _SilentClock(clock), settings.threads, 1.2)
+        # The bounds of single weights are no bounds on the objective: they are not shown.
+        self.search = HeuristicSearch(model, _SilentClock(clock), settings.threads)
         self.bounds = self.search.bounds
-        self.bounds.link_bytes = 12.0  # of a link: while it is found, in its layer, in the graph
-        bonus = model.initial_bonus
-        self.hidden = np.zeros(model.n_contexts) if bonus is None else bonus
-        informed = context_values(model, self.bounds.q)
+        informed = self._informed_values()
         is_regret = settings.objective == "regret"
         self.reference = informed if is_regret else np.zeros(model.n_contexts)
-        self.slack = self.bounds.tolerance * self.bounds.magnitude if is_regret else 0.0
+        tolerance = TOLERANCE if is_regret and model.horizon is None else 0.0
+        self.slack = tolerance * self.bounds.magnitude
         level = 1.0 if settings.level is None else settings.level
         self.allowed = WeightSet(settings.objective, level, model.weights)
-        self.stability_centre = self.nature = model.weights
-        least = np.where(model.terminal[:, None], 0.0, self.bounds.least[0])
-        worst = self.hidden + (model.initial * least.T).sum(axis=1) - self.reference
-        self.lower = float(self.allowed.worst(worst) @ worst)
         # V*(w') <= sum_m w'_m V*_m: to know the context cannot hurt, and no regret is below zero.
         best = informed - self.reference
-        self.upper = float(self.allowed.worst(best) @ best)
+        self.stability_centre = self.allowed.worst(best)
+        self.lower, self.upper = -math.inf, float(self.stability_centre @ best)
         # If the time was over before V*_m was known, no more is known of a regret.
         self.is_informed = not is_regret or clock.remaining > 0.0
         self.answers: list[_Answer] = []
-        # The best policies of the single contexts can be mixed from the start. The weights that are
-        # planned for now come last.
-        weights = [*np.eye(model.n_contexts), model.weights]
-        self.planes = [(w, first_beliefs(model, w)) for w in weights]
         self.n_iter, self.step, self.inner_tolerance = 0, 1.0, 1.0
-        self.work = 0  # points visited
         self.best_response = -math.inf  # what the policies so far earn against nature at best
+        # The weights that are planned for now come last.
+        self.planes = [_Plane(model.weights, self.bounds.start_points)]
         self._lower_upper()
+        # The best policies of the single contexts can be mixed from the start.
+        for weights in np.eye(model.n_contexts):
+            self.bounds.start(weights)
+            self.planes.append(_Plane(weights, self.bounds.start_points))
+        self.respond()
+
+    def _informed_values(self) -> Floats:
+        """V*_m (M,): what could be earned if the context were known; from above without an end."""
+        bounds, model = self.bounds, self.model
+        places = bounds.problem.first[bounds.lumping.state][:, None] + bounds.lumping.classes
+        earned = (model.initial * bounds.best[0, places].T).sum(axis=1)
+        return earned if model.initial_bonus is None else earned + model.initial_bonus
 
     def _lower_upper(self) -> None:
         """Lower the upper bound by that of the weights at hand."""
-        weights, _ = self.planes[-1]
+        weights = self.planes[-1].weights
         upper = self.bounds.best_upper - float(weights @ self.reference) + self.slack
         if upper < self.upper and self.is_informed:
             self.upper, self.stability_centre = upper, weights
@@ -333,17 +346,14 @@ class _CuttingPlanes:
         enough = 0.3 * self.inner_tolerance * max(self.target_gap, distance)
         enough = max(enough, 1e-10 * self.bounds.magnitude)
         self._lower_upper()
-        # 10,000 points, or as many as all searches before, and then nature answers: where bounds
+        # 10,000 backups, or as many as all searches before, and then nature answers: where bounds
         # close slowly, other weights may be better to plan for.
-        most_work = max(2 * self.work, 10_000)
+        bounds, search = self.bounds, self.search
+        most_work = max(2 * search.n_backups, 10_000)
         try:
             # A corner of W is known without a search: what is best in one context.
-            bounds = self.bounds
-            while bounds.best_upper - bounds.best_lower > enough and self.work <= most_work:
-                visited = self.search.explore()
-                bounds.sweep(visited)
-                self.search.note()
-                self.work += sum(points.size for points in visited)
+            while bounds.best_upper - bounds.best_lower > enough and search.n_backups <= most_work:
+                search.round()
                 self._lower_upper()
         except NothingLeft:
             self._lower_upper()
@@ -365,98 +375,66 @@ class _CuttingPlanes:
     def _move(self) -> None:
         """Go on to the next weights, between the best so far and nature's."""
         weights = (1.0 - self.step) * self.stability_centre + self.step * self.nature
-        same = [np.abs(weights - other).max() <= 1e-12 for other, _ in self.planes]
-        if any(same):
-            plane = self.planes.pop(same.index(True))
-        else:
-            plane = weights, first_beliefs(self.model, weights)
-        self.planes.append(plane)
         self.search.start(weights)
+        same = [np.abs(weights - plane.weights).max() <= 1e-12 for plane in self.planes]
+        known = self.planes.pop(same.index(True)) if any(same) else None
+        self.planes.append(known or _Plane(weights, self.bounds.start_points))
 
     def respond(self) -> None:
         """Nature's answer to all policies so far, and the mixture against it."""
-        plans, states = snapshot(self.bounds), self.planes[0][1][0]
-        best = [plans_at(plans, *beliefs) for _, beliefs in self.planes]
-        start = self.model.initial[:, states]
-        columns = np.array([(start * vectors.T).sum(axis=1) for _, vectors in best])
-        values = columns + self.hidden - self.reference
-        self._lower_upper()
+        values = np.array([plane.renew(self.bounds) for plane in self.planes]) - self.reference
         self.nature, mixture = self.allowed.against(values)
         self.best_response = float((values @ self.nature).max())
-        first_plans = np.array([indices for indices, _ in best])
-        self._record(plans, states, first_plans, values, mixture)
-        self.upper = enclosing(self.lower, self.upper, self.bounds.magnitude)
-        self.clock.record(self.lower, self.upper)
-
-    def _record(
-        self, plans: Any, states: Integers, first_plans: Integers, values: Floats, mixture: Floats
-    ) -> None:
-        """Keep the mixture if it is the best so far; if asked, the best single policy too."""
-        used = np.flatnonzero(mixture)
-        mixed = mixture @ values
-        objective = float(self.allowed.worst(mixed) @ mixed)
-        answer = _Answer(objective, plans, states, first_plans[used], mixture[used], self.nature)
-        if not self.answers or objective > self.lower:
-            self.lower = max(objective, self.lower)
-            self.answers[:1] = [answer]
+        self._record(0, values, mixture, self.nature)
         if self.settings.deterministic:
             alone = [float(self.allowed.worst(row) @ row) for row in values]
             best = int(np.argmax(alone))
-            if len(self.answers) < 2 or alone[best] > self.answers[1].lower:
-                row = values[best]
-                single = first_plans[best : best + 1], np.ones(1), self.allowed.worst(row)
-                self.answers[1:] = [_Answer(alone[best], plans, states, *single)]
+            self._record(1, values, np.eye(len(values))[best], self.allowed.worst(values[best]))
+        self.lower = self.answers[0].lower
+        # The search may drop and renumber all plans but these.
+        kept = [plane.plans for plane in self.planes] + [answer.plans for answer in self.answers]
+        self.bounds.kept = [plans.reshape(-1) for plans in kept]  # views
+        self.upper = enclosing(self.lower, self.upper, self.bounds.magnitude)
+        self.clock.record(self.lower, self.upper)
+
+    def _record(self, place: int, values: Floats, mixture: Floats, nature: Floats) -> None:
+        """Keep a mixture of the planes' policies as an answer, if it is the best so far there."""
+        mixed = mixture @ values
+        objective = float(self.allowed.worst(mixed) @ mixed)
+        if len(self.answers) <= place or objective > self.answers[place].lower:
+            used = np.flatnonzero(mixture)
+            plans = np.array([self.planes[i].plans for i in used])
+            self.answers[place : place + 1] = [_Answer(objective, plans, mixture[used], nature)]
 
     def result(self) -> RobustPlan:
         """The plan, its objective that of the graph that is returned."""
-        settings, clock, single = self.settings, self.clock, self.settings.deterministic
-        if not self.answers and self.bounds.steps:
-            self.respond()  # a limit came before the first answer
-        lower, given_up, converged = self.lower, 0.0, self.reached()
-        earned = above = np.empty(0)
-        policy: Policy
-        if self.answers:
-            policy, earned, above = self._graph(self.answers[-1])
-            exactly = earned - self.reference
-            lower = float(self.allowed.worst(exactly) @ exactly)
-            given_up = max(self.answers[0].lower - lower, 0.0) if single else 0.0
-            self.nature = self.answers[-1].nature
-        else:
-            policy = self.bounds.policy(None)
+        if self.clock.stopped is not None:  # plans were found since nature's last answer
+            self.respond()
+        settings, clock, answer = self.settings, self.clock, self.answers[-1]
+        policy, earned, above = mixture_graph(self.bounds, answer.plans, answer.mixture)
+        exactly = earned - self.reference
+        lower = float(self.allowed.worst(exactly) @ exactly)
+        given_up = max(self.answers[0].lower - lower, 0.0) if settings.deterministic else 0.0
         message = clock.stopped or "the gap is as small as asked"
-        if single and self.answers:
+        if settings.deterministic:
             message += f"; a random mixture of policies is better by {given_up:.3g}"
         return RobustPlan(
             policy=policy,
             lower=lower,
             upper=enclosing(lower, self.upper, self.bounds.magnitude),
-            converged=converged,
+            converged=self.reached(),
             n_iter=self.n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
             message=message,
             objective=settings.objective,
             level=settings.level,
-            worst_weights=arrays.frozen(self.nature.copy()),
+            worst_weights=arrays.frozen(answer.nature.copy()),
             by_context=arrays.frozen(earned),
             upper_by_context=arrays.frozen(above),
             reference=arrays.frozen(self.reference),
             given_up=given_up,
         )
-
-    def _graph(self, answer: _Answer) -> tuple[PolicyGraph, Floats, Floats]:
-        """The graph of a mixture, and what it earns in each context, from below and above."""
-        nodes = nodes_of(self.bounds, answer.plans, answer.states, answer.first_plans)
-        if nodes.vectors is not None:
-            vectors = AlphaVectorPolicy(nodes.vectors, nodes.actions, nodes.offsets, self.model)
-            links = nodes.followers, nodes.first, answer.mixture, nodes.stays
-            policy = MixturePolicy(vectors, *links)
-            earned = start_values(self.model, policy, nodes.vectors)
-            return policy, earned, earned
-        graph = evaluated_graph(self.model, *nodes[:4], weights=answer.mixture)
-        by_context = graph_bounds(self.model, graph)
-        assert by_context is not None
-        return graph, *by_context
 
 
 class _SilentClock(PlanningClock):

@@ -1,0 +1,272 @@
+"""Loops that find which (state, context) pairs have the same future, see `lumping`."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def mix(x):
+    """Scramble 64 bits (the finaliser of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def hash_pairs(start, stop, table, n_actions, earned, salt, before, out):
+    """A key of every pair of the states start..stop-1 from those of the pairs that follow it.
+
+    `earned` (S A, M) are keys of the rewards, `salt` (S, M) keeps pairs apart, `before` and `out`
+    are (S, M). The keys of the outcomes of an action are added, so their order does not matter.
+    Probabilities that round to the same multiple of 2^-40 are the same.
+    """
+    S, M = before.shape
+    total, key = np.empty(M, np.uint64), np.empty(M, np.uint64)
+    for s in range(start, stop):
+        key[:] = salt[s]
+        for a in range(n_actions):
+            row = s * n_actions + a
+            total[:] = np.uint64(a + 1)
+            for k in range(table.starts[row], table.starts[row + 1]):
+                n = table.next_state[k]
+                for m in range(M):
+                    p = np.uint64(table.probs[k, m] * 1099511627776.0 + 0.5)
+                    if p > np.uint64(0):
+                        total[m] += mix(p + mix(before[n, m]))
+            for m in range(M):
+                key[m] = mix(key[m] + mix(total[m] + earned[row, m]))
+        for m in range(M):
+            out[s, m] = key[m]
+
+
+@njit(cache=True, nogil=True)
+def split_classes(start, stop, table, n_actions, pairs, salt, failed):
+    """Keep contexts of one class apart whose outcomes in a state do not match one by one.
+
+    What follows an action may be the same for both, but after other outcomes: then the outcome
+    tells them apart. Such a context of the states start..stop-1 gets a salt of its own among those
+    of its class, and failed[s] is set.
+    """
+    M = pairs.shape[1]
+    for s in range(start, stop):
+        for m in range(M):
+            rank = np.uint64(0)
+            for other in range(m):
+                if pairs[s, other] == pairs[s, m]:
+                    if _match(table, n_actions, pairs, s, m, other):
+                        rank = salt[s, other]
+                        break
+                    rank = max(rank, salt[s, other] + np.uint64(1))
+            if rank != salt[s, m]:
+                salt[s, m], failed[s] = rank, True
+
+
+@njit(cache=True, nogil=True)
+def _match(table, n_actions, pairs, s, m, other):
+    """Whether each outcome of a state is as likely in both contexts and leads to the same class."""
+    for k in range(table.starts[s * n_actions], table.starts[(s + 1) * n_actions]):
+        p, n = table.probs[k, m], table.next_state[k]
+        if abs(p - table.probs[k, other]) > 1e-11:
+            return False
+        if p > 0.0 and pairs[n, m] != pairs[n, other]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def number_classes(pairs, own, counts, contexts):
+    """Number the classes of each state in the order of their first contexts.
+
+    `pairs` (S, M) are class numbers; fills own (S, M), counts (S,) and contexts (S, M), where
+    contexts[s, :counts[s]] are the first contexts of the classes.
+    """
+    S, M = pairs.shape
+    number = np.full(pairs.max() + 1, -1)
+    for s in range(S):
+        count = 0
+        for m in range(M):
+            if number[pairs[s, m]] < 0:
+                number[pairs[s, m]] = count
+                contexts[s, count] = m
+                count += 1
+            own[s, m] = number[pairs[s, m]]
+        counts[s] = count
+        for c in range(count):
+            number[pairs[s, contexts[s, c]]] = -1
+
+
+@njit(cache=True, nogil=True)
+def choose_leaders(order, pairs, own, counts, contexts, leader, classes):
+    """Put each state, those with most classes first, to a leader that has all of its classes.
+
+    Fills leader (S,) and classes (S, M): the class of each context among those of the leader.
+    """
+    S, M = pairs.shape
+    holder, place = np.full(pairs.max() + 1, -1), np.empty(pairs.max() + 1, np.int64)
+    for i in range(S):
+        s = order[i]
+        r = holder[pairs[s, 0]]
+        for c in range(counts[s]):
+            if holder[pairs[s, contexts[s, c]]] != r:
+                r = -1
+        leader[s] = s if r < 0 else r
+        for m in range(M):
+            classes[s, m] = own[s, m] if r < 0 else place[pairs[s, m]]
+        if r < 0:
+            for c in range(counts[s]):
+                pair = pairs[s, contexts[s, c]]
+                if holder[pair] < 0:
+                    holder[pair], place[pair] = s, c
+
+
+@njit(cache=True, nogil=True)
+def check_leaders(table, n_actions, own, contexts, leader, classes, position):
+    """Match the outcomes of each state with those of its leader; a state that fails leads itself.
+
+    Fills position (n,): which outcome of the leader's row each outcome is, counted from the row's
+    first. Returns how many states failed: then those that rely on them must be checked again.
+    """
+    S, M = own.shape
+    failed = 0
+    used = np.zeros(table.next_state.size, np.bool_)
+    for s in range(S):
+        r, good = leader[s], True
+        for a in range(n_actions):
+            begin, end = table.starts[s * n_actions + a], table.starts[s * n_actions + a + 1]
+            first, last = table.starts[r * n_actions + a], table.starts[r * n_actions + a + 1]
+            if r == s:
+                for k in range(begin, end):
+                    position[k] = k - begin
+                continue
+            used[first:last] = False
+            good = good and (begin < end) == (first < last)
+            for k in range(begin, end):
+                match = -1
+                for j in range(first, last):
+                    if match < 0 and not used[j] and _same(
+                        table, k, j, s, r, contexts, leader, classes
+                    ):
+                        match = j
+                if match < 0:
+                    good = False
+                else:
+                    used[match], position[k] = True, match - first
+        if not good:
+            failed += 1
+            leader[s] = s
+            classes[s] = own[s]
+    return failed
+
+
+@njit(cache=True, nogil=True)
+def _same(table, k, j, s, r, contexts, leader, classes):
+    """Whether outcome k of state s is outcome j of its leader r, class by class."""
+    n, other = table.next_state[k], table.next_state[j]
+    if leader[n] != leader[other]:
+        return False
+    for m in range(classes.shape[1]):
+        p, like = table.probs[k, m], contexts[r, classes[s, m]]
+        if abs(p - table.probs[j, like]) > 1e-11:
+            return False
+        if p > 0.0 and classes[n, m] != classes[other, like]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def fill_problem(
+    table, n_actions, rewards, leaders, number, contexts, classes, width, starts, next_state,
+    pattern, shift, probs, target, pay, earned,
+):  # fmt: skip
+    """Write the rows of the leaders, see `Problem`; returns how many entries of `target` it took.
+
+    Called first with arrays of no entries to count. `rewards` is (S A, M).
+    """
+    room, entries, row_entries, k_out = 0, 0, 0, 0
+    counting = starts.size == 0
+    for x in range(leaders.size):
+        s, C = leaders[x], width[x]
+        for a in range(n_actions):
+            row = s * n_actions + a
+            if not counting:
+                pay[x * n_actions + a] = row_entries
+                for c in range(C):
+                    earned[row_entries + c] = rewards[row, contexts[s, c]]
+            row_entries += C
+            for k in range(table.starts[row], table.starts[row + 1]):
+                n = table.next_state[k]
+                y = number[n]
+                straight = C == width[y]
+                for c in range(C):
+                    m = contexts[s, c]
+                    if table.probs[k, m] > 0.0 and classes[n, m] != c:
+                        straight = False
+                if not counting:
+                    next_state[k_out], pattern[k_out] = y, entries
+                    shift[k_out] = -1 if straight else room
+                    for c in range(C):
+                        m = contexts[s, c]
+                        probs[entries + c] = table.probs[k, m]
+                        if not straight:
+                            target[room + c] = classes[n, m] if table.probs[k, m] > 0.0 else 0
+                entries += C
+                k_out += 1
+                if not straight:
+                    room += C
+            if not counting:
+                starts[x * n_actions + a + 1] = k_out
+    return k_out, entries, room, row_entries
+
+
+@njit(cache=True, nogil=True)
+def flatten(problem, n_actions, first, starts, next_state, probs):
+    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`.
+
+    Called first with arrays of no entries to count them.
+    """
+    counting, i = next_state.size == 0, 0
+    for x in range(problem.width.size):
+        for c in range(problem.width[x]):
+            for a in range(n_actions):
+                row = x * n_actions + a
+                for k in range(problem.starts[row], problem.starts[row + 1]):
+                    p = problem.probs[problem.pattern[k] + c]
+                    if p > 0.0:
+                        if not counting:
+                            shift = problem.shift[k]
+                            d = c if shift < 0 else problem.target[shift + c]
+                            next_state[i] = first[problem.next_state[k]] + d
+                            probs[i, 0] = p
+                        i += 1
+                if not counting:
+                    starts[(first[x] + c) * n_actions + a + 1] = i
+    return i
+
+
+@njit(cache=True, nogil=True)
+def row_rewards(start, stop, table, values, out):
+    """Add to out (S A, M) the mean reward of the rows start..stop-1 in every context."""
+    for row in range(start, stop):
+        for k in range(table.starts[row], table.starts[row + 1]):
+            value = values[table.reward[k]]
+            for m in range(out.shape[1]):
+                out[row, m] += value * table.probs[k, m]
+
+
+@njit(cache=True, nogil=True)
+def number_keys(keys, slots, out):
+    """Number the distinct keys (n,) in the order they come, into out (n,); returns how many.
+
+    `slots` is room for a hash table, a power of two, filled with -1: the first place of each key.
+    """
+    count, last = 0, np.uint64(slots.shape[0] - 1)
+    for i in range(keys.shape[0]):
+        h = keys[i] & last
+        while slots[h] >= 0 and keys[slots[h]] != keys[i]:
+            h = (h + np.uint64(1)) & last
+        if slots[h] < 0:
+            slots[h], out[i] = i, count
+            count += 1
+        else:
+            out[i] = out[slots[h]]
+    return count
